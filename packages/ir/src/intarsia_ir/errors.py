@@ -1,0 +1,111 @@
+"""The one tree of errors that every Intarsia package raises from.
+
+Every error carries the same keyword fields, rendered in this order: what happened, where in the user's
+program, which stage or IR line, what to do about it. `code` is stable and has a page under `docs/errors/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from intarsia_ir.records import Origin
+
+__all__ = [
+    "InternalError",
+    "IntarsiaError",
+    "InvalidArgumentError",
+    "NeedsFact",
+    "RuntimeFault",
+    "UnsupportedError",
+    "VerifyError",
+]
+
+
+class IntarsiaError(Exception):
+    """Root of all errors.
+
+    Args:
+        explanation: One sentence: what happened, with the offending value in it.
+        code: Stable identifier such as `"tracer.opcode"`; the name of its documentation page.
+        where: The user's program lines concerned, outermost first.
+        hints: What the user can do, one sentence each.
+    """
+
+    def __init__(
+        self,
+        explanation: str,
+        *,
+        code: str,
+        where: Sequence[Origin] = (),
+        hints: Sequence[str] = (),
+    ) -> None:
+        self.explanation = explanation
+        self.code = code
+        self.where = tuple(where)
+        self.hints = tuple(hints)
+        super().__init__(explanation)
+
+    def __str__(self) -> str:
+        lines = [f"{self.explanation} [{self.code}]"]
+        lines += [f"  at {origin}" for origin in self.where]
+        lines += [f"  hint: {hint}" for hint in self.hints]
+        return "\n".join(lines)
+
+
+class VerifyError(IntarsiaError):
+    """A program breaks the rules of its dialect.
+
+    Args:
+        findings: One entry per violation, `(rule, node name, message)`; never only the first.
+        excerpt: At most ten IR lines around the first finding.
+    """
+
+    def __init__(
+        self,
+        dialect: str,
+        findings: Sequence[tuple[str, str, str]],
+        *,
+        excerpt: str = "",
+        where: Sequence[Origin] = (),
+    ) -> None:
+        self.dialect = dialect
+        self.findings = tuple(findings)
+        self.excerpt = excerpt
+        listed = "\n".join(f"  {rule} at {node}: {message}" for rule, node, message in findings)
+        text = f"{len(self.findings)} violation(s) of the {dialect} dialect:\n{listed}"
+        if excerpt:
+            text += "\n" + excerpt
+        super().__init__(text, code=f"verify.{dialect}", where=where)
+
+
+class UnsupportedError(IntarsiaError):
+    """The program is legal, but this compiler can't take it (yet); eager execution can."""
+
+
+class InvalidArgumentError(IntarsiaError, ValueError):
+    """An argument given to a public function is wrong; the message shows its value."""
+
+
+class NeedsFact(IntarsiaError):  # noqa: N818  (the design's name: it asks, it doesn't complain)
+    """A pass asked a frozen shape environment something that it can't answer.
+
+    Args:
+        relation: The relation that would have to be known, as text over size symbols.
+    """
+
+    def __init__(self, relation: str, *, where: Sequence[Origin] = ()) -> None:
+        self.relation = relation
+        super().__init__(
+            f"the recorded size facts don't decide {relation}",
+            code="shapes.needs_fact",
+            where=where,
+            hints=("add the relation to the facts that the pass returns",),
+        )
+
+
+class RuntimeFault(IntarsiaError):  # noqa: N818  (a fault of the running program, not of the compiler)
+    """A compiled graph failed while running, before any of its effects became visible."""
+
+
+class InternalError(IntarsiaError):
+    """The compiler is at fault: a bug of Intarsia, never of the user's program."""

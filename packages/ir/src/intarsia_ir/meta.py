@@ -1,0 +1,67 @@
+"""Typed access to `fx.Node.meta`. No other module of Intarsia spells a meta key.
+
+Two keys are used. `val` is torch's own convention: the fake tensor, symbolic number, or tuple of them, that
+the node produces. `origins` is ours: where in the user's program the node comes from. Graphs made by other
+front ends carry `stack_trace` instead; `origins` reads that as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import torch.fx as fx
+
+from intarsia_ir.records import Origin
+
+__all__ = ["copy_origins", "has_value", "merge_origins", "origins", "set_origins", "set_value", "value"]
+
+_FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>\S+)')
+
+
+def value(node: fx.Node) -> Any:
+    """Return what `node` produces, as a fake tensor, number, or nested tuple of these.
+
+    Raises:
+        KeyError: The node carries no value.
+    """
+    return node.meta["val"]
+
+
+def has_value(node: fx.Node) -> bool:
+    """Tell whether `value(node)` exists."""
+    return "val" in node.meta
+
+
+def set_value(node: fx.Node, val: Any) -> None:
+    """Set what `node` produces."""
+    node.meta["val"] = val
+
+
+def origins(node: fx.Node) -> tuple[Origin, ...]:
+    """Return the user lines that `node` comes from, oldest first; empty when unknown."""
+    own = node.meta.get("origins")
+    if own is not None:
+        return tuple(own)
+    trace = node.meta.get("stack_trace")
+    frames = _FRAME.findall(trace) if trace else []
+    if not frames:
+        return ()
+    file, line, function = frames[-1]
+    return (Origin(file, int(line), function, node.name),)
+
+
+def set_origins(node: fx.Node, where: Iterable[Origin]) -> None:
+    """Set the user lines that `node` comes from."""
+    node.meta["origins"] = tuple(where)
+
+
+def merge_origins(*nodes: fx.Node) -> tuple[Origin, ...]:
+    """Return the origins of all `nodes`, without repeats, in order of first appearance."""
+    return tuple(dict.fromkeys(o for node in nodes for o in origins(node)))
+
+
+def copy_origins(source: fx.Node, target: fx.Node) -> None:
+    """Give `target` the origins of `source`."""
+    set_origins(target, origins(source))

@@ -1,0 +1,498 @@
+"""Frozen records that cross the borders between packages. Nothing here imports torch.
+
+Groups, in flow order: where things come from (`Origin`, `Source`), what a capture relied on (`GuardRecord`,
+`SizeFacts`), what a program takes and gives (`Signature`), what capture returns (`Capture`, `GraphBreak`), what
+recording returns (`Recorded`), and what is compiled for what (`Target`, `KernelSource`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+__all__ = [
+    "AliasOfInput",
+    "AliasOfOutput",
+    "ArgumentSource",
+    "AttributeSource",
+    "Capture",
+    "CellSource",
+    "Constant",
+    "Fresh",
+    "GlobalSource",
+    "GraphBreak",
+    "GuardKind",
+    "GuardRecord",
+    "InputItself",
+    "InputSpec",
+    "ItemSource",
+    "KernelSource",
+    "Launch",
+    "LinkableCode",
+    "Origin",
+    "OutputSpec",
+    "Recorded",
+    "Role",
+    "Signature",
+    "SizeFact",
+    "SizeFacts",
+    "Source",
+    "Target",
+    "TensorFacts",
+    "TypeSource",
+    "ViewStep",
+    "Write",
+]
+
+
+# ---- where things come from ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One line of the user's program, and the operation there that a node stands for.
+
+    Args:
+        file: Path as the code object gives it.
+        line: 1-based.
+        function: Qualified name of the enclosing function.
+        op: Name of the torch-level node, or "" when there is none.
+    """
+
+    file: str
+    line: int
+    function: str
+    op: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How to fetch a value again from a call of the captured frame. Subclasses are the closed set of ways."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentSource(Source):
+    """The parameter `name` of the captured frame, at entry (`*args` and `**kwargs` under their own names)."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalSource(Source):
+    """The global (or, failing that, builtin) `name` as seen by the captured frame."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"globals[{self.name!r}]"
+
+
+@dataclass(frozen=True, slots=True)
+class CellSource(Source):
+    """The content of the free variable `name` of the captured function."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"cell[{self.name!r}]"
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeSource(Source):
+    """`base.name`, fetched by getattr."""
+
+    base: Source
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.base}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSource(Source):
+    """`base[key]` for a hashable constant key."""
+
+    base: Source
+    key: Any
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.key!r}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSource(Source):
+    """`type(base)`."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"type({self.base})"
+
+
+# ---- what a capture relied on ----------------------------------------------------------------------------------
+
+
+class GuardKind(enum.Enum):
+    """The closed set of things a capture may rely on. The comment gives the `value` that belongs to each."""
+
+    TENSOR = "tensor"  # TensorFacts
+    TYPE = "type"  # the exact type: type(x) is value
+    CONSTANT = "constant"  # type(x) is type(value) and x == value; NaN equals NaN, -0.0 differs from 0.0
+    IDENTITY = "identity"  # x is value; held weakly where the object allows it
+    NOT_IDENTITY = "not_identity"  # x is not value
+    LENGTH = "length"  # len(x) == value
+    DICT_KEYS = "dict_keys"  # tuple(x) == value: the keys and their order
+    HAS_ATTRIBUTE = "has_attribute"  # (name, bool): hasattr(x, name) is bool
+    CODE = "code"  # x.__code__ is value (inlined Python functions); held weakly
+    ALIASING = "aliasing"  # (other source, bool): (x is other) is bool
+    OVERLAP = "overlap"  # other source: the two tensors share no memory
+    GRAD_MODE = "grad_mode"  # bool; source is None
+    INFERENCE_MODE = "inference_mode"  # bool; source is None
+    AUTOCAST = "autocast"  # tuple of (device type, enabled, dtype name) plus cache flag; source is None
+    DEFAULT_DTYPE = "default_dtype"  # torch.dtype; source is None
+    DETERMINISTIC = "deterministic"  # (enabled, warn only); source is None
+    TORCH_MODES = "torch_modes"  # tuple of types on the torch function mode stack; source is None
+    SIZE = "size"  # SizeFact: a relation over size symbols
+    ABSENT = "absent"  # (name or key): the attribute or item is missing from x
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """What a guard checks of a tensor. `None` in shape or strides: any value (a symbol speaks for it).
+
+    Args:
+        type_name: Qualified name of the exact Python class, such as `"torch.Tensor"`.
+        dtype: The torch dtype, held as an opaque value.
+        device: `(type, index)`.
+        shape: Sizes in elements.
+        strides: Strides in elements.
+        requires_grad: As the attribute says.
+        dispatch_keys: Raw key set as an int, or None when it isn't checked.
+        is_leaf: Whether the tensor has no grad_fn, or None when it isn't checked.
+    """
+
+    type_name: str
+    dtype: Any
+    device: tuple[str, int | None]
+    shape: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+    requires_grad: bool
+    dispatch_keys: int | None = None
+    is_leaf: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRecord:
+    """One thing that must hold for a capture to be valid again.
+
+    Args:
+        kind: Which check.
+        source: Where the checked value is fetched; None for ambient state.
+        value: What it must be; the type depends on `kind`.
+        origin: The user line that made the capture rely on it, when known.
+        reason: A few words for `explain`, such as `"branch on training flag"`.
+    """
+
+    kind: GuardKind
+    source: Source | None
+    value: Any
+    origin: Origin | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFact:
+    """A relation over size symbols that recording relied on.
+
+    Args:
+        relation: Python expression over symbol names, such as `"s0 >= 2"`.
+        origin: The user line that needed it, when known.
+    """
+
+    relation: str
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFacts:
+    """A frozen shape environment: JSON-serialisable, asked by later passes, guarded at the end.
+
+    Args:
+        symbols: Symbol name -> text of where its value is read, such as `"x.size(0)"`.
+        ranges: Symbol name -> inclusive bounds; None is unbounded.
+        facts: Relations that must hold at every call.
+        hints: Symbol name -> the value it had at capture.
+    """
+
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    facts: tuple[SizeFact, ...] = ()
+    hints: Mapping[str, int] = field(default_factory=dict)
+
+
+# ---- what a program takes and gives ----------------------------------------------------------------------------
+
+
+class Role(enum.Enum):
+    """What an input of a graph is to the user."""
+
+    USER = "user"
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    SIZE = "size"
+    SEED = "seed"
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One placeholder of a graph, in order.
+
+    Args:
+        name: Name of the placeholder.
+        role: What it is to the user.
+        source: How the front end fetches it; None when the caller passes it.
+        requires_grad: As at capture.
+        written: Whether some `Write` targets it.
+    """
+
+    name: str
+    role: Role = Role.USER
+    source: Source | None = None
+    requires_grad: bool = False
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ViewStep:
+    """One aliasing op from a base towards an output: `op(base, *args)`; `item` picks from a list result.
+
+    Args:
+        op: Qualified overload name, such as `"aten.view.default"`.
+        args: Arguments after the tensor.
+        item: Position in the list that the op returns, or None.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    item: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """One value of the flat output list. Subclasses are the closed set of kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh(OutputSpec):
+    """Result number `result` of the graph, in storage of its own."""
+
+    result: int
+    strides: tuple[Any, ...] = ()
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AliasOfInput(OutputSpec):
+    """A view of input number `input` (after the writes), regenerated as `steps` or as size/stride/offset.
+
+    `layout` is `(shape, strides, storage offset)` in elements, of the output over the storage of the input.
+    """
+
+    input: int
+    layout: tuple[tuple[Any, ...], tuple[Any, ...], Any]
+    steps: tuple[ViewStep, ...] = ()
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AliasOfOutput(OutputSpec):
+    """A view of result number `base` of the graph; every output with this base shares its storage."""
+
+    base: int
+    layout: tuple[tuple[Any, ...], tuple[Any, ...], Any]
+    steps: tuple[ViewStep, ...] = ()
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InputItself(OutputSpec):
+    """The very object that was passed as input number `input`."""
+
+    input: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(OutputSpec):
+    """A Python value fixed at capture."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """After the graph ran: input number `input` takes the values of result number `result`."""
+
+    input: int
+    result: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What the flat list of graph results means to the caller.
+
+    A functional graph returns one flat tuple of results. `writes` and `outputs` refer to its positions, so a
+    result can serve several purposes, and every result serves at least one.
+
+    Args:
+        inputs: One entry per placeholder, in order.
+        outputs: One entry per flat output of the program, in order.
+        writes: In program order; carried out before outputs that alias inputs are made.
+        output_tree: Opaque description of how the flat outputs nest (a torch pytree spec); None for a flat tuple.
+        exit_grad_mode: Grad mode that the program leaves behind, when it differs from the one at entry.
+    """
+
+    inputs: tuple[InputSpec, ...] = ()
+    outputs: tuple[OutputSpec, ...] = ()
+    writes: tuple[Write, ...] = ()
+    output_tree: Any = None
+    exit_grad_mode: bool | None = None
+
+
+# ---- what capture returns --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """Why a capture ended before the function did.
+
+    Args:
+        code: Stable identifier with a documentation page, such as `"tracer.tensor_branch"`.
+        reason: One sentence with the offending value in it.
+        origin: The user line.
+        remedy: What the user can change to avoid the break.
+    """
+
+    code: str
+    reason: str
+    origin: Origin | None = None
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkableCode:
+    """Replacement bytecode with named holes.
+
+    Args:
+        code: A code object whose constants contain `Hole` markers of the tracer.
+        holes: Names that `link(code, holes)` must be given, such as `"__compiled_fn_0"`.
+        resumes: Name of a resume function -> its (linkable) code.
+    """
+
+    code: CodeType
+    holes: tuple[str, ...] = ()
+    resumes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """What the tracer learned from one call of one frame.
+
+    Args:
+        graph_module: FX(torch), or None when the frame did no tensor work before it ended or broke.
+        signature: Placeholders with their sources; outputs are the flat graph outputs, all `Fresh`.
+        example_inputs: The value of each placeholder in this call (fake tensors).
+        guards: Everything the capture relied on.
+        code: Replacement bytecode: fetch inputs, call the graph, replay side effects, return or break.
+        breaks: Why the capture ended early; empty when the whole function became one graph.
+        facts: Size facts of the tracer's own shape environment.
+    """
+
+    graph_module: Any
+    signature: Signature
+    example_inputs: tuple[Any, ...]
+    guards: tuple[GuardRecord, ...]
+    code: LinkableCode
+    breaks: tuple[GraphBreak, ...] = ()
+    facts: SizeFacts = field(default_factory=SizeFacts)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A graph with what its inputs and results mean, and the size facts it relies on."""
+
+    graph_module: Any
+    signature: Signature
+    facts: SizeFacts = field(default_factory=SizeFacts)
+
+
+# ---- what is compiled for what ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What kernels are compiled for.
+
+    Args:
+        device: `"cpu"` or `"cuda"`.
+        isa: `"avx512"`, `"avx2"`, `"neon"`, `"scalar"`; for CUDA `"sm_90"` and the like.
+        compiler: Command of the C++ compiler; "" when there is none.
+        threads: Number of OpenMP threads.
+    """
+
+    device: str = "cpu"
+    isa: str = "scalar"
+    compiler: str = "g++"
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One native call that runs consecutive kernels of a program.
+
+    Args:
+        entry: Symbol in the built unit (C++) or name of the kernel function (Triton).
+        buffers: Names of the program's buffers whose addresses are passed, in order.
+        sizes: Names of size symbols passed after them as 64-bit integers, in order.
+        items: Half-open range of positions in `Program.items` that the call covers.
+        grid: For Triton: number of blocks per dimension, as text over the size symbols.
+    """
+
+    entry: str
+    buffers: tuple[str, ...]
+    sizes: tuple[str, ...] = ()
+    items: tuple[int, int] = (0, 0)
+    grid: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """Source text of one kernel, or of all kernels of a program (a unit).
+
+    Args:
+        text: The source.
+        language: `"cpp"` or `"triton"`.
+        entry: Symbol of a single kernel; "" for a unit.
+        signature: C parameter types of `entry`, in order; empty for a unit.
+        launches: The native calls of a unit, in program order.
+        n_kernels: Kernels in the program.
+        n_unique: Kernels emitted, after equal ones were merged.
+        options: Compile options that belong to the text, sorted.
+    """
+
+    text: str
+    language: str
+    entry: str = ""
+    signature: tuple[str, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    n_kernels: int = 0
+    n_unique: int = 0
+    options: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,284 @@
+"""Loop programs as frozen values: what flows from lowering through fusion to the emitters.
+
+Val      interned scalar expression DAG; equality is identity; a load has one index per dimension
+Nest     out[axes] = kind over red of body
+Kernel   for rows: step; step; ...   a step is a Nest whose leading axes are `rows`; `local` never reaches memory
+Extern   a call of an ATen op on whole tensors
+Program  buffers, inputs, items (Nest | Kernel | Extern), outputs, and, once planned, the placement of buffers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from intarsia_ir.records import Origin, SizeFacts
+from intarsia_loops.index import IndexExpr, lift
+
+__all__ = [
+    "Buffer",
+    "Extern",
+    "Item",
+    "Kernel",
+    "Nest",
+    "Placement",
+    "Program",
+    "Refused",
+    "TensorRef",
+    "Val",
+    "cast",
+    "const",
+    "index_value",
+    "load",
+    "val",
+]
+
+SCHEMA = 1
+
+
+class Val:
+    """A scalar value: `op(args): dtype`. Built only by `val` and its helpers, which intern it.
+
+    Leaves: `load(buffer, (index, ...))`, `const(number)`, `index(IndexExpr)`. An index of a `gather` may itself be
+    a Val of type i64 (data-dependent); an index of a `load` is always an IndexExpr.
+
+    Attributes:
+        op: Row of the scalar op table.
+        args: Operands: Vals, or for leaves what the leaf needs.
+        dtype: Short element type name of the result.
+        loads: Every load and gather below (and including) this value.
+        size: Number of nodes counted as a tree.
+    """
+
+    __slots__ = ("__weakref__", "args", "dtype", "loads", "op", "size")
+
+    op: str
+    args: tuple[Any, ...]
+    dtype: str
+    loads: frozenset[Val]
+    size: int
+
+
+_vals: dict[tuple[Any, ...], Val] = {}
+
+
+def val(op: str, *args: Any, dtype: str) -> Val:
+    """Return the one value `op(args): dtype`."""
+    # -0.0 == 0.0 and True == 1 == 1.0: a constant's key needs its type and its text as well
+    key = (op, args, dtype) if op != "const" else (op, type(args[0]), repr(args[0]), dtype)
+    found = _vals.get(key)
+    if found is None:
+        found = Val()
+        found.op, found.args, found.dtype = op, args, dtype
+        operands = [a for a in args if type(a) is Val]
+        if op in ("load", "gather"):
+            operands = [a for a in args[1] if type(a) is Val]
+        below = frozenset[Val]().union(*(a.loads for a in operands))
+        found.loads = below | {found} if op in ("load", "gather") else below
+        found.size = 1 + sum(a.size for a in operands)
+        _vals[key] = found
+    return found
+
+
+def load(buffer: str, index: tuple[IndexExpr | int | Val, ...], dtype: str) -> Val:
+    """Return the element of `buffer` at `index` (one entry per dimension; a Val entry makes it a gather)."""
+    entries = tuple(i if type(i) is Val else lift(i) for i in index)
+    op = "gather" if any(type(i) is Val for i in entries) else "load"
+    return val(op, buffer, entries, dtype=dtype)
+
+
+def const(number: bool | int | float | complex, dtype: str) -> Val:
+    """Return a constant."""
+    return val("const", number, dtype=dtype)
+
+
+def index_value(expr: IndexExpr, dtype: str = "i64") -> Val:
+    """Return the number that an index expression has at the current point."""
+    return val("index", lift(expr), dtype=dtype)
+
+
+def cast(v: Val, dtype: str) -> Val:
+    """Return `v` converted to `dtype` as ATen converts; `v` itself when it has that type."""
+    return v if v.dtype == dtype else val("cast", v, dtype=dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor in memory: sizes and strides in elements, symbolic expressions even when constant."""
+
+    shape: tuple[IndexExpr, ...]
+    strides: tuple[IndexExpr, ...]
+    dtype: str
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """`out[axes] = kind over red of body`.
+
+    Args:
+        out: Buffer written; its index is exactly `axes`, in order.
+        axes: One loop variable per dimension of `out`.
+        red: Reduced (or scanned) loop variables; empty for a map.
+        kind: Row of the nest kind table: map, sum, prod, max, min, any, all, argmax, argmin, ...
+        body: Value at one point of `axes` x `red`. For `map` its dtype is the buffer's.
+        dtype: Element type of `out`.
+        origins: User lines; not part of equality, so equal layers are equal nests.
+    """
+
+    out: str
+    axes: tuple[Any, ...]
+    red: tuple[Any, ...]
+    kind: str
+    body: Val
+    dtype: str
+    origins: tuple[Origin, ...] = field(default=(), compare=False)
+
+    def reads(self) -> frozenset[str]:
+        """Return the buffers that the body loads from."""
+        return frozenset(v.args[0] for v in self.body.loads)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """For every point of `rows`, in any order: run `steps` in order. A row sees only what it made itself.
+
+    Args:
+        rows: Loop variables that every step's `axes` start with.
+        steps: The nests.
+        local: Outputs of steps that never reach memory.
+    """
+
+    rows: tuple[Any, ...]
+    steps: tuple[Nest, ...]
+    local: frozenset[str] = frozenset()
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """User lines of all steps, without repeats."""
+        return tuple(dict.fromkeys(o for s in self.steps for o in s.origins))
+
+    def writes(self) -> tuple[str, ...]:
+        """Return the buffers that reach memory, in step order."""
+        return tuple(s.out for s in self.steps if s.out not in self.local)
+
+    def reads(self) -> frozenset[str]:
+        """Return the buffers read from memory: loaded by some step and not made by an earlier one."""
+        made: set[str] = set()
+        read: set[str] = set()
+        for step in self.steps:
+            read |= step.reads() - made
+            made.add(step.out)
+        return frozenset(read)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRef:
+    """A buffer seen as a strided tensor, as extern calls and outputs need it: `as_strided(buffer, ...)`.
+
+    `offset` is in elements from the start of the buffer.
+    """
+
+    buffer: str
+    shape: tuple[IndexExpr, ...]
+    strides: tuple[IndexExpr, ...]
+    offset: IndexExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Extern:
+    """A call of an ATen overload on whole tensors.
+
+    Args:
+        outs: Buffers that take the results, one per tensor result in order ("" for a result that is None or unused).
+        target: The OpOverload.
+        args: Positional arguments; tensors are TensorRefs, also inside tuples; symbolic sizes are IndexExprs.
+        kwargs: Keyword arguments as sorted pairs.
+        origins: User lines; not part of equality.
+    """
+
+    outs: tuple[str, ...]
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    origins: tuple[Origin, ...] = field(default=(), compare=False)
+
+    def refs(self) -> tuple[TensorRef, ...]:
+        """Return every tensor operand, in order."""
+        found: list[TensorRef] = []
+
+        def walk(value: Any) -> None:
+            if isinstance(value, TensorRef):
+                found.append(value)
+            elif isinstance(value, (tuple, list)):
+                for v in value:
+                    walk(v)
+
+        walk(self.args)
+        walk(tuple(v for _, v in self.kwargs))
+        return tuple(found)
+
+    def reads(self) -> frozenset[str]:
+        """Return the buffers that the operands are views of."""
+        return frozenset(r.buffer for r in self.refs())
+
+
+Item = Nest | Kernel | Extern
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where planned intermediates live: one arena a call, byte offsets aligned to 64.
+
+    Buffers that are inputs, graph outputs, or results of extern calls are not in it.
+
+    Args:
+        arena_bytes: Size of the arena.
+        offsets: Buffer -> byte offset in the arena.
+        lower_bound_bytes: Largest sum of bytes alive at once; what no plan can undercut.
+    """
+
+    arena_bytes: int
+    offsets: Mapping[str, int]
+    lower_bound_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole graph at the loops level (items are Nest | Extern) or the kernels level (Kernel | Extern).
+
+    Args:
+        buffers: Every buffer by name.
+        inputs: Buffers (and size symbols) that the caller passes, in order.
+        items: In execution order.
+        outputs: What the caller gets, in order: TensorRefs of buffers, or Python constants.
+        facts: Size facts that the program relies on.
+        placement: Memory plan; None before it is made.
+        constants: Buffers whose tensors are fixed at compile time (0-dim literals and the like).
+    """
+
+    buffers: Mapping[str, Buffer]
+    inputs: tuple[str, ...]
+    items: tuple[Item, ...]
+    outputs: tuple[Any, ...]
+    facts: SizeFacts = field(default_factory=SizeFacts)
+    placement: Placement | None = None
+    constants: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A rewrite that is not legal here; falsy, so `rewrite(...) or keep` reads well.
+
+    Args:
+        code: Stable identifier such as `"fuse.crosses_rows"`.
+        why: One sentence with the values in it.
+    """
+
+    code: str
+    why: str
+
+    def __bool__(self) -> bool:
+        return False

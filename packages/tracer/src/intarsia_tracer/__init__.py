@@ -1,0 +1,3 @@
+"""Package under construction."""
+
+__version__ = "0.1.0"
