@@ -1,0 +1,82 @@
+"""The public surface is the pinned one, and the checker notices every change of it."""
+
+import enum
+import types
+from pathlib import Path
+
+import pytest
+
+import intarsia_testkit
+from intarsia_testkit import fired, golden, public_api
+from intarsia_testkit.public_api import check_public_api
+
+
+def test_public_api() -> None:
+    check_public_api(intarsia_testkit, Path(__file__).parent / "public_api.txt", fired, golden, public_api)
+
+
+def make_module(**names: object) -> types.ModuleType:
+    module = types.ModuleType("sample")
+    module.__dict__.update(names, __all__=sorted(names))
+    return module
+
+
+class Colour(enum.Enum):
+    RED = 1
+    GREEN = 2
+
+
+class Shape:
+    """A class with one public method and one property."""
+
+    def __init__(self, sides: "int") -> None:
+        self.sides = sides
+
+    def scale(self, factor: "float" = 1.0) -> "Shape":
+        return self
+
+    @property
+    def area(self) -> "float":
+        return 0.0
+
+    def _hidden(self) -> None: ...
+
+
+def double(x: "int", *, times: "int" = 2) -> "int":
+    return x * times
+
+
+def test_text() -> None:
+    module = make_module(Colour=Colour, Shape=Shape, double=double, limit=3)
+    assert public_api.public_api(module) == (
+        "sample.Colour: enum RED, GREEN\n"
+        "sample.Shape: class (sides: int) -> None\n"
+        "sample.Shape.area: property\n"
+        "sample.Shape.scale(self, factor: float = 1.0) -> Shape\n"
+        "sample.double(x: int, *, times: int = 2) -> int\n"
+        "sample.limit: int\n"
+    )
+
+
+def test_change_is_reported_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UPDATE_API", raising=False)
+    path = tmp_path / "public_api.txt"
+    with pytest.raises(AssertionError, match="UPDATE_API=1 python -m pytest"):
+        check_public_api(make_module(double=double), path)
+    monkeypatch.setenv("UPDATE_API", "1")
+    check_public_api(make_module(double=double), path)
+    monkeypatch.delenv("UPDATE_API")
+    check_public_api(make_module(double=double), path)
+    with pytest.raises(AssertionError, match=r"\+sample\.limit: int"):
+        check_public_api(make_module(double=double, limit=1), path)
+
+
+@pytest.mark.parametrize("names", [None, ["zebra", "apple"], ["absent"]])
+def test_bad_all_is_reported(names: list[str] | None) -> None:
+    module = make_module(zebra=1, apple=2)
+    if names is None:
+        del module.__dict__["__all__"]
+    else:
+        module.__dict__["__all__"] = names
+    with pytest.raises(AssertionError, match="__all__"):
+        public_api.public_api(module)
