@@ -1,0 +1,1 @@
+"""Programs that combine packages, and the tests that hold the whole together."""

@@ -1,0 +1,212 @@
+"""Sessions of the monorepo; a bare `nox` lists them.
+
+`demo` runs the main job and `tests` passes all tests. Every other session is a part of what `.ci/run` checks, or a
+figure. Package tests run isolated: each package is installed from its own wheel, with only what it declares.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+PACKAGES = sorted(p.parent.name for p in ROOT.glob("packages/*/pyproject.toml"))
+SOURCES = [f"packages/{p}/src" for p in PACKAGES]
+CONSTRAINTS = "tools/constraints.txt"
+WHEELS = ROOT / ".nox" / "wheels"
+# packages (or parts of them) whose tests need no torch, so that every supported interpreter can run them
+ALL_PYTHONS = {"framehook": "tests", "tracer": "tests/core"}
+PYTHONS = ("3.11", "3.12", "3.13")
+
+nox.needs_version = ">=2024.4.15"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = []
+
+# uv doesn't read pip's configuration: give it the same local wheels
+os.environ.setdefault("UV_FIND_LINKS", os.environ.get("PIP_FIND_LINKS", ""))
+os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+def install_everything(session: nox.Session, *extra: str) -> None:
+    """Install torch, then all packages editable, then `extra`."""
+    session.install("-c", CONSTRAINTS, "torch", "setuptools>=77", "wheel")
+    paths = [arg for p in PACKAGES for arg in ("-e", f"packages/{p}")]
+    session.install("-c", CONSTRAINTS, "--no-build-isolation", *paths, *extra)
+    session.run("python", "-m", "intarsia_framehook.build", env={"PYTHONPATH": "packages/framehook/src"})
+
+
+def distribution(package: str) -> str:
+    """Return the distribution name of a package folder."""
+    return "intarsia" if package == "pipeline" else f"intarsia-{package}"
+
+
+def module(package: str) -> str:
+    """Return the import name of a package folder."""
+    return distribution(package).replace("-", "_")
+
+
+# ---- the two commands of the README ----------------------------------------------------------------------------
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Run the main job: eight models, compiled, checked against eager, timed beside torch.compile."""
+    install_everything(session, "transformers")
+    session.run("python", "-m", "integration.demo", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Pass all tests: every package isolated, then integration/."""
+    isolated_environment(session)
+    for package in PACKAGES:
+        test_isolated(session, package)
+    install_everything(session, *TEST_TOOLS, "transformers")
+    session.run("python", "-m", "pytest", "integration", *session.posargs)
+
+
+# ---- package tests ---------------------------------------------------------------------------------------------
+
+TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest")
+
+
+@nox.session
+def isolated(session: nox.Session) -> None:
+    """Test each package installed alone; `-- fuser guards` picks some, `-- --all-pythons` demands 3.11 to 3.13."""
+    isolated_environment(session)
+    chosen = [p for p in session.posargs if not p.startswith("-")] or PACKAGES
+    for package in chosen:
+        test_isolated(session, package, all_pythons="--all-pythons" in session.posargs)
+
+
+def isolated_environment(session: nox.Session) -> None:
+    """Install the tools that make environments, and build every wheel."""
+    session.install("uv", "setuptools>=77", "wheel", "pip")
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    # setuptools would pick up files of an older build of the same package
+    for package in PACKAGES:
+        shutil.rmtree(ROOT / "packages" / package / "build", ignore_errors=True)
+    paths = [str(ROOT / "packages" / p) for p in PACKAGES]
+    session.run(
+        "python", "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(WHEELS), *paths
+    )
+
+
+def test_isolated(session: nox.Session, package: str, *, all_pythons: bool = False) -> None:
+    """Install one package with only what it declares; import it, run its README example, then its tests."""
+    python = fresh_environment(session, f"{package}", session.python or "3.11")
+    install = ("uv", "pip", "install", "-q", "--python", python, "--find-links", str(WHEELS), "-c", CONSTRAINTS)
+    session.run(*install, distribution(package))
+    session.run(python, "-c", f"import {module(package)}", external=True)
+    session.run(python, "tools/readme_example.py", f"packages/{package}/README.md", external=True)
+    testkit = "intarsia-testkit" + (f"[{package}]" if package in TESTKIT_EXTRAS else "")
+    session.run(*install, testkit, *TEST_TOOLS)
+    session.run(python, "-m", "pytest", "-q", f"packages/{package}/tests", external=True)
+    if package in ALL_PYTHONS:
+        for version in PYTHONS[1:]:
+            test_without_torch(session, package, version, required=all_pythons)
+
+
+TESTKIT_EXTRAS = {"ir", "recorder", "functionalizer", "rewrites", "loops", "fuser", "cpp", "triton", "runtime"}
+
+
+def test_without_torch(session: nox.Session, package: str, version: str, *, required: bool) -> None:
+    """Run the tests that need no torch on another interpreter."""
+    interpreter = shutil.which(f"python{version}")
+    if interpreter is None:
+        if required:
+            session.error(f"python{version} is missing; these tests are demanded on {', '.join(PYTHONS)}")
+        session.warn(f"python{version} is missing: tests of {package} not run on it")
+        return
+    session.run("python", "tools/test_without_torch.py", package, interpreter, ALL_PYTHONS[package])
+
+
+def fresh_environment(session: nox.Session, name: str, python: str | bool) -> str:
+    """Make an empty virtual environment under .nox and return its interpreter."""
+    path = ROOT / ".nox" / "isolated-envs" / name
+    session.run("uv", "venv", "-q", "--clear", "--python", str(python), str(path))
+    return str(path / "bin" / "python")
+
+
+def _package_session(package: str) -> None:
+    def run(session: nox.Session) -> None:
+        isolated_environment(session)
+        test_isolated(session, package)
+
+    run.__doc__ = f"Test {distribution(package)} installed alone."
+    nox.session(run, name=f"tests-{package}")
+
+
+for _package in PACKAGES:
+    _package_session(_package)
+
+
+# ---- checks ----------------------------------------------------------------------------------------------------
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Format check, ruff, and tidy (the house rules that are code)."""
+    session.install("ruff")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("python", "tools/tidy.py")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Type-check every src folder with mypy --strict."""
+    install_everything(session, "mypy", "types-setuptools")
+    session.run("python", "-m", "mypy", *SOURCES)
+
+
+@nox.session
+def imports(session: nox.Session) -> None:
+    """Hold the layers: passes import dialects, never passes."""
+    session.install("import-linter")
+    session.run("lint-imports", env={"PYTHONPATH": os.pathsep.join(SOURCES)})
+
+
+@nox.session
+def own(session: nox.Session) -> None:
+    """Prove that no package reaches torch's own compilers: an AST scan, then everything with their doors poisoned."""
+    install_everything(session, *TEST_TOOLS)
+    session.run("python", "tools/own_scan.py")
+    session.run("python", "tools/own_poison.py", *session.posargs)
+
+
+@nox.session
+def integration(session: nox.Session) -> None:
+    """Test what combines packages."""
+    install_everything(session, *TEST_TOOLS, "transformers")
+    session.run("python", "-m", "pytest", "integration", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation; warnings are errors, examples run."""
+    install_everything(session, "sphinx", "furo", "myst-parser")
+    session.run("python", "tools/docs_pages.py", "--check")
+    session.run("python", "-m", "sphinx", "-W", "-q", "-b", "html", "docs", "docs/_build")
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Run the benchmarks: kernels, fusion study."""
+    install_everything(session, "transformers")
+    session.run("python", "benchmarks/fusion_study.py", *session.posargs)
+
+
+@nox.session
+def scorecard(session: nox.Session) -> None:
+    """Print one line per measured figure: name, value, target."""
+    install_everything(session, "transformers")
+    session.run("python", "benchmarks/scorecard.py", *session.posargs)

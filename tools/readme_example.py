@@ -1,0 +1,26 @@
+"""Run every ```python block of the README files given, one namespace a file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def main(paths: list[str]) -> int:
+    for path in paths:
+        blocks = BLOCK.findall(Path(path).read_text(encoding="utf-8"))
+        if not blocks:
+            print(f"{path}: no runnable example", file=sys.stderr)
+            return 1
+        namespace: dict[str, object] = {"__name__": "__main__"}
+        for block in blocks:
+            exec(compile(block, path, "exec"), namespace)
+        print(f"{path}: {len(blocks)} example(s) ran")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
