@@ -1,0 +1,151 @@
+"""The house rules that are code. Each finding names its rule; sizes are printed, not judged.
+
+  T1  every Python file opens with a docstring (tests may have a one-line one)
+  T2  every package has pyproject, LICENSE, README, CHANGELOG, changes/, py.typed, tests/public_api.txt
+  T3  every package's `__init__` has a docstring with an example, a sorted `__all__`, and its version equals pyproject's
+  T4  every README has an `## Example` with runnable Python and an `## Invariants` section
+  T5  no bare or swallowed exception, no NotImplementedError, no `raise Exception`, no loose TODO below packages/*/src
+  T6  the top level holds exactly the agreed names
+  T7  docs/architecture.md names exactly the folders of packages/
+  T8  node.meta keys are spelled in intarsia_ir.meta alone
+  T9  no machine path or registry host in any tracked file
+  T10 the pipeline package stays under 800 lines
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOP = {"noxfile.py", "README.md", "packages", "integration", "benchmarks", "docs", "tools", "LICENSE"}
+BAD_CODE = re.compile(
+    r"except:|except (Base)?Exception( as \w+)?:\s*\n\s*pass\b|raise Exception\(|NotImplementedError|TODO(?!\(docs/status\.md: )"
+)
+# "(?<!...)" keeps paths inside a longer path, such as a URL, apart
+MACHINE = re.compile(r"(?<![\w./-])/(?:work|farm|root|home)/[a-z]|bash_jobs|/opt/(?:wheels|pypi)")
+META_KEY = re.compile(r"\.meta(?:\[[\"']|\.get\(|\.setdefault\(|\.pop\()")
+PIPELINE_LINES = 800
+
+
+def main() -> int:
+    findings = [*files(), *packages(), *top_level(), *architecture(), *pipeline_size()]
+    for finding in findings:
+        print(finding)
+    sizes()
+    print(f"tidy: {len(findings)} finding(s)")
+    return 1 if findings else 0
+
+
+def tracked() -> list[Path]:
+    """Return every file that git tracks, or would."""
+    listed = subprocess.check_output(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
+    )
+    return [ROOT / name for name in listed.splitlines() if (ROOT / name).is_file()]
+
+
+def files() -> Iterator[str]:
+    """T1, T5, T8, T9."""
+    for path in tracked():
+        name = path.relative_to(ROOT).as_posix()
+        if path.suffix not in {".py", ".md", ".c", ".h", ".toml", ".txt", ".ir", ""}:
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if MACHINE.search(text) and name != "tools/tidy.py":
+            yield f"T9 {name}: {MACHINE.search(text)[0]}"  # type: ignore[index]
+        if path.suffix != ".py":
+            continue
+        if ast.get_docstring(ast.parse(text)) is None:
+            yield f"T1 {name}: no module docstring"
+        if "/src/" in name and name.startswith("packages/"):
+            yield from (f"T5 {name}: {m[0].splitlines()[0]}" for m in BAD_CODE.finditer(text))
+            if META_KEY.search(text) and not name.endswith("intarsia_ir/meta.py"):
+                yield f"T8 {name}: spells a meta key"
+
+
+def packages() -> Iterator[str]:
+    """T2, T3, T4."""
+    for project in sorted(ROOT.glob("packages/*/pyproject.toml")):
+        folder, name = project.parent, project.parent.name
+        module = "intarsia" if name == "pipeline" else f"intarsia_{name}"
+        source = folder / "src" / module
+        wanted = ["LICENSE", "README.md", "CHANGELOG.md", "changes", "tests/public_api.txt", f"src/{module}/py.typed"]
+        yield from (f"T2 packages/{name}: {w} is missing" for w in wanted if not (folder / w).exists())
+        readme = (folder / "README.md").read_text(encoding="utf-8")
+        for heading in ("## Example", "## Invariants"):
+            if heading not in readme:
+                yield f"T4 packages/{name}/README.md: no {heading}"
+        if "```python" not in readme:
+            yield f"T4 packages/{name}/README.md: no runnable example"
+        version = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
+        yield from init_module(name, source / "__init__.py", version)
+
+
+def init_module(name: str, path: Path, version: str) -> Iterator[str]:
+    """T3 for one package."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if ">>>" not in (ast.get_docstring(tree) or ""):
+        yield f"T3 packages/{name}: __init__ has no example in its docstring"
+    values = {
+        t.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for t in node.targets
+        if isinstance(t, ast.Name)
+    }
+    exported = ast.literal_eval(values["__all__"]) if "__all__" in values else None
+    if exported is None or list(exported) != sorted(exported):
+        yield f"T3 packages/{name}: __all__ is missing or not sorted"
+    if "__version__" not in values or ast.literal_eval(values["__version__"]) != version:
+        yield f"T3 packages/{name}: __version__ differs from pyproject's {version}"
+
+
+def top_level() -> Iterator[str]:
+    """T6."""
+    names = {p.relative_to(ROOT).parts[0] for p in tracked()}
+    visible = {n for n in names if not n.startswith(".")}
+    yield from (f"T6 {n} does not belong at the top level" for n in sorted(visible - TOP))
+    yield from (f"T6 {n} is missing at the top level" for n in sorted(TOP - visible))
+
+
+def architecture() -> Iterator[str]:
+    """T7."""
+    page = ROOT / "docs" / "architecture.md"
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    named = set(re.findall(r"^\| `packages/(\w+)`", text, re.MULTILINE))
+    real = {p.parent.name for p in ROOT.glob("packages/*/pyproject.toml")}
+    yield from (f"T7 docs/architecture.md: packages/{n} is not in the code map" for n in sorted(real - named))
+    yield from (f"T7 docs/architecture.md: packages/{n} does not exist" for n in sorted(named - real))
+
+
+def pipeline_size() -> Iterator[str]:
+    """T10."""
+    lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in ROOT.glob("packages/pipeline/src/**/*.py"))
+    if lines >= PIPELINE_LINES:
+        yield f"T10 packages/pipeline: {lines} lines, {PIPELINE_LINES} allowed"
+
+
+def sizes() -> None:
+    """Print the longest files and functions: places to look, not violations."""
+    long_files: list[tuple[int, str]] = []
+    long_functions: list[tuple[int, str]] = []
+    for path in sorted(ROOT.glob("packages/*/src/**/*.py")):
+        text = path.read_text(encoding="utf-8")
+        name = path.relative_to(ROOT).as_posix()
+        long_files.append((len(text.splitlines()), name))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
+                long_functions.append((node.end_lineno - node.lineno + 1, f"{name}:{node.name}"))
+    for what, entries, limit in (("file", long_files, 600), ("function", long_functions, 60)):
+        over = sorted((e for e in entries if e[0] > limit), reverse=True)
+        for lines, name in over[:10]:
+            print(f"tidy: look at {name}: a {what} of {lines} lines")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
