@@ -1,0 +1,122 @@
+"""Compile one FX(torch) graph: run the stages, watch them, and put the epilogue around the result."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+import intarsia_loops
+import intarsia_runtime
+from intarsia._options import Options
+from intarsia._pipeline import Pipeline, Stage
+from intarsia._program import Program
+from intarsia._stages import dialect_module
+from intarsia._stats import Counters
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import Signature
+from intarsia_loops.program import Extern, Kernel
+
+__all__ = ["GraphReport", "compile_graph"]
+
+log = logging.getLogger("intarsia.graph")
+
+
+@dataclass(slots=True)
+class GraphReport:
+    """What happened to one graph; filled while it is compiled, read by `explain`.
+
+    Args:
+        seconds: Stage name -> wall seconds.
+        program: The program after the last stage.
+        kernels: Kernels of the graph, in order.
+        externs: Library calls of the graph, in order.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    program: Program | None = None
+    kernels: tuple[Kernel, ...] = ()
+    externs: tuple[Extern, ...] = ()
+
+
+def compile_graph(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    signature: Signature,
+    pipeline: Pipeline,
+    options: Options,
+    counters: Counters,
+    report: GraphReport | None = None,
+) -> Callable[..., list[Any]]:
+    """Return a callable over the flat inputs of `gm` that gives its flat outputs.
+
+    Args:
+        gm: FX(torch); not changed.
+        inputs: One real or fake tensor per placeholder.
+        signature: What the front end knows about the inputs; may be empty.
+        pipeline: Stages from "torch" to "callable".
+        options: See `Options`.
+        counters: Told about the finished graph.
+        report: Filled when given.
+
+    Raises:
+        UnsupportedError: Something in the graph can't be compiled; `code="training"` when an output needs grad.
+    """
+    report = report if report is not None else GraphReport()
+    program = Program(gm, tuple(inputs), signature)
+    for position, stage in enumerate(pipeline.stages):
+        start = time.perf_counter()
+        program = stage.run(program)
+        report.seconds[stage.name] = time.perf_counter() - start
+        log.debug("stage %s took %.1f ms", stage.name, 1e3 * report.seconds[stage.name])
+        _watch(position, stage, program, options)
+        if stage.gives == "effects":
+            _refuse_training(program.signature)
+    report.program = program
+    _count(program, report, counters)
+    assert program.run is not None  # a pipeline ends in "callable"
+    return intarsia_runtime.with_epilogue(program.run, program.signature)
+
+
+def _watch(position: int, stage: Stage, program: Program, options: Options) -> None:
+    """Verify and dump the program after a stage, where the options ask for it."""
+    dialect = dialect_module(stage.gives)
+    if options.verify_each:
+        functional = {"functional": stage.gives == "aten"} if stage.gives in ("effects", "aten") else {}
+        dialect.verify(program.graph_module, **functional)
+    if options.dump_dir is not None:
+        folder = Path(options.dump_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        is_source = stage.gives == "source" and program.source is not None
+        text = program.source.text if is_source else dialect.print_ir(program.graph_module)  # type: ignore[union-attr]
+        (folder / f"{position:02d}_{stage.name}.{'cpp' if is_source else 'ir'}").write_text(text, encoding="utf-8")
+
+
+def _refuse_training(signature: Signature) -> None:
+    if any(getattr(output, "requires_grad", False) for output in signature.outputs):
+        raise UnsupportedError(
+            "an output of this graph requires grad, and training is not supported yet",
+            code="training",
+            hints=("call the compiled function under torch.no_grad()",),
+        )
+
+
+def _count(program: Program, report: GraphReport, counters: Counters) -> None:
+    """Tell kernels and library calls of a finished graph."""
+    if program.source is not None:
+        items = intarsia_loops.from_fx(program.graph_module).items
+        report.kernels = tuple(i for i in items if isinstance(i, Kernel))
+        report.externs = tuple(i for i in items if isinstance(i, Extern))
+    counters.add(graphs=1, kernels_generated=len(report.kernels), extern_calls=len(report.externs))
+    log.info("compiled a graph: %d kernels, %d extern calls", len(report.kernels), len(report.externs))
+
+
+def needs_grad(inputs: Sequence[Any]) -> bool:
+    """Tell whether autograd would record a graph over these inputs."""
+    return torch.is_grad_enabled() and any(isinstance(i, torch.Tensor) and i.requires_grad for i in inputs)

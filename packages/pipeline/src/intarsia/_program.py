@@ -1,0 +1,37 @@
+"""What travels through a pipeline: one frozen record that each stage returns a newer version of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch.fx as fx
+
+from intarsia_ir.records import KernelSource, Signature, SizeFacts
+
+__all__ = ["DIALECTS", "Program"]
+
+# in flow order; "source" still carries the kernels graph, and "callable" is the end
+DIALECTS = ("torch", "effects", "aten", "loops", "kernels", "source", "callable")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A graph on its way from FX(torch) to a callable.
+
+    Args:
+        graph_module: The graph in the dialect of the stage that made it; unchanged by `emit` and `build`.
+        inputs: Example inputs, one per placeholder, real or fake tensors.
+        signature: What inputs and results mean to the caller.
+        facts: Size facts that the graph relies on.
+        source: Kernel source text, after `emit`.
+        run: Flat inputs -> flat results (before the epilogue), after `build`.
+    """
+
+    graph_module: fx.GraphModule
+    inputs: tuple[Any, ...] = ()
+    signature: Signature = field(default_factory=Signature)
+    facts: SizeFacts = field(default_factory=SizeFacts)
+    source: KernelSource | None = None
+    run: Callable[..., Any] | None = None

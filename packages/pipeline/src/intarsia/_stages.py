@@ -1,0 +1,118 @@
+"""The default pipelines: which package does which step, for a target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import intarsia_cpp
+import intarsia_functionalizer
+import intarsia_fuser
+import intarsia_ir.aten
+import intarsia_ir.torch
+import intarsia_loops
+import intarsia_loops.kernels
+import intarsia_loops.loops
+import intarsia_rewrites
+import intarsia_runtime
+from intarsia._pipeline import Pipeline, Stage, graph_pass
+from intarsia._program import Program
+from intarsia_ir.records import Recorded, Target
+
+__all__ = ["default_pipeline", "dialect_module", "interpreted"]
+
+
+def default_pipeline(
+    target: Target | None = None, *, policy: Any = None, cache_dir: str | Path | None = None
+) -> Pipeline:
+    """Return the stages from FX(torch) to a callable, for inference on `target`.
+
+    Args:
+        target: What to compile for; None asks the machine.
+        policy: Fusion policy; None is `intarsia_fuser.Greedy()`.
+        cache_dir: Folder of the on-disk cache; None is the user's own.
+
+    Example:
+        >>> from intarsia_fuser import NoFusion
+        >>> pipeline = default_pipeline(policy=NoFusion())
+    """
+    target = target or intarsia_runtime.detect_target()
+    policy = policy or intarsia_fuser.Greedy()
+
+    def fuse(gm: Any) -> Any:
+        return intarsia_fuser.apply(gm, intarsia_fuser.plan(gm, policy=policy), check=False)
+
+    def emit(p: Program) -> Program:
+        return replace(p, source=intarsia_cpp.emit_unit(p.graph_module, target))
+
+    def build(p: Program) -> Program:
+        cache = intarsia_runtime.Cache(cache_dir or intarsia_runtime.default_cache_dir())
+        assert p.source is not None  # the order of dialects guarantees it
+        library = intarsia_runtime.build(p.source, target, cache=cache)
+        return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library))
+
+    return Pipeline(
+        (
+            *_aten_stages(),
+            Stage("lower", "aten", "loops", _lower),
+            Stage("fuse", "loops", "kernels", lambda p: replace(p, graph_module=fuse(p.graph_module))),
+            Stage("emit", "kernels", "source", emit),
+            Stage("build", "source", "callable", build),
+        )
+    )
+
+
+def interpreted(pipeline: Pipeline, dialect: str) -> Pipeline:
+    """Return `pipeline` cut after `dialect`, ended by that dialect's interpreter: a rung of the debugging ladder."""
+    interpret = dialect_module(dialect).interpret
+
+    def run(p: Program) -> Program:
+        return replace(p, run=lambda *args: interpret(p.graph_module, *args))
+
+    return Pipeline((*pipeline.until(dialect).stages, Stage("interpret", dialect, "callable", run)))
+
+
+def dialect_module(dialect: str) -> ModuleType:
+    """Return the module with `verify`, `interpret`, `print_ir` and `parse_ir` of a dialect's graphs."""
+    return {
+        "torch": intarsia_ir.torch,
+        "effects": intarsia_ir.aten,
+        "aten": intarsia_ir.aten,
+        "loops": intarsia_loops.loops,
+        "kernels": intarsia_loops.kernels,
+        "source": intarsia_loops.kernels,
+        "callable": intarsia_loops.kernels,
+    }[dialect]
+
+
+def _aten_stages() -> tuple[Stage, ...]:
+    return (
+        Stage("to_aten", "torch", "effects", _to_aten),
+        Stage("functionalize", "effects", "aten", _functionalize),
+        graph_pass("fold_constants", "aten", lambda gm: intarsia_rewrites.fold_constants(gm, check=False)),
+        graph_pass(
+            "eliminate_common_subexpressions",
+            "aten",
+            lambda gm: intarsia_rewrites.eliminate_common_subexpressions(gm, check=False),
+        ),
+        graph_pass("eliminate_dead_code", "aten", lambda gm: intarsia_rewrites.eliminate_dead_code(gm, check=False)),
+    )
+
+
+def _recorded(p: Program, r: Any) -> Program:
+    return replace(p, graph_module=r.graph_module, signature=r.signature, facts=r.facts)
+
+
+def _to_aten(p: Program) -> Program:
+    return _recorded(p, intarsia_functionalizer.to_aten(p.graph_module, p.inputs, signature=p.signature))
+
+
+def _functionalize(p: Program) -> Program:
+    given = Recorded(p.graph_module, p.signature, p.facts)
+    return _recorded(p, intarsia_functionalizer.functionalize(given, check=False))
+
+
+def _lower(p: Program) -> Program:
+    return replace(p, graph_module=intarsia_loops.lower(p.graph_module, facts=p.facts))
