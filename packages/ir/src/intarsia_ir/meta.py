@@ -1,8 +1,9 @@
 """Typed access to `fx.Node.meta`. No other module of Intarsia spells a meta key.
 
-Two keys are used. `val` is torch's own convention: the fake tensor, symbolic number, or tuple of them, that
-the node produces. `origins` is ours: where in the user's program the node comes from. Graphs made by other
-front ends carry `stack_trace` instead; `origins` reads that as well.
+`val` is torch's own convention: the fake tensor, symbolic number, or tuple of them, that the node produces.
+`origins` is ours: where in the user's program the node comes from. Graphs made by other front ends carry
+`stack_trace` instead; `origins` reads that as well. `phase` and `region` are ours and optional: which part of a
+training step a node belongs to, and which marked region (such as a checkpointed one) it was recorded in.
 """
 
 from __future__ import annotations
@@ -15,7 +16,19 @@ import torch.fx as fx
 
 from intarsia_ir.records import Origin
 
-__all__ = ["copy_origins", "has_value", "merge_origins", "origins", "set_origins", "set_value", "value"]
+__all__ = [
+    "copy_origins",
+    "has_value",
+    "merge_origins",
+    "origins",
+    "phase",
+    "region",
+    "set_origins",
+    "set_phase",
+    "set_region",
+    "set_value",
+    "value",
+]
 
 _FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>\S+)')
 
@@ -65,3 +78,24 @@ def merge_origins(*nodes: fx.Node) -> tuple[Origin, ...]:
 def copy_origins(source: fx.Node, target: fx.Node) -> None:
     """Give `target` the origins of `source`."""
     set_origins(target, origins(source))
+
+
+def phase(node: fx.Node) -> str:
+    """Return the part of a training step that `node` was recorded in: `"forward"` unless set otherwise."""
+    return str(node.meta.get("phase", "forward"))
+
+
+def set_phase(node: fx.Node, name: str) -> None:
+    """Set the part of a training step that `node` was recorded in."""
+    node.meta["phase"] = name
+
+
+def region(node: fx.Node) -> tuple[str, int] | None:
+    """Return `(kind, number)` of the innermost marked region that `node` was recorded in, or None."""
+    found: tuple[str, int] | None = node.meta.get("region")
+    return found
+
+
+def set_region(node: fx.Node, kind: str, number: int) -> None:
+    """Set the marked region that `node` was recorded in."""
+    node.meta["region"] = (kind, number)
