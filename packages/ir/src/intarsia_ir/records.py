@@ -485,7 +485,9 @@ class KernelSource:
         launches: The native calls of a unit, in program order.
         n_kernels: Kernels in the program.
         n_unique: Kernels emitted, after equal ones were merged.
-        options: Compile options that belong to the text, sorted.
+        options: Compile options that belong to the text, sorted. Names that start with "-" go to the compiler, as
+            `name=value` or alone when the value is "".
+        parts: Texts of translation units that are compiled side by side and linked; empty: `text` is the only one.
     """
 
     text: str
@@ -496,3 +498,4 @@ class KernelSource:
     n_kernels: int = 0
     n_unique: int = 0
     options: tuple[tuple[str, str], ...] = ()
+    parts: tuple[str, ...] = ()
