@@ -1,0 +1,1 @@
+"""Three complete examples, one for each kind of user; each is a test as well."""

@@ -1,0 +1,190 @@
+"""What must be right at the edges: breaks, effects, randomness, mutation, and errors that name the user's line."""
+
+import warnings
+
+import pytest
+import torch
+
+import intarsia
+
+RAISE = {"on_error": "raise"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    intarsia.reset()
+    yield
+    intarsia.reset()
+
+
+def test_branch_on_the_length_of_nonzero_both_ways():
+    def f(x):
+        if len(torch.nonzero(x)) > 1:
+            return x + 1
+        return x - 1
+
+    fast = intarsia.compile(f, options=RAISE)
+    many, one = torch.ones(4), torch.tensor([0.0, 3.0, 0.0, 0.0])
+    for x in (many, one, many, one):
+        torch.testing.assert_close(fast(x), f(x))
+    assert intarsia.stats().fallbacks == 0
+    assert intarsia.stats().frames_compiled >= 2
+
+
+COUNT = 0
+
+
+def test_global_counter_and_random_numbers_are_fresh_each_call():
+    def f(x):
+        global COUNT
+        COUNT += 1
+        return x + torch.rand(10)
+
+    fast = intarsia.compile(f, options=RAISE)
+    start = COUNT
+    x = torch.zeros(10)
+    torch.manual_seed(3)
+    got = [fast(x) for _ in range(3)]
+    assert COUNT == start + 3
+    torch.manual_seed(3)
+    want = [f(x) for _ in range(3)]
+    torch.testing.assert_close(got, want)
+    assert not torch.equal(got[0], got[1])
+    stats = intarsia.stats()
+    assert (stats.frames_compiled, stats.recompiles, stats.fallbacks) == (1, 0, 0)
+
+
+def test_branch_on_a_tensor_both_signs():
+    def f(x):
+        if x.sum() > 0:
+            return x * 2
+        return x * 3
+
+    fast = intarsia.compile(f, options=RAISE)
+    for sign in (1, -1, 1, -1):
+        x = sign * torch.ones(5)
+        torch.testing.assert_close(fast(x), f(x))
+    stats = intarsia.stats()
+    assert stats.frames_compiled == 3 and stats.fallbacks == 0  # the function, and a resume function for each side
+
+
+def test_print_in_the_middle_makes_two_graphs_and_keeps_the_order(capsys):
+    def f(x):
+        y = x + 1
+        print("middle", tuple(y.shape))
+        return y * 2
+
+    fast = intarsia.compile(f, options=RAISE)
+    x = torch.randn(3)
+    print("before")
+    torch.testing.assert_close(fast(x), (x + 1) * 2)
+    print("after")
+    assert capsys.readouterr().out == "before\nmiddle (3,)\nafter\n"
+    assert intarsia.stats().graphs == 2
+
+
+def test_argument_updated_in_place():
+    def f(x, y):
+        x.add_(y)
+        return x * 2
+
+    fast = intarsia.compile(f, options=RAISE)
+    x, y = torch.randn(4), torch.randn(4)
+    ours, eager = x.clone(), x.clone()
+    torch.testing.assert_close(fast(ours, y), f(eager, y))
+    torch.testing.assert_close(ours, eager)
+    assert intarsia.stats().graphs == 1
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = 2
+
+    def forward(self, x):
+        return x * self.scale
+
+
+def test_module_attribute_changes_between_calls():
+    module = Scaled()
+    fast = intarsia.compile(module, options=RAISE)
+    x = torch.randn(3)
+    for scale in (2, 5, 2):
+        module.scale = scale
+        torch.testing.assert_close(fast(x), x * scale)
+    stats = intarsia.stats()
+    assert (stats.frames_compiled, stats.recompiles, stats.fallbacks) == (2, 1, 0)
+
+
+def test_fullgraph_raises_with_reason_line_and_remedy():
+    def f(x):
+        if x.sum() > 0:
+            return x * 2
+        return x * 3
+
+    with pytest.raises(intarsia.UnsupportedError) as caught:
+        intarsia.compile(f, fullgraph=True)(torch.ones(3))
+    error = caught.value
+    assert error.code and error.hints
+    assert any(o.file == __file__ and o.function.endswith("f") for o in error.where)
+    assert "test_edges.py" in str(error)
+
+
+def test_training_is_refused_by_on_error():
+    layer = torch.nn.Linear(3, 3)
+    with pytest.raises(intarsia.UnsupportedError) as caught:
+        intarsia.compile(layer, options=RAISE)(torch.randn(2, 3))
+    assert caught.value.code == "training"
+    x = torch.randn(2, 3)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        out = intarsia.compile(layer)(x)
+    assert any("training" in str(w.message) for w in seen)
+    out.sum().backward()
+    assert layer.weight.grad is not None
+    assert intarsia.stats().fallbacks >= 1
+
+
+def test_exceptions_of_user_code_arrive_as_in_eager():
+    class MineError(Exception):
+        pass
+
+    def f(x, flag):
+        y = x + 1
+        if flag:
+            raise MineError("mine")
+        return y
+
+    fast = intarsia.compile(f, options=RAISE)
+    x = torch.ones(3)
+    torch.testing.assert_close(fast(x, False), x + 1)
+    with pytest.raises(MineError, match="mine"):
+        fast(x, True)
+
+
+def test_errors_of_operators_arrive_as_in_eager_with_its_partial_effects():
+    def f(x, index):
+        x.add_(1)
+        return x[index]
+
+    fast = intarsia.compile(f, options=RAISE)
+    x = torch.zeros(4)
+    torch.testing.assert_close(fast(x, torch.tensor([1])), torch.ones(1))
+    with pytest.raises(IndexError):
+        fast(x, torch.tensor([9]))
+    torch.testing.assert_close(x, torch.full((4,), 2.0))
+
+
+def test_no_compiler_gives_one_warning_and_the_right_answer(monkeypatch):
+    monkeypatch.setattr("intarsia_runtime.detect_target", lambda: intarsia.Target(compiler=""))
+    x = torch.randn(6)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        fast = intarsia.compile(lambda t: torch.sigmoid(t) + 1)
+        torch.testing.assert_close(fast(x), torch.sigmoid(x) + 1)
+        torch.testing.assert_close(fast(x), torch.sigmoid(x) + 1)
+    messages = [str(w.message) for w in seen if "compiler" in str(w.message)]
+    assert len(messages) == 1 and "install" in messages[0]
+    with pytest.raises(intarsia.UnsupportedError) as caught:
+        intarsia.compile(lambda t: t + 1, options=RAISE)(x)
+    assert caught.value.code == "runtime.no_compiler"

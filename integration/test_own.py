@@ -1,0 +1,48 @@
+"""The checks that the compiler is our own catch a planted violation."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def scan(*paths):
+    return subprocess.run([sys.executable, str(ROOT / "tools" / "own_scan.py"), *map(str, paths)], capture_output=True, text=True)
+
+
+def test_the_packages_reach_no_compiler_of_torchs():
+    done = scan()
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("import torch._dynamo", "O1"),
+        ("from torch._inductor import config", "O1"),
+        ("from torch import compile", "O1"),
+        ("import torch\nf = torch.compile", "O2"),
+        ("import torch\ntorch.jit.trace(f)", "O2"),
+        ('import torch\ngetattr(torch, "_functorch")', "O3"),
+        ('import importlib\nimportlib.import_module("torch.export")', "O3"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path, text, rule):
+    planted = tmp_path / "planted.py"
+    planted.write_text(text)
+    done = scan(planted)
+    assert done.returncode == 1 and f" {rule} " in done.stdout
+
+
+@pytest.mark.peer
+def test_a_planted_call_is_caught_by_the_closed_doors():
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import own_poison, torch; own_poison.close_doors()\n"
+        "try: torch.compile(lambda x: x)(torch.ones(1))\n"
+        "except own_poison.DoorClosedError as e: print('caught', e)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(ROOT / "tools")], capture_output=True, text=True)
+    assert "caught torch.compile" in done.stdout, done.stderr
