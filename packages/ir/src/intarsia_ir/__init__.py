@@ -1,6 +1,9 @@
-"""What a program is: records that cross borders and the errors of every package.
+"""What a program is: records that cross borders, the errors of every package, and the torch and aten dialects.
 
-The dialects are submodules (`intarsia_ir.torch`, `intarsia_ir.aten`); importing this package alone does not import torch.
+Importing this package alone imports no torch: it holds the records and the errors. The rest are submodules, each with its
+own public names: `intarsia_ir.torch` and `intarsia_ir.aten` (verify, interpret, print_ir, parse_ir, and the op tables),
+`intarsia_ir.meta` (typed access to node metadata), `intarsia_ir.dtypes` (short names of element types) and
+`intarsia_ir.effects` (what an op does besides computing).
 
 Example:
     >>> from intarsia_ir import Origin
@@ -8,4 +11,88 @@ Example:
     'model.py:12 in forward'
 """
 
+from intarsia_ir.errors import (
+    IntarsiaError,
+    InternalError,
+    InvalidArgumentError,
+    NeedsFact,
+    RuntimeFault,
+    UnsupportedError,
+    VerifyError,
+)
+from intarsia_ir.records import (
+    AliasOfInput,
+    AliasOfOutput,
+    ArgumentSource,
+    AttributeSource,
+    Capture,
+    CellSource,
+    Constant,
+    Fresh,
+    GlobalSource,
+    GraphBreak,
+    GuardKind,
+    GuardRecord,
+    InputItself,
+    InputSpec,
+    ItemSource,
+    KernelSource,
+    Launch,
+    LinkableCode,
+    Origin,
+    OutputSpec,
+    Recorded,
+    Role,
+    Signature,
+    SizeFact,
+    SizeFacts,
+    Source,
+    Target,
+    TensorFacts,
+    TypeSource,
+    ViewStep,
+    Write,
+)
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AliasOfInput",
+    "AliasOfOutput",
+    "ArgumentSource",
+    "AttributeSource",
+    "Capture",
+    "CellSource",
+    "Constant",
+    "Fresh",
+    "GlobalSource",
+    "GraphBreak",
+    "GuardKind",
+    "GuardRecord",
+    "InputItself",
+    "InputSpec",
+    "IntarsiaError",
+    "InternalError",
+    "InvalidArgumentError",
+    "ItemSource",
+    "KernelSource",
+    "Launch",
+    "LinkableCode",
+    "NeedsFact",
+    "Origin",
+    "OutputSpec",
+    "Recorded",
+    "Role",
+    "RuntimeFault",
+    "Signature",
+    "SizeFact",
+    "SizeFacts",
+    "Source",
+    "Target",
+    "TensorFacts",
+    "TypeSource",
+    "UnsupportedError",
+    "VerifyError",
+    "ViewStep",
+    "Write",
+]

@@ -1,0 +1,49 @@
+"""Running an FX graph node by node, eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch.fx as fx
+
+from intarsia_ir._fx import attribute, placeholders
+from intarsia_ir.errors import InternalError, InvalidArgumentError
+
+__all__ = ["run_graph"]
+
+
+def run_graph(gm: fx.GraphModule, args: Sequence[Any]) -> tuple[Any, ...]:
+    """Run every node of `gm` in order and return the flat results.
+
+    Raises:
+        InvalidArgumentError: The number of `args` isn't that of the placeholders.
+    """
+    names = [node.name for node in placeholders(gm.graph)]
+    if len(names) != len(args):
+        raise InvalidArgumentError(
+            f"the graph takes {len(names)} inputs ({', '.join(names)}), not {len(args)}", code="ir.interpret"
+        )
+    inputs = iter(args)
+    values: dict[fx.Node, Any] = {}
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(inputs)
+        elif node.op == "output":
+            results = fx.node.map_arg(node.args[0], values.__getitem__)
+            return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+        else:
+            values[node] = _call(gm, node, values)
+    raise InternalError("the graph has no output node", code="ir.interpret")
+
+
+def _call(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+    args = fx.node.map_arg(node.args, values.__getitem__)
+    kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
+    if node.op == "get_attr":
+        return attribute(gm, str(node.target))
+    if node.op == "call_method":
+        self_value, *rest = args
+        return getattr(self_value, str(node.target))(*rest, **kwargs)
+    function: Any = attribute(gm, str(node.target)) if node.op == "call_module" else node.target
+    return function(*args, **kwargs)

@@ -1,0 +1,208 @@
+"""Writing a graph as text: the part that the torch and aten dialects share.
+
+    // dialect: aten 1
+    graph(%x: f32[2, 3]) {
+      %0: f32[2, 3] = aten.add.Tensor(%x, 1, alpha=2)  # model.py:12 in forward (add)
+      return (%0,)
+    }
+
+Nodes are named by position, inputs by their own name. Effects after `!` are derived from the op and not read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch.fx as fx
+
+from intarsia_ir import meta
+from intarsia_ir._fx import attribute
+from intarsia_ir._literals import Opaque, literal, value_type
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import Origin, SizeFacts
+
+__all__ = ["Dialect", "collect_constants", "excerpt", "print_graph"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What printing and parsing need to know about a dialect.
+
+    Args:
+        name: As in the header.
+        schema: Version of the dialect.
+        target_name: Text of a call_function target, or None when it has none.
+        target_named: The target with this text; LookupError when there is none.
+        effect_marks: What to print after `!` for a node.
+    """
+
+    name: str
+    schema: int
+    target_name: Callable[[Any], str | None]
+    target_named: Callable[[str], Any]
+    effect_marks: Callable[[fx.Node], tuple[str, ...]]
+
+
+def print_graph(gm: fx.GraphModule, dialect: Dialect, *, facts: SizeFacts | None = None, made_by: str = "") -> str:
+    """Return the text of `gm`, ending in a newline."""
+    head = f"// dialect: {dialect.name} {dialect.schema}"
+    lines = [f"{head}          made by: {made_by}" if made_by else head]
+    if facts is not None and facts.symbols:
+        lines.append("symbols: " + ", ".join(_symbol(name, facts) for name in facts.symbols))
+    lines += _Printer(gm, dialect, Opaque()).lines()
+    return "\n".join(lines) + "\n"
+
+
+def collect_constants(gm: fx.GraphModule, dialect: Dialect) -> dict[str, Any]:
+    """Return what the text of `gm` refers to by name: attributes, functions of the user, objects without a text."""
+    printer = _Printer(gm, dialect, Opaque())
+    for _ in printer.lines():
+        pass
+    return {**printer.outside, **printer.opaque.named}
+
+
+def excerpt(gm: fx.GraphModule, dialect: Dialect, around: fx.Node | None, *, n_lines: int = 10) -> str:
+    """Return at most `n_lines` lines around a node, marked; works on broken graphs."""
+    printer = _Printer(gm, dialect, Opaque())
+    lines, marked = [], 0
+    for position, node in enumerate(gm.graph.nodes):
+        try:
+            text = printer.line(node)
+        except (UnsupportedError, AttributeError, KeyError, TypeError):
+            text = node.format_node() or node.name
+        if node is around:
+            marked = position
+        lines.append((">" if node is around else " ") + " " + text)
+    start = max(0, min(marked - n_lines // 2, len(lines) - n_lines))
+    return "\n".join(lines[start : start + n_lines])
+
+
+def _symbol(name: str, facts: SizeFacts) -> str:
+    low, high = facts.ranges.get(name, (None, None))
+    return f"{name} in [{'-inf' if low is None else low}, {'inf' if high is None else high}]"
+
+
+@dataclass(slots=True)
+class _Printer:
+    gm: fx.GraphModule
+    dialect: Dialect
+    opaque: Opaque
+    depth: int = 0
+    prefix: str = ""
+    n_named: int = 0
+    names: dict[fx.Node, str] = field(default_factory=dict)
+    outside: dict[str, Any] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        nodes = list(self.gm.graph.nodes)
+        inputs = [node for node in nodes if node.op == "placeholder"]
+        pad = "  " * self.depth
+        yield from self._head(inputs)
+        for node in nodes:
+            if node.op == "placeholder":
+                continue
+            region = self._region(node)
+            if region is None:
+                yield f"{pad}  {self.line(node)}"
+            else:
+                yield from self._region_lines(node, region)
+        yield pad + "}"
+
+    def _head(self, inputs: list[fx.Node]) -> Iterator[str]:
+        texts = [self._input(node) for node in inputs]
+        origins = [self._origins(node) for node in inputs]
+        if len(inputs) <= 4 and not any(origins):
+            yield f"graph({', '.join(texts)}) {{"
+            return
+        yield "graph("
+        for text, origin in zip(texts, origins):
+            yield "  " * (self.depth + 2) + text + "," + origin
+        yield "  " * self.depth + ") {"
+
+    def _input(self, node: fx.Node) -> str:
+        self.names[node] = f"%{node.target}"
+        return self.names[node] + self._type(node)
+
+    def _type(self, node: fx.Node) -> str:
+        return f": {value_type(meta.value(node), self.opaque)}" if meta.has_value(node) else ""
+
+    def _origins(self, node: fx.Node) -> str:
+        where = meta.origins(node)
+        return "  # " + "; ".join(map(_origin, where)) if where else ""
+
+    def line(self, node: fx.Node) -> str:
+        """Return the line of one node, without indentation."""
+        if node.op == "placeholder":
+            return self._input(node) + self._origins(node)
+        if node.op == "output":
+            return f"return {self.literal(node.args[0])}{self._origins(node)}"
+        text = f"{self._name(node)}{self._type(node)} = {self._call(node)}"
+        marks = "".join(f" !{mark}" for mark in self.dialect.effect_marks(node))
+        return text + marks + self._origins(node)
+
+    def _name(self, node: fx.Node) -> str:
+        if node not in self.names:
+            self.names[node] = f"%{self.n_named}"
+            self.n_named += 1
+        return self.names[node]
+
+    def _call(self, node: fx.Node) -> str:
+        if node.op == "get_attr":
+            self.outside[self.prefix + str(node.target)] = attribute(self.gm, str(node.target))
+            return f"get_attr({node.target!r})"
+        if node.op == "call_method":
+            return f".{node.target}({self._arguments(node)})"
+        if node.op == "call_module":
+            return f"call_module({', '.join([repr(node.target), *self._argument_list(node)])})"
+        return f"{self._target(node)}({self._arguments(node)})"
+
+    def _target(self, node: fx.Node) -> str:
+        name = self.dialect.target_name(node.target)
+        if name is None:
+            return self.opaque.name(node.target)
+        try:
+            self.dialect.target_named(name)
+        except LookupError:
+            self.outside[name] = node.target
+        return name
+
+    def _arguments(self, node: fx.Node) -> str:
+        return ", ".join(self._argument_list(node))
+
+    def _argument_list(self, node: fx.Node) -> list[str]:
+        return [self.literal(a) for a in node.args] + [f"{k}={self.literal(v)}" for k, v in node.kwargs.items()]
+
+    def literal(self, value: Any) -> str:
+        return literal(value, self._use, self.opaque)
+
+    def _use(self, node: fx.Node) -> str:
+        # a broken graph may use what comes later or lives elsewhere; the excerpt still has to be readable
+        return self.names.get(node, f"%?{node.name}")
+
+    def _region(self, node: fx.Node) -> fx.GraphModule | None:
+        if node.op != "get_attr":
+            return None
+        value = attribute(self.gm, str(node.target))
+        return value if isinstance(value, fx.GraphModule) else None
+
+    def _region_lines(self, node: fx.Node, region: fx.GraphModule) -> Iterator[str]:
+        # the region's text stands in the place of its value, so it's not among the constants
+        inner = _Printer(region, self.dialect, self.opaque, self.depth + 1, f"{self.prefix}{node.target}.")
+        inner.outside = self.outside
+        first, *rest = inner.lines()
+        yield f"{'  ' * (self.depth + 1)}{self._name(node)} = region {node.target!r} {first}"
+        yield from rest[:-1]
+        yield rest[-1] + self._origins(node)
+
+
+def _origin(origin: Origin) -> str:
+    file, function, op = map(_quoted, (origin.file, origin.function, origin.op))
+    return f"{file}:{origin.line} in {function}" + (f" ({op})" if origin.op else "")
+
+
+def _quoted(text: str) -> str:
+    """Quote a part of an origin when it holds what the comment's own syntax uses."""
+    plain = text and not any(c in text for c in " ;#'\"\\()\n\r\t:")
+    return text if plain else repr(text)

@@ -1,0 +1,48 @@
+"""The aten dialect: GraphModules whose calls are ATen overloads, as recorded or functional.
+
+Example:
+    >>> import torch
+    >>> gm = parse_ir('''// dialect: aten 1
+    ... graph(%x: f32[2]) {
+    ...   %0: f32[2] = aten.mul.Tensor(%x, 2)  # model.py:1 in forward
+    ...   return (%0,)
+    ... }
+    ... ''')
+    >>> verify(gm, functional=True)
+    >>> interpret(gm, torch.tensor([1.0, 3.0]))
+    (tensor([2., 6.]),)
+"""
+
+from intarsia_ir.aten.interpret import interpret
+from intarsia_ir.aten.ops import (
+    SCALAR_FUNCTIONS,
+    SCHEMA,
+    Operand,
+    Row,
+    effects,
+    node_effects,
+    overload_named,
+    row,
+    viewed_nodes,
+    written_nodes,
+)
+from intarsia_ir.aten.text import constants_of, parse_ir, print_ir
+from intarsia_ir.aten.verify import verify
+
+__all__ = [
+    "SCALAR_FUNCTIONS",
+    "SCHEMA",
+    "Operand",
+    "Row",
+    "constants_of",
+    "effects",
+    "interpret",
+    "node_effects",
+    "overload_named",
+    "parse_ir",
+    "print_ir",
+    "row",
+    "verify",
+    "viewed_nodes",
+    "written_nodes",
+]

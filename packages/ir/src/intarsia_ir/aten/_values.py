@@ -1,0 +1,75 @@
+"""Rule A12: computing every value again from the op and comparing it with the one the node carries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch._subclasses import FakeTensor, FakeTensorMode
+
+from intarsia_ir import meta
+from intarsia_ir._rules import Findings
+
+__all__ = ["check_values"]
+
+
+def check_values(findings: Findings, rule: str) -> None:
+    """Note every call whose value differs from what its op gives for the values of its arguments.
+
+    Values made by one fake mode are needed; a graph without tensors has nothing to compare.
+    """
+    graph = findings.gm.graph
+    mode = _mode_of(graph)
+    if mode is None:
+        return
+    for node in graph.nodes:
+        if node.op == "call_function":
+            _check(findings, rule, node, mode)
+
+
+def _mode_of(graph: fx.Graph) -> FakeTensorMode | None:
+    for node in graph.nodes:
+        value = meta.value(node) if meta.has_value(node) else None
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return None
+
+
+def _check(findings: Findings, rule: str, node: fx.Node, mode: FakeTensorMode) -> None:
+    # every value is copied: an op that writes or changes metadata must not reach what the node carries
+    def copy(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+
+    target: Any = node.target
+    with mode, torch.no_grad():
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: fx.node.map_aggregate(meta.value(n), copy))
+        result = target(*args, **kwargs)
+    message = _difference(result, meta.value(node))
+    if message:
+        findings.add(rule, node, message)
+
+
+def _difference(now: Any, noted: Any) -> str:
+    """Return how two values differ, "" when they don't."""
+    if isinstance(now, (tuple, list)) and isinstance(noted, (tuple, list)):
+        if len(now) != len(noted):
+            return f"gives {len(now)} results, the value has {len(noted)}"
+        return next((d for d in map(_difference, now, noted) if d), "")
+    if not isinstance(now, torch.Tensor) or not isinstance(noted, torch.Tensor):
+        return "" if type(now) is type(noted) else f"gives {now!r}, the value is {noted!r}"
+    for what in ("dtype", "device", "shape"):
+        if getattr(now, what) != getattr(noted, what):
+            return f"gives {what} {getattr(now, what)}, the value has {getattr(noted, what)}"
+    if _strides(now) != _strides(noted):
+        return f"gives strides {now.stride()}, the value has {noted.stride()}"
+    return ""
+
+
+def _strides(value: torch.Tensor) -> tuple[Any, ...]:
+    """Strides that matter: those of dimensions with more than one element."""
+    if value.numel() == 0:
+        return ()
+    return tuple(stride for size, stride in zip(value.shape, value.stride()) if size != 1)

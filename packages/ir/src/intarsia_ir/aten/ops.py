@@ -1,0 +1,345 @@
+"""The op table of the aten dialect: rows derived from operator schemas, and the corrections that schemas need.
+
+Nobody types three thousand rows: operands, alias sets and write sets are read from the schema, the shape and dtype
+rules are torch's meta functions, the meaning is the eager call. What a schema doesn't say, or says wrongly, is a
+correction below.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch._ops import OpOverload
+
+from intarsia_ir import meta
+from intarsia_ir.effects import Effects
+
+__all__ = [
+    "SCALAR_FUNCTIONS",
+    "SCHEMA",
+    "Operand",
+    "Row",
+    "effects",
+    "is_op",
+    "node_effects",
+    "overload_named",
+    "row",
+    "viewed_nodes",
+    "written_nodes",
+]
+
+SCHEMA = 1
+
+SCALAR_FUNCTIONS: frozenset[Any] = frozenset(
+    [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow]
+    + [operator.neg, operator.pos, operator.abs, operator.and_, operator.or_, operator.xor, operator.not_]
+    + [operator.lshift, operator.rshift, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+    + [math.ceil, math.floor, math.trunc, math.sqrt, abs, min, max, round]
+    + [torch.sym_int, torch.sym_float, torch.sym_max, torch.sym_min, torch.sym_not, torch.sym_ite, torch.sym_sum]
+)
+"""Python functions that may be applied to symbolic numbers (and to numbers only)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One parameter of an op.
+
+    Args:
+        name: As in the schema.
+        kind: Type as in the schema, such as `"Tensor?"`, `"SymInt[]"`, `"ScalarType"`.
+        keyword_only: Whether it must be given by name.
+        default: Text of its default, or None when it has none.
+        written: Whether the op writes it.
+        viewed: Whether a result may share its memory.
+    """
+
+    name: str
+    kind: str
+    keyword_only: bool = False
+    default: str | None = None
+    written: bool = False
+    viewed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One op of the dialect.
+
+    Args:
+        name: `"aten.add.Tensor"`.
+        operands: Its parameters, in order.
+        results: Types of its results, in order, as in the schema.
+        effects: What else it does, corrections included.
+        doc: The schema.
+    """
+
+    name: str
+    operands: tuple[Operand, ...]
+    results: tuple[str, ...]
+    effects: Effects
+    doc: str
+
+
+# Libraries that torch itself brings and whose schemas are trusted; of others more must be assumed.
+_KNOWN_LIBRARIES = frozenset(["aten", "prims"])
+
+# ---- corrections: what schemas leave out -----------------------------------------------------------------------
+
+# Written although the schema doesn't say so: running statistics, when the op is told to train.
+_HIDDEN_WRITES: dict[str, tuple[str, ...]] = {
+    "aten.native_batch_norm.default": ("running_mean", "running_var"),
+    "aten.cudnn_batch_norm.default": ("running_mean", "running_var"),
+    "aten.miopen_batch_norm.default": ("running_mean", "running_var"),
+    "aten._batch_norm_impl_index.default": ("running_mean", "running_var"),
+    "aten.batch_norm.default": ("running_mean", "running_var"),
+    "aten.instance_norm.default": ("running_mean", "running_var"),
+    "aten.batch_norm_gather_stats.default": ("running_mean", "running_var"),
+    "aten.batch_norm_gather_stats_with_counts.default": ("running_mean", "running_var"),
+    "aten.batch_norm_update_stats.default": ("running_mean", "running_var"),
+}
+
+# The argument that switches a hidden write on; when it is constantly False nothing is written.
+_TRAINING_ARGUMENT = ("training", "use_input_stats")
+
+# Hidden writes that no flag switches off.
+_ALWAYS_UPDATES = frozenset(name for name in _HIDDEN_WRITES if "gather_stats" in name or "update_stats" in name)
+
+# Results that may be the argument itself, or a view of it, without an annotation.
+_HIDDEN_VIEWS: dict[str, tuple[str, ...]] = {
+    "aten._unsafe_view.default": ("self",),
+    "aten.dropout.default": ("input",),
+    "aten.feature_dropout.default": ("input",),
+    "aten.alpha_dropout.default": ("input",),
+    "aten.feature_alpha_dropout.default": ("input",),
+    "aten.broadcast_tensors.default": ("tensors",),
+    "aten.meshgrid.default": ("tensors",),
+    "aten.meshgrid.indexing": ("tensors",),
+    "aten.atleast_1d.default": ("self",),
+    "aten.atleast_1d.Sequence": ("tensors",),
+    "aten.atleast_2d.default": ("self",),
+    "aten.atleast_2d.Sequence": ("tensors",),
+    "aten.atleast_3d.default": ("self",),
+    "aten.atleast_3d.Sequence": ("tensors",),
+    "aten.type_as.default": ("self",),
+    "aten.conj_physical.default": ("self",),
+    "aten.pad.default": ("self",),
+    "aten.einsum.default": ("tensors",),
+    "aten.sum_to_size.default": ("self",),
+    "aten.combinations.default": ("self",),
+    "aten._autocast_to_reduced_precision.default": ("self",),
+    "aten._autocast_to_full_precision.default": ("self",),
+    "aten.cartesian_prod.default": ("tensors",),
+    "aten.lift.default": ("self",),
+}
+
+# Ops that look at tensor values to decide whether they raise.
+_MAY_RAISE_PACKETS = frozenset(
+    """
+    index index_select gather take take_along_dim embedding embedding_bag _embedding_bag one_hot index_put
+    _unsafe_index_put index_add index_copy index_fill index_reduce put scatter scatter_add scatter_reduce
+    select_scatter nll_loss nll_loss_forward nll_loss2d nll_loss2d_forward nll_loss_nd cross_entropy_loss
+    multi_margin_loss multi_margin_loss_backward multilabel_margin_loss multilabel_margin_loss_forward
+    binary_cross_entropy ctc_loss _ctc_loss bincount cholesky inverse item equal _local_scalar_dense repeat_interleave
+    segment_reduce max_unpool2d max_unpool3d masked_scatter histc tensor_split quantile nanquantile
+    _linalg_svd _linalg_eigh _linalg_solve_ex _linalg_check_errors
+    """.split()
+)
+
+# The same, but only for integers: division by zero.
+_DIVISION_PACKETS = frozenset(["floor_divide", "remainder", "fmod", "div", "divide", "__rfloordiv__"])
+
+# Ops that exist for their check, their message or another effect outside tensors.
+_CHECK_PACKETS = frozenset(
+    """
+    _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async _functional_assert_scalar
+    sym_constrain_range sym_constrain_range_for_size _functional_sym_constrain_range
+    _functional_sym_constrain_range_for_size _linalg_check_errors _print record_stream
+    """.split()
+)
+
+# Random without the tag that says so.
+_RANDOM_PACKETS = frozenset(
+    ["dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu", "_fused_dropout"]
+)
+
+
+# ---- derived rows ----------------------------------------------------------------------------------------------
+
+
+def is_op(target: Any) -> bool:
+    """Tell whether `target` is an overload of any operator library, or a scalar function of the dialect."""
+    return isinstance(target, OpOverload) or target is operator.getitem or target in SCALAR_FUNCTIONS
+
+
+@functools.cache
+def row(target: OpOverload) -> Row:
+    """Return the row of an operator overload.
+
+    Example:
+        >>> r = row(torch.ops.aten.add_.Tensor)
+        >>> r.name, r.effects.writes, [o.kind for o in r.operands]
+        ('aten.add_.Tensor', ('self',), ['Tensor', 'Tensor', 'Scalar'])
+    """
+    schema = target._schema
+    views = _views(target)
+    operands = tuple(_operand(argument, views) for argument in schema.arguments)
+    results = tuple(_kind(result) for result in schema.returns)
+    return Row(str(target), operands, results, effects(target), str(schema))
+
+
+@functools.cache
+def effects(target: Any) -> Effects:
+    """Return the effects of a call_function target, assuming nothing about its arguments.
+
+    Args:
+        target: An operator overload, or a Python function of `SCALAR_FUNCTIONS`, or operator.getitem.
+    """
+    if not isinstance(target, OpOverload):
+        return Effects(opaque=not is_op(target))
+    packet = _packet(target)
+    ours = target.namespace in _KNOWN_LIBRARIES
+    writes = _declared_writes(target) + _HIDDEN_WRITES.get(str(target), ())
+    return Effects(
+        writes=writes,
+        views=_views(target),
+        random=torch.Tag.nondeterministic_seeded in target.tags or (ours and packet in _RANDOM_PACKETS),
+        may_raise=not ours or _may_raise(packet),
+        checks=(ours and packet in _CHECK_PACKETS) or not (target._schema.returns or writes),
+    )
+
+
+def node_effects(node: fx.Node) -> Effects:
+    """Return the effects of one call: those of its op, less what its constant arguments rule out."""
+    if node.op != "call_function":
+        return Effects(opaque=node.op in ("call_method", "call_module"))
+    found = effects(node.target)
+    if not isinstance(node.target, OpOverload):
+        return found
+    name = str(node.target)
+    if name in _HIDDEN_WRITES and name not in _ALWAYS_UPDATES and _is_inference(node):
+        return replace(found, writes=_declared_writes(node.target))
+    if found.may_raise and _packet(node.target).rstrip("_") in _DIVISION_PACKETS and not _is_integer_division(node):
+        return replace(found, may_raise=False)
+    return found
+
+
+def written_nodes(node: fx.Node) -> tuple[fx.Node, ...]:
+    """Return the nodes whose tensors a call writes, in the order of the op's parameters."""
+    return _nodes_of(node, node_effects(node).writes)
+
+
+def viewed_nodes(node: fx.Node) -> tuple[fx.Node, ...]:
+    """Return the nodes whose memory the result of a call may share."""
+    if node.target is operator.getitem:
+        return (node.args[0],) if isinstance(node.args[0], fx.Node) else ()
+    return _nodes_of(node, node_effects(node).views)
+
+
+def overload_named(name: str) -> OpOverload:
+    """Return the overload with a name such as `"aten.add.Tensor"`.
+
+    Raises:
+        LookupError: There is none.
+    """
+    parts = name.split(".")
+    if len(parts) != 3:
+        raise LookupError(name)
+    try:
+        overload = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
+    except AttributeError:
+        raise LookupError(name) from None
+    if not isinstance(overload, OpOverload):
+        raise LookupError(name)
+    return overload
+
+
+def argument_of(node: fx.Node, name: str) -> Any:
+    """Return the argument that a call gives to the parameter `name` of its op; None when it's left out."""
+    if name in node.kwargs:
+        return node.kwargs[name]
+    names = [argument.name for argument in _overload(node)._schema.arguments if not argument.kwarg_only]
+    if name in names and names.index(name) < len(node.args):
+        return node.args[names.index(name)]
+    return None
+
+
+def _overload(node: fx.Node) -> OpOverload:
+    assert isinstance(node.target, OpOverload)
+    return node.target
+
+
+def _nodes_of(node: fx.Node, names: tuple[str, ...]) -> tuple[fx.Node, ...]:
+    found: list[fx.Node] = []
+    for name in names:
+        value = argument_of(node, name)
+        items = value if isinstance(value, (list, tuple)) else (value,)
+        found += [item for item in items if isinstance(item, fx.Node)]
+    return tuple(found)
+
+
+def _packet(target: OpOverload) -> str:
+    """Return the op's name without library and overload."""
+    return target._schema.name.partition("::")[2]
+
+
+def _may_raise(packet: str) -> bool:
+    plain = packet if packet in _MAY_RAISE_PACKETS else packet.rstrip("_")
+    return plain in _MAY_RAISE_PACKETS or plain in _DIVISION_PACKETS or packet.startswith("linalg_")
+
+
+def _is_integer_division(node: fx.Node) -> bool:
+    """Whether a division may be one of integers that rounds; true without a value to look at."""
+    value = meta.value(node) if meta.has_value(node) else None
+    return not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex())
+
+
+def _is_inference(node: fx.Node) -> bool:
+    """Whether a normalisation op is told not to update its statistics, or has none."""
+    flag = next((argument_of(node, name) for name in _TRAINING_ARGUMENT if argument_of(node, name) is not None), None)
+    return flag is False or not _nodes_of(node, ("running_mean", "running_var"))
+
+
+def _declared_writes(target: OpOverload) -> tuple[str, ...]:
+    arguments = target._schema.arguments
+    return tuple(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
+
+
+def _views(target: OpOverload) -> tuple[str, ...]:
+    """Arguments that a result may alias. Lists carry empty alias sets in Python, so sets can't be compared."""
+    if str(target) in _HIDDEN_VIEWS:
+        return _HIDDEN_VIEWS[str(target)]
+    if not any(result.alias_info is not None for result in target._schema.returns):
+        return ()
+    arguments = target._schema.arguments
+    return tuple(a.name for a in arguments if a.alias_info is not None and not a.alias_info.is_write)
+
+
+def _operand(argument: Any, views: tuple[str, ...]) -> Operand:
+    return Operand(
+        name=argument.name,
+        kind=_kind(argument),
+        keyword_only=argument.kwarg_only,
+        default=repr(argument.default_value) if argument.has_default_value() else None,
+        written=argument.alias_info is not None and argument.alias_info.is_write,
+        viewed=argument.name in views,
+    )
+
+
+def _kind(argument: Any) -> str:
+    """Type as schemas write it, without alias annotations: `Tensor?[]`, `SymInt[]?`, `ScalarType`."""
+    return _type_text(argument.real_type)
+
+
+def _type_text(kind: Any) -> str:
+    name = type(kind).__name__
+    if name == "OptionalType":
+        return _type_text(kind.getElementType()) + "?"
+    if name == "ListType":
+        return _type_text(kind.getElementType()) + "[]"
+    return {"number": "Scalar"}.get(str(kind), str(kind))
