@@ -1,0 +1,289 @@
+/* A PEP 523 hook for frame evaluation: which code runs for a frame, asked per thread.
+ *
+ * CPython calls `evaluate_hooked` for every Python frame while the hook is installed, which is only as long as some
+ * thread has a callback. For a frame of a plain function in such a thread it looks at the slot of the code object
+ * (entries.c): a guard that holds names the code to run in its place (run.c); otherwise the callback is asked.
+ * Generators, coroutines, class bodies and modules always run natively. callables.c has the two Python callables that
+ * switch the hook around a call. layout.h has all that differs between versions of CPython.
+ */
+#include "hook.h"
+#include <pthread.h>
+
+_Thread_local HookThread hook_thread;
+
+static _PyFrameEvalFunction beneath = _PyEval_EvalFrameDefault;    /* what was installed before us */
+static int threads_hooked;          /* threads that have a callback */
+static bool installed;              /* we are in the chain of eval functions, as far as we know */
+static PyObject *probe;             /* a Python function that does nothing */
+
+static Py_NO_INLINE void find_stack_floor(HookThread *me);
+static bool on_top(PyThreadState *ts);
+
+static PyObject *evaluate_hooked(PyThreadState *ts, Frame *f, int throwflag)
+{
+    PyCodeObject *co = FRAME_CODE(f), *code = NULL;
+    HookThread *me = &hook_thread;
+    PyObject *result, *slot;
+    if (me->passed_on == f) {       /* a later hook went round in a circle: it has both us and what we call */
+        return _PyEval_EvalFrameDefault(ts, f, throwflag);
+    }
+    /* Under a hook a Python-to-Python call takes C stack. 3.11 has no limit for that, and 3.12 one of 750 calls
+     * whatever the recursion limit is: look at the stack itself, and give back the units the evaluator will take. */
+    if (me->stack_floor == NULL) {
+        find_stack_floor(me);
+    }
+    int units = (char *)__builtin_frame_address(0) > me->stack_floor ? 2 : 0;
+    bool plain = !throwflag && (co->co_flags & (PLAIN | NOT_PLAIN)) == PLAIN;
+    if (plain && units == 0) {
+        PyErr_SetString(PyExc_RecursionError, "half of the C stack is used");
+        return give_up_frame(ts, f, NULL);
+    }
+    CREDIT_C_RECURSION(ts, units);
+    if (plain && me->callback && !me->paused && ((slot = get_slot(co)) == NULL || PyList_CheckExact(slot))
+            && on_top(ts)) {
+        code = choose_code(me, f, co, slot);
+        result = code ? run_replacement(me, ts, f, code)
+            : PyErr_Occurred() ? give_up_frame(ts, f, NULL) : evaluate_beneath(ts, f, 0);
+    }
+    else {
+        result = evaluate_beneath(ts, f, throwflag);
+    }
+    CREDIT_C_RECURSION(ts, -units);
+    return result;
+}
+
+PyObject *evaluate_beneath(PyThreadState *ts, Frame *f, int throwflag)
+{
+    if (beneath == _PyEval_EvalFrameDefault) {
+        return _PyEval_EvalFrameDefault(ts, f, throwflag);
+    }
+    HookThread *me = &hook_thread;
+    Frame *outer = me->passed_on;
+    me->passed_on = f;
+    PyObject *result = beneath(ts, f, throwflag);
+    me->passed_on = outer;
+    return result;
+}
+
+static void find_stack_floor(HookThread *me)
+{
+    pthread_attr_t attributes;
+    void *low = NULL;
+    size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        pthread_attr_getstack(&attributes, &low, &size);
+        pthread_attr_destroy(&attributes);
+    }
+    me->stack_floor = (char *)low + size / 2 + 1;
+}
+
+/* ---- being installed --------------------------------------------------------------------------------------------- */
+
+static bool on_top(PyThreadState *ts)
+{
+    return _PyInterpreterState_GetEvalFrameFunc(ts->interp) == evaluate_hooked;
+}
+
+/* Whether the eval function on top, which isn't ours, still calls us: 1, 0, or -1 with an error set.
+ * The hook, when it is reached, fills in the stack floor. */
+static int is_reached(HookThread *me)
+{
+    me->stack_floor = NULL;
+    PyObject *result = PyObject_CallNoArgs(probe);
+    Py_XDECREF(result);
+    return result ? me->stack_floor != NULL : -1;
+}
+
+/* Get into the chain of eval functions, on top of what is there, unless a later hook calls us. Another hook may have
+ * thrown us out meanwhile by putting back what was there when it came. */
+static int join_chain(HookThread *me, PyThreadState *ts)
+{
+    int reached = installed ? is_reached(me) : 0;
+    if (reached == 0) {
+        beneath = _PyInterpreterState_GetEvalFrameFunc(ts->interp);
+        _PyInterpreterState_SetEvalFrameFunc(ts->interp, evaluate_hooked);
+        installed = true;
+    }
+    return reached < 0 ? -1 : 0;
+}
+
+/* A hook that came later keeps us in the chain until it goes. */
+static void leave_chain(PyThreadState *ts)
+{
+    if (on_top(ts)) {
+        _PyInterpreterState_SetEvalFrameFunc(ts->interp, beneath);
+        installed = false;
+    }
+}
+
+/* A thread that ends with a callback drops it with its state dictionary. */
+static void thread_ended(PyObject *capsule)
+{
+    HookThread *me = &hook_thread;
+    if (PyCapsule_GetPointer(capsule, NULL) == me) {
+        PyObject *callback = NULL, *owner = Py_NewRef(Py_None);
+        exchange_callback(me, &callback, &owner, false);
+        me->watched = false;
+        Py_XDECREF(callback);
+        Py_XDECREF(owner);
+    }
+}
+
+static int watch_end_of_thread(HookThread *me)
+{
+    PyObject *dict = PyThreadState_GetDict();
+    PyObject *capsule = dict ? PyCapsule_New(me, NULL, thread_ended) : NULL;
+    int rc = capsule ? PyDict_SetItemString(dict, "intarsia_framehook.thread", capsule) : dict ? -1 : 0;
+    Py_XDECREF(capsule);
+    me->watched = rc == 0;
+    return rc;
+}
+
+/* After fork() only this thread is left. */
+static void count_after_fork(void)
+{
+    threads_hooked = hook_thread.callback != NULL;
+}
+
+int exchange_callback(HookThread *me, PyObject **callback, PyObject **owner, bool entering)
+{
+    PyThreadState *ts = PyThreadState_Get();
+    if (entering && *callback
+            && ((!me->watched && watch_end_of_thread(me) < 0) || (!on_top(ts) && join_chain(me, ts) < 0))) {
+        return -1;
+    }
+    PyObject *old_callback = me->callback, *old_owner = me->owner;
+    threads_hooked += !!*callback - !!old_callback;
+    me->callback = *callback;
+    me->owner = *owner;
+    *callback = old_callback;
+    *owner = old_owner ? old_owner : Py_NewRef(Py_None);
+    if (threads_hooked == 0) {
+        leave_chain(ts);
+    }
+    return 0;
+}
+
+/* ---- Python interface -------------------------------------------------------------------------------------------- */
+
+static PyObject *hook_set_callback(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"callback", "owner", NULL};
+    PyObject *callback, *owner = Py_None;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:set_callback", names, &callback, &owner)) {
+        return NULL;
+    }
+    if (callback != Py_None && !PyCallable_Check(callback)) {
+        return PyErr_Format(PyExc_TypeError, "the callback must be callable or None, not %R", callback);
+    }
+    callback = callback == Py_None ? NULL : Py_NewRef(callback);
+    Py_INCREF(owner);
+    int rc = exchange_callback(&hook_thread, &callback, &owner, true);
+    Py_DECREF(owner);
+    if (rc < 0) {
+        Py_XDECREF(callback);
+        return NULL;
+    }
+    return callback ? callback : Py_NewRef(Py_None);
+}
+
+static PyCodeObject *need_code(PyObject *object)
+{
+    if (!PyCode_Check(object)) {
+        PyErr_Format(PyExc_TypeError, "a code object is needed, not %R", object);
+        return NULL;
+    }
+    return (PyCodeObject *)object;
+}
+
+static PyObject *hook_skip(PyObject *module, PyObject *object)
+{
+    PyCodeObject *code = need_code(object);
+    (void)module;
+    return code && set_slot(code, SKIPPED) == 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *hook_reset(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"code", "owner", NULL};
+    PyObject *object, *owner = NULL;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:reset", names, &object, &owner)) {
+        return NULL;
+    }
+    PyCodeObject *code = need_code(object);
+    return code && reset_entries(code, owner) == 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *hook_entries(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"code", "owner", NULL};
+    PyObject *object, *owner = Py_None;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:entries", names, &object, &owner)) {
+        return NULL;
+    }
+    PyCodeObject *code = need_code(object);
+    return code ? list_entries(code, owner) : NULL;
+}
+
+static PyObject *hook_always(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    (void)args;
+    (void)nargs;
+    Py_RETURN_TRUE;
+}
+
+static PyObject *hook_replace_by_call(PyObject *module, PyObject *on)
+{
+    bool before = replace_by_call;
+    int now = PyObject_IsTrue(on);
+    (void)module;
+    if (now < 0) {
+        return NULL;
+    }
+    replace_by_call = now;
+    return PyBool_FromLong(before);
+}
+
+#define WITH_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
+
+static PyMethodDef methods[] = {
+    {"set_callback", WITH_KEYWORDS(hook_set_callback), METH_VARARGS | METH_KEYWORDS,
+     "set_callback(callback, owner=None)\n--\n\n"
+     "Install the callback of this thread, or None; return the previous one."},
+    {"skip", hook_skip, METH_O, "skip(code, /)\n--\n\nAlways run a code object natively, whoever asks."},
+    {"reset", WITH_KEYWORDS(hook_reset), METH_VARARGS | METH_KEYWORDS,
+     "reset(code, owner=...)\n--\n\n"
+     "Forget the entries of one owner or, without one, all that is known of a code object."},
+    {"entries", WITH_KEYWORDS(hook_entries), METH_VARARGS | METH_KEYWORDS,
+     "entries(code, owner=None)\n--\n\n"
+     "List (guard, replacement, id(globals)) in the order tried, then None when nothing more is asked.\n\n"
+     "None instead of a list: always run natively."},
+    {"always", WITH_KEYWORDS(hook_always), METH_FASTCALL, "always(*values)\n--\n\nA guard that always holds."},
+    {"replace_by_call", hook_replace_by_call, METH_O,
+     "replace_by_call(on, /)\n--\n\nFor tests: never run a replacement in place. Return what was set before."},
+    {NULL, NULL, 0, NULL}};
+
+static int init_probe(void)
+{
+    PyObject *globals = PyDict_New();
+    probe = globals ? PyRun_String("lambda: None", Py_eval_input, globals, globals) : NULL;
+    Py_XDECREF(globals);
+    return probe ? 0 : -1;
+}
+
+PyMODINIT_FUNC PyInit__hook(void)
+{
+    static struct PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT, "intarsia_framehook._hook", NULL, -1, methods, NULL, NULL, NULL, NULL};
+    PyObject *module = PyModule_Create(&definition);
+    if (module && init_probe() == 0 && init_entries(module) == 0 && init_run(module) == 0
+            && init_callables(module) == 0 && pthread_atfork(NULL, NULL, count_after_fork) == 0) {
+        return module;
+    }
+    Py_XDECREF(module);
+    return NULL;
+}

@@ -1,0 +1,47 @@
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any, Final, NamedTuple
+
+# what a callback may answer: see set_callback
+_Answer = None | bool | CodeType | tuple[Callable[..., Any], CodeType] | tuple[Callable[..., Any], CodeType, bool]
+
+UNBOUND: Final[object]
+
+class FrameInfo(NamedTuple):
+    globals: dict[str, Any]
+    closure: tuple[Any, ...] | None
+    locals: dict[str, Any]
+    function: FunctionType
+    error: BaseException | None
+
+class Bailout(BaseException): ...
+
+class Hooked:
+    function: Callable[..., Any]
+    callback: Callable[[CodeType, FrameInfo], _Answer] | None
+    owner: object
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        callback: Callable[[CodeType, FrameInfo], _Answer] | None,
+        owner: object = None,
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Any]: ...
+
+class Unhooked:
+    function: Callable[..., Any]
+    bail_out: Callable[[Exception, bool], bool] | None
+    def __init__(
+        self, function: Callable[..., Any], bail_out: Callable[[Exception, bool], bool] | None = None
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+def set_callback(
+    callback: Callable[[CodeType, FrameInfo], _Answer] | None, owner: object = None
+) -> Callable[[CodeType, FrameInfo], _Answer] | None: ...
+def skip(code: CodeType, /) -> None: ...
+def reset(code: CodeType, owner: object = ...) -> None: ...
+def entries(code: CodeType, owner: object = None) -> list[tuple[Callable[..., Any], CodeType, int] | None] | None: ...
+def always(*values: Any) -> bool: ...
+def replace_by_call(on: bool, /) -> bool: ...

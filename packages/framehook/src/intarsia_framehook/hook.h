@@ -1,0 +1,60 @@
+/* What the parts of the frame hook share. Read _hook.c first: it has the whole picture. */
+#ifndef INTARSIA_FRAMEHOOK_HOOK_H
+#define INTARSIA_FRAMEHOOK_HOOK_H
+
+#include "layout.h"
+#include <stdbool.h>
+
+/* ---- one thread (_hook.c) ---- */
+
+typedef struct {
+    PyObject *callback;     /* asked about frames without a fitting entry; NULL: this thread isn't hooked */
+    PyObject *owner;        /* whose entries this thread uses; None is an owner like any other */
+    int paused;             /* > 0 inside a guard, a callback, or an Unhooked call */
+    int replaced;           /* how many running frames of this thread run a replacement */
+    bool watched;           /* the end of the thread is noticed */
+    char *stack_floor;      /* below this address half of the C stack is used */
+    Frame *passed_on;       /* the frame that the eval function beneath us was just given */
+} HookThread;
+
+extern _Thread_local HookThread hook_thread;
+
+/* Exchange what is installed for this thread, `callback` (NULL: none) and `owner`, with what the caller holds; when
+ * `entering`, see to it that the hook is reached. Returns -1 with an error set, and nothing changed, if it can't. */
+int exchange_callback(HookThread *me, PyObject **callback, PyObject **owner, bool entering);
+
+/* Evaluate with what was installed before the hook. */
+PyObject *evaluate_beneath(PyThreadState *ts, Frame *f, int throwflag);
+
+/* ---- what is known of a code object (entries.c) ---- */
+
+#define NOT_PLAIN (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)
+#define PLAIN (CO_OPTIMIZED | CO_NEWLOCALS)     /* the body of a function */
+
+#define SKIPPED Py_None         /* slot of a code that always runs natively */
+#define REPLACEMENT Py_True     /* slot of a code that stands in for another; runs natively too */
+
+int init_entries(PyObject *module);
+PyObject *get_slot(PyCodeObject *co);                       /* borrowed; NULL, SKIPPED, REPLACEMENT or a list */
+int set_slot(PyCodeObject *co, PyObject *value);
+PyObject *list_entries(PyCodeObject *co, PyObject *owner);
+int reset_entries(PyCodeObject *co, PyObject *owner);       /* owner NULL: of every owner, and skip marks */
+
+/* New reference to the code to run in place of `co`; NULL: natively, or an error is set. */
+PyCodeObject *choose_code(HookThread *me, Frame *f, PyCodeObject *co, PyObject *slot);
+
+/* ---- running a frame otherwise (run.c) ---- */
+
+extern bool replace_by_call;    /* for tests: never run a replacement in place */
+extern PyObject *bailout_type;
+
+int init_run(PyObject *module);
+int count_arguments(PyCodeObject *co);
+PyObject *run_replacement(HookThread *me, PyThreadState *ts, Frame *f, PyCodeObject *code);    /* consumes code */
+PyObject *give_up_frame(PyThreadState *ts, Frame *f, PyObject *result);                        /* consumes result */
+
+/* ---- callables that switch the hook (callables.c) ---- */
+
+int init_callables(PyObject *module);
+
+#endif
