@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from intarsia_testkit.fired import Tally
 from intarsia_testkit.golden import check_golden
 

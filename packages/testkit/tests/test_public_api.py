@@ -4,9 +4,8 @@ import enum
 import types
 from pathlib import Path
 
-import pytest
-
 import intarsia_testkit
+import pytest
 from intarsia_testkit import fired, golden, public_api
 from intarsia_testkit.public_api import check_public_api
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch.fx as fx
@@ -13,8 +13,16 @@ from intarsia_ir.errors import InternalError, InvalidArgumentError
 __all__ = ["run_graph"]
 
 
-def run_graph(gm: fx.GraphModule, args: Sequence[Any]) -> tuple[Any, ...]:
+Note = Callable[[fx.Node, Any, tuple[Any, ...]], None]
+
+
+def run_graph(gm: fx.GraphModule, args: Sequence[Any], *, note: Note | None = None) -> tuple[Any, ...]:
     """Run every node of `gm` in order and return the flat results.
+
+    Args:
+        gm: The program.
+        args: One value per placeholder.
+        note: Called after each computing node with the node, its value and the positional arguments of the call.
 
     Raises:
         InvalidArgumentError: The number of `args` isn't that of the placeholders.
@@ -33,13 +41,15 @@ def run_graph(gm: fx.GraphModule, args: Sequence[Any]) -> tuple[Any, ...]:
             results = fx.node.map_arg(node.args[0], values.__getitem__)
             return tuple(results) if isinstance(results, (tuple, list)) else (results,)
         else:
-            values[node] = _call(gm, node, values)
+            call_args = fx.node.map_arg(node.args, values.__getitem__)
+            kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
+            values[node] = _call(gm, node, call_args, kwargs)
+            if note is not None:
+                note(node, values[node], call_args)
     raise InternalError("the graph has no output node", code="ir.interpret")
 
 
-def _call(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
-    args = fx.node.map_arg(node.args, values.__getitem__)
-    kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
+def _call(gm: fx.GraphModule, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if node.op == "get_attr":
         return attribute(gm, str(node.target))
     if node.op == "call_method":

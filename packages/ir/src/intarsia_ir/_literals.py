@@ -6,7 +6,8 @@ by qualified name (`torch.channels_last`). A symbolic number is its expression i
 `$0`, `$1`, ...: an entry of the mapping that `constants_of` returns and `parse_ir` takes.
 
 Values are `f32[2, 3]`, with `@(1, 2)` for strides that aren't contiguous, `+4` for a storage offset, `on 'cuda:0'`,
-and the flags `grad`, `conj`, `neg`; a tuple or list of values; `=3` for a Python constant; `` int`s0 + 1` `` for a symbolic number.
+and the flags `grad`, `conj`, `neg`; a tuple or list of values; `=3` for a Python constant; `` int`s0 + 1` `` for a
+symbolic number.
 """
 
 from __future__ import annotations

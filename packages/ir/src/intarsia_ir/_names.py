@@ -40,7 +40,7 @@ def name_of(value: Any) -> str | None:
 
 
 def own_name(value: Any) -> str | None:
-    """Return `module.qualified_name` of a function or class, or of an enum member, as the object says; None otherwise."""
+    """Return `module.qualified_name` of a function, class or enum member, as the object says; None otherwise."""
     if hasattr(type(value), "__members__"):
         return f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"
     module, qualname = getattr(value, "__module__", None), getattr(value, "__qualname__", None)

@@ -7,8 +7,8 @@
     call   = target "(" value, ..., name "=" value, ... ")"
     region = "region" "'name'" graph
 
-Nothing is imported and nothing is called while reading: functions outside torch, operator, math and builtins, attributes,
-and objects without a text come from the mapping `constants`.
+Nothing is imported and nothing is called while reading: functions outside torch, operator, math and builtins,
+attributes, and objects without a text come from the mapping `constants`.
 """
 
 from __future__ import annotations
@@ -52,11 +52,9 @@ def parse_graph(
     header = _HEADER.match(text)
     if header is None:
         fail("the first line must be `// dialect: <name> <version>`", 1)
-    if (header["name"], int(header["schema"])) != (dialect.name, dialect.schema):
-        raise UnsupportedError(
-            f"the text is dialect {header['name']} {header['schema']}; this reader takes {dialect.name} {dialect.schema}",
-            code="ir.schema",
-        )
+    given, wanted = f"{header['name']} {header['schema']}", f"{dialect.name} {dialect.schema}"
+    if given != wanted:
+        raise UnsupportedError(f"the text is dialect {given}; this reader takes {wanted}", code="ir.schema")
     # blank out what was read, so that line numbers stay those of the text
     body = "\n" * text[: header.end()].count("\n") + text[header.end() :]
     body = _SYMBOLS.sub("\n", body, count=1)
@@ -187,8 +185,8 @@ class _Reader:
             fail(f"expected ',' or {closing!r}, found {self.tokens.peek().text!r}", self.tokens.line)
 
     def _origins(self, node: fx.Node) -> None:
-        comment = self.tokens.comment()
-        found = [Origin(_unquoted(f), int(n), _unquoted(q), _unquoted(op or "")) for f, n, q, op in _ORIGIN.findall(comment)]
+        parts = _ORIGIN.findall(self.tokens.comment())
+        found = [Origin(_unquoted(file), int(line), _unquoted(name), _unquoted(op)) for file, line, name, op in parts]
         if found:
             meta.set_origins(node, found)
 

@@ -56,7 +56,8 @@ class Findings:
             self.add(rule, nodes[-1] if nodes else None, f"the graph has {n_outputs} outputs; it needs one, at its end")
 
     def _where(self, used: fx.Node) -> str:
-        return "comes later" if used.graph is self.gm.graph and used in set(self.gm.graph.nodes) else "isn't in the graph"
+        inside = used.graph is self.gm.graph and used in set(self.gm.graph.nodes)
+        return "comes later" if inside else "isn't in the graph"
 
     def check_inputs(self, rule: str) -> None:
         """Placeholders come first, have distinct names and no default."""

@@ -39,6 +39,7 @@ class Effects:
 
     def marks(self) -> tuple[str, ...]:
         """Return what IR text shows after `!`."""
-        marks = [f"{word}({', '.join(names)})" for word, names in (("writes", self.writes), ("views", self.views)) if names]
+        touched = (("writes", self.writes), ("views", self.views))
+        marks = [f"{word}({', '.join(names)})" for word, names in touched if names]
         flags = (("random", self.random), ("checks", self.checks), ("opaque", self.opaque))
         return (*marks, *(word for word, present in flags if present))

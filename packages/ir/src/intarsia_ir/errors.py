@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from intarsia_ir.records import Origin
 
 __all__ = [
-    "InternalError",
     "IntarsiaError",
+    "InternalError",
     "InvalidArgumentError",
     "NeedsFact",
     "RuntimeFault",

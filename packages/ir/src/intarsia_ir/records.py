@@ -22,6 +22,7 @@ __all__ = [
     "CellSource",
     "Constant",
     "Fresh",
+    "Functionalized",
     "GlobalSource",
     "GraphBreak",
     "GuardKind",
@@ -304,7 +305,8 @@ class Fresh(OutputSpec):
 class AliasOfInput(OutputSpec):
     """A view of input number `input` (after the writes), regenerated as `steps` or as size/stride/offset.
 
-    `layout` is `(shape, strides, storage offset)` in elements, of the output over the storage of the input.
+    `layout` is `(shape, strides, offset)` in elements; the offset counts from the first element of the input, so
+    its own storage offset has to be added (it may differ from call to call).
     """
 
     input: int
@@ -315,7 +317,10 @@ class AliasOfInput(OutputSpec):
 
 @dataclass(frozen=True, slots=True)
 class AliasOfOutput(OutputSpec):
-    """A view of result number `base` of the graph; every output with this base shares its storage."""
+    """A view of result number `base` of the graph; every output with this base shares its storage.
+
+    `layout` is `(shape, strides, offset)` in elements; the offset counts from the first element of the result.
+    """
 
     base: int
     layout: tuple[tuple[Any, ...], tuple[Any, ...], Any]
@@ -432,6 +437,18 @@ class Recorded:
     graph_module: Any
     signature: Signature
     facts: SizeFacts = field(default_factory=SizeFacts)
+
+
+@dataclass(frozen=True, slots=True)
+class Functionalized(Recorded):
+    """A functional graph: its effects on inputs, and outputs that share memory, are in the signature.
+
+    Args:
+        guards: What it relies on besides size facts: written inputs don't overlap inputs that are read later.
+            An input without a source is named by `ArgumentSource(placeholder name)`.
+    """
+
+    guards: tuple[GuardRecord, ...] = ()
 
 
 # ---- what is compiled for what ---------------------------------------------------------------------------------

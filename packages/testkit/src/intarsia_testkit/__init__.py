@@ -1,6 +1,6 @@
 """What tests of Intarsia packages share; nothing here is imported by the packages themselves.
 
-The parts are submodules, so that a test pays only for what it imports and a package's tests need only the dialects it has:
+The parts are submodules, so that a test pays only for what it imports and needs only the dialects it has:
 
     public_api     the pinned list of public names and signatures (standard library only)
     golden         whole-output comparison with files (standard library only)

@@ -29,7 +29,8 @@ def compare_or_update(text: str, path: Path, *, variable: str, what: str) -> Non
     if text == expected:
         return
     state = "differs from" if path.exists() else "has no file yet at"
-    diff = "\n".join(difflib.unified_diff(expected.splitlines(), text.splitlines(), "expected", "now", lineterm="", n=2))
+    changes = difflib.unified_diff(expected.splitlines(), text.splitlines(), "expected", "now", lineterm="", n=2)
+    diff = "\n".join(changes)
     raise AssertionError(f"{what} {state} {path.name}:\n{diff}\naccept it with: {update_command(variable)}")
 
 

@@ -140,15 +140,17 @@ _HIDDEN_VIEWS: dict[str, tuple[str, ...]] = {
 
 # Ops that look at tensor values to decide whether they raise.
 _MAY_RAISE_PACKETS = frozenset(
-    """
-    index index_select gather take take_along_dim embedding embedding_bag _embedding_bag one_hot index_put
-    _unsafe_index_put index_add index_copy index_fill index_reduce put scatter scatter_add scatter_reduce
-    select_scatter nll_loss nll_loss_forward nll_loss2d nll_loss2d_forward nll_loss_nd cross_entropy_loss
-    multi_margin_loss multi_margin_loss_backward multilabel_margin_loss multilabel_margin_loss_forward
-    binary_cross_entropy ctc_loss _ctc_loss bincount cholesky inverse item equal _local_scalar_dense repeat_interleave
-    segment_reduce max_unpool2d max_unpool3d masked_scatter histc tensor_split quantile nanquantile
-    _linalg_svd _linalg_eigh _linalg_solve_ex _linalg_check_errors
-    """.split()
+    [
+        "index", "index_select", "gather", "take", "take_along_dim", "embedding", "embedding_bag",
+        "_embedding_bag", "one_hot", "index_put", "_unsafe_index_put", "index_add", "index_copy", "index_fill",
+        "index_reduce", "put", "scatter", "scatter_add", "scatter_reduce", "select_scatter", "nll_loss",
+        "nll_loss_forward", "nll_loss2d", "nll_loss2d_forward", "nll_loss_nd", "cross_entropy_loss",
+        "multi_margin_loss", "multi_margin_loss_backward", "multilabel_margin_loss",
+        "multilabel_margin_loss_forward", "binary_cross_entropy", "ctc_loss", "_ctc_loss", "bincount",
+        "cholesky", "inverse", "item", "equal", "_local_scalar_dense", "repeat_interleave", "segment_reduce",
+        "max_unpool2d", "max_unpool3d", "masked_scatter", "histc", "tensor_split", "quantile", "nanquantile",
+        "_linalg_svd", "_linalg_eigh", "_linalg_solve_ex", "_linalg_check_errors",
+    ]
 )
 
 # The same, but only for integers: division by zero.
@@ -156,11 +158,12 @@ _DIVISION_PACKETS = frozenset(["floor_divide", "remainder", "fmod", "div", "divi
 
 # Ops that exist for their check, their message or another effect outside tensors.
 _CHECK_PACKETS = frozenset(
-    """
-    _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async _functional_assert_scalar
-    sym_constrain_range sym_constrain_range_for_size _functional_sym_constrain_range
-    _functional_sym_constrain_range_for_size _linalg_check_errors _print record_stream
-    """.split()
+    [
+        "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "_functional_assert_async",
+        "_functional_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size",
+        "_functional_sym_constrain_range", "_functional_sym_constrain_range_for_size", "_linalg_check_errors",
+        "_print", "record_stream",
+    ]
 )
 
 # Random without the tag that says so.

@@ -1,4 +1,4 @@
-"""Text form of the aten dialect; `intarsia_ir._print` shows it, `intarsia_ir._literals` describes constants and values."""
+"""Text form of the aten dialect; see `intarsia_ir._print` for its look, `intarsia_ir._literals` for constants."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ A8: scalar functions take numbers, never tensors.
 A9: every get_attr names an attribute of the module.
 A10: every computing node carries origins (not asked of graphs from other front ends: `origins=False`).
 A11: in a functional program no node writes (`functional=True`).
-A12: values agree with the op: shape, strides, dtype and device are what it gives for its arguments' values (`values=True`).
+A12: shape, strides, dtype and device of a value are what the op gives for its arguments' values (`values=True`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch._ops import OpOverload
 from intarsia_ir import meta
 from intarsia_ir._fx import node_arguments
 from intarsia_ir._rules import Findings
-from intarsia_ir.aten.ops import SCALAR_FUNCTIONS, Operand, node_effects, row
+from intarsia_ir.aten.ops import SCALAR_FUNCTIONS, node_effects, row
 from intarsia_ir.aten.text import DIALECT
 
 __all__ = ["verify"]

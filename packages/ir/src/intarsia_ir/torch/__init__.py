@@ -1,0 +1,49 @@
+"""The torch dialect: GraphModules as front ends give them to backends, calls of torch functions and tensor methods.
+
+Example:
+    >>> import torch
+    >>> gm = parse_ir('''// dialect: torch 1
+    ... graph(%x: f32[2]) {
+    ...   %0 = torch.relu(%x)  # model.py:1 in forward
+    ...   return (%0,)
+    ... }
+    ... ''')
+    >>> verify(gm)
+    >>> interpret(gm, torch.tensor([1.0, -3.0]))
+    (tensor([1., 0.]),)
+"""
+
+from intarsia_ir.torch.interpret import interpret
+from intarsia_ir.torch.normalise import Normalised, normalise
+from intarsia_ir.torch.ops import (
+    REGIONS,
+    SCHEMA,
+    Row,
+    effects,
+    node_effects,
+    row,
+    set_grad_enabled,
+    viewed_nodes,
+    written_nodes,
+)
+from intarsia_ir.torch.text import constants_of, parse_ir, print_ir
+from intarsia_ir.torch.verify import verify
+
+__all__ = [
+    "REGIONS",
+    "SCHEMA",
+    "Normalised",
+    "Row",
+    "constants_of",
+    "effects",
+    "interpret",
+    "node_effects",
+    "normalise",
+    "parse_ir",
+    "print_ir",
+    "row",
+    "set_grad_enabled",
+    "verify",
+    "viewed_nodes",
+    "written_nodes",
+]
