@@ -1,3 +1,31 @@
-"""Package under construction."""
+"""Build, cache, load and launch kernels, and give a graph's results their meaning.
+
+Takes FX(kernels) with the `KernelSource` that an emitter made of it, and gives a Python callable:
+
+    target = detect_target()                              # ISA, compiler, threads of this machine
+    library = build(source, target, cache=Cache(folder))  # compiled at most once for each text and machine
+    run = link(kernels, source, library)                  # straight-line Python around native calls; `run.source`
+    call = with_epilogue(run, signature)                  # writes into inputs, aliases, fresh outputs
+
+Example:
+    >>> import tempfile, torch
+    >>> from intarsia_ir.records import KernelSource, Launch
+    >>> text = 'extern "C" void seg0(float* x, float* y) { for (int i = 0; i < 4; i++) y[i] = x[i] + 1; }'
+    >>> source = KernelSource(text, "cpp", launches=(Launch("seg0", ("x", "y")),))
+    >>> library = build(source, detect_target(), cache=Cache(tempfile.mkdtemp()))
+    >>> x, y = torch.zeros(4), torch.empty(4)
+    >>> library.launcher("seg0", 2)(x.data_ptr(), y.data_ptr())
+    >>> y
+    tensor([1., 1., 1., 1.])
+"""
+
+from intarsia_runtime.build import build
+from intarsia_runtime.cache import Cache
+from intarsia_runtime.epilogue import with_epilogue
+from intarsia_runtime.library import Library
+from intarsia_runtime.link import Runner, link
+from intarsia_runtime.target import detect_target
 
 __version__ = "0.1.0"
+
+__all__ = ["Cache", "Library", "Runner", "build", "detect_target", "link", "with_epilogue"]

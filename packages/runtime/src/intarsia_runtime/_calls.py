@@ -1,0 +1,163 @@
+"""What generated functions call at run time, and the text of extern calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from intarsia_ir.dtypes import dtype_from_name
+from intarsia_ir.errors import InternalError
+from intarsia_loops.index import IndexExpr
+from intarsia_loops.program import Buffer, Extern, Program, TensorRef
+from torch import Tensor
+
+from intarsia_runtime._names import Names
+from intarsia_runtime._refs import RefWriter, shape_text, size_text
+
+__all__ = ["ExternCall", "as_tensor", "autograd_and_autocast_keys", "check_tensor", "copy", "is_ref", "restride"]
+
+# Python bindings of these take the overload's arguments unchanged and cost 1.5 us less than the overload object.
+DIRECT = frozenset({"mm", "bmm", "addmm", "baddbmm", "convolution", "embedding"})
+# Overloads whose schema hides that a result may be the operand itself.
+MAY_RETURN_OPERAND = frozenset({"aten.native_dropout.default"})
+
+
+class ExternCall:
+    """Text of one call of an ATen overload.
+
+    Args:
+        item: The call.
+        names: Names of the function being written.
+        refs: Writes its tensor operands.
+    """
+
+    def __init__(self, item: Extern, names: Names, refs: RefWriter) -> None:
+        self.item, self.names, self.refs = item, names, refs
+
+    def lines(self, program: Program) -> list[str]:
+        """Return the statements that make the call and give every used result the layout of its buffer."""
+        arguments = [self._argument(a) for a in self.item.args]
+        arguments += [f"{name}={self._argument(a)}" for name, a in self.item.kwargs]
+        call = f"{self._function()}({', '.join(arguments)})"
+        used = [name for name in self.item.outs if name]
+        if not used:
+            return [call]
+        lines = [f"{self._targets()} = {call}"]
+        for name in used:
+            lines += self._layout(self.names.local(name), program.buffers[name])
+        return lines
+
+    def _function(self) -> str:
+        target = self.item.target
+        name = str(target).removeprefix("aten.").removesuffix(".default")
+        binding = getattr(torch._C._VariableFunctions, name, target) if name in DIRECT else target
+        return self.names.bind("_" + str(target).replace(".", "_"), binding)
+
+    def _argument(self, value: Any) -> str:
+        if isinstance(value, TensorRef):
+            return self.refs.tensor(value)
+        if isinstance(value, IndexExpr):
+            return size_text(value)
+        if isinstance(value, (tuple, list)):
+            return f"[{', '.join(map(self._argument, value))}]"
+        return self.names.literal(value)
+
+    def _targets(self) -> str:
+        """Return the left side of the assignment: one name, or a name or `_` for each position of the result."""
+        returns = self.item.target._schema.returns
+        outs = iter(self.item.outs)
+        if len(returns) == 1 and not _is_list(returns[0]):
+            return self.names.local(next(outs))
+        if len(returns) == 1:
+            return "".join(f"{self._target(name)}, " for name in outs).rstrip()
+        if len(self.item.outs) == len(returns):
+            return ", ".join(map(self._target, outs))
+        # outs has no entry for results that aren't tensors
+        return ", ".join(self._target(next(outs, "")) if _is_tensor(r) else "_" for r in returns)
+
+    def _target(self, name: str) -> str:
+        return self.names.local(name) if name else "_"
+
+    def _layout(self, name: str, buffer: Buffer) -> list[str]:
+        shape, strides = shape_text(buffer.shape), shape_text(buffer.strides)
+        lines = []
+        if _may_alias(self.item.target):
+            lines.append(f"{name} = {self.names.bind('_copy', copy)}({name})")
+        self.names.bind("_restride", restride)
+        lines.append(f"if {name}.stride() != {strides}: {name} = _restride({name}, {shape}, {strides})")
+        return lines
+
+
+def _is_list(returned: Any) -> bool:
+    return isinstance(returned.type, torch.ListType)
+
+
+def _is_tensor(returned: Any) -> bool:
+    kind = returned.type
+    if isinstance(kind, torch.OptionalType):
+        kind = kind.getElementType()
+    return isinstance(kind, torch.TensorType)
+
+
+def _may_alias(target: Any) -> bool:
+    return str(target) in MAY_RETURN_OPERAND or any(r.alias_info is not None for r in target._schema.returns)
+
+
+def restride(value: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    """Return `value` with exactly these strides: without a copy when only strides that address nothing differ.
+
+    Args:
+        value: Result of an extern call.
+        shape: What its size must be.
+        strides: In elements, as the program expects them.
+
+    Raises:
+        InternalError: The size isn't `shape`.
+    """
+    if value.shape != shape:
+        raise InternalError(f"an extern call gave size {tuple(value.shape)}, not {shape}", code="runtime.extern_shape")
+    same = all(s == t for n, s, t in zip(shape, value.stride(), strides, strict=True) if n != 1)
+    if same or value.numel() == 0:
+        return torch.as_strided(value, shape, strides)
+    return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device).copy_(value)
+
+
+def copy(value: Tensor) -> Tensor:
+    """Return the same values in new storage, with the same strides where these address each element once."""
+    if 0 in value.stride():
+        return value.clone(memory_format=torch.contiguous_format)
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
+
+
+def check_tensor(value: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, what: str) -> None:
+    """Raise an InternalError unless `value` is a tensor of this size, strides (where they matter) and type."""
+    if not isinstance(value, Tensor) or value.dtype != dtype or value.shape != shape:
+        raise InternalError(f"{what}: expected {dtype} {shape}, got {_describe(value)}", code="runtime.metadata")
+    differ = any(s != t for n, s, t in zip(shape, value.stride(), strides, strict=True) if n != 1)
+    if differ and value.numel():
+        raise InternalError(f"{what}: expected strides {strides}, got {value.stride()}", code="runtime.metadata")
+
+
+def _describe(value: Any) -> str:
+    return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+
+
+def as_tensor(value: Any, buffer: Buffer) -> Tensor:
+    """Return a constant of the program as a tensor of its buffer's type."""
+    if isinstance(value, Tensor):
+        return value.detach()
+    return torch.tensor(value, dtype=dtype_from_name(buffer.dtype))
+
+
+def is_ref(value: Any) -> bool:
+    """Tell whether an output of a program is a tensor (otherwise it is a Python constant)."""
+    return isinstance(value, TensorRef)
+
+
+def autograd_and_autocast_keys() -> Any:
+    """Return the dispatch keys that extern operators skip: both concerns were settled when the graph was recorded."""
+    key = torch._C.DispatchKey
+    keys = torch._C.DispatchKeySet(key.AutogradFunctionality)
+    for more in (key.AutogradOther, key.ADInplaceOrView, key.AutocastCPU, key.AutocastCUDA):
+        keys = keys.add(more)
+    return keys

@@ -1,0 +1,116 @@
+"""KernelSource -> machine code in memory, through the cache."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+
+import torch  # noqa: F401  (loads the OpenMP library that kernels are bound to)
+from intarsia_ir.errors import InternalError, UnsupportedError
+from intarsia_ir.records import KernelSource, Target
+
+from intarsia_runtime.cache import Cache
+from intarsia_runtime.compiler import (
+    LIBRARIES,
+    LINK_FLAGS,
+    compile_shared_object,
+    compiler_flags,
+    is_available,
+    no_compiler,
+)
+from intarsia_runtime.library import Library, trampolines
+from intarsia_runtime.target import compiler_identity, host_identity
+
+__all__ = ["build"]
+
+SCHEMA = 1
+_log = logging.getLogger("intarsia.runtime.build")
+
+
+def build(source: KernelSource, target: Target, *, cache: Cache, timeout_s: float = 120.0) -> Library:
+    """Return the machine code of `source`, taken from `cache` or compiled.
+
+    Args:
+        source: A unit or a single kernel, in C++. Several `parts` are compiled side by side.
+        target: Names the compiler; only the machine that runs this can be built for.
+        cache: Where machine code is kept. Damaged entries are compiled again.
+        timeout_s: Seconds that the compiler gets.
+
+    Raises:
+        UnsupportedError: `runtime.no_compiler`, `runtime.compiler_timeout`, `runtime.language`.
+        InternalError: `runtime.compiler_failed`, with the compiler's message and where the source is kept;
+            `runtime.load_failed`.
+    """
+    if source.language != "cpp":
+        raise UnsupportedError(f"units in {source.language!r} can't be built yet", code="runtime.language")
+    units = _units(source)
+    flags = compiler_flags(source, target)
+    libraries = LIBRARIES.get(platform.machine(), ("-lm", "-lgcc"))
+    settings = " ".join((*flags, *LINK_FLAGS, *libraries))
+    compiler = compiler_identity(target.compiler)
+    key = Cache.key(f"shared object {SCHEMA}", settings, compiler, host_identity(), *units)
+    library = _load_cached(cache, key)
+    if library is not None:
+        return library
+    if not is_available(target.compiler):
+        raise no_compiler(target.compiler)
+    with cache.lock(key, patience_s=1.25 * timeout_s):
+        library = _load_cached(cache, key)  # another process may have been faster
+        if library is None:
+            library = _compile(units, target.compiler, flags, libraries, cache, key, timeout_s)
+    return library
+
+
+def _units(source: KernelSource) -> tuple[str, ...]:
+    """Return the texts to compile; the trampolines join the first one, which costs no further process."""
+    counts = {len(launch.buffers) + len(launch.sizes) for launch in source.launches}
+    if source.entry:
+        counts.add(len(source.signature))
+    first, *rest = source.parts or (source.text,)
+    return (first + trampolines(counts), *rest)
+
+
+def _load_cached(cache: Cache, key: str) -> Library | None:
+    image = cache.get(key)
+    if image is None:
+        return None
+    try:
+        with cache.scratch() as folder:
+            return Library(image, folder, key)
+    except InternalError as error:  # intact, but from a host with another C library: not usable here
+        _log.warning("cached machine code %s can't be loaded and will be built again: %s", key[:16], error)
+        return None
+
+
+def _compile(
+    units: tuple[str, ...],
+    compiler: str,
+    flags: tuple[str, ...],
+    libraries: tuple[str, ...],
+    cache: Cache,
+    key: str,
+    timeout_s: float,
+) -> Library:
+    start = time.perf_counter()
+    try:
+        with cache.scratch() as folder:
+            image = compile_shared_object(
+                units, compiler=compiler, flags=flags, libraries=libraries, folder=folder, timeout_s=timeout_s
+            )
+            library = Library(image, folder, key)  # before it is stored: what can't be loaded must not be kept
+    except InternalError as error:
+        raise _with_source(error, cache, key, units) from error.__cause__
+    except OSError as error:
+        raise UnsupportedError(
+            f"there is no room to build in {cache.directory}: {error}", code="runtime.no_directory"
+        ) from error
+    cache.put(key, image)
+    _log.info("built %s: %d part(s), %.3f s", key[:16], len(units), time.perf_counter() - start)
+    return library
+
+
+def _with_source(error: InternalError, cache: Cache, key: str, units: tuple[str, ...]) -> InternalError:
+    path = cache.keep_failed(key, "\n".join(units))
+    hint = f"the source is kept in {path}" if path else "the source could not be kept"
+    return InternalError(error.explanation, code=error.code, where=error.where, hints=(*error.hints, hint))

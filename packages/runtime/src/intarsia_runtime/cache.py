@@ -1,0 +1,262 @@
+"""A private on-disk map from keys to bytes that survives deletion, corruption and races.
+
+Layout below `directory/v1` (mode 0700, owned by this user):
+
+    ab/<key>        an entry: one header line, then the payload; `ab` are the first two digits of the key
+    locks/ab        what processes hold while they make an entry that starts with these digits
+    tmp/            files being written, and private copies being loaded; leftovers go after an hour
+    failed/         sources that the compiler refused, for people to read
+
+Invariants:
+    - An entry is written aside and renamed into place, so a reader sees all of it or nothing.
+    - The header names the key and the SHA-256 of the payload. What doesn't match counts as absent, whatever is
+      there: short, flipped or swapped files, links, directories, pipes, files of another user.
+    - Nothing is unpickled or executed here. Locks only save work: without them results are the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import filelock
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+
+__all__ = ["Cache"]
+
+SCHEMA = "v1"
+MAGIC = "intarsia-cache"
+LEFTOVER_SECONDS = 3600.0
+_KEY = re.compile(r"[0-9a-f]{64}")
+_log = logging.getLogger("intarsia.runtime.cache")
+
+
+class Cache:
+    """Content-addressed entries below one directory, shared by any number of threads and processes.
+
+    Args:
+        directory: Where entries live; made when missing. When it can't be used, one warning says why and a
+            temporary directory serves for the life of this object.
+
+    Attributes:
+        directory: The private directory in use.
+        temporary: Whether that is a temporary one.
+
+    Raises:
+        UnsupportedError: Neither `directory` nor a temporary directory can be written.
+
+    Example:
+        >>> import tempfile
+        >>> cache = Cache(tempfile.mkdtemp())
+        >>> cache.get_or_make(Cache.key("some text"), lambda: b"made")
+        b'made'
+        >>> cache.get(Cache.key("some text"))
+        b'made'
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._owner: tempfile.TemporaryDirectory[str] | None = None
+        root = Path(os.path.abspath(os.path.expanduser(directory))) / SCHEMA
+        try:
+            _make_private(root)
+        except OSError as error:
+            root = self._fall_back(root, error)
+        self.directory = root
+        self.temporary = self._owner is not None
+        _sweep(root / "tmp")
+
+    def _fall_back(self, root: Path, error: OSError) -> Path:
+        try:
+            self._owner = tempfile.TemporaryDirectory(prefix="intarsia-", ignore_cleanup_errors=True)
+        except OSError as second:
+            raise UnsupportedError(
+                f"neither the cache directory {root} nor a temporary directory can be written: {error}; {second}",
+                code="runtime.no_directory",
+                hints=("set TMPDIR to a directory that this user can write",),
+            ) from second
+        warnings.warn(
+            f"the cache directory {root} can't be used ({error}); compiled kernels won't outlive this process",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        root = Path(self._owner.name) / SCHEMA
+        _make_private(root)
+        return root
+
+    @staticmethod
+    def key(*parts: str) -> str:
+        """Return the key for everything an entry depends on; lengths keep `("ab", "c")` and `("a", "bc")` apart."""
+        digest = hashlib.sha256()
+        for part in parts:
+            data = part.encode()
+            digest.update(b"%d:" % len(data) + data)
+        return digest.hexdigest()
+
+    def get(self, key: str) -> bytes | None:
+        """Return the payload stored under `key`, or None when there is no intact entry.
+
+        Raises:
+            InvalidArgumentError: `key` isn't one that `Cache.key` returns.
+        """
+        data = _read_regular(self._path(key))
+        if data is None:
+            return None
+        header, _, payload = data.partition(b"\n")
+        if header != _header(key, payload):
+            _log.warning("cache entry %s is damaged and will be made again", key[:16])
+            return None
+        return payload
+
+    def put(self, key: str, payload: bytes) -> bool:
+        """Store `payload` under `key`, replacing whatever is there. Return False when the disk refuses."""
+        path = self._path(key)
+        try:
+            _make_private_folder(path.parent)
+            with self.scratch() as folder:
+                aside = folder / "entry"
+                aside.write_bytes(_header(key, payload) + b"\n" + payload)
+                _clear_folder(path)
+                os.replace(aside, path)
+        except OSError as error:
+            _log.warning("cache entry %s can't be stored: %s", key[:16], error)
+            return False
+        return True
+
+    def get_or_make(self, key: str, make: Callable[[], bytes], *, patience_s: float = 300.0) -> bytes:
+        """Return the entry under `key`; when absent, call `make` and store what it returns.
+
+        Args:
+            key: As returned by `Cache.key`.
+            make: Slow; runs while no other process that waits for its lock makes an entry of the same lock.
+            patience_s: Seconds to wait for another maker before making the entry here as well.
+        """
+        found = self.get(key)
+        if found is not None:
+            return found
+        with self.lock(key, patience_s=patience_s):
+            found = self.get(key)
+            if found is None:
+                found = make()
+                self.put(key, found)
+        return found
+
+    @contextlib.contextmanager
+    def lock(self, key: str, *, patience_s: float = 300.0) -> Iterator[bool]:
+        """Hold the lock of `key`; yields False when it couldn't be had in time, or not at all."""
+        path = self.directory / "locks" / self._path(key).parent.name
+        held = filelock.FileLock(path, timeout=patience_s, mode=0o600)
+        try:
+            _make_private_folder(path.parent)
+            held.acquire()
+        except (OSError, NotImplementedError) as error:  # Timeout is an OSError
+            _log.warning("working without the cache lock: %s", error)
+        try:
+            yield held.is_locked
+        finally:
+            held.release()
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Give a private folder that is removed afterwards.
+
+        Raises:
+            OSError: The disk is full or has become read-only.
+        """
+        _make_private_folder(self.directory / "tmp")
+        folder = tempfile.mkdtemp(dir=self.directory / "tmp")
+        try:
+            yield Path(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def keep_failed(self, key: str, text: str) -> Path | None:
+        """Keep a source text that can't be compiled. Return its path, or None when the disk refuses."""
+        path = self.directory / "failed" / f"{key[:16]}.cpp"
+        try:
+            _make_private_folder(path.parent)
+            path.write_text(text)
+        except OSError as error:
+            _log.warning("the failing source can't be kept: %s", error)
+            return None
+        return path
+
+    def _path(self, key: str) -> Path:
+        if not _KEY.fullmatch(key):
+            raise InvalidArgumentError(f"{key!r} is not a cache key", code="runtime.cache_key")
+        return self.directory / key[:2] / key
+
+    def __repr__(self) -> str:
+        return f"Cache({str(self.directory.parent)!r})"
+
+
+def _header(key: str, payload: bytes) -> bytes:
+    return f"{MAGIC} {SCHEMA} {key} {hashlib.sha256(payload).hexdigest()} {len(payload)}".encode()
+
+
+def _read_regular(path: Path) -> bytes | None:
+    """Return the content of a regular file of this user; None for anything else. Never follows a link or waits."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            return file.read() if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() else None
+    except OSError:
+        return None
+
+
+def _make_private(root: Path) -> None:
+    """Make `root` a directory that only this user can enter, and check that files can be made in it."""
+    root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_private_folder(root)
+    _make_private_folder(root / "tmp")
+    descriptor, probe = tempfile.mkstemp(dir=root / "tmp")
+    os.close(descriptor)
+    os.unlink(probe)
+
+
+def _make_private_folder(path: Path) -> None:
+    """Make `path` a private directory. Whatever else of ours has that name is removed; another user's is refused."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.mkdir(path, 0o700)
+        status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode):
+        os.unlink(path)
+        os.mkdir(path, 0o700)
+        status = os.lstat(path)
+    if status.st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to user {status.st_uid}, not to {os.getuid()}")
+    if status.st_mode & 0o077:
+        os.chmod(path, 0o700)
+
+
+def _clear_folder(path: Path) -> None:
+    """Remove a directory that stands where an entry belongs (renaming replaces everything else)."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes left behind."""
+    oldest = time.time() - LEFTOVER_SECONDS
+    for entry in os.scandir(folder):
+        with contextlib.suppress(OSError):
+            if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                _clear_folder(Path(entry.path))
+                if os.path.lexists(entry.path):
+                    os.unlink(entry.path)

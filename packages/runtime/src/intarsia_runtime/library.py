@@ -1,0 +1,161 @@
+"""A shared object in memory, and how Python calls into it.
+
+`ctypes` needs about 1 us for a call, half as long as a whole tiny graph takes. So `build` appends a trampoline for each
+argument count to the unit: a function in CPython's own calling convention that turns Python ints into 64-bit words,
+lets other threads run, and jumps to the address kept in its `self`. It uses the stable C API, declared here by hand:
+neither Python's nor torch's headers are needed to build it.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import os
+import re
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from intarsia_ir.errors import InternalError
+
+__all__ = ["Library", "trampolines"]
+
+_PRELUDE = """
+// ---- trampolines: Python ints to 64-bit words, then a jump to the entry whose address is `self` ----
+extern "C" {
+struct intarsia_object;
+struct intarsia_method { const char* name; void* function; int flags; const char* doc; };
+extern intarsia_object _Py_NoneStruct;
+extern intarsia_object* PyExc_TypeError;
+void Py_IncRef(intarsia_object*);
+unsigned long PyLong_AsUnsignedLongMask(intarsia_object*);
+void* PyLong_AsVoidPtr(intarsia_object*);
+intarsia_object* PyErr_Occurred();
+void PyErr_SetString(intarsia_object*, const char*);
+void* PyEval_SaveThread();
+void PyEval_RestoreThread(void*);
+"""
+_METH_FASTCALL = 0x80
+_UNDEFINED_OPENMP = re.compile(r"undefined symbol: (GOMP|omp|__kmpc)_")
+
+
+def trampolines(counts: Iterable[int]) -> str:
+    """Return C++ text with one trampoline for each of the argument counts."""
+    return _PRELUDE + "".join(_trampoline(n) for n in sorted(set(counts))) + "}\n"
+
+
+def _trampoline(n: int) -> str:
+    words = "".join(f"  unsigned long w{i} = PyLong_AsUnsignedLongMask(args[{i}]);\n" for i in range(n))
+    types, values = ", ".join(["unsigned long"] * n), ", ".join(f"w{i}" for i in range(n))
+    return (
+        f"static intarsia_object* intarsia_call{n}(intarsia_object* self, intarsia_object* const* args, long n) {{\n"
+        f'  if (n != {n}) {{ PyErr_SetString(PyExc_TypeError, "this kernel takes {n} arguments"); return 0; }}\n'
+        f"{words}"
+        f"  void* entry = PyLong_AsVoidPtr(self);\n"
+        f"  if (PyErr_Occurred()) return 0;\n"
+        f"  void* thread = PyEval_SaveThread();\n"
+        f"  ((void (*)({types}))entry)({values});\n"
+        f"  PyEval_RestoreThread(thread);\n"
+        f"  Py_IncRef(&_Py_NoneStruct);\n"
+        f"  return &_Py_NoneStruct;\n"
+        f"}}\n"
+        f'intarsia_method intarsia_method{n} = {{"kernel", (void*)intarsia_call{n}, {_METH_FASTCALL}, 0}};\n'
+    )
+
+
+class Library:
+    """Machine code of one unit. It is unloaded when this object and all its launchers are gone.
+
+    Args:
+        image: Bytes of the shared object.
+        folder: Private folder for the copy that is mapped. The copy makes the mapping immune to later changes of a
+            cached file (a file truncated under a mapping kills the process), and is unlinked at once.
+        key: Cache key of the unit, for messages.
+
+    Raises:
+        InternalError: `runtime.load_failed`: the loader rejects the image.
+    """
+
+    def __init__(self, image: bytes, folder: Path, key: str = "") -> None:
+        self.key = key
+        self._dll = _load(image, folder)
+        # not at exit: other exit handlers may still call kernels
+        weakref.finalize(self, _ctypes.dlclose, self._dll._handle).atexit = False
+
+    def address(self, entry: str) -> int:
+        """Return the address of a C entry.
+
+        Raises:
+            InternalError: The unit has no such symbol.
+        """
+        try:
+            return ctypes.cast(getattr(self._dll, entry), ctypes.c_void_p).value or 0
+        except AttributeError:
+            raise InternalError(f"the built unit has no symbol {entry!r}", code="runtime.no_symbol") from None
+
+    def launcher(self, entry: str, n_arguments: int) -> Callable[..., None]:
+        """Return a callable that passes `n_arguments` ints, as 64-bit words, to the C entry.
+
+        Raises:
+            InternalError: The unit has no such symbol, or was built without a trampoline for that many arguments.
+        """
+        method = self.address(f"intarsia_method{n_arguments}")
+        new = ctypes.pythonapi.PyCFunction_NewEx
+        prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+        # the third argument is kept alive by the function, and with it the code it jumps to
+        made: Callable[..., None] = prototype(ctypes.cast(new, ctypes.c_void_p).value or 0)(
+            method, self.address(entry), self
+        )
+        return made
+
+
+def _load(image: bytes, folder: Path) -> ctypes.CDLL:
+    try:
+        return _load_copy(image, folder)
+    except OSError as error:
+        problem = error
+    if _UNDEFINED_OPENMP.search(str(problem)) and _expose_openmp():
+        return _load_or_raise(_load_copy, image, folder)
+    if problem.errno is not None or "failed to map" in str(problem):  # no room, read-only, or mounted noexec
+        return _load_or_raise(_load_from_memory, image, folder)
+    raise _rejected(problem) from problem
+
+
+def _load_or_raise(load: Callable[[bytes, Path], ctypes.CDLL], image: bytes, folder: Path) -> ctypes.CDLL:
+    try:
+        return load(image, folder)
+    except OSError as error:
+        raise _rejected(error) from error
+
+
+def _rejected(error: OSError) -> InternalError:
+    return InternalError(f"the built unit can't be loaded: {error}", code="runtime.load_failed")
+
+
+def _load_copy(image: bytes, folder: Path) -> ctypes.CDLL:
+    """Map a copy under a name never used before: the loader takes a known name for a library that it has."""
+    descriptor, path = tempfile.mkstemp(suffix=".so", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(image)
+        return ctypes.CDLL(path)
+    finally:
+        os.unlink(path)
+
+
+def _load_from_memory(image: bytes, folder: Path) -> ctypes.CDLL:
+    """Map an anonymous file. Its descriptor stays open, because the loader must not see the same name again."""
+    with os.fdopen(os.memfd_create("intarsia"), "wb", closefd=False) as file:
+        file.write(image)
+        file.flush()
+        return ctypes.CDLL(f"/proc/self/fd/{file.fileno()}")
+
+
+def _expose_openmp() -> bool:
+    """Make the OpenMP library that torch loaded visible to libraries loaded later. Return whether there is one."""
+    with open("/proc/self/maps") as maps:
+        paths = re.findall(r"(/\S*/lib(?:gomp|iomp5|omp)[^/\s]*\.so[^/\s]*)$", maps.read(), re.MULTILINE)
+    for path in dict.fromkeys(paths):
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    return bool(paths)

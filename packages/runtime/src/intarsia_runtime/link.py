@@ -1,0 +1,244 @@
+"""Kernels and machine code -> the function that calls them: straight-line Python, written for one program.
+
+The text is meant to be read (`run.source`). For each call it allocates the arena of the memory plan and the results,
+passes addresses to native entries, calls ATen for extern items, and drops every tensor after its last use.
+
+    def run(x, w):
+        with _plain_aten(_no_autograd):
+            _arena = _empty(4096, dtype=_u8)
+            _at = _arena.data_ptr()
+            _arena_f32 = _arena.view(_f32)
+            h = _mm(x, w)
+            y = _empty_strided((64, 64), (64, 1), dtype=_f32)
+            _seg0(h.data_ptr(), y.data_ptr(), _at + 0)
+            return (y,)
+
+Invariants:
+    - No state survives a call, so any number of threads may run the function at once.
+    - Every result is a tensor in storage of its own: it shares memory with no input and with no other result.
+    - Extern operators run below autograd and autocast, which the recorder has already taken into account.
+"""
+
+from __future__ import annotations
+
+import linecache
+import weakref
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+import torch.fx as fx
+from intarsia_ir.dtypes import dtype_from_name
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import KernelSource, Launch
+from intarsia_loops.program import Extern, Program
+
+from intarsia_runtime import _calls
+from intarsia_runtime._names import Names
+from intarsia_runtime._refs import RefWriter, shape_text
+from intarsia_runtime.cache import Cache
+from intarsia_runtime.library import Library
+
+__all__ = ["Runner", "link"]
+
+
+class Runner(Protocol):
+    """What `link` returns: a function of the program's inputs, in order, giving its flat results.
+
+    Attributes:
+        source: Its Python text.
+        owns_results: True: every result has storage of its own.
+    """
+
+    source: str
+    owns_results: bool
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Run the program once."""
+
+
+def link(
+    kernels_gm: fx.GraphModule | Program, source: KernelSource, library: Library, *, debug: bool = False
+) -> Runner:
+    """Return the function that runs a program with the machine code of `library`.
+
+    Args:
+        kernels_gm: FX(kernels), or the `Program` it stands for.
+        source: The unit that was emitted for it; its launches say which native call covers which items.
+        library: What `build` made of `source`.
+        debug: Check every input and extern result against the program's buffers, at every call.
+
+    Returns:
+        A function of tensors (and ints for size symbols) in the order of the program's inputs. Metadata of inputs
+        is not checked: guards have done that.
+
+    Raises:
+        InvalidArgumentError: `source` doesn't belong to the program.
+        InternalError: `library` lacks an entry.
+    """
+    program = _program(kernels_gm)
+    writer = _Writer(program, source, library, debug)
+    return _compile_text(writer.write(), writer.names.bound)
+
+
+def _program(kernels: fx.GraphModule | Program) -> Program:
+    if isinstance(kernels, Program):
+        return kernels
+    from intarsia_loops import from_fx
+
+    return from_fx(kernels)
+
+
+def _compile_text(text: str, namespace: dict[str, Any]) -> Runner:
+    # A name per text makes tracebacks show the generated lines.
+    filename = f"<intarsia wrapper {Cache.key(text)[:16]}>"
+    exec(compile(text, filename, "exec"), namespace)
+    run: Any = namespace["run"]
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    weakref.finalize(run, linecache.cache.pop, filename, None).atexit = False
+    run.source, run.owns_results = text, True
+    made: Runner = run
+    return made
+
+
+class _Writer:
+    """Writes the function for one program. Terms: an *own* buffer is a tensor variable, the others are arena bytes."""
+
+    def __init__(self, program: Program, source: KernelSource, library: Library, debug: bool) -> None:
+        self.program, self.source, self.library, self.debug = program, source, library, debug
+        self.names = Names()
+        self.offsets: Mapping[str, int] = program.placement.offsets if program.placement else {}
+        self.refs = RefWriter(program, self.names, self.offsets)
+        self.lines: list[str] = []
+        self.live: set[str] = set()
+
+    def write(self) -> str:
+        steps = _schedule(self.program, self.source)
+        symbols = self.refs.derived_symbols()
+        parameters = [self.names.local(name) for name in self.program.inputs]
+        self.lines += [f"{symbol} = {text}" for symbol, text in symbols]
+        self._prologue()
+        start = len(self.lines)
+        last_use = _last_uses(self.program, steps)
+        for position, step in enumerate(steps):
+            if isinstance(step, Extern):
+                self._extern(step)
+            else:
+                self._launch(step)
+            self._drop(position, last_use)
+        self.lines.append(f"return ({''.join(text + ', ' for text in self._results())})")
+        self.lines[start:start] = self.refs.arena_views()
+        head = f"def run({', '.join(parameters)}):"
+        if any(isinstance(step, Extern) for step in steps) or self.refs.used_views:
+            self.names.bind("_plain_aten", torch._C._ExcludeDispatchKeyGuard)
+            self.names.bind("_no_autograd", _calls.autograd_and_autocast_keys())
+            return "\n".join([head, "    with _plain_aten(_no_autograd):", *("        " + x for x in self.lines), ""])
+        return "\n".join([head, *("    " + x for x in self.lines), ""])
+
+    def _prologue(self) -> None:
+        for name, value in self.program.constants.items():
+            self.names.bind(self.names.local(name), _calls.as_tensor(value, self.program.buffers[name]))
+        if self.debug:
+            self.names.bind("_check", _calls.check_tensor)
+            for name in self.program.inputs:
+                if name in self.program.buffers:
+                    self.lines.append(self._check(name, "input"))
+        placement = self.program.placement
+        if placement is not None and placement.arena_bytes:
+            self.names.bind("_empty", torch.empty)
+            self.names.bind("_u8", torch.uint8)
+            self.lines.append(f"_arena = _empty({placement.arena_bytes}, dtype=_u8)")
+            self.lines.append("_at = _arena.data_ptr()")
+
+    def _launch(self, launch: Launch) -> None:
+        for name in launch.buffers:
+            if name not in self.live and self._is_own(name):
+                self._allocate(name)
+        arguments = [self._address(name) for name in launch.buffers]
+        arguments += [self.names.local(name) for name in launch.sizes]
+        call = self.names.bind(f"_{launch.entry}", self.library.launcher(launch.entry, len(arguments)))
+        self.lines.append(f"{call}({', '.join(arguments)})")
+
+    def _is_own(self, name: str) -> bool:
+        return name not in self.offsets and name not in self.program.constants and name not in self.program.inputs
+
+    def _allocate(self, name: str) -> None:
+        buffer = self.program.buffers[name]
+        self.names.bind("_empty_strided", torch.empty_strided)
+        dtype = self.names.bind(f"_{buffer.dtype}", dtype_from_name(buffer.dtype))
+        shape, strides = shape_text(buffer.shape), shape_text(buffer.strides)
+        self.lines.append(f"{self.names.local(name)} = _empty_strided({shape}, {strides}, dtype={dtype})")
+        self.live.add(name)
+
+    def _address(self, name: str) -> str:
+        if name in self.offsets:
+            return f"_at + {self.offsets[name]}" if self.offsets[name] else "_at"
+        if name in self.program.constants:
+            return str(self.names.bound[self.names.local(name)].data_ptr())  # kept alive by the namespace
+        return f"{self.names.local(name)}.data_ptr()"
+
+    def _extern(self, item: Extern) -> None:
+        call = _calls.ExternCall(item, self.names, self.refs)
+        self.lines += call.lines(self.program)
+        made = [name for name in item.outs if name]
+        self.live.update(made)
+        if self.debug:
+            self.lines += [self._check(name, str(item.target)) for name in made]
+
+    def _check(self, name: str, what: str) -> str:
+        buffer = self.program.buffers[name]
+        dtype = self.names.bind(f"_{buffer.dtype}", dtype_from_name(buffer.dtype))
+        text = f"{shape_text(buffer.shape)}, {shape_text(buffer.strides)}, {dtype}"
+        return f"_check({self.names.local(name)}, {text}, {f'{what} {name}'!r})"
+
+    def _drop(self, position: int, last_use: Mapping[str, int]) -> None:
+        dead = sorted(name for name in self.live if last_use.get(name, -1) <= position)
+        self.live.difference_update(dead)
+        if dead:
+            self.lines.append(f"del {', '.join(map(self.names.local, dead))}")
+
+    def _results(self) -> list[str]:
+        """Return the text of each result; what would share memory with an input or another result is copied."""
+        taken = {*self.program.inputs, *self.program.constants, *self.offsets}
+        texts = []
+        for output in self.program.outputs:
+            if not _calls.is_ref(output):
+                texts.append(self.names.literal(output))
+                continue
+            text = self.refs.tensor(output)
+            if output.buffer in taken:
+                text = f"{self.names.bind('_copy', _calls.copy)}({text})"
+            taken.add(output.buffer)
+            texts.append(text)
+        return texts
+
+
+def _schedule(program: Program, source: KernelSource) -> list[Launch | Extern]:
+    """Return native and extern calls in program order; together they cover every item exactly once."""
+    starts = {launch.items[0]: launch for launch in source.launches}
+    steps: list[Launch | Extern] = []
+    position = 0
+    while position < len(program.items):
+        item = program.items[position]
+        if isinstance(item, Extern):
+            steps.append(item)
+            position += 1
+            continue
+        launch = starts.pop(position, None)
+        if launch is None or launch.items[1] <= position:
+            raise InvalidArgumentError(f"no launch of the source covers item {position}", code="runtime.launches")
+        steps.append(launch)
+        position = launch.items[1]
+    if starts:
+        raise InvalidArgumentError(f"launches of {sorted(starts)} start inside others", code="runtime.launches")
+    return steps
+
+
+def _last_uses(program: Program, steps: list[Launch | Extern]) -> dict[str, int]:
+    """Map each buffer to the position of the last step that touches it; results are used after all steps."""
+    last: dict[str, int] = {}
+    for position, step in enumerate(steps):
+        touched = step.buffers if isinstance(step, Launch) else (*step.outs, *sorted(step.reads()))
+        last.update(dict.fromkeys(touched, position))
+    last.update({o.buffer: len(steps) for o in program.outputs if _calls.is_ref(o)})
+    return last

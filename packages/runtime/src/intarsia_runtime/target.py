@@ -1,0 +1,81 @@
+"""What kernels are compiled for: the machine that runs this process."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from pathlib import Path
+
+import torch
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import Target
+
+__all__ = ["cpu_features", "detect_target"]
+
+COMPILERS = ("g++", "clang++")
+AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"})
+AVX2 = frozenset({"avx2", "fma", "f16c"})
+
+
+def detect_target(*, compiler: str | None = None, threads: int | None = None) -> Target:
+    """Return the target that describes this machine's CPU.
+
+    Args:
+        compiler: Command of the C++ compiler; None takes the first of g++ and clang++ on the search path.
+        threads: Number of OpenMP threads; None takes torch's own number.
+
+    Returns:
+        A CPU target. Its `compiler` is "" when none was found: kernels can still be emitted, but not built.
+
+    Raises:
+        InvalidArgumentError: `threads` is not positive.
+
+    Example:
+        >>> detect_target(compiler="g++", threads=2).threads
+        2
+    """
+    if threads is not None and threads < 1:
+        raise InvalidArgumentError(f"threads must be at least 1, not {threads}", code="runtime.threads")
+    if compiler is None:
+        compiler = next((c for c in COMPILERS if shutil.which(c)), "")
+    return Target("cpu", _isa(platform.machine(), cpu_features()), compiler, threads or torch.get_num_threads())
+
+
+def _isa(machine: str, features: frozenset[str]) -> str:
+    if machine in ("aarch64", "arm64"):
+        return "neon"
+    if machine in ("x86_64", "AMD64"):
+        return "avx512" if features >= AVX512 else "avx2" if features >= AVX2 else "scalar"
+    return "scalar"
+
+
+def cpu_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """Return the feature names that the kernel reports for the first CPU; empty when it reports none."""
+    try:
+        with cpuinfo.open("rb") as file:
+            head = file.read(1 << 14)  # one CPU's entry is a few KB; machines with hundreds of CPUs have MBs
+    except OSError:
+        return frozenset()
+    match = re.search(rb"^(?:flags|Features)\s*:(.*)$", head, re.MULTILINE)
+    return frozenset(match.group(1).decode().split()) if match else frozenset()
+
+
+def compiler_identity(compiler: str) -> str:
+    """Return text that changes when `compiler` names another program; "" when there is no such program.
+
+    Size and time of the resolved file stand for the version: asking the compiler would start a process per build.
+    """
+    path = shutil.which(compiler) if compiler else None
+    if path is None:
+        return ""
+    real = os.path.realpath(path)
+    status = os.stat(real)
+    return f"{real} {status.st_size} {status.st_mtime_ns}"
+
+
+def host_identity() -> str:
+    """Return text that changes when machine code built here might not run here any more."""
+    features = " ".join(sorted(cpu_features()))
+    return f"{platform.machine()} {os.confstr('CS_GNU_LIBC_VERSION')} {features}"
