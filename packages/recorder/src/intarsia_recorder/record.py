@@ -1,0 +1,262 @@
+"""`record`: run a program on fake tensors and keep the ATen ops that ran.
+
+A program is FX(torch), run node by node so that each ATen op gets the origins of its torch-level node, or any
+Python callable, whose ops get their origins from the Python stack. Grad mode and autocast regions are executed,
+under the caller's grad mode and autocast state, and leave nothing behind but the casts that they caused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+import torch.utils._pytree as pytree
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from intarsia_ir import meta
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.records import Constant, Fresh, InputItself, InputSpec, Origin, OutputSpec, Recorded, Signature, SizeFacts
+from intarsia_recorder._fx import attribute, graph_module
+from intarsia_recorder.metacache import MetaCache
+from intarsia_recorder.recorder import Decompositions, Recorder
+
+__all__ = ["fakeify", "record", "recording"]
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+
+
+def record(
+    program: fx.GraphModule | Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    decompositions: Decompositions | None = None,
+    fake_mode: FakeTensorMode | None = None,
+    signature: Signature | None = None,
+    cache: MetaCache | None = None,
+) -> Recorded:
+    """Return FX(aten, effects) of `program`: its ATen ops, views, writes and random ops in program order.
+
+    Inputs are never written, whatever the program does. Real tensors become fake tensors of the same static sizes;
+    real tensors that the program closes over become buffers of the graph module. Outputs are flattened.
+
+    Args:
+        program: FX(torch), or a callable that takes `inputs` (nested containers allowed) as positional arguments.
+        inputs: Real or fake tensors, and numbers; each leaf becomes a placeholder, a plain number a constant one.
+        decompositions: ATen overload -> Python function to record in its place.
+        fake_mode: Mode of the fake tensors among the inputs; by default theirs, or a new one with static sizes.
+        signature: Names, roles and sources of the inputs, in order; the rest of it is ignored.
+        cache: Op results of earlier recordings under `fake_mode`.
+
+    Returns:
+        The graph, whose results are the outputs that are neither inputs nor constants, in order; its signature; and
+        the facts of the shape environment, if there is one.
+
+    Raises:
+        InvalidArgumentError: The inputs don't fit the program or the signature.
+        UnsupportedError: The program asks for values that only running it can tell, or holds what a graph can't.
+
+    Example:
+        >>> done = record(lambda x: torch.relu(x).add_(1), (torch.zeros(2, 3),))
+        >>> [str(node.target) for node in done.graph_module.graph.nodes if node.op == "call_function"]
+        ['aten.relu.default', 'aten.add_.Tensor']
+    """
+    leaves, tree = pytree.tree_flatten(tuple(inputs))
+    mode = fake_mode or _mode_of(leaves)
+    recorder = Recorder(mode, decompositions=decompositions, cache=cache)
+    names = _input_names(program, leaves, signature)
+    fakes = [fakeify(mode, leaf) for leaf in leaves]
+    placeholders = [recorder.placeholder(fake, name) for fake, name in zip(fakes, names, strict=True)]
+    entry_grad_mode = torch.is_grad_enabled()
+    with recording(recorder):
+        if isinstance(program, fx.GraphModule):
+            result = _run_graph(recorder, program, fakes, placeholders)
+        else:
+            result = program(*pytree.tree_unflatten(fakes, tree))
+        exit_grad_mode = torch.is_grad_enabled()
+    outputs, output_tree = pytree.tree_flatten(result)
+    specs, results = _outputs(recorder, fakes, outputs)
+    recorder.emit_deferred_asserts()
+    output = recorder.graph.output(tuple(results))
+    meta.set_value(output, tuple(meta.value(node) for node in results))
+    meta.set_origins(output, ())
+    recorder.forget_autograd()
+    given = signature.inputs if signature is not None else (InputSpec(""),) * len(leaves)
+    return Recorded(
+        graph_module(recorder.root, recorder.graph),
+        Signature(
+            inputs=tuple(map(_input_spec, given, placeholders, fakes)),
+            outputs=specs,
+            output_tree=None if _is_flat(result) else output_tree,
+            exit_grad_mode=None if exit_grad_mode == entry_grad_mode else exit_grad_mode,
+        ),
+        mode.shape_env.freeze() if mode.shape_env is not None else SizeFacts(),
+    )
+
+
+@contextlib.contextmanager
+def recording(recorder: Recorder) -> Iterator[Recorder]:
+    """Run the body under `recorder`: fake tensors, Python meta rules, an empty cast cache; the grad mode is restored.
+
+    Raises:
+        UnsupportedError: The body asks for values that only running it can tell.
+    """
+    grad_mode = torch.is_grad_enabled()
+    torch.clear_autocast_cache()  # casts of real parameters, kept by a region around us, would become constants
+    try:
+        with enable_python_dispatcher(), recorder.fake_mode, recorder:
+            yield recorder
+    except _DATA_DEPENDENT as error:
+        raise UnsupportedError(
+            f"the program needs a value that only running it can tell: {error}",
+            code="recorder.data_dependent",
+            where=recorder.current_origins(),
+        ) from error
+    except UnsupportedFakeTensorException as error:
+        raise UnsupportedError(
+            f"no fake tensor stands for this one: {error.reason}",
+            code="recorder.tensor_kind",
+            where=recorder.current_origins(),
+        ) from error
+    finally:
+        torch.clear_autocast_cache()  # and fake casts must not reach the program when it runs
+        torch._C._set_grad_enabled(grad_mode)
+
+
+def fakeify(mode: FakeTensorMode, value: Any) -> Any:
+    """Return the fake tensor of static sizes that stands for `value`; fake tensors and numbers stay as they are."""
+    if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+        return mode.from_tensor(value, static_shapes=True)
+    return value
+
+
+def _mode_of(leaves: Sequence[Any]) -> FakeTensorMode:
+    """Return the mode of the fake tensors among the inputs, or a new one."""
+    modes = {id(leaf.fake_mode): leaf.fake_mode for leaf in leaves if isinstance(leaf, FakeTensor)}
+    if len(modes) > 1:
+        raise InvalidArgumentError(
+            f"the inputs are fake tensors of {len(modes)} different modes", code="recorder.modes"
+        )
+    if modes:
+        return next(iter(modes.values()))
+    return FakeTensorMode(static_shapes=True)
+
+
+def _input_names(
+    program: fx.GraphModule | Callable[..., Any], leaves: Sequence[Any], signature: Signature | None
+) -> list[str]:
+    """Return a name for each placeholder, after checking their number."""
+    names = [f"arg{position}" for position in range(len(leaves))]
+    if isinstance(program, fx.GraphModule):
+        names = [node.name for node in program.graph.nodes if node.op == "placeholder"]
+    if len(names) != len(leaves):
+        raise InvalidArgumentError(
+            f"the graph has {len(names)} placeholders, {len(leaves)} inputs are given", code="recorder.inputs"
+        )
+    if signature is not None and len(signature.inputs) != len(leaves):
+        raise InvalidArgumentError(
+            f"the signature has {len(signature.inputs)} inputs, {len(leaves)} are given", code="recorder.inputs"
+        )
+    return names
+
+
+def _input_spec(given: InputSpec, node: fx.Node, fake: Any) -> InputSpec:
+    requires_grad = isinstance(fake, torch.Tensor) and fake.requires_grad
+    return dataclasses.replace(given, name=node.name, requires_grad=requires_grad)
+
+
+def _run_graph(
+    recorder: Recorder, program: fx.GraphModule, fakes: Sequence[Any], placeholders: Sequence[fx.Node]
+) -> Any:
+    """Run FX(torch) node by node and return what its output node holds."""
+    values: dict[fx.Node, Any] = {}
+    given = iter(zip(fakes, placeholders, strict=True))
+    with contextlib.ExitStack() as regions:
+        for line, node in enumerate(program.graph.nodes, 1):
+            where = meta.origins(node) or (Origin("<graph>", line, "forward", node.name),)
+            recorder.where = tuple([dataclasses.replace(origin, op=node.name) for origin in where])
+            if node.op == "placeholder":
+                values[node], placeholder = next(given)
+                meta.set_origins(placeholder, recorder.where)
+            elif node.op == "output":
+                return fx.map_arg(node.args[0], values.__getitem__)
+            else:
+                values[node] = _run_node(recorder, program, node, values)
+                if isinstance(values[node], torch.autocast):
+                    regions.push(_leave_on_error(values[node]))
+    raise InvalidArgumentError("the graph has no output node", code="recorder.inputs")
+
+
+def _leave_on_error(autocast: torch.autocast) -> Callable[..., None]:
+    """Return an exit callback: a failing op must not leave the caller inside the program's autocast region."""
+
+    def leave(kind: object, error: object, trace: object) -> None:
+        if kind is not None and torch.is_autocast_enabled(autocast.device) != autocast.prev:
+            autocast.__exit__(None, None, None)
+
+    return leave
+
+
+def _run_node(recorder: Recorder, program: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+    """Run one node of FX(torch)."""
+    if node.op == "get_attr":
+        value = attribute(program, str(node.target))
+        return recorder.constant(value, str(node.target)) if isinstance(value, torch.Tensor) else value
+    args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+    if node.op == "call_function":
+        assert callable(node.target)
+        return node.target(*args, **kwargs)
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    return attribute(program, str(node.target))(*args, **kwargs)
+
+
+def _outputs(
+    recorder: Recorder, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> tuple[tuple[OutputSpec, ...], list[fx.Node]]:
+    """Return what each output is, and the nodes of those that the graph has to return."""
+    input_of = {id(value): position for position, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
+    specs: list[OutputSpec] = []
+    results: dict[int, int] = {}
+    nodes: list[fx.Node] = []
+    for value in outputs:
+        real = recorder.real_constant(value) if isinstance(value, torch.Tensor) else value
+        if id(value) in input_of:
+            specs.append(InputItself(input_of[id(value)]))
+        elif isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+            specs.append(Constant(value))
+        elif real is not None and not isinstance(value, _SYMBOLIC):
+            specs.append(Constant(real))
+        elif value is None:
+            specs.append(Constant(None))
+        elif not isinstance(value, torch.Tensor) and not isinstance(recorder.argument(value), fx.Node):
+            specs.append(Constant(recorder.argument(value)))
+        else:
+            if id(value) not in results:
+                results[id(value)] = len(nodes)
+                nodes.append(recorder.node_of(value))
+            specs.append(_fresh(results[id(value)], value))
+    return tuple(specs), nodes
+
+
+def _fresh(result: int, value: Any) -> Fresh:
+    if not isinstance(value, torch.Tensor):
+        return Fresh(result)
+    return Fresh(result, tuple(value.stride()), value.requires_grad)
+
+
+def _is_flat(result: Any) -> bool:
+    """Tell whether a program returned a plain tuple or list of leaves."""
+    return type(result) in (tuple, list) and all(pytree.tree_is_leaf(item) for item in result)

@@ -1,0 +1,371 @@
+"""The dispatch mode that writes a graph of ATen ops while a program runs on fake tensors.
+
+Order of modes, outermost first: FakeTensorMode, Recorder. Ops arrive here below autograd and autocast. Terms:
+  tracked    a fake tensor that some node of the graph produces; found by object identity, so all are kept alive
+  constant   a real tensor that the program closes over; becomes a buffer of `root` behind a get_attr node
+  phase      which part of a training step is being recorded ("forward", "backward")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch._C import DispatchKey
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from intarsia_ir import meta
+from intarsia_ir.errors import InternalError, UnsupportedError
+from intarsia_ir.records import Origin
+from intarsia_recorder.metacache import MetaCache, snapshot
+from intarsia_recorder.stacks import user_frames
+from intarsia_recorder.symbols import SymbolTable
+
+__all__ = ["Decompositions", "Recorder"]
+
+aten = torch.ops.aten
+Decompositions = Mapping[OpOverload, Callable[..., Any]]
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_DEVICE = torch.ops.prim.device.default
+
+# what torch.tensor(...) ends with
+_LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
+
+# questions about metadata: answered, never recorded
+_QUERIES = {
+    aten.is_contiguous.default,
+    aten.is_contiguous.memory_format,
+    aten.is_non_overlapping_and_dense.default,
+    aten.is_strides_like_format.default,
+    aten.numel.default,
+    aten.size.default,
+    aten.storage_offset.default,
+    aten.stride.default,
+    aten.sym_is_contiguous.default,
+    aten.sym_numel.default,
+    aten.sym_size.default,
+    aten.sym_storage_offset.default,
+    aten.sym_stride.default,
+    _DEVICE,
+}
+
+
+class Recorder(TorchDispatchMode):
+    """Records every ATen op that runs under it.
+
+    Args:
+        fake_mode: The mode of all fake tensors in the program.
+        decompositions: ATen overload -> Python function that replaces it; one that returns NotImplemented declines.
+        cache: Op results to start from; a new one by default.
+
+    Attributes:
+        graph: The graph so far.
+        root: Module that holds the constants.
+        where: Origins given to new nodes; None: look at the Python stack, and for ops that autograd runs in the
+            backward pass at the stack of the forward op that they belong to.
+        phase: Given to new nodes.
+    """
+
+    def __init__(
+        self, fake_mode: FakeTensorMode, *, decompositions: Decompositions | None = None, cache: MetaCache | None = None
+    ) -> None:
+        super().__init__()
+        self.fake_mode = fake_mode
+        self.decompositions = dict(decompositions or {})
+        self.cache = cache or MetaCache(fake_mode)
+        self.graph, self.root = fx.Graph(), torch.nn.Module()
+        self.env = fake_mode.shape_env
+        self.symbols = SymbolTable(self.graph, self.env)  # type: ignore[arg-type]
+        self.where: tuple[Origin, ...] | None = None
+        self.phase = "forward"
+        self._region: tuple[str, int] | None = None
+        self._n_regions = 0
+        # object id -> where it comes from: a node, or an item of a node that gets its getitem on first use
+        self._producers: dict[int, fx.Node | tuple[fx.Node, int]] = {}
+        self._holders: dict[int, list[fx.Node]] = {}
+        self._last_item: dict[fx.Node, fx.Node] = {}
+        self._alive: list[Any] = []
+        self._constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self._constant_names: dict[int, str] = {}
+        self._reals: dict[int, torch.Tensor] = {}
+        self._stack_of_sequence: dict[int, tuple[Origin, ...]] = {}
+        self._is_composite: dict[Callable[..., Any], bool] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep torch from wrapping `__torch_dispatch__`: the wrapper costs more than a recorded op."""
+        return False
+
+    # ---- inputs, constants, outputs
+
+    def placeholder(self, value: Any, name: str, where: tuple[Origin, ...] = ()) -> fx.Node:
+        """Add an input behind the existing ones; `value` is a fake tensor or a number."""
+        body = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
+        with self.graph.inserting_before(body) if body is not None else contextlib.nullcontext():
+            node = self.graph.placeholder(name)
+        meta.set_value(node, value)
+        meta.set_origins(node, where)
+        self._produce(value, node)
+        self.symbols.bind(value, node)
+        return node
+
+    def constant(self, real: torch.Tensor, name: str = "") -> FakeTensor:
+        """Return the fake tensor that stands for a real tensor; its get_attr node appears on first use.
+
+        Args:
+            real: Any tensor that isn't fake.
+            name: Preferred name of the buffer, such as the path of a parameter.
+        """
+        known = self._constants.get(id(real))
+        if known is None:
+            fake = self.fake_mode.from_tensor(real, static_shapes=True)
+            known = self._constants[id(real)] = real, fake
+            self._constant_names[id(fake)] = name.replace(".", "_")
+            self._reals[id(fake)] = real
+        return known[1]
+
+    def real_constant(self, fake: torch.Tensor) -> torch.Tensor | None:
+        """Return the real tensor that `fake` stands for, or None when a node computes it."""
+        return self._reals.get(id(fake))
+
+    def node_of(self, value: Any) -> fx.Node:
+        """Return the node that produces a tracked tensor, a constant or a symbolic number.
+
+        Raises:
+            InternalError: `value` is a fake tensor that didn't come from this recording.
+        """
+        node = self.argument(value)
+        assert isinstance(node, fx.Node), value
+        return node
+
+    @contextlib.contextmanager
+    def region(self, kind: str) -> Iterator[None]:
+        """Mark the nodes recorded inside as one region of this kind, such as `"checkpoint"`."""
+        outer, self._region = self._region, (kind, self._n_regions)
+        self._n_regions += 1
+        try:
+            yield
+        finally:
+            self._region = outer
+
+    def emit_deferred_asserts(self) -> None:
+        """Write the relations over data-dependent sizes that the running program has to check."""
+        if self.env is None:
+            return
+        for expression, message in self.env.deferred_asserts():
+            if self.symbols.knows(expression):
+                node = self.graph.call_function(aten._assert_scalar.default, (self.symbols.node(expression), message))
+                self._describe(node, None)
+
+    def forget_autograd(self) -> None:
+        """Cut node values off from autograd graphs, which would keep a whole forward pass alive."""
+        for node in self.graph.nodes:
+            if node.op != "placeholder" and meta.has_value(node):
+                meta.set_value(node, self._without_history(meta.value(node)))
+
+    def current_origins(self) -> tuple[Origin, ...]:
+        """Return the user lines that are being recorded."""
+        return self.where if self.where is not None else user_frames(skip=2)
+
+    # ---- one op
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is _DEVICE and type(args[0]) is FakeTensor:
+            return args[0].fake_device  # C++ autograd asks this thousands of times
+        kwargs = kwargs or {}
+        if func in _QUERIES:
+            return func(*args, **kwargs)
+        replaced = self._decompose(func, args, kwargs)
+        if replaced is not NotImplemented:
+            return replaced
+        if func in _LIFTS:
+            func, result = aten.lift_fresh_copy.default, self._lift(args[0])
+        else:
+            args, kwargs = self._fakes(args), self._fakes(kwargs)
+            if torch.Tag.inplace_view in func.tags:
+                self._freeze_values_of(args[0])
+            result = self.cache.call(func, args, kwargs)
+        # recorded only now: an op that raises leaves no node behind
+        node = self.graph.call_function(func, self.argument(args), self.argument(kwargs))
+        self._describe(node, result)
+        self._produce(result, node)
+        self._bind_fresh_symbols(result, node)
+        return result
+
+    def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run what replaces `func`, if anything does, under this recorder."""
+        replacement = self.decompositions.get(func)
+        if replacement is not None:
+            with self:
+                result = replacement(*self._fakes(args), **self._fakes(kwargs))
+            if result is not NotImplemented:
+                return result
+        composite = self._is_composite.get(func)
+        if composite is None:
+            if not isinstance(func, OpOverload):
+                raise UnsupportedError(
+                    f"{func} takes functions as operands", code="recorder.higher_order", where=self._origins()
+                )
+            composite = func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
+            self._is_composite[func] = composite
+        if not composite:
+            return NotImplemented
+        with self:
+            return func.decompose(*self._fakes(args), **self._fakes(kwargs))
+
+    def _lift(self, literal: torch.Tensor) -> Any:
+        """Return the fresh fake tensor that `torch.tensor(...)` gives; one element knows its value, for `item()`."""
+        if not isinstance(literal, FakeTensor):
+            lifted = aten.lift_fresh_copy.default(literal)
+            if lifted.constant is not None:
+                return lifted
+        return self.cache.call(aten.clone.default, (self._fakes(literal),), {})
+
+    def _fakes(self, value: Any) -> Any:
+        """Replace the real tensors in an argument by fake ones."""
+        if isinstance(value, torch.Tensor):
+            return value if isinstance(value, FakeTensor) else self.constant(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)([self._fakes(item) for item in value])
+        if isinstance(value, dict):
+            return {key: self._fakes(item) for key, item in value.items()}
+        return value
+
+    # ---- values and nodes
+
+    def argument(self, value: Any) -> Any:
+        """Return `value` with nodes in place of tensors and symbolic numbers."""
+        if isinstance(value, torch.Tensor):
+            return self._tensor_node(value)
+        kind = type(value)
+        if kind in (int, float, bool, str) or value is None:
+            return value
+        if isinstance(value, _SYMBOLIC):
+            self.symbols.where = self._origins() if self.where is None else self.where
+            return self.symbols.node(value)
+        if kind is tuple:
+            return tuple([self.argument(item) for item in value])
+        if isinstance(value, (list, tuple)):
+            return [self.argument(item) for item in value]
+        if kind is dict:
+            return {key: self.argument(item) for key, item in value.items()}
+        if isinstance(value, torch.Generator):
+            raise UnsupportedError(
+                "a random op is given a generator object, which a graph can't hold",
+                code="recorder.generator",
+                where=self._origins(),
+                hints=("use the default generator",),
+            )
+        return value
+
+    def _tensor_node(self, tensor: torch.Tensor) -> fx.Node:
+        producer = self._producers.get(id(tensor))
+        if producer is None:
+            return self._constant_node(tensor)
+        if isinstance(producer, fx.Node):
+            return producer
+        source, position = producer
+        with self.graph.inserting_after(self._last_item.get(source, source)):
+            item = self.graph.call_function(operator.getitem, (source, position))
+        item.meta = {**source.meta}
+        meta.set_value(item, tensor)
+        self._producers[id(tensor)] = self._last_item[source] = item
+        return item
+
+    def _constant_node(self, tensor: torch.Tensor) -> fx.Node:
+        """Add the get_attr node of a constant."""
+        real: torch.Tensor | None = self._reals.get(id(tensor))
+        fake = tensor
+        if real is None:
+            real = getattr(tensor, "constant", None) if isinstance(tensor, FakeTensor) else tensor
+            if real is None:
+                raise InternalError(
+                    f"a fake tensor of shape {tuple(tensor.shape)} was used that this recording didn't make",
+                    code="recorder.leak",
+                    where=self._origins(),
+                    hints=("a tensor may have been kept from an earlier recording, in a list or an attribute",),
+                )
+            fake = self.constant(real)
+        known = self._producers.get(id(fake))
+        if isinstance(known, fx.Node):
+            return known
+        name = self._free_name(self._constant_names.get(id(fake)) or "constant")
+        self.root.register_buffer(name, real)
+        node = self.graph.get_attr(name)
+        self._describe(node, fake)
+        self._produce(fake, node)
+        return node
+
+    def _free_name(self, wanted: str) -> str:
+        names = (wanted if number == 0 else f"{wanted}_{number}" for number in range(len(self._constants) + 1))
+        return next(name for name in names if not hasattr(self.root, name))
+
+    def _produce(self, value: Any, node: fx.Node) -> None:
+        """Note that `node` produces the tensors in `value`, as its result or as items of it."""
+        if isinstance(value, torch.Tensor):
+            self._producers[id(value)] = node
+            self._holders.setdefault(id(value), []).append(node)
+            self._alive.append(value)
+        elif isinstance(value, (list, tuple)):
+            for position, item in enumerate(value):
+                if isinstance(item, torch.Tensor):
+                    self._producers[id(item)] = node, position
+                    self._holders.setdefault(id(item), []).append(node)
+                    self._alive.append(item)
+
+    def _bind_fresh_symbols(self, result: Any, node: fx.Node) -> None:
+        """Note from which node the symbols that the op made for data-dependent sizes can be read."""
+        if self.env is None or not self.env.pending_fresh_unbacked_symbols:
+            return
+        if isinstance(result, (list, tuple)):
+            for item in result:
+                if isinstance(item, torch.Tensor):
+                    self.symbols.bind(item, self._tensor_node(item))
+        else:
+            self.symbols.bind(result, node)
+        self.env.pending_fresh_unbacked_symbols.clear()
+
+    def _describe(self, node: fx.Node, value: Any) -> None:
+        """Set value, origins, phase and region of a new node."""
+        meta.set_value(node, value)
+        meta.set_origins(node, self._origins())
+        if self.phase != "forward":
+            meta.set_phase(node, self.phase)
+        if self._region is not None:
+            meta.set_region(node, *self._region)
+
+    def _origins(self) -> tuple[Origin, ...]:
+        """Return where the op that runs now comes from."""
+        backward = torch._C._current_autograd_node()
+        if backward is None:
+            found = self.where if self.where is not None else user_frames(skip=3)
+            # autograd numbers its nodes in the order of creation; the forward op that runs now is the last one made
+            self._stack_of_sequence[torch.autograd._get_sequence_nr() - 1] = found  # type: ignore[attr-defined]
+            return found
+        forward = self._stack_of_sequence.get(backward._sequence_nr())  # type: ignore[attr-defined]
+        return forward or (self.where if self.where is not None else user_frames(skip=3))
+
+    def _freeze_values_of(self, tensor: torch.Tensor) -> None:
+        """Give nodes that hold `tensor` its present metadata, because an in-place view op is about to change it."""
+        frozen = snapshot(self.fake_mode, tensor)
+        for node in self._holders.pop(id(tensor), []):
+            held = meta.value(node)
+            if held is tensor:
+                meta.set_value(node, frozen)
+            elif isinstance(held, (list, tuple)):
+                meta.set_value(node, type(held)([frozen if item is tensor else item for item in held]))
+
+    def _without_history(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return snapshot(self.fake_mode, value) if value.requires_grad else value
+        if isinstance(value, (list, tuple)):
+            return type(value)([self._without_history(item) for item in value])
+        return value

@@ -1,0 +1,37 @@
+"""The user's own frames, cheaply: 2 to 4 us for a whole stack instead of 100 for a formatted traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import torch
+
+from intarsia_ir.records import Origin
+
+__all__ = ["user_frames"]
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_SKIPPED = (os.path.dirname(torch.__file__) + os.sep, _HERE, "<")
+_RECORD = _HERE + "record.py"
+
+
+def user_frames(limit: int = 8, *, skip: int = 1) -> tuple[Origin, ...]:
+    """Return the frames above the caller that belong to neither torch nor this package, outermost first.
+
+    The walk ends at `record`: who called it isn't part of the program.
+
+    Args:
+        limit: Largest number of frames returned, the innermost.
+        skip: Frames above this function to leave out without looking.
+    """
+    found: list[Origin] = []
+    frame = sys._getframe(skip)
+    while frame is not None and len(found) < limit:
+        code = frame.f_code
+        if code.co_name == "record" and code.co_filename == _RECORD:
+            break
+        if not code.co_filename.startswith(_SKIPPED):
+            found.append(Origin(code.co_filename, frame.f_lineno, code.co_qualname))
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(reversed(found))

@@ -1,0 +1,168 @@
+"""Symbolic sizes as graph nodes: a SymPy expression becomes nodes on demand, each expression once.
+
+The recorder doesn't trace arithmetic on sizes. An argument that holds a symbolic size holds its expression, and this
+table writes the expression in nodes when an op needs it: symbols are read from placeholders (`aten.sym_size.int`) or
+from the op that made them, sums and products become `operator` calls in a canonical order.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+import torch.fx as fx
+
+from intarsia_ir import meta
+from intarsia_ir.errors import InternalError
+from intarsia_ir.records import Origin
+from intarsia_recorder.environment import ShapeEnvironment
+
+__all__ = ["SymbolTable"]
+
+aten = torch.ops.aten
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+# by class name: the classes live in torch.utils._sympy and in intarsia_shapes
+_BINARY: dict[str, Callable[..., Any]] = {
+    "Equality": operator.eq,
+    "FloatPow": operator.pow,
+    "FloatTrueDiv": operator.truediv,
+    "FloorDiv": operator.floordiv,
+    "GreaterThan": operator.ge,
+    "IntTrueDiv": operator.truediv,
+    "LessThan": operator.le,
+    "Max": torch.sym_max,
+    "Min": torch.sym_min,
+    "Mod": operator.mod,
+    "Pow": operator.pow,
+    "PowByNatural": operator.pow,
+    "PythonMod": operator.mod,
+    "StrictGreaterThan": operator.gt,
+    "StrictLessThan": operator.lt,
+    "Unequality": operator.ne,
+}
+_UNARY: dict[str, Callable[..., Any]] = {
+    "CeilToInt": math.ceil,
+    "FloorToInt": math.floor,
+    "Not": torch.sym_not,
+    "ToFloat": torch.sym_float,
+    "TruncToInt": torch.sym_int,
+}
+_READS: dict[str, Any] = {
+    "offset": aten.sym_storage_offset.default,
+    "size": aten.sym_size.int,
+    "stride": aten.sym_stride.int,
+}
+
+
+class SymbolTable:
+    """Turns symbolic numbers into nodes of one graph.
+
+    Args:
+        graph: Where nodes are added, at its insertion point.
+        env: The environment of the symbols; None when every size is static.
+    """
+
+    def __init__(self, graph: fx.Graph, env: ShapeEnvironment | None) -> None:
+        self.graph, self.env = graph, env
+        self.where: tuple[Origin, ...] = ()
+        self._nodes: dict[Any, fx.Node] = {}
+        self._sources: dict[Any, tuple[fx.Node, str, int]] = {}
+
+    def bind(self, value: Any, node: fx.Node) -> None:
+        """Remember which symbols can be read from `node`, which produces `value`."""
+        if isinstance(value, _SYMBOLIC):
+            expression = value.node.expr
+            if expression.is_Relational and expression.lhs.is_Symbol:  # a truth value that depends on data
+                self._sources.setdefault(expression.lhs, (node, "itself", 0))
+            if expression.is_Symbol:
+                self._sources.setdefault(expression, (node, "itself", 0))
+        elif isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            metadata = (("size", value.shape), ("stride", value.stride()), ("offset", (value.storage_offset(),)))
+            for kind, numbers in metadata:
+                for dim, number in enumerate(numbers):
+                    if isinstance(number, torch.SymInt) and number.node.expr.is_Symbol:
+                        self._sources.setdefault(number.node.expr, (node, kind, dim))
+
+    def knows(self, expression: Any) -> bool:
+        """Tell whether every symbol of `expression` can be read from some node."""
+        return all(symbol in self._sources for symbol in expression.free_symbols)
+
+    def node(self, number: Any) -> fx.Node | int | float | bool:
+        """Return the node, or the plain number, that stands for a symbolic number or a SymPy expression.
+
+        Raises:
+            InternalError: The expression has a symbol or a function that no node can produce.
+        """
+        if isinstance(number, _SYMBOLIC):
+            if number.node.constant is not None:
+                return number.node.constant  # type: ignore[no-any-return]
+            number = number.node.expr
+        if number.is_Integer:
+            return int(number)
+        if number.is_Float or number.is_Rational:
+            return float(number)
+        if number is sympy.true or number is sympy.false:
+            return bool(number)
+        found = self._nodes.get(number)
+        if found is None:
+            found = self._nodes[number] = self._emit(number)
+        return found
+
+    def _emit(self, expression: Any) -> fx.Node:
+        """Write one expression in nodes."""
+        if expression.is_Symbol:
+            return self._read(expression)
+        if expression.is_Add or expression.is_Mul:
+            function = operator.add if expression.is_Add else operator.mul
+            terms = sorted(expression.args, key=lambda term: (term.is_number, str(term)))
+            return self._fold(function, terms, expression.func)
+        name = type(expression).__name__
+        if name in _BINARY:
+            return self._fold(_BINARY[name], expression.args, type(expression))
+        if name in _UNARY:
+            return self._call(_UNARY[name], (self.node(expression.args[0]),), expression)
+        raise InternalError(f"no node computes {expression} ({name})", code="recorder.symbol", where=self.where)
+
+    def _fold(self, function: Callable[..., Any], terms: Sequence[Any], rebuild: Callable[..., Any]) -> fx.Node:
+        """Apply a two-argument function from left to right."""
+        done = terms[0]
+        result = self.node(done)
+        for term in terms[1:]:
+            done = rebuild(done, term)
+            result = self._call(function, (result, self.node(term)), done)
+        assert isinstance(result, fx.Node)
+        return result
+
+    def _read(self, symbol: Any) -> fx.Node:
+        """Return the node that yields a symbol; reads of placeholders stand behind the last placeholder."""
+        if symbol not in self._sources:
+            raise InternalError(f"no node yields the size {symbol}", code="recorder.symbol", where=self.where)
+        node, kind, dim = self._sources[symbol]
+        if kind == "itself":
+            return node
+        args = (node,) if kind == "offset" else (node, dim)
+        if node.op != "placeholder":
+            return self._call(_READS[kind], args, symbol)
+        last = [other for other in self.graph.nodes if other.op == "placeholder"][-1]
+        with self.graph.inserting_after(last):
+            return self._call(_READS[kind], args, symbol)
+
+    def _call(self, function: Callable[..., Any], args: tuple[Any, ...], expression: Any) -> fx.Node:
+        node = self.graph.call_function(function, args)
+        meta.set_value(node, self._number(expression))
+        meta.set_origins(node, self.where)
+        return node
+
+    def _number(self, expression: Any) -> Any:
+        """Return the symbolic number of an expression."""
+        assert self.env is not None
+        if expression.is_Boolean:
+            return self.env.create_symboolnode(expression)
+        if expression.is_integer:
+            return self.env.create_symintnode(expression, hint=None)
+        return self.env.create_symfloatnode(expression, hint=None)
