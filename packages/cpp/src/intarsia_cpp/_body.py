@@ -1,0 +1,205 @@
+"""Bodies of loops: values (DAGs of scalar ops) become C++ statements on vectors.
+
+A `Scope` is a place in the text: the inside of some loops. Values are written into the outermost scope that has the
+loop variables they depend on, so what doesn't change in a loop is computed before it. Every statement defines a new
+name, and a value is computed once per scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from intarsia_cpp._context import Context
+from intarsia_cpp._ops import WIDTH, Rep, constant, expression, mask_bits, vector, widened
+from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
+from intarsia_loops.program import Val
+from intarsia_loops.rewrites import operands, postorder
+
+__all__ = ["Scope"]
+
+
+class Scope:
+    """A place in the text that statements are added to.
+
+    Args:
+        context: The kernel being emitted.
+        parent: The scope around this one; its text comes before.
+        axes: Loop variables that this scope has and its parent has not.
+        lane: The loop variable that runs over the lanes of a vector, if there is one.
+        tail: C expression of the number of lanes in use; None: all.
+        barrier: Nothing moves above this scope, because it may not run at all.
+
+    Attributes:
+        lines: The statements so far.
+        known: Buffer -> register, for values that loops around or steps before have made.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        parent: Scope | None = None,
+        axes: Iterable[Atom] = (),
+        lane: Atom | None = None,
+        tail: str | None = None,
+        barrier: bool = False,
+    ) -> None:
+        self.context = context
+        self.parent = parent
+        self.own_axes = frozenset(axes)
+        self.lane = lane if lane is not None or parent is None else parent.lane
+        self.tail = tail if tail is not None or parent is None else parent.tail
+        self.barrier = barrier
+        self.lines: list[str] = []
+        self.known: dict[str, Rep] = {}
+        self._values: dict[Val, Rep] = {}
+        self._homes: dict[Val, Scope] = {}
+
+    def value(self, body: Val) -> Rep:
+        """Return the register that holds `body` at the current point, writing statements as needed."""
+        for v in postorder(body):
+            home = self._home(v)
+            if v not in home._values:
+                home._values[v] = home._write(v, [self._find(a) for a in operands(v)])
+        return self._find(body)
+
+    def name(self, rep: Rep) -> Rep:
+        """Return the value under a name of its own."""
+        if rep.text.isidentifier():
+            return rep
+        name = self.context.temp()
+        self.lines.append(f"const {rep.ctype} {name} = {rep.text};")
+        return Rep(name, rep.dtype, rep.ctype)
+
+    def store(self, buffer: str, address: IndexExpr, rep: Rep) -> None:
+        """Write a value to element number `address` of a buffer (a local array counts as one)."""
+        pointer = self.context.pointer(buffer)
+        lanes = self.context.lanes
+        if rep.dtype == "b8":
+            rep = self.name(Rep(f"(u8x{lanes})({widened(rep, 8, lanes).text} & 1)", "u8", f"u8x{lanes}"))
+        walk = self._walk(address)
+        if walk is ZERO:
+            self.lines.append(f"{pointer}[{self.context.c(address)}] = {self.name(rep).text}[0];")
+        elif walk is ONE:
+            target = f"{pointer} + {self.context.c(address)}"
+            whole = self.tail is None or self.context.is_padded(buffer, address, self.lane)
+            self.lines.append(f"st({target}, {rep.text});" if whole else f"stt({target}, {rep.text}, {self.tail});")
+        else:
+            self._lane_loop(f"{pointer}[{self._lane_address(address)}] = {self.name(rep).text}[l];")
+
+    # ---- where a value lives ----
+
+    def _home(self, v: Val) -> Scope:
+        """The outermost scope that has everything `v` depends on."""
+        found = self._homes.get(v)
+        if found is None:
+            scope: Scope = self
+            while scope.parent is not None and not scope.barrier and not scope._needs(v):
+                scope = scope.parent
+            found = self._homes[v] = scope
+        return found
+
+    def _needs(self, v: Val) -> bool:
+        if self.own_axes & self.context.axes_of(v):
+            return True
+        return bool(self.known) and any(u.args[0] in self.known for u in v.loads)
+
+    def _find(self, v: Val) -> Rep:
+        return self._home(v)._values[v]
+
+    # ---- statements ----
+
+    def _write(self, v: Val, args: list[Rep]) -> Rep:
+        lanes = self.context.lanes
+        if v.op == "const":
+            return constant(v.args[0], v.dtype, lanes)
+        if v.op == "load":
+            return self._load(v)
+        if v.op == "gather":
+            return self._gather(v, args)
+        if v.op == "index":
+            return self._index(v)
+        return self.name(expression(v.op, v.dtype, self._fitted(v, args), lanes))
+
+    def _fitted(self, v: Val, args: list[Rep]) -> list[Rep]:
+        """Operands with masks brought to the width that the op needs."""
+        lanes = self.context.lanes
+        if v.op == "where":
+            bits = 8 * WIDTH[v.dtype] if v.dtype != "b8" else max(mask_bits(a) for a in args)
+            wide = args if v.dtype == "b8" else args[:1]
+            return [self.name(widened(a, bits, lanes)) for a in wide] + args[len(wide) :]
+        if v.op in ("and", "or", "xor") and v.dtype == "b8":
+            bits = max(mask_bits(a) for a in args)
+            return [self.name(widened(a, bits, lanes)) for a in args]
+        return args
+
+    def _load(self, v: Val) -> Rep:
+        buffer, (address,) = v.args
+        register = self._register(buffer)
+        if register is not None:
+            return register
+        pointer, ctype = self.context.pointer(buffer), vector(v.dtype, self.context.lanes)
+        where = self.context.c(address)
+        walk = self._walk(address)
+        if walk is ZERO:
+            text = f"bc<{ctype}>({pointer}[{where}])"
+        elif walk is ONE:
+            whole = self.tail is None or self.context.is_padded(buffer, address, self.lane)
+            text = f"ld<{ctype}>({pointer} + {where})" if whole else f"ldt<{ctype}>({pointer} + {where}, {self.tail})"
+        else:
+            text = self._by_lane(ctype, f"{pointer}[{self._lane_address(address)}]")
+        return self._from_memory(text, v.dtype)
+
+    def _from_memory(self, text: str, dtype: str) -> Rep:
+        lanes = self.context.lanes
+        if dtype == "b8":
+            return self.name(Rep(f"({text} != 0)", "b8", f"i8x{lanes}"))
+        return self.name(Rep(text, dtype, vector(dtype, lanes)))
+
+    def _gather(self, v: Val, args: list[Rep]) -> Rep:
+        buffer = v.args[0]
+        position = self.name(args[0])
+        text = self._by_lane(vector(v.dtype, self.context.lanes), f"{self.context.pointer(buffer)}[{position.text}[l]]")
+        return self._from_memory(text, v.dtype)
+
+    def _index(self, v: Val) -> Rep:
+        (expr,) = v.args
+        ctype = vector(v.dtype, self.context.lanes)
+        walk = self._walk(expr)
+        if walk is ZERO:
+            return self.name(Rep(f"bc<{ctype}>({self.context.c(expr)})", v.dtype, ctype))
+        if walk is not None:
+            step = "" if walk is ONE else f" * bc<{ctype}>({self.context.c(walk)})"
+            return self.name(Rep(f"bc<{ctype}>({self.context.c(expr)}) + iota<{ctype}>(){step}", v.dtype, ctype))
+        return self.name(Rep(self._by_lane(ctype, self._lane_address(expr)), v.dtype, ctype))
+
+    def _register(self, buffer: str) -> Rep | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if buffer in scope.known:
+                return scope.known[buffer]
+            scope = scope.parent
+        return None
+
+    # ---- lanes ----
+
+    def _walk(self, expr: IndexExpr) -> IndexExpr | None:
+        """What one lane adds to `expr`; None when that isn't the same for every lane."""
+        if self.lane is None:
+            return ZERO
+        split = expr.coef(self.lane)
+        return None if split is None else split[0]
+
+    def _lane_address(self, expr: IndexExpr) -> str:
+        assert self.lane is not None
+        lane = axis("l", self.context.lanes)
+        return self.context.c(expr.subst({self.lane: lift(self.lane) + lift(lane)}))
+
+    def _lane_loop(self, statement: str) -> None:
+        self.lines.append(f"for (int l = 0; l < {self.tail or self.context.lanes}; l++) {statement}")
+
+    def _by_lane(self, ctype: str, text: str) -> str:
+        """The name of a vector filled lane by lane; lanes past the tail are 0."""
+        name = self.context.temp()
+        self.lines.append(f"{ctype} {name}{{}};")
+        self._lane_loop(f"{name}[l] = {text};")
+        return name

@@ -1,0 +1,248 @@
+"""One kernel while it is being emitted: names of its parameters, its local arrays, its flat steps.
+
+Before anything is written, every load and store is made flat: one element number into the storage of a buffer, instead
+of one index per dimension. After that a loop can be merged, split or renamed by substitution alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from intarsia_cpp._index import c_text, linear, product, size_symbols
+from intarsia_cpp._ops import HEAVY, WIDTH, element
+from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, lift
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Buffer, Kernel, Nest, Val, index_value, load, val
+from intarsia_loops.rewrites import at, postorder, rebuild
+
+__all__ = ["Array", "Context", "Step", "VECTOR_BYTES", "flat_steps", "lanes_of"]
+
+VECTOR_BYTES = {"avx512": 64, "avx2": 32}
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Scratch for the inner axes of a step that later loops of the same row read.
+
+    Args:
+        shape: Extents of the step's inner axes.
+        strides: Element strides of the inner axes.
+        dtype: Element type.
+    """
+
+    shape: tuple[IndexExpr, ...]
+    strides: tuple[IndexExpr, ...]
+    dtype: str
+
+    @property
+    def length(self) -> IndexExpr:
+        """Elements, without padding."""
+        return product(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A nest with flat addresses: element `address` of `out` = kind over red of body.
+
+    Args:
+        out: Buffer or local array written.
+        inner: Axes of `out` past the kernel's rows.
+        red: Reduced axes, or the scanned one (which is in `inner` too).
+        kind: Row of the nest kind table.
+        body: Its loads and gathers have one entry, an element number.
+        address: Element number that is written.
+        dtype: Element type of `out`.
+        in_memory: Whether `out` reaches memory.
+        position: argmax and argmin only: number of the current point among the reduced ones.
+    """
+
+    out: str
+    inner: tuple[Atom, ...]
+    red: tuple[Atom, ...]
+    kind: str
+    body: Val
+    address: IndexExpr
+    dtype: str
+    in_memory: bool
+    position: IndexExpr = ZERO
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether it keeps a running value along one of its axes."""
+        return NEST_KINDS[self.kind].scan
+
+    @property
+    def is_fold(self) -> bool:
+        """Whether it reduces."""
+        return bool(self.red) and not self.is_scan
+
+    def substituted(self, env: Mapping[Atom, IndexExpr]) -> Step:
+        """Return the step at other points; loops are the caller's business."""
+        if not env:
+            return self
+        return replace(
+            self, body=at(self.body, env), address=self.address.subst(env), position=self.position.subst(env)
+        )
+
+    def addresses(self) -> list[IndexExpr]:
+        """Return every expression over loop variables in it, loads first, in a fixed order."""
+        found = [self.address, self.position]
+        for v in postorder(self.body):
+            if v.op == "load":
+                found.append(v.args[1][0])
+            elif v.op == "index":
+                found.append(v.args[0])
+        return found
+
+
+def lanes_of(kernel: Kernel, isa: str) -> int:
+    """Return the vector width in elements: as many of the widest type computed with as fit a register."""
+    widest = max((WIDTH[v.dtype] for s in kernel.steps for v in postorder(s.body) if element(v.dtype)), default=4)
+    return VECTOR_BYTES.get(isa, 16) // max(widest, 4)
+
+
+def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[str, Array]) -> tuple[Step, ...]:
+    """Return the steps of a kernel with flat addresses.
+
+    Args:
+        kernel: The kernel.
+        buffers: Layout of every buffer in memory.
+        arrays: Layout of the local ones.
+    """
+    depth = len(kernel.rows)
+
+    def flat(buffer: str, index: tuple[IndexExpr, ...]) -> IndexExpr:
+        if buffer in arrays:
+            return linear(index[depth:], arrays[buffer].strides)
+        return linear(index, buffers[buffer].strides)
+
+    def leaf(v: Val) -> Val:
+        if v.op == "index":
+            return v
+        if v.op == "load":
+            return load(v.args[0], (flat(v.args[0], v.args[1]),), v.dtype)
+        inside = v.args[0] in arrays
+        entries = v.args[1][depth:] if inside else v.args[1]
+        strides = arrays[v.args[0]].strides if inside else buffers[v.args[0]].strides
+        return load(v.args[0], (_flat_gather(entries, strides),), v.dtype)
+
+    def step(nest: Nest) -> Step:
+        address = flat(nest.out, tuple(map(lift, nest.axes)))
+        position = linear(tuple(map(lift, nest.red)), _row_major(tuple(r.extent for r in nest.red)))
+        return Step(
+            nest.out, nest.axes[depth:], nest.red, nest.kind, rebuild(nest.body, leaf), address, nest.dtype,
+            nest.out not in kernel.local, position if nest.kind in ("argmax", "argmin") else ZERO,
+        )  # fmt: skip
+
+    return tuple(step(nest) for nest in kernel.steps)
+
+
+def local_arrays(kernel: Kernel) -> dict[str, Array]:
+    """Return the layout of every buffer that stays inside the kernel: row-major over the inner axes."""
+    depth = len(kernel.rows)
+    arrays = {}
+    for nest in kernel.steps:
+        if nest.out in kernel.local:
+            shape = tuple(a.extent for a in nest.axes[depth:])
+            arrays[nest.out] = Array(shape, _row_major(shape), nest.dtype)
+    return arrays
+
+
+def _row_major(shape: tuple[IndexExpr, ...]) -> tuple[IndexExpr, ...]:
+    return tuple(product(shape[k + 1 :]) for k in range(len(shape)))
+
+
+def _flat_gather(entries: tuple[IndexExpr | Val, ...], strides: tuple[IndexExpr, ...]) -> Val:
+    """The element number of a data-dependent read, as an i64 value."""
+    fixed, moving = ZERO, None
+    for i, stride in zip(entries, strides, strict=True):
+        if type(i) is not Val:
+            fixed = fixed + i * stride
+            continue
+        term = i if stride is ONE else val("mul", i, index_value(stride), dtype="i64")
+        moving = term if moving is None else val("add", moving, term, dtype="i64")
+    assert moving is not None
+    return moving if fixed is ZERO else val("add", moving, index_value(fixed), dtype="i64")
+
+
+class Context:
+    """What all scopes of one kernel share. Names are given out in the order in which text asks for them."""
+
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], isa: str, threads: int) -> None:
+        self.kernel = kernel
+        self.buffers = buffers
+        self.threads = threads
+        self.lanes = lanes_of(kernel, isa)
+        self.isa = isa
+        self.arrays = local_arrays(kernel)
+        self.steps = flat_steps(kernel, buffers, self.arrays)
+        self.params: dict[str, str] = {}
+        self._sizes: set[str] = set()
+        self._axis_names: dict[Atom, str] = {}
+        self._taken = {"l", "n"}
+        self._temps = 0
+        self._axes: dict[Val, frozenset[Atom]] = {}
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Size symbols used so far, sorted."""
+        return tuple(sorted(self._sizes))
+
+    def temp(self, prefix: str = "t") -> str:
+        """Return a fresh C name."""
+        self._temps += 1
+        return f"{prefix}{self._temps}"
+
+    def pointer(self, buffer: str) -> str:
+        """Return the C name of a parameter or local array."""
+        if buffer in self.arrays:
+            return f"local_{buffer}"
+        return self.params.setdefault(buffer, f"b{len(self.params)}")
+
+    def c(self, expr: IndexExpr) -> str:
+        """Return an index expression as C text."""
+        self._sizes |= size_symbols(expr)
+        return c_text(expr, self.name_of)
+
+    def name_of(self, atom: Atom) -> str:
+        """Return the C variable of an axis or size symbol."""
+        if atom.kind == "sym":
+            return atom.key
+        name = self._axis_names.get(atom)
+        if name is None:
+            name = base = atom.key if re.fullmatch(r"[ir]\d\w*|l", atom.key) else f"x{len(self._axis_names)}"
+            k = 1
+            while name in self._taken and name != "l":
+                k += 1
+                name = f"{base}_{k}"
+            self._taken.add(name)
+            self._axis_names[atom] = name
+        return name
+
+    def axes_of(self, v: Val) -> frozenset[Atom]:
+        """Return the loop variables that a flat value depends on."""
+        if v not in self._axes:
+            for u in postorder(v):
+                if u not in self._axes:
+                    self._axes[u] = self._own_axes(u)
+        return self._axes[v]
+
+    def _own_axes(self, v: Val) -> frozenset[Atom]:
+        if v.op == "index":
+            return frozenset(v.args[0].axes())
+        if v.op == "const":
+            return frozenset()
+        entries = v.args[1] if v.op in ("load", "gather") else v.args
+        below = [self._axes[a] if type(a) is Val else frozenset(a.axes()) for a in entries]
+        return frozenset[Atom]().union(*below)
+
+    def is_padded(self, buffer: str, address: IndexExpr, lane: Atom | None) -> bool:
+        """Whether whole vectors may be moved at the end of a local array, because it has room past the end."""
+        return buffer in self.arrays and lane is not None and address is lift(lane)
+
+    def cost(self, steps: tuple[Step, ...]) -> int:
+        """Return the work at one point of the steps' loops, in additions."""
+        distinct = {v for s in steps for v in postorder(s.body) if v.op != "const"}
+        return len(steps) + sum(HEAVY.get(v.op, 1) for v in distinct)

@@ -1,0 +1,144 @@
+"""Accumulators of reductions: several vectors that are combined when the loop is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intarsia_cpp._body import Scope
+from intarsia_cpp._context import Context, Step
+from intarsia_cpp._ops import WIDTH, Rep, mask_type, number_text, vector, widened
+from intarsia_loops.ops import FLOATS, identity_of
+from intarsia_loops.program import index_value
+
+__all__ = ["Fold", "combine_text"]
+
+_OPERATORS = {"sum": "+", "cumsum": "+", "prod": "*", "cumprod": "*", "any": "|", "all": "&"}
+_LANE_FOLDS = {"sum": "fold_sum", "prod": "fold_prod", "any": "fold_or", "all": "fold_and"}
+
+
+def combine_text(kind: str, dtype: str, a: str, b: str) -> str:
+    """Return one step of a fold, as C text on vectors."""
+    if kind in _OPERATORS:
+        return f"{a} {_OPERATORS[kind]} {b}"
+    return f"{'v' if dtype in FLOATS else 'i'}{kind}({a}, {b})"
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The accumulators of one reducing step: `count` vectors called `acc<k>`.
+
+    Args:
+        context: The kernel.
+        step: The reduction.
+        name: C name of the array of accumulators.
+        count: How many there are.
+    """
+
+    context: Context
+    step: Step
+    name: str
+    count: int
+
+    @property
+    def is_arg(self) -> bool:
+        """Whether it looks for a position."""
+        return self.step.kind in ("argmax", "argmin")
+
+    @property
+    def dtype(self) -> str:
+        """Element type folded."""
+        return self.step.body.dtype
+
+    @property
+    def ctype(self) -> str:
+        """C type of one accumulator."""
+        lanes = self.context.lanes
+        return mask_type(32, lanes) if self.dtype == "b8" else vector(self.dtype, lanes)
+
+    @property
+    def position_dtype(self) -> str:
+        """Integer type of positions while searching."""
+        return "i32" if self.step.position.hi < 1 << 31 and WIDTH[self.dtype] <= 4 else "i64"
+
+    @property
+    def identity(self) -> str:
+        """C text of the neutral element."""
+        kind = {"argmax": "max", "argmin": "min"}.get(self.step.kind, self.step.kind)
+        if self.dtype == "b8":
+            return "-1" if kind == "all" else "0"
+        return number_text(identity_of(kind, self.dtype), self.dtype)
+
+    def declare(self) -> list[str]:
+        """Return the statements that start the accumulators."""
+        start = f"bc<{self.ctype}>({self.identity})"
+        lines = [f"{self.ctype} {self.name}[{self.count}];"]
+        fill = f"{self.name}[u] = {start};"
+        if self.is_arg:
+            position = vector(self.position_dtype, self.context.lanes)
+            lines.append(f"{position} {self.name}_at[{self.count}];")
+            fill += f" {self.name}_at[u] = bc<{position}>(-1);"
+        lines.append(f"for (int u = 0; u < {self.count}; u++) {{ {fill} }}")
+        return lines
+
+    def update(self, scope: Scope, rep: Rep, u: str) -> None:
+        """Add the statement that folds one vector into accumulator `u`."""
+        if self.is_arg:
+            self._update_position(scope, rep, u)
+            return
+        if self.dtype == "b8":
+            rep = widened(rep, 32, self.context.lanes)
+        acc = f"{self.name}[{u}]"
+        new = combine_text(self.step.kind, self.dtype, acc, rep.text)
+        scope.lines.append(f"{acc} = {new};" if scope.tail is None else f"{acc} = lanes({scope.tail}, {new}, {acc});")
+
+    def _update_position(self, scope: Scope, rep: Rep, u: str) -> None:
+        acc, at = f"{self.name}[{u}]", f"{self.name}_at[{u}]"
+        lanes, x = self.context.lanes, scope.name(rep).text
+        order = ">" if self.step.kind == "argmax" else "<"
+        position = scope.value(index_value(self.step.position, self.position_dtype))
+        bits = 8 * WIDTH[self.dtype]
+        unset = widened(Rep(f"({at} < 0)", "b8", mask_type(8 * WIDTH[self.position_dtype], lanes)), bits, lanes).text
+        better = f"({x} {order} {acc}) | {unset}"
+        if self.dtype in FLOATS:
+            better += f" | (({x} != {x}) & ({acc} == {acc}))"
+        if scope.tail is not None:
+            better = f"lanes({scope.tail}, {better}, {mask_type(bits, lanes)}{{}})"
+        won = scope.name(Rep(better, "b8", mask_type(bits, lanes)))
+        wide = widened(won, 8 * WIDTH[self.position_dtype], lanes)
+        scope.lines.append(f"{acc} = {won.text} ? {x} : {acc};")
+        scope.lines.append(f"{at} = {wide.text} ? {position.text} : {at};")
+
+    def flush(self, total: str) -> list[str]:
+        """Return the statements that add the accumulators to `total` and start them again."""
+        new = combine_text(self.step.kind, self.dtype, f"{total}[u]", f"{self.name}[u]")
+        again = f"{self.name}[u] = bc<{self.ctype}>({self.identity});"
+        return [f"for (int u = 0; u < {self.count}; u++) {{ {total}[u] = {new}; {again} }}"]
+
+    def result(self) -> str:
+        """Return the folded number as C text: over the accumulators as a tree, then over the lanes."""
+        if self.is_arg:
+            best = "true" if self.step.kind == "argmax" else "false"
+            return f"arg_fold<{best}>({self.name}, {self.name}_at, {self.count})"
+        parts = [f"{self.name}[{k}]" for k in range(self.count)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [f"({combine_text(self.step.kind, self.dtype, a, b)})" for a, b in pairs]
+        return f"{self.lane_fold}({parts[0]})"
+
+    @property
+    def lane_fold(self) -> str:
+        """Primitive that folds the lanes of a vector."""
+        kind = self.step.kind
+        return _LANE_FOLDS.get(kind) or f"fold_{'' if self.dtype in FLOATS else 'i'}{kind}"
+
+    def scalar_type(self) -> str:
+        """Return the C type of `result()`."""
+        if self.is_arg:
+            return "i64"
+        return "i32" if self.dtype == "b8" else vector(self.dtype, 1)[:-2]
+
+    def broadcast(self, scalar: str) -> Rep:
+        """Return the result, held in C variable `scalar`, in every lane."""
+        ctype = vector("i64", self.context.lanes) if self.is_arg else self.ctype
+        return Rep(f"bc<{ctype}>({scalar})", self.step.dtype, ctype)
+

@@ -1,0 +1,100 @@
+"""Index expressions as C text, and the rewrites of loop axes that all kernel shapes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
+
+__all__ = ["c_text", "collapse", "linear", "product", "size_symbols"]
+
+
+def c_text(expr: IndexExpr, name_of: Callable[[Atom], str]) -> str:
+    """Return `expr` as a C expression of type i64.
+
+    Args:
+        expr: The expression.
+        name_of: C variable of an axis or size symbol.
+    """
+    terms = [_product_text(monomial, k, name_of) for monomial, k in expr.terms]
+    text = " + ".join(terms) or "0"
+    return text if len(terms) < 2 else f"({text})"
+
+
+def _product_text(monomial: tuple[Atom, ...], k: int, name_of: Callable[[Atom], str]) -> str:
+    factors = [_atom_text(a, name_of) for a in monomial]
+    if k != 1 or not factors:
+        number = f"{k}LL" if abs(k) >= 1 << 31 else str(k)
+        factors.insert(0, number if k >= 0 else f"({number})")
+    return "*".join(factors)
+
+
+def _atom_text(atom: Atom, name_of: Callable[[Atom], str]) -> str:
+    if atom.kind not in ("/", "%"):
+        return name_of(atom)
+    a, b = c_text(atom.a, name_of), c_text(atom.b, name_of)
+    if atom.a.lo < 0:  # C rounds to zero, index algebra to minus infinity
+        return f"{'floor_div' if atom.kind == '/' else 'floor_mod'}({a}, {b})"
+    return f"({a} {atom.kind} {b})"
+
+
+def linear(index: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> IndexExpr:
+    """Return the element number of a point of a strided buffer."""
+    out = ZERO
+    for i, s in zip(index, strides, strict=True):
+        out = out + lift(i) * s
+    return out
+
+
+def product(extents: Sequence[IndexExpr]) -> IndexExpr:
+    """Return how many points a space with these extents has."""
+    out = ONE
+    for e in extents:
+        out = out * e
+    return out
+
+
+def size_symbols(expr: IndexExpr) -> set[str]:
+    """Return the names of the size symbols in `expr`, also inside divisions and axis extents."""
+    found: set[str] = set()
+    for atom in expr.atoms():
+        if atom.kind == "sym":
+            found.add(atom.key)
+        elif atom.kind in ("/", "%"):
+            found |= size_symbols(atom.a) | size_symbols(atom.b)
+    return found
+
+
+def collapse(axes: Sequence[Atom], addresses: Sequence[IndexExpr]) -> tuple[tuple[Atom, ...], dict[Atom, IndexExpr]]:
+    """Merge neighbouring loops that every address walks as one.
+
+    before: for a < A: for b < B: f(B*s*a + s*b)         after: for m < A*B: f(s*m)
+
+    Loops of extent 1 disappear. Legal for (a, b) iff every address has coef(a) == coef(b) * extent(b).
+
+    Args:
+        axes: Loops, outermost first.
+        addresses: Every expression that depends on them.
+
+    Returns:
+        The remaining loops and what to substitute for the old ones.
+    """
+    env: dict[Atom, IndexExpr] = {a: ZERO for a in axes if a.extent is ONE}
+    left = [a for a in axes if a.extent is not ONE]
+    exprs = [e.subst(env) for e in addresses]
+    for k in range(len(left) - 2, -1, -1):
+        a, b = left[k], left[k + 1]
+        if not all(_walked_as_one(e, a, b) for e in exprs):
+            continue
+        merged = axis(f"{a.key}{b.key}", a.extent * b.extent)
+        step = {a: ZERO, b: lift(merged)}
+        exprs = [e.subst(step) for e in exprs]
+        env = {x: e.subst(step) for x, e in env.items()} | step
+        left[k : k + 2] = [merged]
+    return tuple(left), env
+
+
+def _walked_as_one(expr: IndexExpr, a: Atom, b: Atom) -> bool:
+    of_a, of_b = expr.coef(a), expr.coef(b)
+    return of_a is not None and of_b is not None and of_a[0] is of_b[0] * b.extent
+

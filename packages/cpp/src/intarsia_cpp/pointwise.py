@@ -1,0 +1,96 @@
+"""Kernels whose steps are all maps over the rows: one pass over memory, loops merged, cut into pieces for threads."""
+
+from __future__ import annotations
+
+from intarsia_cpp._body import Scope
+from intarsia_cpp._context import Context, Step
+from intarsia_cpp._index import collapse, product
+from intarsia_cpp._loops import lane_loops
+from intarsia_cpp._parallel import parallel_for
+from intarsia_cpp._text import block, loop
+from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
+
+__all__ = ["emit_pointwise", "is_pointwise", "unit_stride_score"]
+
+
+def is_pointwise(context: Context) -> bool:
+    """Whether every step is a map over exactly the rows."""
+    return all(s.kind == "map" and not s.inner for s in context.steps)
+
+
+def emit_pointwise(context: Context) -> list[str]:
+    """Return the body of the kernel function."""
+    axes, steps = ordered_loops(context.kernel.rows, context.steps)
+    *outer, lane = axes or (axis("i0", 1),)
+    cost = context.cost(steps)
+    extent = context.c(lane.extent)
+    chunk = _chunk(context, outer, lane)
+    row = Scope(context, axes=outer)
+    bounds = ("start", "stop") if chunk else None
+    lines = lane_loops(row, lane, lambda scope, _: _point(scope, steps), bounds=bounds)
+    heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in outer]
+    if chunk:
+        extent = context.c(lane.extent)
+        heads.append(loop("start", "0", extent, chunk))
+        lines = [f"const i64 stop = start + {chunk} < {extent} ? start + {chunk} : {extent};", *lines]
+    points = product(tuple(a.extent for a in axes))
+    nest = parallel_for(context, heads, [*row.lines, *lines], points, cost)
+    return nest if points.lo > 0 else block(f"if ({context.c(points)} > 0)", nest)
+
+
+def ordered_loops(rows: tuple[Atom, ...], steps: tuple[Step, ...]) -> tuple[tuple[Atom, ...], tuple[Step, ...]]:
+    """Return the loops in the order in which they walk memory, merged where possible, and the steps over them.
+
+    The innermost loop is the one that most accesses walk with stride 1, the first written buffer deciding ties and
+    the order of the others.
+    """
+    written = [s.address for s in steps if s.in_memory] or [steps[0].address]
+    addresses = [e for s in steps for e in s.addresses()]
+    axes = [a for a in rows if a.extent is not ONE]
+    env: dict[Atom, IndexExpr] = {a: ZERO for a in rows if a.extent is ONE}
+
+    def stride(a: Atom) -> int:
+        split = written[0].coef(a)
+        return 0 if split is None else split[0].hi
+
+    axes.sort(key=lambda a: -stride(a))
+    if axes:
+        best = max(axes, key=lambda a: (unit_stride_score(a, steps), axes.index(a)))
+        axes.remove(best)
+        axes.append(best)
+    merged, more = collapse(axes, [e.subst(env) for e in addresses])
+    env |= more
+    return merged, tuple(s.substituted(env) for s in steps)
+
+
+def unit_stride_score(a: Atom, steps: tuple[Step, ...]) -> int:
+    """Return how well a loop suits vector lanes: accesses of stride 1 count most, of other strides against it."""
+    score = 0
+    for step in steps:
+        weights = [(step.address, 3)] if step.in_memory else []
+        weights += [(v.args[1][0], 2) for v in step.body.loads if v.op == "load"]
+        for address, weight in weights:
+            split = address.coef(a)
+            walk = None if split is None else split[0]
+            score += weight if walk is ONE else 0 if walk is ZERO else -2 * weight
+    return score
+
+
+def _chunk(context: Context, outer: list[Atom], lane: Atom) -> str:
+    """Elements of the innermost loop that one thread takes at a time; "" when the outer loops feed the threads."""
+    count = product(tuple(a.extent for a in outer)).const()
+    if context.threads == 1 or count is None or count >= 4 * context.threads:
+        return ""
+    lanes, pieces = context.lanes, -(-context.threads // count)
+    extent = lane.extent.const()
+    if extent is None:
+        return f"(({context.c(lane.extent)} + {pieces * lanes - 1})/{pieces * lanes}*{lanes})"
+    return str(max(-(-extent // (pieces * lanes)) * lanes, lanes))
+
+
+def _point(scope: Scope, steps: tuple[Step, ...]) -> None:
+    """The statements at one vector of points."""
+    for step in steps:
+        rep = scope.known[step.out] = scope.name(scope.value(step.body))
+        if step.in_memory:
+            scope.store(step.out, step.address, rep)

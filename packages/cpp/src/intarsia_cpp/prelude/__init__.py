@@ -1,0 +1,88 @@
+"""The C++ that every unit starts with: types and primitives, only those that the kernels use.
+
+The pieces are in the `.h` files beside this one, in the order types, common, ISA, math. A line `//: name name` opens
+a fragment that defines these names; what comes after the first double space is a remark. A template for all vector
+types is overloaded or specialised by the ISA file. No header is included.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+__all__ = ["Fragment", "prelude"]
+
+ELEMENTS = {
+    "f32": "float", "f64": "double", "i64": "long long", "i32": "int", "i16": "short", "i8": "signed char",
+    "u64": "unsigned long long", "u32": "unsigned", "u16": "unsigned short", "u8": "unsigned char",
+}  # fmt: skip
+FILES = {"avx512": ("common", "avx2", "avx512", "math"), "avx2": ("common", "avx2", "math")}
+HEADER = """\
+#define INL1 inline __attribute__((always_inline))
+#define INL static INL1
+"""
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A piece of C++ that defines some names."""
+
+    names: frozenset[str]
+    text: str
+
+
+def prelude(text: str, isa: str) -> str:
+    """Return the C++ that `text` needs in front of it.
+
+    Args:
+        text: Kernels.
+        isa: Which primitives to use, as in `Target.isa`.
+    """
+    fragments = [f for name in FILES.get(isa, ("common", "math")) for f in _fragments(name)]
+    fragments += []
+    wanted = set(_WORD.findall(text))
+    chosen: set[int] = set()
+    while True:
+        more = {k for k, f in enumerate(fragments) if k not in chosen and f.names & wanted}
+        if not more:
+            break
+        chosen |= more
+        for k in more:
+            wanted |= set(_WORD.findall(fragments[k].text))
+    parts = [fragments[k].text for k in sorted(chosen)]
+    return HEADER + _types("\n".join([text, *parts])) + "".join(parts)
+
+
+def _types(text: str) -> str:
+    """Element types, and vector types of the widths that occur."""
+    lines = [f"typedef {c} {name};" for name, c in ELEMENTS.items()]
+    lines.append("template <class V> struct of;  // element type, signed and unsigned integers of its width, lanes")
+    lines.append("template <class V> INL V iota();")
+    widths = sorted({int(w) for w in re.findall(r"\b[fiu]\d+x(\d+)\b", text)})
+    for n in widths:
+        for name in ELEMENTS:
+            lines.append(f"typedef {name} {name}x{n} __attribute__((vector_size({n} * sizeof({name}))));")
+    for n in widths:
+        numbers = ", ".join(map(str, range(n)))
+        for name in ELEMENTS:
+            bits = name[1:]
+            lines.append(
+                f"template <> struct of<{name}x{n}> {{ typedef {name} e; typedef i{bits}x{n} i; "
+                f"typedef u{bits}x{n} u; static constexpr int n = {n}; }};"
+            )
+            lines.append(f"template <> INL1 {name}x{n} iota<{name}x{n}>() {{ return {name}x{n}{{{numbers}}}; }}")
+    return "\n".join(lines) + "\n"
+
+
+@cache
+def _fragments(name: str) -> tuple[Fragment, ...]:
+    text = files(__name__).joinpath(f"{name}.h").read_text("utf-8")
+    found = []
+    for part in text.split("//: ")[1:]:
+        head, body = part.split("\n", 1)
+        names, _, remark = head.partition("  ")
+        found.append(Fragment(frozenset(names.split()), (f"// {remark}\n" if remark else "") + body))
+    return tuple(found)

@@ -1,0 +1,28 @@
+//: vsqrt
+INL f32x8 vsqrt(f32x8 a) { return __builtin_ia32_sqrtps256(a); }
+INL f64x4 vsqrt(f64x4 a) { return __builtin_ia32_sqrtpd256(a); }
+//: vfloor
+INL f32x8 vfloor(f32x8 a) { return __builtin_ia32_roundps256(a, 9); }
+INL f64x4 vfloor(f64x4 a) { return __builtin_ia32_roundpd256(a, 9); }
+//: vceil
+INL f32x8 vceil(f32x8 a) { return __builtin_ia32_roundps256(a, 10); }
+INL f64x4 vceil(f64x4 a) { return __builtin_ia32_roundpd256(a, 10); }
+//: vtrunc
+INL f32x8 vtrunc(f32x8 a) { return __builtin_ia32_roundps256(a, 11); }
+INL f64x4 vtrunc(f64x4 a) { return __builtin_ia32_roundpd256(a, 11); }
+//: vround
+INL f32x8 vround(f32x8 a) { return __builtin_ia32_roundps256(a, 8); }
+INL f64x4 vround(f64x4 a) { return __builtin_ia32_roundpd256(a, 8); }
+//: fma_
+INL f32x8 fma_(f32x8 a, f32x8 b, f32x8 c) { return __builtin_ia32_vfmaddps256(a, b, c); }
+INL f64x4 fma_(f64x4 a, f64x4 b, f64x4 c) { return __builtin_ia32_vfmaddpd256(a, b, c); }
+//: mn mx
+INL f32x8 mn(f32x8 a, f32x8 b) { return __builtin_ia32_minps256(a, b); }
+INL f32x8 mx(f32x8 a, f32x8 b) { return __builtin_ia32_maxps256(a, b); }
+INL f64x4 mn(f64x4 a, f64x4 b) { return __builtin_ia32_minpd256(a, b); }
+INL f64x4 mx(f64x4 a, f64x4 b) { return __builtin_ia32_maxpd256(a, b); }
+//: vmax vmin
+INL f32x8 vmax(f32x8 a, f32x8 b) { return b != b ? b : mx(b, a); }
+INL f64x4 vmax(f64x4 a, f64x4 b) { return b != b ? b : mx(b, a); }
+INL f32x8 vmin(f32x8 a, f32x8 b) { return b != b ? b : mn(b, a); }
+INL f64x4 vmin(f64x4 a, f64x4 b) { return b != b ? b : mn(b, a); }

@@ -1,0 +1,41 @@
+//: vsqrt
+INL f32x16 vsqrt(f32x16 a) { return (f32x16)__builtin_ia32_sqrtps512_mask(a, a, -1, 4); }
+INL f64x8 vsqrt(f64x8 a) { return (f64x8)__builtin_ia32_sqrtpd512_mask(a, a, -1, 4); }
+//: vfloor
+INL f32x16 vfloor(f32x16 a) { return (f32x16)__builtin_ia32_rndscaleps_mask(a, 9, a, -1, 4); }
+INL f64x8 vfloor(f64x8 a) { return (f64x8)__builtin_ia32_rndscalepd_mask(a, 9, a, -1, 4); }
+//: vceil
+INL f32x16 vceil(f32x16 a) { return (f32x16)__builtin_ia32_rndscaleps_mask(a, 10, a, -1, 4); }
+INL f64x8 vceil(f64x8 a) { return (f64x8)__builtin_ia32_rndscalepd_mask(a, 10, a, -1, 4); }
+//: vtrunc
+INL f32x16 vtrunc(f32x16 a) { return (f32x16)__builtin_ia32_rndscaleps_mask(a, 11, a, -1, 4); }
+INL f64x8 vtrunc(f64x8 a) { return (f64x8)__builtin_ia32_rndscalepd_mask(a, 11, a, -1, 4); }
+//: vround
+INL f32x16 vround(f32x16 a) { return (f32x16)__builtin_ia32_rndscaleps_mask(a, 8, a, -1, 4); }
+INL f64x8 vround(f64x8 a) { return (f64x8)__builtin_ia32_rndscalepd_mask(a, 8, a, -1, 4); }
+//: fma_
+INL f32x16 fma_(f32x16 a, f32x16 b, f32x16 c) { return (f32x16)__builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4); }
+INL f64x8 fma_(f64x8 a, f64x8 b, f64x8 c) { return (f64x8)__builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4); }
+//: mn mx
+INL f32x16 mn(f32x16 a, f32x16 b) { return (f32x16)__builtin_ia32_minps512_mask(a, b, a, -1, 4); }
+INL f32x16 mx(f32x16 a, f32x16 b) { return (f32x16)__builtin_ia32_maxps512_mask(a, b, a, -1, 4); }
+INL f64x8 mn(f64x8 a, f64x8 b) { return (f64x8)__builtin_ia32_minpd512_mask(a, b, a, -1, 4); }
+INL f64x8 mx(f64x8 a, f64x8 b) { return (f64x8)__builtin_ia32_maxpd512_mask(a, b, a, -1, 4); }
+//: vmax vmin
+INL f32x16 vmax(f32x16 a, f32x16 b) { return b != b ? b : mx(b, a); }
+INL f64x8 vmax(f64x8 a, f64x8 b) { return b != b ? b : mx(b, a); }
+INL f32x16 vmin(f32x16 a, f32x16 b) { return b != b ? b : mn(b, a); }
+INL f64x8 vmin(f64x8 a, f64x8 b) { return b != b ? b : mn(b, a); }
+//: ldexp2
+INL f32x16 ldexp2(f32x16 a, f32x16 n) { return (f32x16)__builtin_ia32_scalefps512_mask(a, n, a, -1, 4); }
+INL f32x8 ldexp2(f32x8 a, f32x8 n) { return (f32x8)__builtin_ia32_scalefps256_mask(a, n, a, -1); }
+//: ldt stt
+#define MASKED(V, C, M, LD, ST) \
+  template <> INL1 V ldt<V>(const typename of<V>::e *p, int n) { return (V)LD((const C *)p, V{}, (M)((1ull << n) - 1)); } \
+  template <> INL1 void stt<V>(typename of<V>::e *p, V v, int n) { ST((C *)p, v, (M)((1ull << n) - 1)); }
+MASKED(f32x16, f32, u16, __builtin_ia32_loadups512_mask, __builtin_ia32_storeups512_mask)
+MASKED(f64x8, f64, u8, __builtin_ia32_loadupd512_mask, __builtin_ia32_storeupd512_mask)
+MASKED(f32x8, f32, u8, __builtin_ia32_loadups256_mask, __builtin_ia32_storeups256_mask)
+MASKED(i32x16, i32, u16, __builtin_ia32_loaddqusi512_mask, __builtin_ia32_storedqusi512_mask)
+MASKED(i32x8, i32, u8, __builtin_ia32_loaddqusi256_mask, __builtin_ia32_storedqusi256_mask)
+MASKED(i64x8, i64, u8, __builtin_ia32_loaddqudi512_mask, __builtin_ia32_storedqudi512_mask)

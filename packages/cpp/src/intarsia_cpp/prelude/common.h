@@ -1,0 +1,85 @@
+//: bc  one number in every lane; x - 0 keeps -0.0, x + 0 would not
+template <class V> INL V bc(typename of<V>::e x) { return x - V{}; }
+//: cv  lane-wise conversion as C converts
+template <class W, class V> INL W cv(V a) { return __builtin_convertvector(a, W); }
+//: ld st  a full vector, any alignment
+template <class V> INL V ld(const typename of<V>::e *p) { V v; __builtin_memcpy(&v, p, sizeof v); return v; }
+template <class V> INL void st(typename of<V>::e *p, V v) { __builtin_memcpy(p, &v, sizeof v); }
+//: lanes  a in the first n lanes, b in the others
+template <class V> INL V lanes(int n, V a, V b) {
+  typedef typename of<V>::i I; return (iota<I>() < bc<I>((typename of<I>::e)n)) ? a : b; }
+//: vmax vmin  NaN when either is NaN
+template <class V> INL V vmax(V a, V b) { return ((b > a) | (b != b)) ? b : a; }
+template <class V> INL V vmin(V a, V b) { return ((b < a) | (b != b)) ? b : a; }
+//: imax imin
+template <class V> INL V imax(V a, V b) { return b > a ? b : a; }
+template <class V> INL V imin(V a, V b) { return b < a ? b : a; }
+//: vabs
+template <class V> INL V vabs(V a) { typedef typename of<V>::i I; return (V)((I)a & ~(I)-V{}); }
+//: iabs
+template <class V> INL V iabs(V a) { return a < 0 ? -a : a; }
+//: vcopysign
+template <class V> INL V vcopysign(V a, V b) { typedef typename of<V>::i I; const I s = (I)-V{}; return (V)(((I)a & ~s) | ((I)b & s)); }
+//: vsqrt
+template <class V> INL V vsqrt(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = fsqrt(a[l]); return a; }
+//: vfloor vceil vtrunc vround
+template <class V> INL V vfloor(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = ffloor(a[l]); return a; }
+template <class V> INL V vceil(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = fceil(a[l]); return a; }
+template <class V> INL V vtrunc(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = ftrunc(a[l]); return a; }
+template <class V> INL V vround(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = fround(a[l]); return a; }
+//: fsqrt ffloor fceil ftrunc fround
+INL f32 fsqrt(f32 x) { return __builtin_sqrtf(x); }
+INL f64 fsqrt(f64 x) { return __builtin_sqrt(x); }
+INL f32 ffloor(f32 x) { return __builtin_floorf(x); }
+INL f64 ffloor(f64 x) { return __builtin_floor(x); }
+INL f32 fceil(f32 x) { return __builtin_ceilf(x); }
+INL f64 fceil(f64 x) { return __builtin_ceil(x); }
+INL f32 ftrunc(f32 x) { return __builtin_truncf(x); }
+INL f64 ftrunc(f64 x) { return __builtin_trunc(x); }
+INL f32 fround(f32 x) { return __builtin_rintf(x); }
+INL f64 fround(f64 x) { return __builtin_rint(x); }
+//: fma_  one rounding where the hardware has it; two elsewhere
+template <class V> INL V fma_(V a, V b, V c) { return a * b + c; }
+//: mn mx  the second operand when either is NaN
+template <class V> INL V mn(V a, V b) { return a < b ? a : b; }
+template <class V> INL V mx(V a, V b) { return a > b ? a : b; }
+//: ldexp2  a * 2**n for a whole n in [-300, 300], f32
+template <class V> INL V ldexp2(V a, V n) {
+  typedef typename of<V>::i I; const I k = cv<I>(n), h = k >> 1;
+  return a * (V)((h + 127) << 23) * (V)((k - h + 127) << 23); }
+//: ldt stt  the first n lanes; the others are 0 and are not touched in memory
+template <class V> INL V ldt(const typename of<V>::e *p, int n) { V v{}; __builtin_memcpy(&v, p, n * sizeof(*p)); return v; }
+template <class V> INL void stt(typename of<V>::e *p, V v, int n) { __builtin_memcpy(p, &v, n * sizeof(*p)); }
+//: fold_sum fold_prod fold_max fold_min fold_imax fold_imin fold_or fold_and  across lanes, as a tree
+#define FOLD(NAME, OP) template <class V> INL typename of<V>::e NAME(V v) { \
+  for (int w = of<V>::n / 2; w; w /= 2) for (int l = 0; l < w; l++) { const auto a = v[l], b = v[l + w]; v[l] = OP; } return v[0]; }
+FOLD(fold_sum, a + b)
+FOLD(fold_prod, a * b)
+FOLD(fold_max, (b > a) | (b != b) ? b : a)
+FOLD(fold_min, (b < a) | (b != b) ? b : a)
+FOLD(fold_imax, b > a ? b : a)
+FOLD(fold_imin, b < a ? b : a)
+FOLD(fold_or, a | b)
+FOLD(fold_and, a & b)
+//: up_bf16
+template <class W, class V> INL W up_bf16(V h) { typedef typename of<W>::u U; return (W)(cv<U>(h) << 16); }
+//: down_bf16  to nearest, halves to even; every NaN becomes 0x7fc0
+template <class H, class V> INL H down_bf16(V v) {
+  typedef typename of<V>::u U; const U u = (U)v, r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  return cv<H>(v != v ? U{} + 0x7fc0u : r); }
+//: aligned_alloc free
+extern "C" void *aligned_alloc(unsigned long, unsigned long) noexcept;
+extern "C" void free(void *) noexcept;
+//: arg_fold  number of the best element; the first of equals, and the first NaN before all others
+template <bool LARGEST, class V, class I> INL i64 arg_fold(const V *best, const I *at, int count) {
+  typename of<V>::e b{}; i64 p = -1;
+  for (int k = 0; k < count; k++) for (int l = 0; l < of<V>::n; l++) {
+    const auto x = best[k][l]; const i64 q = at[k][l];
+    if (q < 0) continue;
+    const bool nan = x != x, was_nan = b != b;
+    const bool better = p < 0 || (nan && !was_nan) || (LARGEST ? x > b : x < b);
+    if (better || ((x == b || (nan && was_nan)) && q < p)) b = x, p = q; }
+  return p; }
+//: floor_div floor_mod
+INL i64 floor_div(i64 a, i64 b) { const i64 q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }
+INL i64 floor_mod(i64 a, i64 b) { const i64 r = a % b; return r + ((r != 0 && (r < 0) != (b < 0)) ? b : 0); }

@@ -1,0 +1,296 @@
+"""Kernels with inner loops: threads take rows, the steps of a row share loops, vector lanes run along the inner axes.
+
+What a step of the row leaves for a later loop stays in a small array (in the first-level cache), what it leaves as one
+number stays in a register.
+"""
+
+from __future__ import annotations
+
+from intarsia_cpp._body import Scope
+from intarsia_cpp._context import Context, Step
+from intarsia_cpp._folds import Fold, combine_text
+from intarsia_cpp._groups import Group, group_steps
+from intarsia_cpp._index import collapse, product
+from intarsia_cpp._loops import is_empty, lane_loops, nest
+from intarsia_cpp._ops import Rep, constant, element, number_text, vector
+from intarsia_cpp._parallel import pragma
+from intarsia_cpp._text import block, loop
+from intarsia_cpp.pointwise import unit_stride_score
+from intarsia_loops.index import Atom, IndexExpr, axis, lift
+from intarsia_loops.ops import FLOATS, identity_of
+
+__all__ = ["STACK_BYTES", "emit_rows"]
+
+# Local arrays of a row go on the stack up to this size, past it into memory that each thread allocates once a call.
+STACK_BYTES = 1 << 16
+UNROLL = 4
+# Floats are added up in chains of about this many numbers per lane, and the chains then added up.
+CHAIN = 256
+
+
+def emit_rows(context: Context) -> list[str]:
+    """Return the body of the kernel function."""
+    groups = group_steps(context.steps)
+    stored = _stored(context, groups)
+    row = Scope(context, axes=context.kernel.rows)
+    for group in groups:
+        _emit_group(row, group, stored)
+    return _row_loops(context, groups, stored, row.lines)
+
+
+def _emit_group(row: Scope, group: Group, stored: frozenset[str]) -> None:
+    """Write the loops of a group at the end of the row's statements."""
+    step = group.steps[0]
+    if not group.loops:
+        _once(row, group)
+    elif step.is_scan:
+        row.lines += _scan(row, step)
+    elif step.is_fold and step.inner:
+        row.lines += _inner_folds(row, step)
+    else:
+        _shared_loop(row, group, stored)
+
+
+def _stored(context: Context, groups: tuple[Group, ...]) -> frozenset[str]:
+    """Local buffers that need an array: made in one loop, read in a later one (or at another point)."""
+    found = set()
+    for k, group in enumerate(groups):
+        for step in group.steps:
+            if step.in_memory or not step.inner:
+                continue
+            later = any(v.args[0] == step.out for g in groups[k + 1 :] for s in g.steps for v in s.body.loads)
+            if later or step.is_scan or step.is_fold:
+                found.add(step.out)
+    return frozenset(found)
+
+
+# ---- the kinds of groups -----------------------------------------------------------------------------------------
+
+
+def _once(row: Scope, group: Group) -> None:
+    """Statements that run once a row."""
+    for step in group.steps:
+        rep = row.name(row.value(step.body))
+        row.known[step.out] = rep
+        if step.in_memory:
+            row.store(step.out, step.address, rep)
+
+
+def _shared_loop(row: Scope, group: Group, stored: frozenset[str]) -> None:
+    """Maps and reductions in one nest of loops."""
+    context = row.context
+    loops, steps = _ordered(group)
+    folds = _folds(context, steps, loops)
+    for fold in folds.values():
+        row.lines += fold.declare()
+
+    def point(scope: Scope, u: str) -> None:
+        for step in steps:
+            rep = scope.value(step.body)
+            if step.is_fold:
+                folds[step.out].update(scope, rep, u)
+                continue
+            rep = scope.known[step.out] = scope.name(rep)
+            if step.in_memory or step.out in stored:
+                scope.store(step.out, step.address, rep)
+
+    if not is_empty(context, loops):
+        row.lines += _loops_in_chains(row, loops, list(folds.values()), point)
+    for fold in folds.values():
+        _finish(row, fold)
+
+
+def _folds(context: Context, steps: tuple[Step, ...], loops: tuple[Atom, ...]) -> dict[str, Fold]:
+    extent = loops[-1].extent.const()
+    count = UNROLL if extent is None or extent >= UNROLL * context.lanes else 1
+    return {s.out: Fold(context, s, context.temp("acc"), count) for s in steps if s.is_fold}
+
+
+def _loops_in_chains(row: Scope, loops, folds: list[Fold], point) -> list[str]:
+    """The loops of a group; sums of many floats in two levels, because the error grows with the length of a chain."""
+    context = row.context
+    *outer, lane = loops
+    unroll = folds[0].count if folds else 1
+    maybe_empty = any(a.extent.lo < 1 for a in loops)
+    parent = Scope(context, row, barrier=True) if maybe_empty else row
+    long = [f for f in folds if f.step.kind == "sum" and f.dtype in FLOATS]
+    points = product(tuple(a.extent for a in loops)).const()
+    if not long or (points is not None and points <= 2 * CHAIN * unroll * context.lanes):
+        lines = nest(parent, outer, lambda scope: lane_loops(scope, lane, point, unroll))
+    else:
+        lines = _two_levels(parent, outer, lane, long, point, unroll)
+    if not maybe_empty:
+        return lines
+    condition = " && ".join(f"{context.c(a.extent)} > 0" for a in loops if a.extent.lo < 1)
+    return block(f"if ({condition})", [*parent.lines, *lines])
+
+
+def _two_levels(parent: Scope, outer: list[Atom], lane: Atom, folds: list[Fold], point, unroll: int) -> list[str]:
+    context = parent.context
+    totals = {f.name: context.temp("total") for f in folds}
+    lines: list[str] = []
+    for f in folds:
+        start = f"{totals[f.name]}[u] = bc<{f.ctype}>({f.identity});"
+        lines.append(f"{f.ctype} {totals[f.name]}[{f.count}];")
+        lines.append(f"for (int u = 0; u < {f.count}; u++) {{ {start} }}")
+    flush = [text for f in folds for text in f.flush(totals[f.name])]
+    chunk = CHAIN * unroll * context.lanes
+    extent = lane.extent.const()
+
+    def chains(scope: Scope) -> list[str]:
+        if extent is not None and extent <= 2 * chunk:
+            return [*lane_loops(scope, lane, point, unroll), *flush]
+        stop = context.c(lane.extent)
+        inner = lane_loops(scope, lane, point, unroll, ("first", "last"))
+        last = f"const i64 last = first + {chunk} < {stop} ? first + {chunk} : {stop};"
+        return block(loop("first", "0", stop, chunk), [last, *inner, *flush])
+
+    lines += nest(parent, outer, chains)
+    for f in folds:
+        lines.append(f"for (int u = 0; u < {f.count}; u++) {f.name}[u] = {totals[f.name]}[u];")
+    return lines
+
+
+def _finish(row: Scope, fold: Fold) -> None:
+    """Combine the accumulators; the result is a number of the row."""
+    context, step = row.context, fold.step
+    scalar = context.temp("s")
+    row.lines.append(f"const {fold.scalar_type()} {scalar} = {fold.result()};")
+    row.known[step.out] = row.name(fold.broadcast(scalar))
+    if step.in_memory:
+        row.store(step.out, step.address, row.known[step.out])
+
+
+def _scan(row: Scope, step: Step) -> list[str]:
+    """A running value: bodies as vectors, the fold itself number by number. f32 runs in f64, as in eager."""
+    context = row.context
+    (lane,) = step.red
+    outer = tuple(a for a in step.inner if a is not lane)
+    single, ctype = element(step.dtype), vector(step.dtype, context.lanes)
+    acc = context.temp("acc")
+    wide = "f64" if step.dtype == "f32" else single
+
+    def fill(scope: Scope) -> list[str]:
+        body = Scope(context, scope, (lane,), lane, "n", barrier=lane.extent.lo < 1)
+        rep = body.value(step.body)
+        x = context.temp()
+        fold = combine_text(step.kind, "f64", acc, f"{x}[l]")
+        body.lines.append(f"{ctype} {x} = {rep.text};")
+        body.lines.append(f"for (int l = 0; l < n; l++) {x}[l] = {acc} = {fold};")
+        body.store(step.out, step.address, Rep(x, step.dtype, ctype))
+        name, stop = context.name_of(lane), context.c(lane.extent)
+        rest = f"const int n = {stop} - {name} < {context.lanes} ? {stop} - {name} : {context.lanes};"
+        start = f"{wide} {acc} = {number_text(identity_of(step.kind, step.dtype), step.dtype)};"
+        return [start, *block(loop(name, "0", stop, context.lanes), [rest, *body.lines])]
+
+    return nest(row, outer, fill) if outer else block("", fill(row))
+
+
+def _inner_folds(row: Scope, step: Step) -> list[str]:
+    """A reduction for every point of inner axes, lanes along the axis that memory suits best."""
+    best = max(step.inner + step.red, key=lambda a: (unit_stride_score(a, (step,)), a in step.red))
+    return _fold_along(row, step) if best in step.red or step.kind.startswith("arg") else _fold_across(row, step, best)
+
+
+def _fold_along(row: Scope, step: Step) -> list[str]:
+    """Lanes run along the reduced axes."""
+    context = row.context
+
+    def fill(scope: Scope) -> list[str]:
+        here = Scope(context, scope, barrier=True)
+        loops, (moved,) = _ordered(Group(step.red, (step,)))
+        fold = next(iter(_folds(context, (moved,), loops).values()))
+        here.lines += fold.declare()
+        if not is_empty(context, loops):
+            here.lines += _loops_in_chains(here, loops, [fold], lambda s, u: fold.update(s, s.value(moved.body), u))
+        scalar = context.temp("s")
+        here.lines.append(f"const {fold.scalar_type()} {scalar} = {fold.result()};")
+        here.store(step.out, step.address, fold.broadcast(scalar))
+        return here.lines
+
+    return nest(row, step.inner, fill)
+
+
+def _fold_across(row: Scope, step: Step, lane: Atom) -> list[str]:
+    """Lanes run along an inner axis, reduced axes are plain loops."""
+    context = row.context
+
+    def point(scope: Scope, u: str) -> None:
+        fold = Fold(context, step, context.temp("acc"), 1)
+        inside = Scope(context, scope, barrier=True)
+
+        def fill(at: Scope) -> list[str]:
+            body = Scope(context, at, barrier=True)
+            new = combine_text(step.kind, fold.dtype, f"{fold.name}[0]", body.value(step.body).text)
+            return [*body.lines, f"{fold.name}[0] = {new};"]
+
+        lines = nest(inside, step.red, fill)
+        scope.lines += [*fold.declare(), *inside.lines, *lines]
+        scope.store(step.out, step.address, Rep(f"{fold.name}[0]", step.dtype, fold.ctype))
+
+    outer = tuple(a for a in step.inner if a is not lane)
+    return nest(row, outer, lambda scope: lane_loops(scope, lane, point))
+
+
+# ---- around the groups -------------------------------------------------------------------------------------------
+
+
+def _ordered(group: Group) -> tuple[tuple[Atom, ...], tuple[Step, ...]]:
+    """Loops with the one that memory suits best innermost, merged where possible, and the steps over them.
+
+    Searches for a position keep their order: the first of equals is the one with the least number.
+    """
+    loops = list(group.loops)
+    if not any(s.kind.startswith("arg") for s in group.steps):
+        best = max(loops, key=lambda a: (unit_stride_score(a, group.steps), loops.index(a)))
+        loops.remove(best)
+        loops.append(best)
+    merged, env = collapse(loops, [e for s in group.steps for e in s.addresses()])
+    return merged or (axis("r0", lift(1)),), tuple(s.substituted(env) for s in group.steps)
+
+
+def _row_loops(context: Context, groups: tuple[Group, ...], stored: frozenset[str], lines: list[str]) -> list[str]:
+    """The loops over rows, with threads and with the arrays of a row."""
+    rows = context.kernel.rows
+    heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in rows]
+    stack, heap = _placed(context, stored)
+    inside = [*stack, *lines]
+    looped = [*heads[:-1], *block(heads[-1], inside)] if heads else block("", inside)
+    points, cost = _work(context, groups)
+    if not heap:
+        first = pragma(context, "parallel for", len(heads), points, cost) if heads else None
+        return looped if first is None else [first, *looped]
+    first = pragma(context, "parallel", len(heads), points, cost) if heads else None
+    share = f"#pragma omp for schedule(static)" + (f" collapse({len(heads)})" if len(heads) > 1 else "")
+    region = [*heap, *([share] if first else []), *looped, "free(scratch);"]
+    return [*([first] if first else []), *block("", region)]
+
+
+def _work(context: Context, groups: tuple[Group, ...]) -> tuple[IndexExpr, int]:
+    """Points of the largest loop of all rows, and the cost of one point with the other loops shared out."""
+    rows = product(tuple(a.extent for a in context.kernel.rows))
+    sizes = [product(tuple(a.extent for a in g.loops)) for g in groups]
+    widest = max(sizes, key=lambda e: e.hi)
+    cost = sum(context.cost(g.steps) for g, size in zip(groups, sizes, strict=True) if size.hi * 4 >= widest.hi)
+    return rows * widest, cost
+
+
+def _placed(context: Context, stored: frozenset[str]) -> tuple[list[str], list[str]]:
+    """Declarations of the local arrays of a row: (on the stack, in memory allocated by each thread)."""
+    arrays = [(b, context.arrays[b]) for b in context.arrays if b in stored]
+    sizes = [a.length.const() for _, a in arrays]
+    itemsizes = [f"sizeof({element(a.dtype)})" for _, a in arrays]
+    width = context.lanes
+    if all(n is not None for n in sizes):
+        total = sum((n + width) * 8 for n in sizes if n is not None)
+        if total <= STACK_BYTES:
+            return [
+                f"{element(a.dtype)} local_{b}[{-(-n // width) * width or width}] __attribute__((aligned(64)));"
+                for (b, a), n in zip(arrays, sizes, strict=True) if n is not None
+            ], []  # fmt: skip
+    lines = [f"i64 bytes = 0;"]
+    places = []
+    for (b, a), item in zip(arrays, itemsizes, strict=True):
+        lines.append(f"const i64 at_{b} = bytes; bytes += ({context.c(a.length)} + {width})*{item} + 63 & -64;")
+        places.append(f"{element(a.dtype)} *const local_{b} = ({element(a.dtype)} *)(scratch + at_{b});")
+    return [], [*lines, "char *const scratch = (char *)aligned_alloc(64, bytes);", *places]

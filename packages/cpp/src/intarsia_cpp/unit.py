@@ -1,0 +1,170 @@
+"""Kernels -> C++ text: one kernel to read, or all kernels of a program in one translation unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from intarsia_cpp._context import Context
+from intarsia_cpp._ops import element
+from intarsia_cpp._text import indented
+from intarsia_cpp.pointwise import emit_pointwise, is_pointwise
+from intarsia_cpp.prelude import prelude
+from intarsia_cpp.rows import emit_rows
+from intarsia_ir.records import KernelSource, Launch, Target
+from intarsia_loops.program import Buffer, Extern, Kernel, Program
+from intarsia_loops.rewrites import canonical
+
+__all__ = ["emit", "emit_unit"]
+
+FLAGS = (
+    "-O1 -std=c++17 -fopenmp -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv "
+    "-fno-strict-aliasing -fno-semantic-interposition -Wno-psabi"
+)
+ARCHITECTURES = {"avx512": "-march=native", "avx2": "-march=haswell"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A C++ function for one canonical kernel.
+
+    Args:
+        text: Definition, under the name it was asked for.
+        params: Positions of the canonical buffers that it takes, in order.
+        types: Their C types.
+        sizes: Size symbols that it takes after them.
+    """
+
+    text: str
+    params: tuple[int, ...]
+    types: tuple[str, ...]
+    sizes: tuple[str, ...]
+
+
+def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> KernelSource:
+    """Return the C++ of one kernel, behind the C entry `kernel`.
+
+    Args:
+        kernel: What to compute.
+        buffers: Layout of every buffer that it reads or writes.
+        target: Instruction set and number of threads.
+
+    Returns:
+        Text, entry, C parameter types; the launch names the buffers in the order of the parameters.
+    """
+    form, names = canonical(kernel)
+    function = _function(form, names, buffers, target, "kernel0")
+    taken = tuple(names[k] for k in function.params)
+    entry = _entry("kernel", taken, function.types, function.sizes, [("kernel0", function, taken)])
+    text = prelude(function.text, target.isa) + "\n" + function.text + "\n" + entry
+    signature = (*function.types, *("i64" for _ in function.sizes))
+    launch = Launch("kernel", taken, function.sizes, (0, 1))
+    return KernelSource(text, "cpp", "kernel", signature, (launch,), 1, 1, _options(text, target))
+
+
+def emit_unit(kernels: Program, target: Target) -> KernelSource:
+    """Return the C++ of all kernels of a program.
+
+    Equal kernels become one function. Each run of kernels between extern calls is one C entry.
+
+    Args:
+        kernels: FX(kernels), or the `Program` that it shows.
+        target: Instruction set and number of threads.
+    """
+    program = _program(kernels)
+    functions: dict[object, tuple[str, _Function]] = {}
+    entries: list[str] = []
+    launches: list[Launch] = []
+    n_kernels = 0
+    for first, last in _runs(program):
+        calls = []
+        for item in program.items[first:last]:
+            n_kernels += 1
+            assert isinstance(item, Kernel)
+            form, names = canonical(item)
+            key = (form, tuple(_layout(program.buffers[b]) for b in names))
+            if key not in functions:
+                name = f"kernel{len(functions)}"
+                functions[key] = (name, _function(form, names, program.buffers, target, name))
+            name, function = functions[key]
+            calls.append((name, function, tuple(names[k] for k in function.params)))
+        launch = _launch(f"seg{len(launches)}", calls, (first, last))
+        launches.append(launch)
+        types = {b: t for _, f, taken in calls for b, t in zip(taken, f.types, strict=True)}
+        entries.append(_entry(launch.entry, launch.buffers, tuple(types[b] for b in launch.buffers), launch.sizes, calls))
+    bodies = "\n".join(f.text for _, f in functions.values())
+    text = prelude(bodies, target.isa) + "\n" + bodies + "\n" + "\n".join(entries)
+    return KernelSource(
+        text, "cpp", "", (), tuple(launches), n_kernels, len(functions), _options(text, target)
+    )
+
+
+def _program(kernels: object) -> Program:
+    if isinstance(kernels, Program):
+        return kernels
+    from intarsia_loops import from_fx
+
+    return from_fx(kernels)
+
+
+def _runs(program: Program) -> list[tuple[int, int]]:
+    """Half-open ranges of consecutive kernels."""
+    runs: list[tuple[int, int]] = []
+    start = None
+    for k, item in enumerate((*program.items, None)):
+        inside = item is not None and not isinstance(item, Extern)
+        if inside and start is None:
+            start = k
+        elif not inside and start is not None:
+            runs.append((start, k))
+            start = None
+    return runs
+
+
+def _layout(buffer: Buffer) -> tuple[object, ...]:
+    return buffer.shape, buffer.strides, buffer.dtype
+
+
+def _launch(entry: str, calls: list[tuple[str, _Function, tuple[str, ...]]], items: tuple[int, int]) -> Launch:
+    buffers = tuple(dict.fromkeys(b for _, _, taken in calls for b in taken))
+    sizes = tuple(sorted({s for _, f, _ in calls for s in f.sizes}))
+    return Launch(entry, buffers, sizes, items)
+
+
+def _function(form: Kernel, names: tuple[str, ...], buffers: Mapping[str, Buffer], target: Target, name: str) -> _Function:
+    """Emit the canonical form of a kernel."""
+    layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
+    context = Context(form, layouts, target.isa, target.threads)
+    lines = emit_pointwise(context) if is_pointwise(context) else emit_rows(context)
+    written = {s.out for s in context.steps}
+    types, params = [], []
+    for buffer, parameter in context.params.items():
+        star = f"{element(layouts[buffer].dtype)} *"
+        types.append(star if buffer in written else f"const {star}")
+        params.append(f"{types[-1]}__restrict {parameter}")
+    params += [f"const i64 {s}" for s in context.sizes]
+    head = f"static __attribute__((noinline)) void {name}({', '.join(params)}) {{"
+    text = indented([head, *lines, "}"])
+    order = tuple(int(b[1:]) for b in context.params)
+    return _Function(text, order, tuple(types), context.sizes)
+
+
+def _entry(
+    name: str,
+    buffers: tuple[str, ...],
+    types: tuple[str, ...],
+    sizes: tuple[str, ...],
+    calls: list[tuple[str, _Function, tuple[str, ...]]],
+) -> str:
+    """A C function that calls kernels in order; buffers get positional names."""
+    place = {b: f"p{k}" for k, b in enumerate(buffers)}
+    params = [f"{t.removeprefix('const ')}{place[b]}" for b, t in zip(buffers, types, strict=True)]
+    params += [f"i64 {s}" for s in sizes]
+    lines = [f"{k}({', '.join([*(place[b] for b in taken), *f.sizes])});" for k, f, taken in calls]
+    return indented([f'extern "C" void {name}({", ".join(params)}) {{', *lines, "}"])
+
+
+def _options(text: str, target: Target) -> tuple[tuple[str, str], ...]:
+    flags = f"{FLAGS} {ARCHITECTURES.get(target.isa, '')}".strip()
+    libraries = "-lmvec -lm" if "_ZGV" in text else "-lm"
+    return (("flags", flags), ("libraries", libraries))
