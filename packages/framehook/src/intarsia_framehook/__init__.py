@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 from intarsia_framehook.values import frame_values
 
 __all__ = [
+    "UNBOUND",
     "Bailout",
     "FrameInfo",
     "Hooked",
-    "UNBOUND",
     "Unhooked",
     "always",
     "entries",

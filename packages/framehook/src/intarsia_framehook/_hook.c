@@ -94,15 +94,20 @@ static int is_reached(HookThread *me)
     return result ? me->stack_floor != NULL : -1;
 }
 
-/* Get into the chain of eval functions, on top of what is there, unless a later hook calls us. Another hook may have
- * thrown us out meanwhile by putting back what was there when it came. */
-static int join_chain(HookThread *me, PyThreadState *ts)
+/* Get into the chain of eval functions, on top of what is there. */
+static void join_chain(PyThreadState *ts)
 {
-    int reached = installed ? is_reached(me) : 0;
+    beneath = _PyInterpreterState_GetEvalFrameFunc(ts->interp);
+    _PyInterpreterState_SetEvalFrameFunc(ts->interp, evaluate_hooked);
+    installed = true;
+}
+
+/* A hook that came later may call us, or may have thrown us out by putting back what it found when it came. */
+static int ensure_reached(HookThread *me, PyThreadState *ts)
+{
+    int reached = on_top(ts) ? 1 : installed ? is_reached(me) : 0;
     if (reached == 0) {
-        beneath = _PyInterpreterState_GetEvalFrameFunc(ts->interp);
-        _PyInterpreterState_SetEvalFrameFunc(ts->interp, evaluate_hooked);
-        installed = true;
+        join_chain(ts);
     }
     return reached < 0 ? -1 : 0;
 }
@@ -149,8 +154,11 @@ int exchange_callback(HookThread *me, PyObject **callback, PyObject **owner, boo
 {
     PyThreadState *ts = PyThreadState_Get();
     if (entering && *callback
-            && ((!me->watched && watch_end_of_thread(me) < 0) || (!on_top(ts) && join_chain(me, ts) < 0))) {
+            && ((!me->watched && watch_end_of_thread(me) < 0) || ensure_reached(me, ts) < 0)) {
         return -1;
+    }
+    if (*callback && !installed) {      /* going back to a callback, from a call without one */
+        join_chain(ts);
     }
     PyObject *old_callback = me->callback, *old_owner = me->owner;
     threads_hooked += !!*callback - !!old_callback;
@@ -213,6 +221,7 @@ static PyObject *hook_reset(PyObject *module, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     PyCodeObject *code = need_code(object);
+    owner = owner == Py_Ellipsis ? NULL : owner;    /* the default, as signatures print it */
     return code && reset_entries(code, owner) == 0 ? Py_NewRef(Py_None) : NULL;
 }
 
