@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InternalError
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Buffer, Extern, Program, TensorRef
-from torch import Tensor
-
 from intarsia_runtime._names import Names
 from intarsia_runtime._refs import RefWriter, shape_text, size_text
 

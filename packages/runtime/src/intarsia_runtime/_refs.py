@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+
 from intarsia_ir.dtypes import dtype_from_name, itemsize
 from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_loops.program import Program, TensorRef
-
 from intarsia_runtime._names import Names
 
 __all__ = ["RefWriter", "shape_text", "size_text"]

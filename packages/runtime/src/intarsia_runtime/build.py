@@ -7,9 +7,9 @@ import platform
 import time
 
 import torch  # noqa: F401  (loads the OpenMP library that kernels are bound to)
+
 from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import KernelSource, Target
-
 from intarsia_runtime.cache import Cache
 from intarsia_runtime.compiler import (
     LIBRARIES,
@@ -76,8 +76,7 @@ def _load_cached(cache: Cache, key: str) -> Library | None:
     if image is None:
         return None
     try:
-        with cache.scratch() as folder:
-            return Library(image, folder, key)
+        return Library(image, cache.directory / "tmp", key)
     except InternalError as error:  # intact, but from a host with another C library: not usable here
         _log.warning("cached machine code %s can't be loaded and will be built again: %s", key[:16], error)
         return None
@@ -98,7 +97,7 @@ def _compile(
             image = compile_shared_object(
                 units, compiler=compiler, flags=flags, libraries=libraries, folder=folder, timeout_s=timeout_s
             )
-            library = Library(image, folder, key)  # before it is stored: what can't be loaded must not be kept
+            library = Library(image, folder, key)  # before it's stored: what can't be loaded must not be kept
     except InternalError as error:
         raise _with_source(error, cache, key, units) from error.__cause__
     except OSError as error:

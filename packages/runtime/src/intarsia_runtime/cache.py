@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import filelock
+
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 
 __all__ = ["Cache"]
@@ -121,7 +122,7 @@ class Cache:
         """Store `payload` under `key`, replacing whatever is there. Return False when the disk refuses."""
         path = self._path(key)
         try:
-            _make_private_folder(path.parent)
+            self._folder(path.parent.name)
             with self.scratch() as folder:
                 aside = folder / "entry"
                 aside.write_bytes(_header(key, payload) + b"\n" + payload)
@@ -156,7 +157,7 @@ class Cache:
         path = self.directory / "locks" / self._path(key).parent.name
         held = filelock.FileLock(path, timeout=patience_s, mode=0o600)
         try:
-            _make_private_folder(path.parent)
+            self._folder("locks")
             held.acquire()
         except (OSError, NotImplementedError) as error:  # Timeout is an OSError
             _log.warning("working without the cache lock: %s", error)
@@ -172,8 +173,7 @@ class Cache:
         Raises:
             OSError: The disk is full or has become read-only.
         """
-        _make_private_folder(self.directory / "tmp")
-        folder = tempfile.mkdtemp(dir=self.directory / "tmp")
+        folder = tempfile.mkdtemp(dir=self._folder("tmp"))
         try:
             yield Path(folder)
         finally:
@@ -181,14 +181,20 @@ class Cache:
 
     def keep_failed(self, key: str, text: str) -> Path | None:
         """Keep a source text that can't be compiled. Return its path, or None when the disk refuses."""
-        path = self.directory / "failed" / f"{key[:16]}.cpp"
         try:
-            _make_private_folder(path.parent)
+            path = self._folder("failed") / f"{key[:16]}.cpp"
             path.write_text(text)
         except OSError as error:
             _log.warning("the failing source can't be kept: %s", error)
             return None
         return path
+
+    def _folder(self, name: str) -> Path:
+        """Return a private folder below the directory; both are made again when someone deleted them."""
+        self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private_folder(self.directory)
+        _make_private_folder(self.directory / name)
+        return self.directory / name
 
     def _path(self, key: str) -> Path:
         if not _KEY.fullmatch(key):

@@ -1,8 +1,9 @@
 """What happens after a graph ran: writes into inputs, then outputs as the caller of eager code would get them.
 
-The order makes a fault harmless. The graph computes everything first and changes nothing; if it raises, `RuntimeFault`
-says so and the caller can run the original program again from an untouched state. Only then come the writes, in
-program order, and after them the outputs that alias inputs, made from the caller's own tensors so that autograd sees real views.
+The order makes a fault harmless. The graph computes everything first and changes nothing; if it raises,
+`RuntimeFault` says so and the caller can run the original program again from an untouched state. Only then come the
+writes, in program order, and after them the outputs that alias inputs, made from the caller's own tensors so that
+autograd sees real views.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from intarsia_ir.errors import RuntimeFault, UnsupportedError
 from intarsia_ir.records import (
     AliasOfInput,
@@ -24,8 +27,6 @@ from intarsia_ir.records import (
     Signature,
     ViewStep,
 )
-from torch import Tensor
-
 from intarsia_runtime._calls import copy
 
 __all__ = ["with_epilogue"]

@@ -28,11 +28,11 @@ from typing import Any, Protocol
 
 import torch
 import torch.fx as fx
+
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import KernelSource, Launch
 from intarsia_loops.program import Extern, Program
-
 from intarsia_runtime import _calls
 from intarsia_runtime._names import Names
 from intarsia_runtime._refs import RefWriter, shape_text

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import torch
+
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
 
