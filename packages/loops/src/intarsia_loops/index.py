@@ -21,6 +21,9 @@ class Atom:
     def __repr__(self):
         return self.key
 
+    def __copy__(self): return self
+    def __deepcopy__(self, memo): return self
+
 
 class IndexExpr:
     __slots__ = ("terms", "lo", "hi", "_key")
@@ -47,6 +50,16 @@ class IndexExpr:
         for a in self.atoms():
             out |= {a} if a.kind == "axis" else a.a.axes() | a.b.axes() if a.kind in "/%" else set()
         return out
+
+    def symbols(self):
+        """names of the size symbols that the value depends on, also inside // and %, and in no axis extent"""
+        out = set()
+        for a in self.atoms():
+            out |= {a.key} if a.kind == "sym" else a.a.symbols() | a.b.symbols() if a.kind in "/%" else set()
+        return out
+
+    def __copy__(self): return self
+    def __deepcopy__(self, memo): return self
 
     def coef(self, axis):
         """(c, rest) with self = c*axis + rest and axis not in c or rest; None when it isn't affine in axis."""
@@ -114,7 +127,9 @@ def lift(v):
     return v if type(v) is IndexExpr else _make({(): v}) if type(v) is int else atom_expr(v)
 
 
-def atom_expr(a): return _make({(a,): 1})
+def atom_expr(a):
+    # an axis of extent 1 has one value: bodies and rows then agree on how to write it
+    return ZERO if a.kind == "axis" and a.extent is ONE else _make({(a,): 1})
 
 
 def axis(name, extent):
@@ -234,3 +249,12 @@ def unflat(e, shape):
     for n in reversed(shape[1:]):
         out.append(mod(e, lift(n))); e = floordiv(e, lift(n))
     return (e, *reversed(out)) if shape else ()
+
+
+def row_major(shape):
+    """strides in elements of a tensor laid out in order; sizes 0 count as 1, as in ATen"""
+    out, step = [], ONE
+    for n in reversed(tuple(shape)):
+        out.append(step)
+        step = step * (ONE if n is ZERO else n)
+    return tuple(reversed(out))

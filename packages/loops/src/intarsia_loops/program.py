@@ -60,6 +60,12 @@ class Val:
     loads: frozenset[Val]
     size: int
 
+    def __copy__(self) -> Val:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Val:
+        return self
+
 
 _vals: dict[tuple[Any, ...], Val] = {}
 

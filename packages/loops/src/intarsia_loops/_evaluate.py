@@ -1,0 +1,214 @@
+"""Meaning of nests, kernels and extern calls on torch tensors: what both dialects' interpreters and FX targets run.
+
+A nest is evaluated on its whole index grid at once: dimension k of every grid tensor is its k-th axis, axes first,
+then reduced ones. A value that doesn't depend on an axis has size 1 there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from intarsia_ir.dtypes import dtype_from_name
+from intarsia_ir.errors import RuntimeFault
+from intarsia_loops.index import Atom, IndexExpr
+from intarsia_loops.ops import NEST_KINDS, SCALAR_OPS, identity_of
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, TensorRef, Val
+from intarsia_loops.rewrites import postorder
+
+__all__ = ["allocate", "call_extern", "run_kernel", "run_nest", "size_of", "tensor_of"]
+
+Sizes = Mapping[str, int]
+
+
+def size_of(expr: IndexExpr, sizes: Sizes) -> int:
+    """Return the number that a size expression has for these values of the size symbols."""
+    known = expr.const()
+    return known if known is not None else int(_index(expr, {}, sizes))
+
+
+def allocate(buffer: Buffer, sizes: Sizes) -> torch.Tensor:
+    """Return an uninitialised tensor for a buffer."""
+    shape = [size_of(n, sizes) for n in buffer.shape]
+    strides = [size_of(n, sizes) for n in buffer.strides]
+    return torch.empty_strided(shape, strides, dtype=dtype_from_name(buffer.dtype), device=buffer.device)
+
+
+def run_nest(nest: Nest, buffer: Buffer, memory: Mapping[str, torch.Tensor], sizes: Sizes) -> torch.Tensor:
+    """Return what a nest writes, given the buffers that it reads."""
+    return _Grid(nest, (), frozenset(), memory, sizes).run(buffer)
+
+
+def run_kernel(
+    kernel: Kernel, buffers: Mapping[str, Buffer], memory: Mapping[str, torch.Tensor], sizes: Sizes
+) -> dict[str, torch.Tensor]:
+    """Return every buffer that the steps of a kernel write, local ones included.
+
+    All rows are run at once, step by step. That means the same as row by row in any order, because a step that reads
+    what another row made is a fault here.
+
+    Raises:
+        RuntimeFault: A step reads what the kernel made in another row, or what it hasn't made yet.
+    """
+    made: dict[str, torch.Tensor] = {}
+    all_made = frozenset(s.out for s in kernel.steps)
+    depth = len(kernel.rows)
+    for step in kernel.steps:
+        missing = (step.reads() & all_made) - made.keys()
+        if missing:
+            raise RuntimeFault(f"{step.out} reads {min(missing)} before it is made", code="kernels.order")
+        rows = step.axes[:depth]
+        made[step.out] = _Grid(step, rows, frozenset(made), {**memory, **made}, sizes).run(buffers[step.out])
+    return made
+
+
+class _Grid:
+    """The index grid of one nest, and the evaluation of its body on it."""
+
+    def __init__(
+        self,
+        nest: Nest,
+        rows: Sequence[Atom],
+        made: frozenset[str],
+        memory: Mapping[str, torch.Tensor],
+        sizes: Sizes,
+    ) -> None:
+        self.nest, self.rows, self.made, self.memory, self.sizes = nest, rows, made, memory, sizes
+        scan = NEST_KINDS[nest.kind].scan
+        self.dims = nest.axes if scan else nest.axes + nest.red
+        self.extents = [size_of(a.extent, sizes) for a in self.dims]
+        self.points: dict[Atom, torch.Tensor] = {}
+        for k, (axis, n) in enumerate(zip(self.dims, self.extents, strict=True)):
+            shape = [1] * len(self.dims)
+            shape[k] = n
+            self.points[axis] = torch.arange(n).reshape(shape)
+
+    def run(self, buffer: Buffer) -> torch.Tensor:
+        out = allocate(buffer, self.sizes)
+        if out.numel():
+            out.copy_(self._fold(self._body()))
+        return out
+
+    def _fold(self, values: torch.Tensor) -> torch.Tensor:
+        row = NEST_KINDS[self.nest.kind]
+        full = values.expand(self.extents)
+        if row.scan:
+            return row.reference(full, self.nest.axes.index(self.nest.red[0]))
+        n_reduced = len(self.nest.red)
+        if n_reduced and 0 in self.extents[len(self.extents) - n_reduced :]:
+            kept = self.extents[: len(self.extents) - n_reduced]
+            return torch.full(kept, identity_of(self.nest.kind, self.nest.body.dtype))
+        return row.reference(full, n_reduced)
+
+    def _body(self) -> torch.Tensor:
+        memo: dict[Val, torch.Tensor] = {}
+        for v in postorder(self.nest.body):
+            memo[v] = self._value(v, memo)
+        return memo[self.nest.body]
+
+    def _value(self, v: Val, memo: Mapping[Val, torch.Tensor]) -> torch.Tensor:
+        dtype = dtype_from_name(v.dtype)
+        flat = [1] * len(self.dims)
+        if v.op == "const":
+            return torch.full(flat, v.args[0], dtype=dtype)
+        if v.op == "index":
+            return _grid_index(v.args[0], self.points, self.sizes, flat).to(dtype)
+        if v.op in ("load", "gather"):
+            return self._load(v, memo, flat)
+        if v.op == "cast":
+            return memo[v.args[0]].to(dtype)
+        reference = SCALAR_OPS[v.op].reference
+        assert reference is not None, f"{v.op} has no meaning of its own"
+        return reference(*[memo[a] for a in v.args])
+
+    def _load(self, v: Val, memo: Mapping[Val, torch.Tensor], flat: list[int]) -> torch.Tensor:
+        name, entries = v.args
+        index = tuple(
+            memo[e] if type(e) is Val else _grid_index(e, self.points, self.sizes, flat) for e in entries
+        )
+        if name in self.made:
+            self._check_row(name, index)
+        source = self.memory[name]
+        if not index:
+            return source.reshape(flat)
+        for i, n in zip(index, source.shape, strict=True):
+            if i.numel() and (int(i.min()) < 0 or int(i.max()) >= n):
+                raise RuntimeFault(f"{self.nest.out} reads {name} out of bounds", code="loops.bounds")
+        return source[index]
+
+    def _check_row(self, name: str, index: tuple[torch.Tensor, ...]) -> None:
+        for axis, i in zip(self.rows, index, strict=False):
+            if not bool((i == self.points[axis]).all()):
+                raise RuntimeFault(
+                    f"{self.nest.out} reads {name} of another row along {axis.key}", code="kernels.row"
+                )
+
+
+def _grid_index(
+    expr: IndexExpr, points: Mapping[Atom, torch.Tensor], sizes: Sizes, flat: list[int]
+) -> torch.Tensor:
+    value = _index(expr, points, sizes)
+    return value if isinstance(value, torch.Tensor) else torch.full(flat, value)
+
+
+def _index(expr: IndexExpr, points: Mapping[Atom, torch.Tensor], sizes: Sizes) -> Any:
+    """Value of an index expression: a number, or a tensor on the grid when it depends on axes."""
+    total: Any = 0
+    for monomial, factor in expr.terms:
+        product: Any = factor
+        for atom in monomial:
+            product = product * _atom(atom, points, sizes)
+        total = total + product
+    return total
+
+
+def _atom(atom: Atom, points: Mapping[Atom, torch.Tensor], sizes: Sizes) -> Any:
+    if atom.kind == "axis":
+        return points[atom]
+    if atom.kind == "sym":
+        return sizes[atom.key]
+    a, b = _index(atom.a, points, sizes), _index(atom.b, points, sizes)
+    return a // b if atom.kind == "/" else a % b
+
+
+# ---- extern calls ------------------------------------------------------------------------------------------------------
+
+
+def tensor_of(ref: TensorRef, memory: Mapping[str, torch.Tensor], sizes: Sizes) -> torch.Tensor:
+    """Return the strided tensor that a reference stands for."""
+    base = memory[ref.buffer]
+    shape = [size_of(n, sizes) for n in ref.shape]
+    strides = [size_of(n, sizes) for n in ref.strides]
+    return base.as_strided(shape, strides, base.storage_offset() + size_of(ref.offset, sizes))
+
+
+def call_extern(
+    extern: Extern, buffers: Mapping[str, Buffer], memory: Mapping[str, torch.Tensor], sizes: Sizes
+) -> dict[str, torch.Tensor]:
+    """Run an extern call and return its results by buffer name, laid out as the buffers say."""
+
+    def argument(value: Any) -> Any:
+        if isinstance(value, TensorRef):
+            return tensor_of(value, memory, sizes)
+        if isinstance(value, IndexExpr):
+            return size_of(value, sizes)
+        if isinstance(value, tuple):
+            return [argument(v) for v in value]
+        return value
+
+    result = extern.target(*[argument(a) for a in extern.args], **{k: argument(v) for k, v in extern.kwargs})
+    results = result if isinstance(result, (tuple, list)) else [result]
+    made = {}
+    for name, tensor in zip(extern.outs, results, strict=True):
+        if name:
+            made[name] = _laid_out(tensor, buffers[name], sizes)
+    return made
+
+
+def _laid_out(tensor: torch.Tensor, buffer: Buffer, sizes: Sizes) -> torch.Tensor:
+    wanted = allocate(buffer, sizes) if tensor.numel() else tensor
+    if tensor.stride() == wanted.stride() and tensor.dtype == wanted.dtype:
+        return tensor
+    return wanted.copy_(tensor)

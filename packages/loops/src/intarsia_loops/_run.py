@@ -1,0 +1,108 @@
+"""Running a whole program item by item: the interpreter that both dialects share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from intarsia_ir.dtypes import dtype_from_name
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops._evaluate import call_extern, run_kernel, run_nest, size_of, tensor_of
+from intarsia_loops.index import IndexExpr
+from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef
+
+__all__ = ["run_program", "symbols_of"]
+
+
+def run_program(program: Program, args: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the outputs of a program for these inputs; with a placement, through an arena laid out by it.
+
+    Args:
+        program: A program of the loops or of the kernels dialect.
+        args: One tensor per input buffer and one int per size symbol, in the order of `program.inputs`.
+
+    Raises:
+        InvalidArgumentError: The number of arguments is wrong, or a size can't be found in them.
+    """
+    memory: dict[str, torch.Tensor] = dict(program.constants)
+    sizes = _bind(program, list(args), memory)
+    arena = _Arena(program, sizes)
+    for item in program.items:
+        if isinstance(item, Nest):
+            memory[item.out] = arena.hold(item.out, run_nest(item, program.buffers[item.out], memory, sizes))
+        elif isinstance(item, Kernel):
+            made = run_kernel(item, program.buffers, memory, sizes)
+            for name in item.writes():
+                memory[name] = arena.hold(name, made[name])
+        else:
+            memory.update(call_extern(item, program.buffers, memory, sizes))
+    return tuple(_output(value, memory, sizes) for value in program.outputs)
+
+
+def _output(value: Any, memory: Mapping[str, torch.Tensor], sizes: Mapping[str, int]) -> Any:
+    if isinstance(value, TensorRef):
+        return tensor_of(value, memory, sizes)
+    return size_of(value, sizes) if isinstance(value, IndexExpr) else value
+
+
+def _bind(program: Program, args: list[Any], memory: dict[str, torch.Tensor]) -> dict[str, int]:
+    """Put tensors into memory and find the value of every size symbol."""
+    if len(args) != len(program.inputs):
+        raise InvalidArgumentError(
+            f"the program takes {len(program.inputs)} inputs, not {len(args)}", code="loops.arguments"
+        )
+    sizes: dict[str, int] = {}
+    for name, value in zip(program.inputs, args, strict=True):
+        if name in program.buffers:
+            memory[name] = value
+        else:
+            sizes[name] = int(value)
+    for name, tensor in memory.items():
+        for extent, n in zip(program.buffers[name].shape, tensor.shape, strict=True):
+            if (symbol := _plain_symbol(extent)) is not None:
+                sizes.setdefault(symbol, n)
+    missing = symbols_of(program.buffers.values()) - sizes.keys()
+    if missing:
+        raise InvalidArgumentError(f"no input has the size {min(missing)}", code="loops.arguments")
+    return sizes
+
+
+def _plain_symbol(extent: IndexExpr) -> str | None:
+    if len(extent.terms) != 1:
+        return None
+    monomial, factor = extent.terms[0]
+    return monomial[0].key if factor == 1 and len(monomial) == 1 and monomial[0].kind == "sym" else None
+
+
+def symbols_of(buffers: Iterable[Buffer]) -> set[str]:
+    """Return the names of all size symbols in sizes and strides of these buffers."""
+    return {name for b in buffers for e in (*b.shape, *b.strides) for name in e.symbols()}
+
+
+class _Arena:
+    """The memory of placed buffers. It starts full of a pattern, so that reading before writing shows."""
+
+    def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
+        self._program, self._sizes = program, sizes
+        self._offsets = program.placement.offsets if program.placement else {}
+        n_bytes = program.placement.arena_bytes if program.placement else 0
+        self._bytes = torch.full((n_bytes,), 0xA5, dtype=torch.uint8)
+
+    def hold(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the tensor where the plan puts it; itself when the buffer isn't placed."""
+        if name not in self._offsets:
+            return tensor
+        dtype = dtype_from_name(self._program.buffers[name].dtype)
+        start, span = self._offsets[name], _span(tensor) * dtype.itemsize
+        place = self._bytes[start : start + span].view(dtype).as_strided(tensor.shape, tensor.stride(), start // dtype.itemsize)
+        return place.copy_(tensor)
+
+
+def _span(tensor: torch.Tensor) -> int:
+    """Elements from the first to the last one in memory."""
+    if tensor.numel() == 0:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+

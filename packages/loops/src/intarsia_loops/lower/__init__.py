@@ -1,0 +1,232 @@
+"""FX(aten) -> FX(loops): one family of lowerings a module, and `lower`, which walks the graph.
+
+Every op with a lowering becomes one nest, or a few for reductions; views become index maps; anything else becomes an
+extern call of the ATen op on whole tensors.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from intarsia_ir import meta
+from intarsia_ir.dtypes import dtype_name
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import SizeFacts
+from intarsia_loops.graph import to_fx
+from intarsia_loops.index import IndexExpr
+from intarsia_loops.lower import creation, indexing, normalisations, pooling, pointwise, reductions, views
+from intarsia_loops.lower._builder import Builder
+from intarsia_loops.lower._sizes import Sizes
+from intarsia_loops.lower._table import Lowering
+from intarsia_loops.lower._values import Tensor
+from intarsia_loops.ops import ALL_TYPES
+from intarsia_loops.program import Extern, Nest, Program, TensorRef
+
+__all__ = ["coverage", "lower", "lower_to_program"]
+
+_FAMILIES = (creation, indexing, normalisations, pointwise, pooling, reductions, views)
+_LOWERINGS: Mapping[Any, Lowering] = MappingProxyType(
+    {overload: row for family in _FAMILIES for overload, row in family.TABLE.rows.items()}
+)
+
+
+def lower(
+    graph_module: fx.GraphModule, *, facts: SizeFacts | None = None, fuel: int | None = None
+) -> fx.GraphModule:
+    """Lower a functional ATen graph to loop nests: FX(aten) -> FX(loops).
+
+    Args:
+        graph_module: FX(aten) with a value on every node; unchanged.
+        facts: Size facts that the graph relies on; carried along.
+        fuel: Number of nodes to lower; the rest become extern calls. None: all.
+
+    Returns:
+        The GraphModule view of the program; `from_fx` gives the program itself.
+
+    Raises:
+        UnsupportedError: An op has a result that is neither a tensor nor a size (`loops.scalar_result`), or a
+            size can't be written as an index expression.
+    """
+    walk = _Walk(graph_module, facts or SizeFacts(), fuel)
+    return to_fx(walk.program(), values=walk.values)
+
+
+def coverage() -> Mapping[str, tuple[str, ...]]:
+    """Return the lowered overloads of each family, sorted; everything else becomes an extern call.
+
+    Example:
+        >>> "aten.native_layer_norm.default" in coverage()["normalisations"]
+        True
+    """
+    by_family: dict[str, list[str]] = {}
+    for overload, row in _LOWERINGS.items():
+        by_family.setdefault(row.family, []).append(str(overload))
+    return MappingProxyType({family: tuple(sorted(names)) for family, names in sorted(by_family.items())})
+
+
+def lower_to_program(
+    graph_module: fx.GraphModule, *, facts: SizeFacts | None = None, fuel: int | None = None
+) -> Program:
+    """Return what `lower` returns, as the program itself."""
+    return _Walk(graph_module, facts or SizeFacts(), fuel).program()
+
+
+class _Walk:
+    """One pass over the graph, node by node in order."""
+
+    def __init__(self, graph_module: fx.GraphModule, facts: SizeFacts, fuel: int | None) -> None:
+        self.graph_module = graph_module
+        self.facts = facts
+        self.fuel = fuel
+        self.values: dict[str, Any] = {}
+        self.sizes = Sizes(facts)
+        self.builder = Builder(self.sizes, {n.name for n in graph_module.graph.nodes})
+        self.env: dict[fx.Node, Any] = {}
+        self.inputs: list[str] = []
+        self.constants: dict[str, torch.Tensor] = {}
+        self.outputs: tuple[Any, ...] = ()
+
+    def program(self) -> Program:
+        for node in self.graph_module.graph.nodes:
+            getattr(self, f"_{node.op}")(node)
+        return _without_dead_nests(
+            Program(
+                MappingProxyType(self.builder.buffers),
+                tuple(self.inputs),
+                tuple(self.builder.items),
+                self.outputs,
+                self.facts,
+                None,
+                MappingProxyType(self.constants),
+            )
+        )
+
+    def _placeholder(self, node: fx.Node) -> None:
+        value = meta.value(node)
+        if isinstance(value, torch.Tensor):
+            self.env[node] = self.builder.declare(self.builder.spec_of(value), node.name)
+            self.builder.inputs.add(node.name)
+            self.values[node.name] = value
+            self.inputs.append(node.name)
+        else:
+            self.env[node] = size = self.sizes(value) if isinstance(value, torch.SymInt) else value
+            self.inputs.append(repr(size) if isinstance(size, IndexExpr) else node.name)
+
+    def _get_attr(self, node: fx.Node) -> None:
+        value: Any = self.graph_module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            raise UnsupportedError(
+                f"the attribute {node.target} is a {type(value).__name__}, not a tensor",
+                code="loops.attribute",
+                where=meta.origins(node),
+            )
+        self.constants[node.name] = value
+        self.env[node] = self.builder.declare(self.builder.spec_of(value), node.name)
+        self.builder.inputs.add(node.name)
+
+    def _output(self, node: fx.Node) -> None:
+        self.builder.begin(node.name, None, meta.origins(node))
+        results = node.args[0] if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
+        self.outputs = tuple([self._result(self._argument(r)) for r in results])
+
+    def _result(self, value: Any) -> Any:
+        return self.builder.tensor_ref(value) if isinstance(value, Tensor) else value
+
+    def _call_function(self, node: fx.Node) -> None:
+        if node.target is operator.getitem:
+            self.env[node] = self._argument(node.args[0])[node.args[1]]
+            return
+        value = meta.value(node)
+        if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+            self.env[node] = self.sizes(value)
+            return
+        if isinstance(value, torch.Tensor):
+            self.values[node.name] = value
+        self.builder.begin(node.name, value, meta.origins(node), _used_results(node))
+        args = [self._argument(a) for a in node.args]
+        kwargs = {k: self._argument(v) for k, v in node.kwargs.items()}
+        row = _LOWERINGS.get(node.target) if self.fuel != 0 else None
+        result = None
+        if row is not None and (row.any_dtype or (_computable(args) and _computable(value))):
+            result = row.function(self.builder, *args, **kwargs)
+            if self.fuel is not None and result is not None:
+                self.fuel -= 1
+        self.env[node] = self._extern(node, args, kwargs) if result is None else result
+
+    def _extern(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        value = meta.value(node)
+        for v in value if isinstance(value, (tuple, list)) else (value,):
+            if not (v is None or isinstance(v, torch.Tensor)):
+                raise UnsupportedError(
+                    f"{node.target} gives a {type(v).__name__}, which is not a tensor",
+                    code="loops.scalar_result",
+                    where=meta.origins(node),
+                )
+        return self.builder.extern(_without_alias(node.target), args, kwargs)
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            return self.env[value]
+        if isinstance(value, (list, tuple)):
+            return [self._argument(v) for v in value]
+        return self.sizes(value) if isinstance(value, torch.SymInt) else value
+
+
+def _used_results(node: fx.Node) -> frozenset[int] | None:
+    """Positions of a multiple result that anybody takes; None when it is used whole."""
+    used = set()
+    for user in node.users:
+        if user.target is not operator.getitem:
+            return None
+        if user.users:
+            used.add(user.args[1])
+    return frozenset(used)  # type: ignore[arg-type]
+
+
+def _computable(value: Any) -> bool:
+    """Whether bodies can hold every tensor in a (nested) argument or recorded value."""
+    if isinstance(value, Tensor):
+        return value.dtype in ALL_TYPES
+    if isinstance(value, torch.Tensor):
+        return dtype_name(value.dtype) in ALL_TYPES and value.layout is torch.strided
+    if isinstance(value, (list, tuple)):
+        return all(_computable(v) for v in value)
+    return not isinstance(value, complex)
+
+
+def _without_alias(target: Any) -> Any:
+    """An extern result is a buffer of its own: a view op is called in its copying form."""
+    returns = target._schema.returns
+    if not any(r.alias_info is not None and not r.alias_info.is_write for r in returns):
+        return target
+    namespace, name = target._schema.name.split("::")
+    copying = getattr(getattr(torch.ops, namespace), name + "_copy", None)
+    if copying is None or target._overloadname not in copying.overloads():
+        raise UnsupportedError(f"{target} returns a view and has no copying form", code="loops.view")
+    return getattr(copying, target._overloadname)
+
+
+def _without_dead_nests(program: Program) -> Program:
+    """Drop nests that nobody reads, with their buffers. Extern calls stay: they may have effects."""
+    live = {r.buffer for r in program.outputs if isinstance(r, TensorRef)}
+    kept: list[Any] = []
+    for item in reversed(program.items):
+        if isinstance(item, Nest) and item.out not in live:
+            continue
+        kept.append(item)
+        live |= item.reads()
+    kept.reverse()
+    made = {out for item in kept for out in (item.outs if isinstance(item, Extern) else (item.out,))}
+    fixed = {*program.inputs, *program.constants}
+    buffers = {name: b for name, b in program.buffers.items() if name in made or name in fixed}
+    return Program(
+        MappingProxyType(buffers), program.inputs, tuple(kept), program.outputs, program.facts, None, program.constants
+    )

@@ -1,0 +1,266 @@
+"""The builder: what a lowering calls to make nests, buffers and extern calls for the node at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from intarsia_ir.dtypes import dtype_name
+from intarsia_ir.records import Origin
+from intarsia_loops import index as I
+from intarsia_loops.index import ONE, ZERO, IndexExpr
+from intarsia_loops.lower._sizes import Sizes
+from intarsia_loops.lower._values import Point, Tensor, operand
+from intarsia_loops.ops import ALL_TYPES, NEST_KINDS
+from intarsia_loops.program import Buffer, Extern, Item, Nest, TensorRef, Val, cast, const
+
+__all__ = ["Builder", "Spec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a result must look like: sizes, eager's strides, element type, device."""
+
+    shape: tuple[IndexExpr, ...]
+    strides: tuple[IndexExpr, ...]
+    dtype: str
+    device: str
+
+
+class Builder:
+    """Collects buffers and items in program order. `begin` sets which node the next ones belong to.
+
+    Args:
+        sizes: Translator of sizes.
+        taken: Buffer names that must not be made up for intermediates.
+    """
+
+    def __init__(self, sizes: Sizes, taken: set[str]) -> None:
+        self.sizes = sizes
+        self.buffers: dict[str, Buffer] = {}
+        self.items: list[Item] = []
+        self.inputs: set[str] = set()
+        self._used: frozenset[int] | None = None
+        self._taken = taken
+        self._name = ""
+        self._value: Any = None
+        self._origins: tuple[Origin, ...] = ()
+        self._named = False
+
+    def begin(
+        self, name: str, value: Any, origins: tuple[Origin, ...], used: frozenset[int] | None = None
+    ) -> None:
+        """Start lowering the node of this name, which produces `value` (fake tensors).
+
+        Args:
+            name: The node's name; its buffers are called after it.
+            value: Its recorded value.
+            origins: Its user lines.
+            used: Positions of its results that are used; None: all.
+        """
+        self._name, self._value, self._origins, self._used, self._named = name, value, origins, used, False
+
+    @property
+    def n_results(self) -> int:
+        """Number of results of a node that returns several."""
+        return len(self._value)
+
+    def is_used(self, position: int) -> bool:
+        """Tell whether anybody takes result number `position` of a node that returns several."""
+        return self._used is None or position in self._used
+
+    # ---- results of the node at hand
+
+    def spec(self, position: int | None = None) -> Spec:
+        """Return what result number `position` (None: the only one) of the node must look like."""
+        return self.spec_of(self._value if position is None else self._value[position])
+
+    def spec_of(self, value: torch.Tensor) -> Spec:
+        """Return sizes, strides, type and device of a fake tensor."""
+        sizes = self.sizes.each
+        return Spec(sizes(value.shape), sizes(value.stride()), dtype_name(value.dtype), str(value.device))
+
+    def temp_spec(self, shape: Sequence[IndexExpr], dtype: str) -> Spec:
+        """Return the spec of a row-major intermediate on the device of the node's first result."""
+        value = self._value[0] if isinstance(self._value, (tuple, list)) else self._value
+        return Spec(tuple(shape), I.row_major(shape), dtype, str(value.device))
+
+    def declare(self, spec: Spec, name: str) -> Tensor:
+        """Add a buffer and return it as a tensor."""
+        self.buffers[name] = Buffer(spec.shape, spec.strides, spec.dtype, spec.device)
+        return Tensor(name, spec.shape, spec.dtype, _same, spec.strides, direct=True)
+
+    def fresh_name(self, role: str = "") -> str:
+        """Return a buffer name for the node: its own first, then with a role or number behind."""
+        if not role and not self._named:
+            self._named = True
+            return self._name
+        name, k = f"{self._name}_{role}", 0
+        while name in self._taken or name in self.buffers:
+            k += 1
+            name = f"{self._name}_{role}{k}"
+        return name
+
+    # ---- nests
+
+    def nest(
+        self, kind: str, spec: Spec, red: Sequence[IndexExpr], body: Callable[[Point, Point], Val], role: str = ""
+    ) -> Tensor:
+        """Add `out[axes] = kind over red of body` and return `out`.
+
+        Args:
+            kind: A map or reduction of the nest kind table.
+            spec: The result; the body's type for this kind must fit its element type.
+            red: Sizes of the reduced axes, in the order that arg reductions number them.
+            body: (point of out, point of red) -> value.
+            role: Suffix of the buffer's name; "" for the node's result.
+        """
+        axes = tuple([I.axis(f"i{k}", n) for k, n in enumerate(spec.shape)])
+        reduced = tuple([I.axis(f"r{k}", n) for k, n in enumerate(red)])
+        value = body(tuple([I.lift(a) for a in axes]), tuple([I.lift(r) for r in reduced]))
+        if not reduced and kind != "map":
+            value = const(0, "i64") if NEST_KINDS[kind].out_type == "i64" else value
+            kind = "map"
+        return self._add(kind, spec, axes, reduced, value, role)
+
+    def _add(
+        self, kind: str, spec: Spec, axes: tuple[I.Atom, ...], red: tuple[I.Atom, ...], body: Val, role: str
+    ) -> Tensor:
+        out = self.declare(spec, self.fresh_name(role))
+        self.items.append(Nest(out.buffer, axes, red, kind, body, spec.dtype, self._origins))
+        return out
+
+    def map(self, body: Callable[[Point], Val], spec: Spec | None = None, role: str = "") -> Tensor:
+        """Add `out[point] = body(point)`, converted to the result's type; `spec` None is the node's only result."""
+        spec = spec or self.spec()
+        return self.nest("map", spec, (), lambda point, _: cast(body(point), spec.dtype), role)
+
+    def pointwise(
+        self, function: Callable[..., Val], *operands: Any, compute: str, spec: Spec | None = None, role: str = ""
+    ) -> Tensor:
+        """Add a map of `function` over broadcast tensors and numbers, each first converted to type `compute`."""
+        return self.map(lambda p: function(*[operand(x, p, compute) for x in operands]), spec, role)
+
+    def reduce(
+        self,
+        kind: str,
+        x: Tensor,
+        dims: Sequence[int],
+        *,
+        dtype: str,
+        body: Callable[[Val, Point], Val] | None = None,
+        spec: Spec | None = None,
+        role: str = "",
+    ) -> Tensor:
+        """Fold `x` over `dims`; the result has the other dimensions.
+
+        Args:
+            kind: A reduction of the nest kind table.
+            x: The tensor.
+            dims: Reduced dimensions, non-negative; arg reductions number the elements in this order.
+            dtype: Type that elements are converted to before `body`.
+            body: (element, point of x) -> what is folded; None: the element.
+            spec: The result; None: a row-major intermediate of the body's type.
+            role: Suffix of the buffer's name.
+        """
+        kept = [d for d in range(len(x.shape)) if d not in dims]
+        place = {d: k for k, d in enumerate(kept)} | {d: len(kept) + k for k, d in enumerate(dims)}
+
+        def value(point: Point, red: Point) -> Val:
+            both = point + red
+            full = tuple([both[place[d]] for d in range(len(place))])
+            element = cast(x.at(full), dtype)
+            return element if body is None else body(element, full)
+
+        out = spec or self.temp_spec([x.shape[d] for d in kept], NEST_KINDS[kind].out_type or dtype)
+        return self.nest(kind, out, [x.shape[d] for d in dims], value, role)
+
+    def scan(self, kind: str, x: Tensor, dim: int, *, dtype: str, spec: Spec | None = None, role: str = "") -> Tensor:
+        """Run `kind` along dimension `dim` of `x`, whose elements are first converted to `dtype`."""
+        spec = spec or self.temp_spec(x.shape, dtype)
+        axes = tuple([I.axis(f"i{k}", n) for k, n in enumerate(spec.shape)])
+        body = cast(x.at(tuple([I.lift(a) for a in axes])), dtype)
+        return self._add(kind, spec, axes, (axes[dim],), body, role)
+
+    def keep_dims(self, x: Tensor, dims: Sequence[int]) -> Tensor:
+        """Return `x`, which lacks `dims`, as a view that has them with size 1."""
+        rank = len(x.shape) + len(dims)
+        kept = [d for d in range(rank) if d not in dims]
+        shape = [ONE] * rank
+        for d, n in zip(kept, x.shape, strict=True):
+            shape[d] = n
+        return Tensor(x.buffer, tuple(shape), x.dtype, lambda p: x.index(tuple([p[d] for d in kept])))
+
+    def finish(self, x: Tensor, spec: Spec | None = None) -> Tensor:
+        """Return `x` as the node's result: converted by one more map when its type or sizes' strides are not eager's."""
+        spec = spec or self.spec()
+        if x.dtype == spec.dtype and self.as_strided(x, spec.strides) is not None:
+            return Tensor(x.buffer, spec.shape, x.dtype, x.index, spec.strides, x.direct)
+        return self.map(x.at, spec)
+
+    # ---- tensors in memory
+
+    def tensor_ref(self, x: Tensor) -> TensorRef:
+        """Return `x` as extern calls and outputs need it; copied first when its layout can't be eager's."""
+        strides = x.strides or I.row_major(x.shape)
+        found = self.as_strided(x, strides)
+        if found is None:
+            spec = Spec(x.shape, strides, x.dtype, self.buffers[x.buffer].device)
+            found = self.as_strided(self.nest("map", spec, (), lambda p, _: x.at(p), "copy"), strides)
+            assert found is not None, "a fresh copy has the strides it was made with"
+        return found
+
+    def as_strided(self, x: Tensor, strides: tuple[IndexExpr, ...]) -> TensorRef | None:
+        """Return `x` over its buffer with these strides; None when its elements don't lie there."""
+        buffer = self.buffers[x.buffer]
+        if x.direct and strides == buffer.strides:
+            return TensorRef(x.buffer, x.shape, strides, ZERO)
+        if any(n is ZERO for n in x.shape):
+            return TensorRef(x.buffer, x.shape, strides, ZERO)
+        axes = [I.axis(f"i{k}", n) for k, n in enumerate(x.shape)]
+        rest = ZERO
+        for entry, stride in zip(x.index(tuple([I.lift(a) for a in axes])), buffer.strides, strict=True):
+            rest = rest + entry * stride
+        for a, n, stride in zip(axes, x.shape, strides, strict=True):
+            if n is ONE:
+                continue
+            split = rest.coef(a)
+            if split is None or split[0] is not stride:
+                return None
+            rest = split[1]
+        return None if rest.axes() else TensorRef(x.buffer, x.shape, strides, rest)
+
+    def extern(self, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Add a call of an ATen op and return its results as tensors, nested as the op returns them."""
+        call_args = tuple([self._argument(a) for a in args])
+        call_kwargs = tuple([(k, self._argument(v)) for k, v in sorted(kwargs.items())])
+        many = isinstance(self._value, (tuple, list))
+        values = list(self._value) if many else [self._value]
+        results: list[Tensor | None] = []
+        for k, value in enumerate(values):
+            if isinstance(value, torch.Tensor):
+                results.append(self.declare(self.spec_of(value), self.fresh_name(str(k) if many else "")))
+            else:
+                results.append(None)
+        outs = tuple([r.buffer if r is not None else "" for r in results])
+        self.items.append(Extern(outs, target, call_args, call_kwargs, self._origins))
+        return tuple(results) if many else results[0]
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.tensor_ref(value)
+        if isinstance(value, (list, tuple)):
+            return tuple([self._argument(v) for v in value])
+        return self.sizes(value) if isinstance(value, torch.SymInt) else value
+
+
+def supported(dtype: str) -> bool:
+    """Tell whether bodies can load and store elements of this type."""
+    return dtype in ALL_TYPES
+
+
+def _same(point: Point) -> Point:
+    return point

@@ -1,0 +1,83 @@
+"""Sizes at the border: Python ints and symbolic ints of recorded graphs become index expressions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import SizeFacts
+from intarsia_loops.index import INF, IndexExpr, lift, size_symbol
+
+__all__ = ["Sizes"]
+
+
+class Sizes:
+    """Translates sizes and strides, with the ranges that the facts give.
+
+    Args:
+        facts: Ranges of the size symbols; a symbol without one is taken as at least 2 (0 and 1 are specialized).
+    """
+
+    def __init__(self, facts: SizeFacts) -> None:
+        self._ranges = facts.ranges
+        self._symbolic: dict[Any, IndexExpr] = {}
+
+    def __call__(self, size: int | torch.SymInt | IndexExpr) -> IndexExpr:
+        """Return the index expression for one size.
+
+        Raises:
+            UnsupportedError: A symbolic size uses an operation that index expressions don't have.
+        """
+        if type(size) is int:
+            return lift(size)
+        if isinstance(size, IndexExpr):
+            return size
+        if isinstance(size, torch.SymInt):
+            return self._translate(size.node.expr)
+        return lift(int(size))
+
+    def each(self, sizes: Any) -> tuple[IndexExpr, ...]:
+        """Return the index expressions for a sequence of sizes."""
+        return tuple(self(s) for s in sizes)
+
+    def symbol(self, name: str) -> IndexExpr:
+        """Return the size symbol of this name, with its range."""
+        low, high = self._ranges.get(name, (2, None))
+        return size_symbol(name, 2 if low is None else low, INF if high is None else high)
+
+    def _translate(self, expr: Any) -> IndexExpr:
+        found = self._symbolic.get(expr)
+        if found is None:
+            found = self._symbolic[expr] = self._build(expr)
+        return found
+
+    def _build(self, expr: Any) -> IndexExpr:
+        kind = type(expr).__name__
+        if getattr(expr, "is_Integer", False):
+            return lift(int(expr))
+        if getattr(expr, "is_Symbol", False):
+            return self.symbol(expr.name)
+        args = [self._translate(a) for a in expr.args]
+        if kind == "Add":
+            return sum(args[1:], args[0])
+        if kind == "Mul":
+            product = args[0]
+            for a in args[1:]:
+                product = product * a
+            return product
+        if kind == "Pow" and (exponent := args[1].const()) is not None and exponent > 0:
+            power = args[0]
+            for _ in range(exponent - 1):
+                power = power * args[0]
+            return power
+        if kind in ("FloorDiv", "CleanDiv"):
+            return args[0] // args[1]
+        if kind in ("Mod", "PythonMod"):
+            return args[0] % args[1]
+        raise UnsupportedError(
+            f"the size {expr} uses {kind}, which index expressions don't have",
+            code="loops.size_expression",
+            hints=("mark the dimension as static",),
+        )

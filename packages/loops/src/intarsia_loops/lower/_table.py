@@ -1,0 +1,54 @@
+"""The table type that each family of lowerings fills: ATen overload -> how it becomes nests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["DECLINED", "Lowering", "Table"]
+
+DECLINED = None
+"""What a lowering returns when these arguments are beyond it: the node becomes an extern call. Nothing was added yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How one overload is lowered.
+
+    Args:
+        function: (builder, *args, **kwargs as in the op's schema) -> Tensor, tuple of Tensors, or DECLINED.
+        any_dtype: Whether it works for element types that bodies can't compute with (views: nothing is loaded).
+        family: Name of the module that has it.
+    """
+
+    function: Callable[..., Any]
+    any_dtype: bool
+    family: str
+
+
+class Table:
+    """Overload -> Lowering, filled while its module is imported, read-only afterwards.
+
+    Args:
+        family: Name of the family.
+    """
+
+    def __init__(self, family: str) -> None:
+        self.family = family
+        self.rows: dict[Any, Lowering] = {}
+
+    def add(self, *overloads: Any, any_dtype: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Return a decorator that registers a function as the lowering of these overloads."""
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.put(overloads, function, any_dtype=any_dtype)
+            return function
+
+        return register
+
+    def put(self, overloads: Iterable[Any], function: Callable[..., Any], *, any_dtype: bool = False) -> None:
+        """Register a function as the lowering of these overloads."""
+        for overload in overloads:
+            assert overload not in self.rows, f"{overload} has two lowerings"
+            self.rows[overload] = Lowering(function, any_dtype, self.family)

@@ -1,0 +1,114 @@
+"""What lowering computes with: tensors as index maps over buffers, and ATen's rules for element types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from intarsia_ir.dtypes import dtype_from_name, dtype_name
+from intarsia_loops.index import ONE, ZERO, IndexExpr
+from intarsia_loops.ops import FLOATS, HALVES, INTEGERS
+from intarsia_loops.program import Val, cast, const, load
+
+__all__ = ["Point", "Tensor", "common_type", "compute_type", "constant", "operand", "read", "rounded"]
+
+Point = tuple[IndexExpr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor while lowering: a buffer seen through an index map. Views change the map, nothing is moved.
+
+    Args:
+        buffer: Name of the buffer.
+        shape: Sizes.
+        dtype: Element type of the buffer.
+        index: Point of this tensor -> point of the buffer.
+        strides: Eager's strides; None for values that eager doesn't have.
+        direct: Whether `index` is the identity.
+    """
+
+    buffer: str
+    shape: tuple[IndexExpr, ...]
+    dtype: str
+    index: Callable[[Point], Point]
+    strides: tuple[IndexExpr, ...] | None = None
+    direct: bool = False
+
+    def at(self, point: Point) -> Val:
+        """Return the element at a point of the tensor's own shape."""
+        return load(self.buffer, point if self.direct else self.index(point), self.dtype)
+
+
+def read(x: Tensor, point: Point) -> Val:
+    """Return the element of `x` broadcast to the rank of `point`: trailing dimensions align, size 1 repeats."""
+    own = point[len(point) - len(x.shape) :]
+    return x.at(tuple([ZERO if n is ONE else i for i, n in zip(own, x.shape, strict=True)]))
+
+
+def operand(x: Tensor | bool | int | float, point: Point, dtype: str) -> Val:
+    """Return a tensor element or a number, converted to `dtype`."""
+    return cast(read(x, point), dtype) if isinstance(x, Tensor) else constant(x, dtype)
+
+
+def constant(number: bool | int | float, dtype: str) -> Val:
+    """Return a number as a constant of `dtype`, normalised so that equal constants are one value."""
+    if dtype == "b8":
+        return const(bool(number), dtype)
+    return const(float(number) if dtype in FLOATS else int(number), dtype)
+
+
+def rounded(number: bool | int | float, dtype: str) -> bool | int | float:
+    """Return the number as an element of `dtype` would hold it; half types lose digits here."""
+    if dtype not in HALVES:
+        return number
+    return float(torch.tensor(float(number), dtype=dtype_from_name(dtype)))
+
+
+def compute_type(dtype: str) -> str:
+    """Return the type that arithmetic on elements of `dtype` happens in: float32 for the half types."""
+    return "f32" if dtype in HALVES else dtype
+
+
+def common_type(operands: Sequence[Any]) -> str | None:
+    """Return the type that ATen promotes the operands to: dimensioned tensors outrank 0-dim ones, and these numbers.
+
+    None when an operand is neither tensor nor real number.
+    """
+    ranks: list[str | None] = [None, None, None]
+    for x in operands:
+        if isinstance(x, Tensor):
+            rank, dtype = (0 if x.shape else 1), x.dtype
+        elif isinstance(x, bool):
+            rank, dtype = 2, "b8"
+        elif isinstance(x, int):
+            rank, dtype = 2, "i64"
+        elif isinstance(x, float):
+            rank, dtype = 2, dtype_name(torch.get_default_dtype())
+        else:
+            return None
+        known = ranks[rank]
+        ranks[rank] = dtype if known is None or known == dtype else _promote(known, dtype)
+    return _outrank(ranks[0], _outrank(ranks[1], ranks[2]))
+
+
+def _promote(a: str, b: str) -> str:
+    return dtype_name(torch.promote_types(dtype_from_name(a), dtype_from_name(b)))
+
+
+def _outrank(higher: str | None, lower: str | None) -> str | None:
+    """The higher rank decides, unless the lower one has a larger category (bool < integer < float)."""
+    if higher is None or lower is None:
+        return higher or lower
+    if _category(higher) >= _category(lower):
+        return higher
+    return _promote(higher, lower)
+
+
+def _category(dtype: str) -> int:
+    if dtype == "b8":
+        return 0
+    return 1 if dtype in INTEGERS else 3 if dtype.startswith("c") else 2

@@ -1,0 +1,120 @@
+"""Lowerings of ops that make tensors from numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from intarsia_loops.index import lift
+from intarsia_loops.lower import _math as m
+from intarsia_loops.lower._builder import Builder
+from intarsia_loops.lower._table import DECLINED, Table
+from intarsia_loops.lower._values import Tensor, compute_type, constant
+from intarsia_loops.lower.pointwise import _fits
+from intarsia_loops.ops import FLOATS
+from intarsia_loops.program import Val, cast, index_value, val
+
+__all__ = ["TABLE"]
+
+aten: Any = torch.ops.aten
+TABLE = Table("creation")
+
+
+def _filled(b: Builder, value: Any) -> Any:
+    spec = b.spec()
+    if not isinstance(value, (bool, int, float)) or not _fits(value, spec.dtype):
+        return DECLINED
+    return b.map(lambda _: constant(value, compute_type(spec.dtype)), spec)
+
+
+@TABLE.add(aten.full.default)
+def _full(b: Builder, size: Any, fill_value: Any, **_: Any) -> Any:
+    return _filled(b, fill_value)
+
+
+@TABLE.add(aten.full_like.default)
+def _full_like(b: Builder, self: Tensor, fill_value: Any, **_: Any) -> Any:
+    return _filled(b, fill_value)
+
+
+@TABLE.add(aten.new_full.default)
+def _new_full(b: Builder, self: Tensor, size: Any, fill_value: Any, **_: Any) -> Any:
+    return _filled(b, fill_value)
+
+
+@TABLE.add(aten.scalar_tensor.default)
+def _scalar_tensor(b: Builder, s: Any, **_: Any) -> Any:
+    return _filled(b, s)
+
+
+def _zeros(b: Builder, *_: Any, **__: Any) -> Any:
+    return _filled(b, 0)
+
+
+def _ones(b: Builder, *_: Any, **__: Any) -> Any:
+    return _filled(b, 1)
+
+
+# `empty` promises nothing about its values: zeros are as good as any, and the same in every run
+TABLE.put(
+    [
+        aten.zeros.default,
+        aten.zeros_like.default,
+        aten.new_zeros.default,
+        aten.empty.memory_format,
+        aten.empty_like.default,
+        aten.empty_strided.default,
+        aten.new_empty.default,
+        aten.new_empty_strided.default,
+    ],
+    _zeros,
+)
+TABLE.put([aten.ones.default, aten.ones_like.default, aten.new_ones.default], _ones)
+
+
+def _range(b: Builder, start: Any, step: Any) -> Any:
+    spec = b.spec()
+    if any(not isinstance(x, (bool, int, float)) for x in (start, step)):
+        return DECLINED
+    if isinstance(start, int) and isinstance(step, int):
+        if spec.dtype not in FLOATS or abs(start) + abs(step) * (spec.shape[0].hi or 0) < 1 << 24:
+            return b.map(lambda p: index_value(p[0] * int(step) + int(start)), spec)
+    if spec.dtype not in FLOATS and not spec.dtype.endswith("16"):
+        return DECLINED
+
+    def body(p: Any) -> Val:  # ATen counts in float64
+        steps = m.binary("mul", cast(index_value(p[0]), "f64"), float(step))
+        return m.binary("add", steps, float(start))
+
+    return b.map(body, spec)
+
+
+@TABLE.add(aten.arange.default)
+def _arange(b: Builder, end: Any, **_: Any) -> Any:
+    return _range(b, 0, 1)
+
+
+@TABLE.add(aten.arange.start)
+def _arange_start(b: Builder, start: Any, end: Any, **_: Any) -> Any:
+    return _range(b, start, 1)
+
+
+@TABLE.add(aten.arange.start_step)
+def _arange_start_step(b: Builder, start: Any, end: Any, step: Any = 1, **_: Any) -> Any:
+    return _range(b, start, step)
+
+
+@TABLE.add(aten.eye.default, aten.eye.m)
+def _eye(b: Builder, n: Any, m_: Any = None, **_: Any) -> Any:
+    spec = b.spec()
+    dtype = compute_type(spec.dtype)
+
+    def body(p: Any) -> Val:
+        same = val("eq", index_value(p[0]), index_value(p[1]), dtype="b8")
+        return m.select(same, constant(1, dtype), constant(0, dtype))
+
+    return b.map(body, spec)
+
+
+_ = lift

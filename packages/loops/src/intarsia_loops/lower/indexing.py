@@ -1,0 +1,249 @@
+"""Lowerings of ops that move elements: joining, padding, rolling, masks of positions.
+
+Both arms of `where` are evaluated, so a load under a condition on the position takes its index modulo the size: the
+value is only used where the remainder changes nothing, and the load is always inside the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from intarsia_loops.index import ONE, ZERO, IndexExpr, lift
+from intarsia_loops.lower import _math as m
+from intarsia_loops.lower._builder import Builder
+from intarsia_loops.lower._table import DECLINED, Table
+from intarsia_loops.lower._values import Point, Tensor, compute_type, constant
+from intarsia_loops.ops import ALL_TYPES
+from intarsia_loops.program import Val, cast, index_value, val
+
+__all__ = ["TABLE", "in_range", "less"]
+
+aten: Any = torch.ops.aten
+TABLE = Table("indexing")
+
+
+# ---- conditions on positions -----------------------------------------------------------------------------------------
+
+
+def less(a: IndexExpr, b: IndexExpr | int) -> Val:
+    """Return the condition a < b, decided now where the ranges allow."""
+    gap = lift(b) - a  # a < b  is  gap >= 1
+    if gap.lo >= 1:
+        return constant(True, "b8")
+    if gap.hi <= 0:
+        return constant(False, "b8")
+    return val("lt", index_value(a), index_value(lift(b)), dtype="b8")
+
+
+def in_range(i: IndexExpr, low: IndexExpr | int, high: IndexExpr | int) -> Val:
+    """Return the condition low <= i < high."""
+    return m.and_(m.not_(below) if (below := less(i, low)).op != "const" else _opposite(below), less(i, high))
+
+
+def _opposite(known: Val) -> Val:
+    return constant(not known.args[0], "b8")
+
+
+def _inside(i: IndexExpr, size: IndexExpr) -> IndexExpr:
+    """i, made to lie in [0, size) where it doesn't; unchanged where it does."""
+    return ZERO if size is ZERO else i % size
+
+
+# ---- joining ---------------------------------------------------------------------------------------------------------
+
+
+@TABLE.add(aten.cat.default)
+def _cat(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Any:
+    spec = b.spec()
+    parts = [t for t in tensors if len(t.shape) == len(spec.shape)]  # ATen skips empty 1-dim tensors in others
+    parts = [t for t in parts if not any(n is ZERO for n in t.shape)]
+    dim = dim % len(spec.shape)
+    dtype = compute_type(spec.dtype)
+    if not parts:
+        return b.map(lambda _: constant(0, dtype))
+
+    def body(p: Point) -> Val:
+        ends, position = [], ZERO
+        for t in parts:
+            position = position + t.shape[dim]
+            ends.append(position)
+        value = _part(parts[-1], p, dim, ends[-1] - parts[-1].shape[dim], dtype)
+        for t, end in reversed(list(zip(parts[:-1], ends[:-1], strict=True))):
+            value = m.select(less(p[dim], end), _part(t, p, dim, end - t.shape[dim], dtype), value)
+        return value
+
+    return b.map(body)
+
+
+def _part(t: Tensor, p: Point, dim: int, start: IndexExpr, dtype: str) -> Val:
+    return cast(t.at((*p[:dim], _inside(p[dim] - start, t.shape[dim]), *p[dim + 1 :])), dtype)
+
+
+@TABLE.add(aten.stack.default)
+def _stack(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Any:
+    dim = dim % len(b.spec().shape)
+    dtype = compute_type(b.spec().dtype)
+
+    def body(p: Point) -> Val:
+        inner = (*p[:dim], *p[dim + 1 :])
+        value = cast(tensors[-1].at(inner), dtype)
+        for k in range(len(tensors) - 2, -1, -1):
+            value = m.select(less(p[dim], k + 1), cast(tensors[k].at(inner), dtype), value)
+        return value
+
+    return b.map(body)
+
+
+# ---- padding, rolling, repeating -------------------------------------------------------------------------------------
+
+
+@TABLE.add(aten.constant_pad_nd.default)
+def _constant_pad(b: Builder, self: Tensor, pad: Sequence[Any], value: bool | int | float = 0) -> Any:
+    dtype, rank = compute_type(self.dtype), len(self.shape)
+    before = {rank - 1 - k: lift(b.sizes(pad[2 * k])) for k in range(len(pad) // 2)}
+    filler = constant(value, dtype)
+
+    def body(p: Point) -> Val:
+        inner = [p[d] - before.get(d, ZERO) for d in range(rank)]
+        inside = constant(True, "b8")
+        for d in before:
+            inside = m.and_(inside, in_range(inner[d], 0, self.shape[d]))
+        if any(n is ZERO for n in self.shape):
+            return filler
+        return m.select(inside, cast(self.at(tuple(_inside(i, n) for i, n in zip(inner, self.shape, strict=True))), dtype), filler)
+
+    return b.map(body)
+
+
+@TABLE.add(aten.flip.default)
+def _flip(b: Builder, self: Tensor, dims: Sequence[int]) -> Any:
+    flipped = {d % len(self.shape) for d in dims} if self.shape else set()
+    return b.map(
+        lambda p: self.at(tuple([n - 1 - i if d in flipped else i for d, (i, n) in enumerate(zip(p, self.shape, strict=True))]))
+    )
+
+
+@TABLE.add(aten.roll.default)
+def _roll(b: Builder, self: Tensor, shifts: Any, dims: Any = ()) -> Any:
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    dims = [dims] if isinstance(dims, int) else [d % len(self.shape) for d in dims]
+    if len(dims) != len(shifts):
+        return DECLINED  # no dims: the flattened tensor is rolled
+    moved = dict.fromkeys(dims, 0)
+    for d, s in zip(dims, shifts, strict=True):
+        moved[d] += s
+    return b.map(lambda p: self.at(tuple([_inside(i - moved.get(d, 0), self.shape[d]) for d, i in enumerate(p)])))
+
+
+@TABLE.add(aten.repeat.default)
+def _repeat(b: Builder, self: Tensor, repeats: Sequence[Any]) -> Any:
+    extra = len(repeats) - len(self.shape)
+    return b.map(lambda p: self.at(tuple([_inside(i, n) for i, n in zip(p[extra:], self.shape, strict=True)])))
+
+
+# ---- triangles ---------------------------------------------------------------------------------------------------------
+
+
+def _triangle(b: Builder, self: Tensor, diagonal: int, *, lower: bool) -> Tensor:
+    dtype = compute_type(self.dtype)
+
+    def body(p: Point) -> Val:
+        above = less(p[-2] + diagonal, p[-1])  # the column is right of the diagonal
+        if not lower:
+            above = less(p[-2] + diagonal - 1, p[-1])
+        value, zero = cast(self.at(p), dtype), constant(0, dtype)
+        return m.select(above, zero, value) if lower else m.select(above, value, zero)
+
+    return b.map(body)
+
+
+@TABLE.add(aten.tril.default)
+def _tril(b: Builder, self: Tensor, diagonal: int = 0) -> Tensor:
+    return _triangle(b, self, diagonal, lower=True)
+
+
+@TABLE.add(aten.triu.default)
+def _triu(b: Builder, self: Tensor, diagonal: int = 0) -> Tensor:
+    return _triangle(b, self, diagonal, lower=False)
+
+
+# ---- writing into a view, functionally -----------------------------------------------------------------------------------
+
+
+@TABLE.add(aten.slice_scatter.default)
+def _slice_scatter(
+    b: Builder, self: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    from intarsia_loops.lower.views import _bound
+
+    dim, dtype = dim % len(self.shape), compute_type(self.dtype)
+    first, length = ZERO if start is None else _bound(b.sizes(start), self.shape[dim]), src.shape[dim]
+    if length is ZERO or step != 1 and length.const() is None:
+        return b.map(self.at) if length is ZERO else DECLINED
+
+    def body(p: Point) -> Val:
+        place = p[dim] - first
+        written = in_range(place, 0, (length - 1) * step + 1)
+        if step != 1:
+            on_step = val("eq", index_value(place % step), index_value(ZERO), dtype="b8")
+            written = m.and_(written, on_step)
+        source = (*p[:dim], _inside(place // step if step != 1 else place, length), *p[dim + 1 :])
+        return m.select(written, cast(src.at(source), dtype), cast(self.at(p), dtype))
+
+    if step != 1 and first.const() != 0:
+        return DECLINED  # the quotient of a negative place: index expressions divide non-negative numbers only
+    return b.map(body)
+
+
+@TABLE.add(aten.select_scatter.default)
+def _select_scatter(b: Builder, self: Tensor, src: Tensor, dim: int, index: Any) -> Any:
+    from intarsia_loops.lower.views import _bound
+
+    dim, dtype = dim % len(self.shape), compute_type(self.dtype)
+    position = _bound(b.sizes(index), self.shape[dim])
+
+    def body(p: Point) -> Val:
+        here = in_range(p[dim], position, position + 1)
+        return m.select(here, cast(src.at((*p[:dim], *p[dim + 1 :])), dtype), cast(self.at(p), dtype))
+
+    return b.map(body)
+
+
+# ---- nearest upsampling --------------------------------------------------------------------------------------------------
+
+
+def _upsample(b: Builder, x: Tensor, scales: Sequence[float | None]) -> Any:
+    """Each result element copies one input element; only whole factors, whose rounding is beyond doubt."""
+    out = b.spec().shape
+    factors = []
+    for n, size, scale in zip(x.shape[2:], out[2:], scales, strict=True):
+        known, wanted = n.const(), size.const()
+        if not known or not wanted or wanted % known or (scale is not None and scale != wanted // known):
+            return DECLINED
+        factors.append(wanted // known)
+    if not all(f & (f - 1) == 0 for f in factors):
+        return DECLINED  # ATen multiplies by a rounded 1/factor; exact for powers of two
+    return b.map(lambda p: x.at((p[0], p[1], *[i // f for i, f in zip(p[2:], factors, strict=True)])))
+
+
+@TABLE.add(aten.upsample_nearest1d.default)
+def _upsample1(b: Builder, self: Tensor, output_size: Any, scales: float | None = None) -> Any:
+    return _upsample(b, self, [scales])
+
+
+@TABLE.add(aten.upsample_nearest2d.default)
+def _upsample2(
+    b: Builder, self: Tensor, output_size: Any, scales_h: float | None = None, scales_w: float | None = None
+) -> Any:
+    return _upsample(b, self, [scales_h, scales_w])
+
+
+@TABLE.add(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec)
+def _upsample_vec(b: Builder, input: Tensor, output_size: Any, scale_factors: Any) -> Any:
+    return _upsample(b, input, scale_factors or [None] * (len(input.shape) - 2))
+
+
+_ = (ALL_TYPES, ONE)

@@ -1,0 +1,220 @@
+"""Lowerings of softmax and of the normalisations, as plain nests: the fuser makes one row kernel of them.
+
+Statistics are computed in float32 (float64 for float64) in two passes, whatever the element type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from intarsia_loops.index import IndexExpr
+from intarsia_loops.lower import _math as m
+from intarsia_loops.lower._builder import Builder
+from intarsia_loops.lower._table import DECLINED, Table
+from intarsia_loops.lower._values import Point, Tensor, compute_type, constant
+from intarsia_loops.lower.reductions import _kept_result, as_number, count, var_mean
+from intarsia_loops.program import Val, cast
+
+__all__ = ["TABLE"]
+
+aten: Any = torch.ops.aten
+TABLE = Table("normalisations")
+
+
+# ---- softmax -----------------------------------------------------------------------------------------------------------
+
+
+def _exponentials(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(e**(x - max), its sum along dim, max along dim); the last two keep the dimension with size 1."""
+    dtype, dims = compute_type(b.spec().dtype), [dim] if x.shape else []
+    top = b.keep_dims(b.reduce("max", x, dims, dtype=dtype, role="max"), dims)
+    powers = b.map(
+        lambda p: m.unary("exp", m.binary("sub", cast(x.at(p), dtype), _wide(top, p))), b.temp_spec(x.shape, dtype), "exp"
+    )
+    total = b.keep_dims(b.reduce("sum", powers, dims, dtype=dtype, role="sum"), dims)
+    return powers, total, top
+
+
+def _wide(x: Tensor, point: Point) -> Val:
+    return x.at(point)
+
+
+@TABLE.add(aten._softmax.default)
+def _softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    powers, total, _ = _exponentials(b, self, dim % max(len(self.shape), 1))
+    return b.map(lambda p: m.binary("div", powers.at(p), _wide(total, p)))
+
+
+@TABLE.add(aten._log_softmax.default)
+def _log_softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    dtype = compute_type(b.spec().dtype)
+    _, total, top = _exponentials(b, self, dim % max(len(self.shape), 1))
+
+    def body(p: Point) -> Val:
+        shifted = m.binary("sub", cast(self.at(p), dtype), _wide(top, p))
+        return m.binary("sub", shifted, m.unary("log", _wide(total, p)))
+
+    return b.map(body)
+
+
+# ---- layer, RMS and group norm -----------------------------------------------------------------------------------------
+
+
+def _inverse_root(b: Builder, var: Tensor, eps: float) -> Tensor:
+    """1 / sqrt(var + eps) as an intermediate of the same shape."""
+    return b.map(
+        lambda p: m.unary("rsqrt", m.binary("add", var.at(p), eps)), b.temp_spec(var.shape, var.dtype), "rstd"
+    )
+
+
+def _scaled(value: Val, weight: Val | None, bias: Val | None) -> Val:
+    value = value if weight is None else m.binary("mul", value, cast(weight, value.dtype))
+    return value if bias is None else m.binary("add", value, cast(bias, value.dtype))
+
+
+@TABLE.add(aten.native_layer_norm.default)
+def _layer_norm(
+    b: Builder, input: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Any:
+    rank = len(input.shape)
+    dims = list(range(rank - len(normalized_shape), rank))
+    dtype = compute_type(input.dtype)
+    var, mean = var_mean(b, input, dims, 0, dtype)
+    rstd = _inverse_root(b, var, eps)
+    wide_mean, wide_rstd = b.keep_dims(mean, dims), b.keep_dims(rstd, dims)
+
+    def body(p: Point) -> Val:
+        inner = p[dims[0] :]
+        centred = m.binary("sub", cast(input.at(p), dtype), wide_mean.at(p))
+        value = m.binary("mul", centred, wide_rstd.at(p))
+        return _scaled(value, weight.at(inner) if weight else None, bias.at(inner) if bias else None)
+
+    out = b.map(body, b.spec(0))
+    return out, _kept_result(b, mean, dims, 1, _same), _kept_result(b, rstd, dims, 2, _same)
+
+
+def _same(v: Val) -> Val:
+    return v
+
+
+@TABLE.add(aten._fused_rms_norm.default)
+def _rms_norm(
+    b: Builder, input: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, eps: float | None
+) -> Any:
+    rank = len(input.shape)
+    dims = list(range(rank - len(normalized_shape), rank))
+    dtype = compute_type(input.dtype)
+    if eps is None:
+        eps = torch.finfo(torch.float64 if dtype == "f64" else torch.float32).eps
+    n = as_number(count(input, dims), dtype)
+    squares = b.reduce("sum", input, dims, dtype=dtype, body=lambda e, _: m.square(e), role="squares")
+    mean = b.map(lambda p: m.binary("div", squares.at(p), n), b.temp_spec(squares.shape, dtype), "mean")
+    rstd = _inverse_root(b, mean, eps)
+    wide = b.keep_dims(rstd, dims)
+
+    def body(p: Point) -> Val:
+        value = m.binary("mul", cast(input.at(p), dtype), wide.at(p))
+        return _scaled(value, weight.at(p[dims[0] :]) if weight else None, None)
+
+    return b.map(body, b.spec(0)), _kept_result(b, rstd, dims, 1, _same)
+
+
+@TABLE.add(aten.native_group_norm.default)
+def _group_norm(
+    b: Builder,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    N: Any,
+    C: Any,
+    HxW: Any,
+    group: int,
+    eps: float,
+) -> Any:
+    dtype = compute_type(input.dtype)
+    batch, channels, *space = input.shape
+    per_group = channels // group
+    grouped = Tensor(
+        input.buffer,
+        (batch, b.sizes(group), per_group, *space),
+        input.dtype,
+        lambda p: input.index((p[0], p[1] * per_group + p[2], *p[3:])),
+    )
+    dims = list(range(2, len(grouped.shape)))
+    var, mean = var_mean(b, grouped, dims, 0, dtype)
+    rstd = _inverse_root(b, var, eps)
+
+    def body(p: Point) -> Val:
+        row = (p[0], _divided(p[1], per_group))
+        value = m.binary("mul", m.binary("sub", cast(input.at(p), dtype), mean.at(row)), rstd.at(row))
+        channel = (p[1],)
+        return _scaled(value, weight.at(channel) if weight else None, bias.at(channel) if bias else None)
+
+    out = b.map(body, b.spec(0))
+    specs = b.spec(1), b.spec(2)
+    return out, b.map(mean.at, specs[0], "1"), b.map(rstd.at, specs[1], "2")
+
+
+def _divided(channel: IndexExpr, per_group: IndexExpr) -> IndexExpr:
+    return channel // per_group
+
+
+# ---- batch norm with known statistics ------------------------------------------------------------------------------------
+
+
+def _batch_norm(
+    b: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float
+) -> Any:
+    dtype = compute_type(b.spec(0).dtype)
+
+    def body(p: Point) -> Val:
+        channel = (p[1],)
+        root = m.unary("sqrt", m.binary("add", cast(var.at(channel), dtype), eps))
+        inverse = m.binary("div", constant(1.0, dtype), root)
+        value = m.binary("mul", m.binary("sub", cast(x.at(p), dtype), cast(mean.at(channel), dtype)), inverse)
+        return _scaled(value, weight.at(channel) if weight else None, bias.at(channel) if bias else None)
+
+    out = b.map(body, b.spec(0))
+    empty: Callable[[int], Tensor] = lambda k: b.map(lambda _: constant(0.0, dtype), b.spec(k), str(k))  # noqa: E731
+    return out, empty(1), empty(2)
+
+
+def _has_no_elements(b: Builder, position: int) -> bool:
+    return any(n.const() == 0 for n in b.spec(position).shape)
+
+
+@TABLE.add(aten._native_batch_norm_legit_no_training.default)
+def _batch_norm_no_training(
+    b: Builder,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> Any:
+    if not (_has_no_elements(b, 1) and _has_no_elements(b, 2)):
+        return DECLINED
+    return _batch_norm(b, input, weight, bias, running_mean, running_var, eps)
+
+
+@TABLE.add(aten.native_batch_norm.default)
+def _native_batch_norm(
+    b: Builder,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    known = not training and running_mean is not None and running_var is not None
+    if not (known and _has_no_elements(b, 1) and _has_no_elements(b, 2)):
+        return DECLINED
+    return _batch_norm(b, input, weight, bias, running_mean, running_var, eps)  # type: ignore[arg-type]

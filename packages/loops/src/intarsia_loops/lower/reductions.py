@@ -1,0 +1,344 @@
+"""Lowerings of reductions and scans. Half types are folded in float32 and converted by one more map.
+
+A reduction's nest is over the kept dimensions only; a result with `keepdim` is a view of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from intarsia_loops.index import ONE, IndexExpr
+from intarsia_loops.lower import _math as m
+from intarsia_loops.lower._builder import Builder, Spec
+from intarsia_loops.lower._table import DECLINED, Table
+from intarsia_loops.lower._values import Point, Tensor, compute_type, constant
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Val, cast, index_value, val
+
+__all__ = ["TABLE", "count", "dimensions", "folded", "var_mean"]
+
+aten: Any = torch.ops.aten
+TABLE = Table("reductions")
+
+
+# ---- helpers, also for other families ------------------------------------------------------------------------------
+
+
+def dimensions(x: Tensor, dim: int | Sequence[int] | None) -> list[int]:
+    """Return the dimensions meant by `dim`, non-negative and ascending; None and an empty list mean all."""
+    rank = len(x.shape)
+    if isinstance(dim, int):
+        dim = [dim]
+    if not dim:
+        return list(range(rank))
+    return sorted({d % rank for d in dim}) if rank else []
+
+
+def count(x: Tensor, dims: Sequence[int]) -> IndexExpr:
+    """Return how many elements one fold over `dims` takes."""
+    total = ONE
+    for d in dims:
+        total = total * x.shape[d]
+    return total
+
+
+def as_number(size: IndexExpr, dtype: str) -> Val:
+    """Return a size as a value of `dtype`."""
+    known = size.const()
+    return constant(known, dtype) if known is not None else cast(index_value(size), dtype)
+
+
+def folded(
+    b: Builder,
+    kind: str,
+    x: Tensor,
+    dims: Sequence[int],
+    *,
+    keepdim: bool,
+    dtype: str,
+    position: int | None = None,
+    body: Callable[[Val, Point], Val] | None = None,
+    after: Callable[[Val], Val] | None = None,
+    role: str = "",
+) -> Tensor:
+    """Fold `x` over `dims` as result number `position` of the node, with an optional map after the fold.
+
+    Args:
+        b: The builder.
+        kind: Row of the nest kind table.
+        x: The tensor.
+        dims: Reduced dimensions.
+        keepdim: Whether the result keeps them with size 1.
+        dtype: Type that is folded in.
+        position: Which result of the node; None: the only one.
+        body: (element, point of x) -> what is folded.
+        after: What becomes of the fold's value.
+        role: Suffix of the result's name.
+    """
+    spec = b.spec(position)
+    kept = [d for d in range(len(x.shape)) if d not in dims]
+    target = spec
+    if keepdim and len(spec.shape) == len(x.shape):
+        target = Spec(
+            tuple([spec.shape[d] for d in kept]), tuple([spec.strides[d] for d in kept]), spec.dtype, spec.device
+        )
+    direct = after is None and (NEST_KINDS[kind].out_type or dtype) == spec.dtype
+    out = b.reduce(
+        kind, x, dims, dtype=dtype, body=body, spec=target if direct else None, role=role if direct else role + kind
+    )
+    if not direct:
+        fold = out
+        out = b.map(lambda p: after(fold.at(p)) if after else fold.at(p), target, role)
+    if target is spec:
+        return out
+    view = b.keep_dims(out, dims)
+    return Tensor(view.buffer, spec.shape, view.dtype, view.index, spec.strides)
+
+
+def var_mean(b: Builder, x: Tensor, dims: Sequence[int], correction: float, dtype: str) -> tuple[Tensor, Tensor]:
+    """Return variance and mean over `dims` as `dtype` intermediates without these dimensions: two passes."""
+    n = count(x, dims)
+    total = b.reduce("sum", x, dims, dtype=dtype, role="sum")
+    mean = b.map(lambda p: m.binary("div", total.at(p), as_number(n, dtype)), b.temp_spec(total.shape, dtype), "mean")
+    wide = b.keep_dims(mean, dims)
+
+    def squared(element: Val, point: Point) -> Val:
+        return m.square(m.binary("sub", element, wide.at(point)))
+
+    squares = b.reduce("sum", x, dims, dtype=dtype, body=squared, role="squares")
+    var = b.map(
+        lambda p: m.binary("div", squares.at(p), _degrees(n, correction, dtype)),
+        b.temp_spec(squares.shape, dtype),
+        "var",
+    )
+    return var, mean
+
+
+def _degrees(n: IndexExpr, correction: float, dtype: str) -> Val:
+    """n - correction, but not below zero."""
+    known = n.const()
+    if known is not None:
+        return constant(max(known - correction, 0.0), dtype)
+    free = m.binary("sub", as_number(n, dtype), correction)
+    return m.binary("max", free, 0.0)
+
+
+def _kept_result(b: Builder, x: Tensor, dims: Sequence[int], position: int | None, after: Callable[[Val], Val]) -> Tensor:
+    """Map an intermediate without `dims` to result `position`, which may keep them."""
+    spec = b.spec(position)
+    rank = len(x.shape) + len(dims)
+    role = "" if not position else str(position)
+    if len(spec.shape) != rank or not dims:
+        return b.map(lambda p: after(x.at(p)), spec, role)
+    kept = [d for d in range(rank) if d not in dims]
+    target = Spec(x.shape, tuple([spec.strides[d] for d in kept]), spec.dtype, spec.device)
+    view = b.keep_dims(b.map(lambda p: after(x.at(p)), target, role), dims)
+    return Tensor(view.buffer, spec.shape, view.dtype, view.index, spec.strides)
+
+
+# ---- sums and products -----------------------------------------------------------------------------------------------
+
+
+@TABLE.add(aten.sum.default, aten.sum.dim_IntList)
+def _sum(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    fold_in = compute_type(b.spec().dtype)
+    return folded(b, "sum", self, dimensions(self, dim), keepdim=keepdim, dtype=fold_in)
+
+
+@TABLE.add(aten.mean.default, aten.mean.dim)
+def _mean(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    dims, fold_in = dimensions(self, dim), compute_type(b.spec().dtype)
+    n = as_number(count(self, dims), fold_in)
+    return folded(
+        b, "sum", self, dims, keepdim=keepdim, dtype=fold_in, after=lambda total: m.binary("div", total, n)
+    )
+
+
+@TABLE.add(aten.prod.default, aten.prod.dim_int)
+def _prod(b: Builder, self: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    fold_in = compute_type(b.spec().dtype)
+    if fold_in == "b8":
+        return DECLINED
+    return folded(b, "prod", self, dimensions(self, dim), keepdim=keepdim, dtype=fold_in)
+
+
+@TABLE.add(aten.count_nonzero.dim_IntList)
+def _count_nonzero(b: Builder, self: Tensor, dim: Any) -> Tensor:
+    return folded(
+        b, "sum", self, dimensions(self, dim), keepdim=False, dtype="b8", body=lambda e, _: cast(e, "i64")
+    )
+
+
+# ---- extremes --------------------------------------------------------------------------------------------------------
+
+
+def _extreme(kind: str) -> Callable[..., Any]:
+    """amax, amin, and max and min of everything: logic on b8."""
+
+    def lowering(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        if self.dtype == "b8":
+            kind_now = "any" if kind == "max" else "all"
+            return folded(b, kind_now, self, dimensions(self, dim), keepdim=keepdim, dtype="b8")
+        return folded(b, kind, self, dimensions(self, dim), keepdim=keepdim, dtype=compute_type(self.dtype))
+
+    return lowering
+
+
+TABLE.put([aten.amax.default, aten.max.default], _extreme("max"))
+TABLE.put([aten.amin.default, aten.min.default], _extreme("min"))
+
+
+def _extreme_with_position(kind: str) -> Callable[..., Any]:
+    """max and min along one dimension: the value and its position are two nests over the same rows."""
+
+    def lowering(b: Builder, self: Tensor, dim: int, keepdim: bool = False) -> Any:
+        dims = dimensions(self, dim)
+        dtype = "i32" if self.dtype == "b8" else compute_type(self.dtype)
+        value = folded(b, kind, self, dims, keepdim=keepdim, dtype=dtype, position=0)
+        return value, folded(b, "arg" + kind, self, dims, keepdim=keepdim, dtype=dtype, position=1, role="indices")
+
+    return lowering
+
+
+TABLE.put([aten.max.dim], _extreme_with_position("max"))
+TABLE.put([aten.min.dim], _extreme_with_position("min"))
+
+
+def _position(kind: str) -> Callable[..., Any]:
+    def lowering(b: Builder, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        dtype = "i32" if self.dtype == "b8" else compute_type(self.dtype)
+        return folded(b, kind, self, dimensions(self, dim), keepdim=keepdim, dtype=dtype)
+
+    return lowering
+
+
+TABLE.put([aten.argmax.default], _position("argmax"))
+TABLE.put([aten.argmin.default], _position("argmin"))
+
+
+@TABLE.add(aten.aminmax.default)
+def _aminmax(b: Builder, self: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    if self.dtype == "b8":
+        return DECLINED
+    dims, dtype = dimensions(self, dim), compute_type(self.dtype)
+    low = folded(b, "min", self, dims, keepdim=keepdim, dtype=dtype, position=0)
+    return low, folded(b, "max", self, dims, keepdim=keepdim, dtype=dtype, position=1, role="max")
+
+
+def _logical(kind: str) -> Callable[..., Any]:
+    """any and all: on u8 the result is u8."""
+
+    def lowering(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        return folded(b, kind, self, dimensions(self, dim), keepdim=keepdim, dtype="b8")
+
+    return lowering
+
+
+for _kind in ("any", "all"):
+    _packet = getattr(aten, _kind)
+    TABLE.put([_packet.default, _packet.dim, _packet.dims], _logical(_kind))
+
+
+# ---- moments and norms -----------------------------------------------------------------------------------------------
+
+
+def _moments(results: str, root: bool) -> Callable[..., Any]:
+    """var, std, and the same with the mean."""
+
+    def lowering(
+        b: Builder, self: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+    ) -> Any:
+        dims = dimensions(self, dim)
+        dtype = compute_type(b.spec(0 if "mean" in results else None).dtype)
+        var, mean = var_mean(b, self, dims, 1 if correction is None else correction, dtype)
+        spread = _kept_result(
+            b, var, dims, 0 if "mean" in results else None, (lambda v: m.unary("sqrt", v)) if root else (lambda v: v)
+        )
+        return (spread, _kept_result(b, mean, dims, 1, lambda v: v)) if "mean" in results else spread
+
+    return lowering
+
+
+TABLE.put([aten.var.correction], _moments("var", False))
+TABLE.put([aten.std.correction], _moments("std", True))
+TABLE.put([aten.var_mean.correction], _moments("var_mean", False))
+TABLE.put([aten.std_mean.correction], _moments("std_mean", True))
+
+
+@TABLE.add(aten.logsumexp.default)
+def _logsumexp(b: Builder, self: Tensor, dim: Any, keepdim: bool = False) -> Any:
+    dims, dtype = dimensions(self, dim), compute_type(b.spec().dtype)
+    if any(n.const() == 0 for n in (self.shape[d] for d in dims)):
+        return DECLINED
+    top = b.reduce("max", self, dims, dtype=dtype, role="max")
+
+    def finite(v: Val) -> Val:  # an infinite maximum is not subtracted: inf - inf is NaN
+        return m.select(val("isinf", v, dtype="b8"), m.number(0.0, v), v)
+
+    wide = b.keep_dims(top, dims)
+    total = b.reduce(
+        "sum",
+        self,
+        dims,
+        dtype=dtype,
+        body=lambda e, p: m.unary("exp", m.binary("sub", e, finite(wide.at(p)))),
+        role="sum",
+    )
+    joined = b.map(
+        lambda p: m.binary("add", m.unary("log", total.at(p)), finite(top.at(p))), b.temp_spec(top.shape, dtype), "log"
+    )
+    return _kept_result(b, joined, dims, None, lambda v: v)
+
+
+@TABLE.add(aten.linalg_vector_norm.default)
+def _vector_norm(
+    b: Builder, self: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    dims, fold_in = dimensions(self, dim), compute_type(b.spec().dtype)
+    if math.isinf(ord):
+        if any(self.shape[d].const() == 0 for d in dims):
+            return DECLINED
+        kind = "max" if ord > 0 else "min"
+        return folded(b, kind, self, dims, keepdim=keepdim, dtype=fold_in, body=lambda e, _: m.unary("abs", e))
+    if ord not in (1, 2):
+        return DECLINED
+    if ord == 1:
+        return folded(b, "sum", self, dims, keepdim=keepdim, dtype=fold_in, body=lambda e, _: m.unary("abs", e))
+    return folded(
+        b,
+        "sum",
+        self,
+        dims,
+        keepdim=keepdim,
+        dtype=fold_in,
+        body=lambda e, _: m.square(e),
+        after=lambda total: m.unary("sqrt", total),
+    )
+
+
+# ---- scans -----------------------------------------------------------------------------------------------------------
+
+
+def _scan(kind: str) -> Callable[..., Any]:
+    def lowering(b: Builder, self: Tensor, dim: int, *, dtype: Any = None) -> Any:
+        spec = b.spec()
+        fold_in = compute_type(spec.dtype)
+        if fold_in == "b8":
+            return DECLINED
+        if not self.shape:
+            return b.map(lambda p: cast(self.at(p), fold_in))
+        dim = dim % len(self.shape)
+        if fold_in == spec.dtype:
+            return b.scan(kind, self, dim, dtype=fold_in, spec=spec)
+        wide = b.scan(kind, self, dim, dtype=fold_in, role=kind)
+        return b.map(wide.at)
+
+    return lowering
+
+
+TABLE.put([aten.cumsum.default], _scan("cumsum"))
+TABLE.put([aten.cumprod.default], _scan("cumprod"))
