@@ -92,9 +92,7 @@ def isolated_environment(session: nox.Session) -> None:
     for package in PACKAGES:
         shutil.rmtree(ROOT / "packages" / package / "build", ignore_errors=True)
     paths = [str(ROOT / "packages" / p) for p in PACKAGES]
-    session.run(
-        "python", "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(WHEELS), *paths
-    )
+    session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(WHEELS), *paths)
 
 
 def test_isolated(session: nox.Session, package: str, *, all_pythons: bool = False) -> None:

@@ -45,7 +45,7 @@ def test_global_counter_and_random_numbers_are_fresh_each_call():
     x = torch.zeros(10)
     torch.manual_seed(3)
     got = [fast(x) for _ in range(3)]
-    assert COUNT == start + 3
+    assert start + 3 == COUNT
     torch.manual_seed(3)
     want = [f(x) for _ in range(3)]
     torch.testing.assert_close(got, want)

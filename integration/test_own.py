@@ -10,7 +10,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def scan(*paths):
-    return subprocess.run([sys.executable, str(ROOT / "tools" / "own_scan.py"), *map(str, paths)], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "own_scan.py"), *map(str, paths)], capture_output=True, text=True
+    )
 
 
 def test_the_packages_reach_no_compiler_of_torchs():

@@ -29,7 +29,7 @@ def test_torch_compile_with_our_backend(name):
 @pytest.mark.peer
 def test_the_backend_is_listed_and_validates_its_options():
     assert "intarsia" in torch.compiler.list_backends()
-    with pytest.raises(Exception, match="on_eror.*did you mean 'on_error'"):
+    with pytest.raises(Exception, match=r"on_eror.*did you mean 'on_error'"):
         torch.compile(lambda x: x + 1, backend="intarsia", options={"on_eror": "raise"})(torch.ones(2))
 
 

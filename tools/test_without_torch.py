@@ -12,11 +12,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDS = {"framehook": [], "tracer": ["packages/ir", "packages/testkit"]}
-TOOLS = {"framehook": ["pytest>=8", "pytest-timeout"], "tracer": ["pytest>=8", "pytest-timeout", "hypothesis", "bytecode>=0.17"]}
+TOOLS = {
+    "framehook": ["pytest>=8", "pytest-timeout"],
+    "tracer": ["pytest>=8", "pytest-timeout", "hypothesis", "bytecode>=0.17"],
+}
 
 
 def main(package: str, interpreter: str, tests: str) -> int:
-    version = subprocess.check_output([interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], text=True)
+    version = subprocess.check_output(
+        [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], text=True
+    )
     env = ROOT / ".nox" / "isolated-envs" / f"{package}-py{version.strip()}"
     python = str(env / "bin" / "python")
     subprocess.run(["uv", "venv", "-q", "--clear", "--python", interpreter, str(env)], check=True)

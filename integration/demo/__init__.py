@@ -27,6 +27,8 @@ def run_own() -> int:
         stats = intarsia.stats()
         good = stats.graphs == 1 and stats.fallbacks == 0 and stats.kernels_generated >= 1
         failures += not good
-        print(f"own {spec.name}: {stats.kernels_generated} kernels, {stats.extern_calls} extern calls"
-              f"{'' if good else '  FAILED: ' + str(stats)}")
+        print(
+            f"own {spec.name}: {stats.kernels_generated} kernels, {stats.extern_calls} extern calls"
+            f"{'' if good else '  FAILED: ' + str(stats)}"
+        )
     return 1 if failures else 0

@@ -90,8 +90,21 @@ def show(rows: list[dict[str, Any]]) -> None:
     """Print the table."""
     console = Console(width=None if sys.stdout.isatty() else 170)
     table = Table(title=f"torch {torch.__version__}, {torch.get_num_threads()} threads, float32, no_grad")
-    heads = ("model", "route", "eager ms", "torch.compile ms", "intarsia ms", "ratio (spread)", "first call s: torch.compile",
-             "intarsia", "kernels", "fused ops", "extern calls", "breaks", "fallbacks")
+    heads = (
+        "model",
+        "route",
+        "eager ms",
+        "torch.compile ms",
+        "intarsia ms",
+        "ratio (spread)",
+        "first call s: torch.compile",
+        "intarsia",
+        "kernels",
+        "fused ops",
+        "extern calls",
+        "breaks",
+        "fallbacks",
+    )
     for head in heads:
         table.add_column(head, justify="left" if head in heads[:2] else "right")
     for row in rows:

@@ -119,7 +119,7 @@ def _import_compilers(route: str) -> None:
     """Import what the compilers import lazily, so that a first call is compilation alone."""
     if route in ("torch", "backend"):
         import torch._dynamo
-        import torch._inductor.compile_fx  # noqa: F401
+        import torch._inductor.compile_fx
     else:
         import torch._subclasses.fake_tensor  # noqa: F401
 

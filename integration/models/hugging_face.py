@@ -38,7 +38,9 @@ def gpt2() -> torch.nn.Module:
     """Return a GPT-2 decoder with its language head: 6 layers, hidden size 384, 6 heads."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config: Any = GPT2Config(vocab_size=VOCABULARY, n_embd=384, n_layer=6, n_head=6, use_cache=False, bos_token_id=0, eos_token_id=0)
+    config: Any = GPT2Config(
+        vocab_size=VOCABULARY, n_embd=384, n_layer=6, n_head=6, use_cache=False, bos_token_id=0, eos_token_id=0
+    )
     return GPT2LMHeadModel(config)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import nn
 
@@ -46,7 +48,7 @@ class ResNet18(nn.Module):
         widths = (64, 64, 128, 256, 512)
         self.layers = nn.ModuleList(
             nn.Sequential(BasicBlock(c_in, c, 1 if k == 0 else 2), BasicBlock(c, c))
-            for k, (c_in, c) in enumerate(zip(widths, widths[1:], strict=False))
+            for k, (c_in, c) in enumerate(itertools.pairwise(widths))
         )
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(512, n_classes)

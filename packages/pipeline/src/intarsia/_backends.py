@@ -96,7 +96,9 @@ def _pipeline_of(backend: str, target: Target, options: Options) -> Pipeline:
         return pipeline
     missing = "no C++ compiler was found; install g++ (or clang++) to get compiled kernels"
     if options.on_error == "raise":
-        raise UnsupportedError(missing, code="runtime.no_compiler", hints=("install g++, for example from Debian's g++",))
+        raise UnsupportedError(
+            missing, code="runtime.no_compiler", hints=("install g++, for example from Debian's g++",)
+        )
     _warn_once(missing + "; running ATen operations instead")
     return interpreted(pipeline, "aten")
 

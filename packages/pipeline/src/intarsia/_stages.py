@@ -7,14 +7,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import intarsia_loops.kernels
+import intarsia_loops.loops
+
 import intarsia_cpp
 import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_ir.aten
 import intarsia_ir.torch
 import intarsia_loops
-import intarsia_loops.kernels
-import intarsia_loops.loops
 import intarsia_rewrites
 import intarsia_runtime
 from intarsia._pipeline import Pipeline, Stage, graph_pass

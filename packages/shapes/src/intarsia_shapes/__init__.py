@@ -1,3 +1,36 @@
-"""Package under construction."""
+"""Symbolic sizes behind `torch.SymInt`: our own shape environment and node, with frozen facts.
 
+Usable alone, with a plain FakeTensorMode, by anyone who only wants symbolic shape inference. Takes tensors, gives
+fake tensors with symbolic sizes and, at the end, `SizeFacts`.
+
+Example:
+    >>> import torch
+    >>> from intarsia_shapes import ShapeEnv, fake_mode, fakeify, freeze
+    >>> env = ShapeEnv()
+    >>> mode = fake_mode(env)
+    >>> x = fakeify(mode, torch.empty(6, 5), "x", dynamic=(0, 1))
+    >>> with mode:
+    ...     y = x.view(-1, 2)
+    >>> [fact.relation for fact in freeze(env).facts]
+    ['(((s0 * s1) % 2) == 0)']
+"""
+
+from intarsia_shapes.env import Relation, ShapeEnv
+from intarsia_shapes.facts import FrozenEnv, check_source, freeze, join_facts
+from intarsia_shapes.fake import fake_mode, fakeify
+from intarsia_shapes.node import SymNode
+from intarsia_shapes.pyexpr import python_text
+
+__all__ = [
+    "FrozenEnv",
+    "Relation",
+    "ShapeEnv",
+    "SymNode",
+    "check_source",
+    "fake_mode",
+    "fakeify",
+    "freeze",
+    "join_facts",
+    "python_text",
+]
 __version__ = "0.1.0"

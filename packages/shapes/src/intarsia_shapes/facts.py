@@ -1,0 +1,163 @@
+"""Frozen facts: what recording learnt, as plain data that later passes may ask and guards check."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
+
+from intarsia_ir.errors import NeedsFact
+from intarsia_ir.records import SizeFact, SizeFacts
+from intarsia_shapes.env import ShapeEnv
+from intarsia_shapes.intervals import INF
+from intarsia_shapes.knowledge import Knowledge
+from intarsia_shapes.pyexpr import python_text
+
+__all__ = ["FrozenEnv", "check_source", "freeze", "join_facts"]
+
+
+def freeze(env: ShapeEnv) -> SizeFacts:
+    """Return what `env` holds, immutable and JSON-serialisable.
+
+    Example:
+        >>> env = ShapeEnv()
+        >>> n = env.create_size(6, "x.size(0)")
+        >>> bool(n > 4)
+        True
+        >>> freeze(env).facts[0].relation
+        '(s0 > 4)'
+    """
+    ranges = {s.name: _ends(*env.knowledge.ranges[s]) for s in env.sources}
+    facts = [SizeFact(python_text(g.expr), g.origin) for g in env.guards]
+    for symbol, sources in env.sources.items():
+        facts += [SizeFact(f"{other} == {symbol.name}") for other in sources[1:]]
+    return SizeFacts(
+        symbols={s.name: sources[0] for s, sources in env.sources.items()},
+        ranges=ranges,
+        facts=tuple(dict.fromkeys(facts)),
+        hints={s.name: int(v) for s, v in env.backed_var_to_val.items()},
+    )
+
+
+def join_facts(*many: SizeFacts) -> SizeFacts:
+    """Return the facts of several passes over the same symbols; ranges are intersected."""
+    ranges: dict[str, tuple[int | None, int | None]] = {}
+    for name, (low, high) in ((n, r) for f in many for n, r in f.ranges.items()):
+        old_low, old_high = ranges.get(name, (None, None))
+        lows, highs = [v for v in (low, old_low) if v is not None], [v for v in (high, old_high) if v is not None]
+        ranges[name] = (max(lows, default=None), min(highs, default=None))
+    return SizeFacts(
+        symbols={n: s for f in many for n, s in f.symbols.items()},
+        ranges=ranges,
+        facts=tuple(dict.fromkeys(fact for f in many for fact in f.facts)),
+        hints={n: h for f in many for n, h in f.hints.items()},
+    )
+
+
+def check_source(facts: SizeFacts, argument_names: tuple[str, ...]) -> str:
+    """Return Python source of `check(*arguments) -> bool`: whether the facts hold for these arguments."""
+    lines = [f"def check({', '.join(argument_names)}):"]
+    lines += [f"    {name} = {source}" for name, source in facts.symbols.items()]
+    for name, (low, high) in facts.ranges.items():
+        lines += [f"    if {name} < {low}: return False"] if low is not None else []
+        lines += [f"    if {name} > {high}: return False"] if high is not None else []
+    lines += [f"    if not ({fact.relation}): return False  # {fact.origin or 'equal sizes'}" for fact in facts.facts]
+    return "\n".join((*lines, "    return True", ""))
+
+
+class FrozenEnv:
+    """Answers questions from frozen facts, and never learns.
+
+    Args:
+        facts: From `freeze` or `join_facts`.
+
+    Example:
+        >>> env = FrozenEnv(SizeFacts(symbols={"s0": "x.size(0)"}, ranges={"s0": (8, None)}))
+        >>> env.holds("s0 >= 4")
+        True
+        >>> env.holds("s0 % 2 == 0")
+        Traceback (most recent call last):
+        ...
+        intarsia_ir.errors.NeedsFact: the recorded size facts don't decide s0 % 2 == 0 ...
+    """
+
+    def __init__(self, facts: SizeFacts) -> None:
+        self.facts = facts
+        names = {*facts.symbols, *facts.ranges}
+        self._symbols = {n: sympy.Symbol(n, integer=True, positive=n.startswith("s") or None) for n in sorted(names)}
+        self._knowledge = Knowledge()
+        for name, (low, high) in facts.ranges.items():
+            self._knowledge.narrow(self._symbols[name], -INF if low is None else low, INF if high is None else high)
+        for fact in facts.facts:
+            relation = _parse(fact.relation, self._symbols)
+            if relation is not None:
+                self._knowledge.learn(relation)
+
+    def holds(self, relation: str) -> bool:
+        """Tell whether a relation over symbol names holds at every call that passes the guards.
+
+        Raises:
+            NeedsFact: The facts don't decide it.
+        """
+        expr = _parse(relation, self._symbols)
+        answer = None if expr is None else self._knowledge.decide(expr)
+        if answer is None:
+            raise NeedsFact(relation)
+        return bool(answer)
+
+
+_OPERATORS: dict[type[ast.AST], Any] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.Pow: lambda a, b: a**b,
+    ast.FloorDiv: FloorDiv,
+    ast.Mod: Mod,
+    ast.Eq: sympy.Eq,
+    ast.NotEq: sympy.Ne,
+    ast.Lt: sympy.Lt,
+    ast.LtE: sympy.Le,
+    ast.Gt: sympy.Gt,
+    ast.GtE: sympy.Ge,
+    ast.And: sympy.And,
+    ast.Or: sympy.Or,
+    ast.USub: lambda a: -a,
+    ast.Not: sympy.Not,
+}
+_FUNCTIONS = {"max": Max, "min": Min, "abs": sympy.Abs}
+
+
+def _parse(text: str, symbols: Mapping[str, Any]) -> Any:
+    """Return a relation as a SymPy expression, or None when it speaks of something other than symbols."""
+    try:
+        return _expression(ast.parse(text, mode="eval").body, symbols)
+    except KeyError:
+        return None
+
+
+def _expression(node: ast.expr, symbols: Mapping[str, Any]) -> Any:
+    """Translate one Python expression; KeyError where it has no translation."""
+    match node:
+        case ast.Name():
+            return symbols[node.id]
+        case ast.Constant():
+            return sympy.sympify(node.value)
+        case ast.UnaryOp():
+            return _OPERATORS[type(node.op)](_expression(node.operand, symbols))
+        case ast.BinOp():
+            return _OPERATORS[type(node.op)](_expression(node.left, symbols), _expression(node.right, symbols))
+        case ast.BoolOp():
+            return _OPERATORS[type(node.op)](*(_expression(v, symbols) for v in node.values))
+        case ast.Compare(ops=[op], comparators=[right]):
+            return _OPERATORS[type(op)](_expression(node.left, symbols), _expression(right, symbols))
+        case ast.Call(func=ast.Name(id=name), keywords=[]):
+            return _FUNCTIONS[name](*(_expression(a, symbols) for a in node.args))
+    raise KeyError(ast.dump(node))
+
+
+def _ends(low: float, high: float) -> tuple[int | None, int | None]:
+    return (None if low == -INF else int(low)), (None if high == INF else int(high))

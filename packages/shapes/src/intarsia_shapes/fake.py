@@ -1,0 +1,80 @@
+"""Fake tensors with symbolic sizes: the way into an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from intarsia_shapes.env import ShapeEnv
+
+__all__ = ["fake_mode", "fakeify"]
+
+
+def fake_mode(env: ShapeEnv | None = None, **options: Any) -> FakeTensorMode:
+    """Return a FakeTensorMode over `env`, with the settings that our nodes need.
+
+    Args:
+        env: The environment; None for static shapes.
+        options: Further arguments of FakeTensorMode.
+    """
+    mode = FakeTensorMode(shape_env=env, static_shapes=True, **options)  # type: ignore[arg-type]
+    if env is not None:
+        mode.allow_scalar_outputs = True
+        # on a hit torch's cache would rebuild torch's own nodes
+        mode.cache_enabled = False
+    return mode
+
+
+def fakeify(
+    mode: FakeTensorMode,
+    tensor: torch.Tensor,
+    name: str,
+    dynamic: Collection[int] = (),
+    unbacked: Collection[int] = (),
+) -> torch.Tensor:
+    """Return a fake tensor like `tensor`, with symbols for some of its sizes.
+
+    Args:
+        mode: From `fake_mode`.
+        tensor: The real input.
+        name: Python text that names it in sources, such as `"x"`.
+        dynamic: Dimensions that become symbols with this tensor's sizes as hints.
+        unbacked: Dimensions that become symbols without a value.
+
+    Strides are written as products of sizes where the real layout says so, and become symbols of their own elsewhere.
+
+    Example:
+        >>> env = ShapeEnv()
+        >>> x = fakeify(fake_mode(env), torch.empty(3, 4), "x", dynamic=(0, 1))
+        >>> x.shape, x.stride()
+        (torch.Size([s0, s1]), (s1, 1))
+    """
+    env: Any = mode.shape_env
+    if env is None or not (dynamic or unbacked) or tensor.dim() == 0:
+        return mode.from_tensor(tensor, static_shapes=True)
+    size = [
+        env.create_size(n, f"{name}.size({d})", dynamic=d in dynamic or d in unbacked, unbacked=d in unbacked)
+        for d, n in enumerate(tensor.shape)
+    ]
+    stride = _symbolic_strides(env, tensor, name, size)
+    with mode:
+        result = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
+        return result.requires_grad_(tensor.requires_grad)
+
+
+def _symbolic_strides(env: ShapeEnv, tensor: torch.Tensor, name: str, size: list[Any]) -> list[Any]:
+    strides: list[Any] = [None] * tensor.dim()
+    products: dict[int, Any] = {}
+    for d in sorted(range(tensor.dim()), key=lambda d: (tensor.stride(d), -d)):
+        value = tensor.stride(d)
+        if value in products:
+            strides[d] = products[value]
+        elif value in (0, 1):
+            strides[d] = value
+        else:
+            strides[d] = env.create_size(value, f"{name}.stride({d})")
+        products[tensor.shape[d] * value] = size[d] * strides[d]
+    return strides

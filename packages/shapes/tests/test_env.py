@@ -1,0 +1,129 @@
+"""Small facts about symbols, guards and frozen environments, one idea each."""
+
+import pytest
+import sympy
+import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from intarsia_ir.errors import NeedsFact
+from intarsia_shapes import FrozenEnv, ShapeEnv, fake_mode, fakeify, freeze, join_facts, python_text
+from intarsia_shapes.intervals import interval
+
+
+def relations(env):
+    return [f.relation for f in freeze(env).facts]
+
+
+def test_zero_and_one_are_constants():
+    env = ShapeEnv()
+    assert [env.create_size(n, "x") for n in (0, 1)] == [0, 1]
+    assert isinstance(env.create_size(2, "x"), torch.SymInt)
+
+
+def test_equal_sizes_share_a_symbol_and_the_equality_is_a_fact():
+    env = ShapeEnv()
+    a, b = env.create_size(6, "x.size(0)"), env.create_size(6, "y.size(0)")
+    assert a.node is b.node
+    assert relations(env) == ["y.size(0) == s0"]
+
+
+def test_a_branch_leaves_a_guard_with_the_users_line():
+    env = ShapeEnv()
+    n = env.create_size(6, "x.size(0)")
+    assert bool(n > 4)
+    (guard,) = env.guards
+    assert guard.expr == sympy.Gt(n.node.expr, 4)
+    assert guard.origin.file == __file__
+
+
+def test_what_is_implied_leaves_no_second_guard():
+    env = ShapeEnv()
+    n = env.create_size(6, "x.size(0)")
+    assert bool(n > 4) and bool(n > 3) and bool(n * 2 >= 8) and not bool(n == 3)
+    assert len(env.guards) == 1
+
+
+def test_an_equation_eliminates_a_symbol():
+    env = ShapeEnv()
+    a, b = env.create_size(6, "a"), env.create_size(7, "b")
+    assert bool(a + 1 == b)
+    assert str(b.node.expr) == "s0 + 1"
+    assert bool(b - a == 1) and len(env.guards) == 1
+
+
+def test_divisibility_is_remembered():
+    env = ShapeEnv()
+    a = env.create_size(6, "a")
+    assert bool(a % 2 == 0)
+    assert bool((a // 2) * 2 == a)
+    assert len(env.guards) == 1
+
+
+def test_unbacked_values_refuse_to_decide_and_asserts_are_deferred():
+    env = ShapeEnv()
+    u = env.create_unbacked_symint()
+    with pytest.raises(GuardOnDataDependentSymNode, match="depends on data"):
+        bool(u > 3)
+    torch._check(u >= 4)
+    assert bool(u > 3)
+    assert len(env.asserts) == 1 and not env.guards
+
+
+def test_a_promised_range_is_a_guard():
+    env = ShapeEnv()
+    n = env.create_size(6, "n")
+    env.mark_range(n, 4, 64)
+    assert bool(n >= 3) and bool(n < 65)
+    assert relations(env) == ["(s0 >= 4)", "(s0 <= 64)"]
+
+
+def test_contradictory_ranges_raise():
+    env = ShapeEnv()
+    n = env.create_size(6, "n")
+    with pytest.raises(ValueError, match="contradictory"):
+        env.knowledge.narrow(n.node.expr, 9, 3)
+
+
+def test_strides_are_products_of_sizes_where_the_layout_says_so():
+    env = ShapeEnv()
+    x = fakeify(fake_mode(env), torch.empty(3, 4, 5).transpose(0, 1), "x", (0, 1, 2))
+    assert [str(s) for s in x.stride()] == ["s2", "s0*s2", "1"]
+    assert not env.guards
+
+
+def test_frozen_facts_answer_and_say_what_they_lack():
+    env = ShapeEnv()
+    n = env.create_size(8, "x.size(0)")
+    assert bool(n % 4 == 0) and bool(n >= 8)
+    frozen = FrozenEnv(freeze(env))
+    assert frozen.holds("s0 >= 2") and frozen.holds("s0 % 4 == 0") and not frozen.holds("s0 < 8")
+    with pytest.raises(NeedsFact) as caught:
+        frozen.holds("s0 % 3 == 0")
+    assert caught.value.relation == "s0 % 3 == 0"
+
+
+def test_joined_facts_intersect_ranges():
+    env = ShapeEnv()
+    env.create_size(8, "x.size(0)")
+    first = freeze(env)
+    second = type(first)(first.symbols, {"s0": (4, 100)}, (), first.hints)
+    assert join_facts(first, second).ranges == {"s0": (4, 100)}
+
+
+@pytest.mark.parametrize("value", [-7, -1, 0, 3, 12])
+def test_intervals_hold_the_value(value):
+    s = sympy.Symbol("s", integer=True)
+    for expr in (s * s, 3 - s, sympy.Max(s, 2), s**3, 2 * s + 1):
+        low, high = interval(expr, lambda _: (-7, 12))
+        assert low <= expr.subs(s, value) <= high
+
+
+def test_python_text_computes_the_expression():
+    s, t = sympy.symbols("s0 s1", integer=True, positive=True)
+    from torch.utils._sympy.functions import FloorDiv, Mod
+
+    expr = sympy.And(sympy.Ge(FloorDiv(s + 3, 2) * t, 4), sympy.Eq(Mod(s, 3), 0))
+    for a in range(1, 7):
+        for b in range(1, 5):
+            expected = ((a + 3) // 2) * b >= 4 and a % 3 == 0
+            assert eval(python_text(expr), {"s0": a, "s1": b}) == expected
