@@ -64,7 +64,7 @@ def test_second_build_compiles_nothing(
     assert count() == 1
     build(source(2.0), target, cache=cache)
     assert count() == 2
-    build(source(options=(("-O2", ""), ("width", "16"))), target, cache=cache)
+    build(source(options=(("flags", "-O2"),)), target, cache=cache)
     assert count() == 3
 
 

@@ -502,8 +502,8 @@ class KernelSource:
         launches: The native calls of a unit, in program order.
         n_kernels: Kernels in the program.
         n_unique: Kernels emitted, after equal ones were merged.
-        options: Compile options that belong to the text, sorted. Names that start with "-" go to the compiler, as
-            `name=value` or alone when the value is "".
+        options: What belongs to the text, sorted: "flags" and "libraries" (space-separated) go to the compiler after
+            the runtime's own flags; the rest is only part of the text's identity.
         parts: Texts of translation units that are compiled side by side and linked; empty: `text` is the only one.
     """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import platform
 import time
 
 import torch  # noqa: F401  (loads the OpenMP library that kernels are bound to)
@@ -12,11 +11,11 @@ from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import KernelSource, Target
 from intarsia_runtime.cache import Cache
 from intarsia_runtime.compiler import (
-    LIBRARIES,
     LINK_FLAGS,
     compile_shared_object,
     compiler_flags,
     is_available,
+    libraries,
     no_compiler,
 )
 from intarsia_runtime.library import Library, trampolines
@@ -46,8 +45,8 @@ def build(source: KernelSource, target: Target, *, cache: Cache, timeout_s: floa
         raise UnsupportedError(f"units in {source.language!r} can't be built yet", code="runtime.language")
     units = _units(source)
     flags = compiler_flags(source, target)
-    libraries = LIBRARIES.get(platform.machine(), ("-lm", "-lgcc"))
-    settings = " ".join((*flags, *LINK_FLAGS, *libraries))
+    linked = libraries(source)
+    settings = " ".join((*flags, *LINK_FLAGS, *linked))
     compiler = compiler_identity(target.compiler)
     key = Cache.key(f"shared object {SCHEMA}", settings, compiler, host_identity(), *units)
     library = _load_cached(cache, key)
@@ -58,7 +57,7 @@ def build(source: KernelSource, target: Target, *, cache: Cache, timeout_s: floa
     with cache.lock(key, patience_s=1.25 * timeout_s):
         library = _load_cached(cache, key)  # another process may have been faster
         if library is None:
-            library = _compile(units, target.compiler, flags, libraries, cache, key, timeout_s)
+            library = _compile(units, target.compiler, flags, linked, cache, key, timeout_s)
     return library
 
 
@@ -86,7 +85,7 @@ def _compile(
     units: tuple[str, ...],
     compiler: str,
     flags: tuple[str, ...],
-    libraries: tuple[str, ...],
+    linked: tuple[str, ...],
     cache: Cache,
     key: str,
     timeout_s: float,
@@ -95,7 +94,7 @@ def _compile(
     try:
         with cache.scratch() as folder:
             image = compile_shared_object(
-                units, compiler=compiler, flags=flags, libraries=libraries, folder=folder, timeout_s=timeout_s
+                units, compiler=compiler, flags=flags, libraries=linked, folder=folder, timeout_s=timeout_s
             )
             library = Library(image, folder, key)  # before it's stored: what can't be loaded must not be kept
     except InternalError as error:

@@ -35,14 +35,23 @@ FLAGS = (
     "-fno-asynchronous-unwind-tables",
 )
 LINK_FLAGS = ("-shared", "-nostartfiles", "-nodefaultlibs", "-Wl,--hash-style=gnu")
-LIBRARIES = {"x86_64": ("-lmvec", "-lm", "-lgcc"), "aarch64": ("-lmvec", "-lm", "-lgcc")}
+# -lgcc: conversions of half types; what a unit doesn't use is not linked
+LIBRARIES = ("-Wl,--as-needed", "-lmvec", "-lm", "-lgcc")
 
 
 def compiler_flags(source: KernelSource, target: Target) -> tuple[str, ...]:
-    """Return the flags that `source` is compiled with for `target`; options of the source come last, so they win."""
+    """Return the flags that `source` is compiled with for `target`; those of the source come last, so they win."""
     machine = "-mcpu=native" if target.isa == "neon" else "-march=native"
-    own = tuple(f"{name}={value}" if value else name for name, value in source.options if name.startswith("-"))
-    return (*FLAGS, machine, *own)
+    return (*FLAGS, machine, *_option(source, "flags"))
+
+
+def libraries(source: KernelSource) -> tuple[str, ...]:
+    """Return the link flags of `source`."""
+    return (*LIBRARIES, *_option(source, "libraries"))
+
+
+def _option(source: KernelSource, name: str) -> tuple[str, ...]:
+    return tuple(dict(source.options).get(name, "").split())
 
 
 def compile_shared_object(
