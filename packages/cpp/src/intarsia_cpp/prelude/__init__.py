@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from intarsia_cpp.prelude.libm import libm_fragments
+
 __all__ = ["Fragment", "prelude"]
 
 ELEMENTS = {
@@ -23,6 +25,7 @@ HEADER = """\
 #define INL1 inline __attribute__((always_inline))
 #define INL static INL1
 """
+_WIDTH = re.compile(r"\b[fiu]\d+x(\d+)\b")
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
@@ -41,8 +44,9 @@ def prelude(text: str, isa: str) -> str:
         text: Kernels.
         isa: Which primitives to use, as in `Target.isa`.
     """
+    widths = {int(w) for w in _WIDTH.findall(text)}
     fragments = [f for name in FILES.get(isa, ("common", "math")) for f in _fragments(name)]
-    fragments += []
+    fragments += [Fragment(frozenset({name}), lines) for name, lines in libm_fragments(isa, widths)]
     wanted = set(_WORD.findall(text))
     chosen: set[int] = set()
     while True:
@@ -61,10 +65,12 @@ def _types(text: str) -> str:
     lines = [f"typedef {c} {name};" for name, c in ELEMENTS.items()]
     lines.append("template <class V> struct of;  // element type, signed and unsigned integers of its width, lanes")
     lines.append("template <class V> INL V iota();")
-    widths = sorted({int(w) for w in re.findall(r"\b[fiu]\d+x(\d+)\b", text)})
+    widths = sorted({int(w) for w in _WIDTH.findall(text)})
     for n in widths:
         for name in ELEMENTS:
             lines.append(f"typedef {name} {name}x{n} __attribute__((vector_size({n} * sizeof({name}))));")
+    lines.append("template <class I> struct same;  // floats in as many lanes")
+    lines += [f"template <> struct same<i{b}x{n}> {{ typedef f{b}x{n} f; }};" for n in widths for b in (32, 64)]
     for n in widths:
         numbers = ", ".join(map(str, range(n)))
         for name in ELEMENTS:

@@ -26,3 +26,8 @@ INL f32x8 vmax(f32x8 a, f32x8 b) { return b != b ? b : mx(b, a); }
 INL f64x4 vmax(f64x4 a, f64x4 b) { return b != b ? b : mx(b, a); }
 INL f32x8 vmin(f32x8 a, f32x8 b) { return b != b ? b : mn(b, a); }
 INL f64x4 vmin(f64x4 a, f64x4 b) { return b != b ? b : mn(b, a); }
+//: look_up
+INL f32x8 look_up(const f32 *table, i32x8 k) { return __builtin_shuffle(ld<f32x8>(table), ld<f32x8>(table + 8), k); }
+//: up_f16 down_f16
+template <> INL1 f32x8 up_f16<f32x8, u16x8>(u16x8 h) { return __builtin_ia32_vcvtph2ps256((i16x8)h); }
+template <> INL1 u16x8 down_f16<u16x8, f32x8>(f32x8 v) { return (u16x8)__builtin_ia32_vcvtps2ph256(v, 0); }

@@ -39,3 +39,16 @@ MASKED(f32x8, f32, u8, __builtin_ia32_loadups256_mask, __builtin_ia32_storeups25
 MASKED(i32x16, i32, u16, __builtin_ia32_loaddqusi512_mask, __builtin_ia32_storedqusi512_mask)
 MASKED(i32x8, i32, u8, __builtin_ia32_loaddqusi256_mask, __builtin_ia32_storedqusi256_mask)
 MASKED(i64x8, i64, u8, __builtin_ia32_loaddqudi512_mask, __builtin_ia32_storedqudi512_mask)
+//: look_up
+INL f32x16 look_up(const f32 *table, i32x16 k) { return __builtin_shuffle(ld<f32x16>(table), k); }
+//: up_bf16 down_bf16
+template <> INL1 f32x16 up_bf16<f32x16, u16x16>(u16x16 h) {
+  return (f32x16)((u32x16)__builtin_ia32_pmovzxwd512_mask((i16x16)h, i32x16{}, -1) << 16); }
+template <> INL1 u16x16 down_bf16<u16x16, f32x16>(f32x16 v) {
+  const u32x16 u = (u32x16)v, r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  return (u16x16)__builtin_ia32_pmovdw512_mask((i32x16)(v != v ? u32x16{} + 0x7fc0u : r), i16x16{}, -1); }
+//: up_f16 down_f16
+template <> INL1 f32x16 up_f16<f32x16, u16x16>(u16x16 h) {
+  return (f32x16)__builtin_ia32_vcvtph2ps512_mask((i16x16)h, f32x16{}, -1, 4); }
+template <> INL1 u16x16 down_f16<u16x16, f32x16>(f32x16 v) {
+  return (u16x16)__builtin_ia32_vcvtps2ph512_mask(v, 0, i16x16{}, -1); }

@@ -20,13 +20,6 @@ template <class V> INL V vabs(V a) { typedef typename of<V>::i I; return (V)((I)
 template <class V> INL V iabs(V a) { return a < 0 ? -a : a; }
 //: vcopysign
 template <class V> INL V vcopysign(V a, V b) { typedef typename of<V>::i I; const I s = (I)-V{}; return (V)(((I)a & ~s) | ((I)b & s)); }
-//: vsqrt
-template <class V> INL V vsqrt(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = fsqrt(a[l]); return a; }
-//: vfloor vceil vtrunc vround
-template <class V> INL V vfloor(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = ffloor(a[l]); return a; }
-template <class V> INL V vceil(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = fceil(a[l]); return a; }
-template <class V> INL V vtrunc(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = ftrunc(a[l]); return a; }
-template <class V> INL V vround(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = fround(a[l]); return a; }
 //: fsqrt ffloor fceil ftrunc fround
 INL f32 fsqrt(f32 x) { return __builtin_sqrtf(x); }
 INL f64 fsqrt(f64 x) { return __builtin_sqrt(x); }
@@ -38,6 +31,13 @@ INL f32 ftrunc(f32 x) { return __builtin_truncf(x); }
 INL f64 ftrunc(f64 x) { return __builtin_trunc(x); }
 INL f32 fround(f32 x) { return __builtin_rintf(x); }
 INL f64 fround(f64 x) { return __builtin_rint(x); }
+//: vsqrt
+template <class V> INL V vsqrt(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = fsqrt(a[l]); return a; }
+//: vfloor vceil vtrunc vround
+template <class V> INL V vfloor(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = ffloor(a[l]); return a; }
+template <class V> INL V vceil(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = fceil(a[l]); return a; }
+template <class V> INL V vtrunc(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = ftrunc(a[l]); return a; }
+template <class V> INL V vround(V a) { for (int l = 0; l < of<V>::n; l++) a[l] = fround(a[l]); return a; }
 //: fma_  one rounding where the hardware has it; two elsewhere
 template <class V> INL V fma_(V a, V b, V c) { return a * b + c; }
 //: mn mx  the second operand when either is NaN
@@ -83,3 +83,49 @@ template <bool LARGEST, class V, class I> INL i64 arg_fold(const V *best, const 
 //: floor_div floor_mod
 INL i64 floor_div(i64 a, i64 b) { const i64 q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }
 INL i64 floor_mod(i64 a, i64 b) { const i64 r = a % b; return r + ((r != 0 && (r < 0) != (b < 0)) ? b : 0); }
+//: look_up  entries of a table of 16, one for each lane
+template <class I> INL auto look_up(const f32 *table, I k) {
+  typename same<I>::f v{};
+  for (int l = 0; l < of<I>::n; l++) v[l] = table[k[l] & 15];
+  return v; }
+//: up_f16  by a multiplication that also brings subnormals to their place
+template <class W, class V> INL W up_f16(V h) {
+  typedef typename of<W>::u U; const U u = cv<U>(h), e = u & 0x7fffu;
+  const U m = (U)((W)(e << 13) * 0x1p112f);
+  return (W)((e >= 0x7c00u ? (e << 13) | 0x7f800000u : m) | ((u & 0x8000u) << 16)); }
+//: down_f16  to nearest, halves to even; every NaN becomes quiet
+template <class H, class V> INL H down_f16(V v) {
+  typedef typename of<V>::u U; const U u = (U)v, a = u & 0x7fffffffu;
+  const U normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
+  const U small = (U)((V)a + 0.5f) - 0x3f000000u;
+  U r = a < 0x38800000u ? small : normal;
+  r = a >= 0x477ff000u ? U{} + 0x7c00u : r;
+  r = a > 0x7f800000u ? U{} + 0x7e00u : r;
+  return cv<H>(r | ((u >> 16) & 0x8000u)); }
+//: ifloordiv imod itruncdiv ifmod  the divisor is a constant, neither 0 nor -1
+#define PER_LANE(NAME, EXPR) template <class V> INL V NAME(V x, V y) { \
+  for (int l = 0; l < of<V>::n; l++) { const auto a = x[l], b = y[l]; x[l] = EXPR; } return x; }
+PER_LANE(itruncdiv, a / b)
+PER_LANE(ifmod, a % b)
+PER_LANE(ifloordiv, a / b - (a % b != 0 && (a < 0) != (b < 0)))
+PER_LANE(imod, a % b + ((a % b != 0 && (a < 0) != (b < 0)) ? b : 0))
+//: ipow
+template <class T> INL T int_pow(T a, T b) {
+  if (b < 0) return a == 1 ? 1 : a == (T)-1 ? ((b & 1) ? -1 : 1) : 0;
+  T r = 1;
+  for (; b; b = (T)(b >> 1), a = (T)(a * a)) if (b & 1) r = (T)(r * a);
+  return r; }
+template <class V> INL V ipow(V x, V y) {
+  for (int l = 0; l < of<V>::n; l++) x[l] = int_pow((typename of<V>::e)x[l], (typename of<V>::e)y[l]);
+  return x; }
+//: ishl  0 when the count is negative or at least the width
+template <class V> INL V ishl(V a, V b) {
+  typedef typename of<V>::e E; constexpr E bits = 8 * sizeof(E); typedef typename of<V>::u U;
+  const auto fits = (b >= V{}) & (b < bc<V>(bits));
+  return fits ? (V)((U)a << (U)(fits ? b : V{})) : V{}; }
+//: ishr  the sign when the count is negative or at least the width
+template <class V> INL V ishr(V a, V b) {
+  typedef typename of<V>::e E; constexpr E bits = 8 * sizeof(E), last = bits - 1;
+  const auto fits = (b >= V{}) & (b < bc<V>(bits));
+  if constexpr ((E)-1 > 0) return fits ? a >> (fits ? b : V{}) : V{};
+  else return a >> (fits ? b : bc<V>(last)); }
