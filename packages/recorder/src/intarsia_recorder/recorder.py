@@ -278,6 +278,7 @@ class Recorder(TorchDispatchMode):
         item.meta = {**source.meta}
         meta.set_value(item, tensor)
         self._producers[id(tensor)] = self._last_item[source] = item
+        self._holders[id(tensor)].append(item)
         return item
 
     def _constant_node(self, tensor: torch.Tensor) -> fx.Node:
@@ -355,6 +356,7 @@ class Recorder(TorchDispatchMode):
 
     def _freeze_values_of(self, tensor: torch.Tensor) -> None:
         """Give nodes that hold `tensor` its present metadata, because an in-place view op is about to change it."""
+        self._tensor_node(tensor)  # an item gets its node now: later it wouldn't be what its source returned
         frozen = snapshot(self.fake_mode, tensor)
         for node in self._holders.pop(id(tensor), []):
             held = meta.value(node)

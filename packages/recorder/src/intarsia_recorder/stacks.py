@@ -12,14 +12,14 @@ from intarsia_ir.records import Origin
 __all__ = ["user_frames"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_SKIPPED = (os.path.dirname(torch.__file__) + os.sep, _HERE, "<")
+_SKIPPED = (os.path.dirname(torch.__file__) + os.sep, _HERE, "<frozen", "<eval_with_key")
 _RECORD = _HERE + "record.py"
 
 
 def user_frames(limit: int = 8, *, skip: int = 1) -> tuple[Origin, ...]:
     """Return the frames above the caller that belong to neither torch nor this package, outermost first.
 
-    The walk ends at `record`: who called it isn't part of the program.
+    One frame that says nothing stands for a program without Python frames. The walk ends at `record`: who called it isn't part of the program.
 
     Args:
         limit: Largest number of frames returned, the innermost.
@@ -34,4 +34,4 @@ def user_frames(limit: int = 8, *, skip: int = 1) -> tuple[Origin, ...]:
         if not code.co_filename.startswith(_SKIPPED):
             found.append(Origin(code.co_filename, frame.f_lineno, code.co_qualname))
         frame = frame.f_back  # type: ignore[assignment]
-    return tuple(reversed(found))
+    return tuple(reversed(found)) or (Origin("<python>", 0, "program"),)

@@ -1,0 +1,200 @@
+"""`functionalize`: FX(aten, effects) -> FX(aten), pure.
+
+Before                                      after
+  %1 = aten.view.default(%x, [6])             %1 = aten.view.default(%x, [6])
+  %2 = aten.add_.Tensor(%1, 1)                %2 = aten.add.Tensor(%1, 1)
+  %3 = aten.mul.Tensor(%x, 2)                 %3 = aten.view.default(%2, [2, 3])
+  return (%3,)                                %4 = aten.mul.Tensor(%3, 2)
+                                              return (%3, %4)      writes: x takes result 0
+
+Side condition: tensors share storage only as the schemas of the ops between them say, and inputs that are written
+don't overlap inputs that are read later (a guard, or UnsupportedError if they do at capture). Law: running the
+result and then its signature's writes and outputs gives what running the original gives: values, strides,
+mutations, aliasing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+import torch.utils._pytree as pytree
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from intarsia_functionalizer.outputs import Outputs, describe_outputs
+from intarsia_functionalizer.overlap import overlap_guards
+from intarsia_functionalizer.rewriter import Rewriter
+from intarsia_ir import aten as aten_dialect
+from intarsia_ir import meta
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import (
+    AliasOfInput,
+    AliasOfOutput,
+    Constant,
+    Fresh,
+    Functionalized,
+    InputItself,
+    InputSpec,
+    Recorded,
+    Signature,
+)
+from intarsia_recorder import graph_module
+
+__all__ = ["functionalize"]
+
+
+def functionalize(
+    program: fx.GraphModule | Recorded, *, fuel: int | None = None, check: bool = True
+) -> Functionalized:
+    """Return the functional form of `program`: its writes and shared outputs move into the signature.
+
+    Args:
+        program: FX(aten, effects); values and origins on every node, as `to_aten` makes them. A bare graph module
+            returns its outputs in order.
+        fuel: Number of writes that may be rewritten, in program order; the rest stay as effects. None: all.
+        check: Whether to verify the dialect on entry and exit.
+
+    Returns:
+        The graph, with one flat tuple of results; a signature that says what they are for; the facts of `program`;
+        and guards against overlap of written inputs with others.
+
+    Raises:
+        VerifyError: `program` isn't FX(aten, effects).
+        UnsupportedError: A write that no functional op expresses, to a constant, or through overlapping inputs.
+        InvalidArgumentError: `program` has writes in its signature and in its graph.
+
+    Example:
+        >>> import torch
+        >>> from intarsia_functionalizer import to_aten
+        >>> done = functionalize(to_aten(lambda x: x.view(-1).add_(1), (torch.zeros(2, 3),)))
+        >>> [str(n.target) for n in done.graph_module.graph.nodes if n.op == "call_function"]
+        ['aten.view.default', 'aten.add.Tensor', 'aten.view.default']
+        >>> done.signature.writes
+        (Write(input=0, result=0),)
+    """
+    recorded = program if isinstance(program, Recorded) else _as_recorded(program)
+    gm = recorded.graph_module
+    origins = isinstance(program, Recorded)
+    if check:
+        aten_dialect.verify(gm, origins=origins)
+    if _is_functional(recorded):
+        return _unchanged(recorded)
+    mode = _mode_of(gm.graph)
+    rewriter = Rewriter(gm.graph, mode, fuel)
+    with torch.no_grad(), enable_python_dispatcher(), mode:
+        results = rewriter.run()
+        values, requires_grad = _output_values(recorded.signature, rewriter, results)
+        outputs = describe_outputs(rewriter, values, requires_grad, gm)
+    new = _finish(rewriter.graph, outputs, gm)
+    signature = _new_signature(recorded.signature, outputs)
+    if check:
+        aten_dialect.verify(new, functional=fuel is None, origins=origins)
+    return Functionalized(new, signature, recorded.facts, overlap_guards(rewriter, signature))
+
+
+def _as_recorded(gm: fx.GraphModule) -> Recorded:
+    """Return a bare graph module with a signature: every output is what the graph returns."""
+    inputs = []
+    for node in gm.graph.find_nodes(op="placeholder"):
+        if not meta.has_value(node):
+            raise InvalidArgumentError(
+                f"the placeholder {node.name} carries no value",
+                code="functionalize.values",
+                hints=("record the graph first: to_aten(gm, inputs)",),
+            )
+        value = meta.value(node)
+        inputs.append(InputSpec(node.name, requires_grad=isinstance(value, torch.Tensor) and value.requires_grad))
+    (output,) = gm.graph.find_nodes(op="output")
+    leaves, tree = pytree.tree_flatten(output.args[0])
+    flat = type(output.args[0]) in (tuple, list) and all(pytree.tree_is_leaf(item) for item in output.args[0])
+    specs = tuple(Fresh(position) for position in range(len(leaves)))
+    return Recorded(gm, Signature(tuple(inputs), specs, output_tree=None if flat else tree))
+
+
+def _is_functional(recorded: Recorded) -> bool:
+    """Tell whether the signature speaks of writes or shared outputs: then the graph must be functional already.
+
+    Raises:
+        InvalidArgumentError: It isn't.
+    """
+    shared = any(isinstance(spec, (AliasOfInput, AliasOfOutput)) for spec in recorded.signature.outputs)
+    if not shared and not recorded.signature.writes:
+        return False
+    writing = [node for node in recorded.graph_module.graph.nodes if aten_dialect.node_effects(node).writes]
+    if writing:
+        raise InvalidArgumentError(
+            f"the signature has writes or aliases, and {writing[0]} in the graph writes too", code="functionalize.twice"
+        )
+    return True
+
+
+def _unchanged(recorded: Recorded) -> Functionalized:
+    guards = recorded.guards if isinstance(recorded, Functionalized) else ()
+    return Functionalized(recorded.graph_module, recorded.signature, recorded.facts, guards)
+
+
+def _mode_of(graph: fx.Graph) -> FakeTensorMode:
+    """Return the fake mode of the values in `graph`; a new one if there are no tensors."""
+    for node in graph.nodes:
+        for leaf in pytree.tree_leaves(meta.value(node) if meta.has_value(node) else None):
+            if isinstance(leaf, FakeTensor):
+                return leaf.fake_mode
+    return FakeTensorMode(static_shapes=True)
+
+
+def _output_values(signature: Signature, rewriter: Rewriter, results: Any) -> tuple[list[Any], list[bool]]:
+    """Return what each output of the program is now, and whether it requires grad."""
+    flat = list(results) if isinstance(results, (tuple, list)) else [results]
+    flat = pytree.tree_leaves(flat, is_leaf=lambda leaf: leaf is None)
+    values: list[Any] = []
+    requires_grad: list[bool] = []
+    for spec in signature.outputs:
+        match spec:
+            case Fresh(result, _, grad):
+                values.append(flat[result])
+                requires_grad.append(grad)
+            case InputItself(position):
+                values.append(rewriter.inputs[position] or rewriter.placeholders[position])
+                requires_grad.append(signature.inputs[position].requires_grad)
+            case Constant(value):
+                values.append(value)
+                requires_grad.append(False)
+    return values, requires_grad
+
+
+def _finish(graph: fx.Graph, outputs: Outputs, root: fx.GraphModule) -> fx.GraphModule:
+    """Add the output node, drop what nobody uses, and wrap the graph."""
+    output = graph.output(tuple(outputs.results))
+    meta.set_value(output, tuple(meta.value(node) for node in outputs.results))
+    meta.set_origins(output, ())
+    for node in reversed(graph.nodes):
+        if node.users or node.op in ("placeholder", "output"):
+            continue
+        if node.op == "get_attr" or aten_dialect.node_effects(node).removable:
+            graph.erase_node(node)
+    holder = torch.nn.Module()
+    for node in graph.find_nodes(op="get_attr"):
+        _share_attribute(root, holder, str(node.target))
+    return graph_module(holder, graph)
+
+
+def _share_attribute(source: torch.nn.Module, target: torch.nn.Module, path: str) -> None:
+    """Make the attribute of `source` at `path` an attribute of `target` as well."""
+    *parents, name = path.split(".")
+    value: Any = source
+    for part in parents:
+        value = getattr(value, part)
+        if not hasattr(target, part):
+            target.add_module(part, torch.nn.Module())
+        target = getattr(target, part)
+    setattr(target, name, getattr(value, name))
+
+
+def _new_signature(old: Signature, outputs: Outputs) -> Signature:
+    written = {write.input for write in outputs.writes}
+    inputs = tuple(dataclasses.replace(spec, written=n in written) for n, spec in enumerate(old.inputs))
+    return dataclasses.replace(old, inputs=inputs, outputs=tuple(outputs.specs), writes=tuple(outputs.writes))
