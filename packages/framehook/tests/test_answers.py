@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 import weakref
 
@@ -137,7 +138,7 @@ def test_frame_values_are_what_a_guard_gets():
         late = 3
 
         def inner(a, /, b, *c, d, **e):
-            return late
+            return late  # noqa: F821
 
         yield inner
         del late
@@ -152,11 +153,8 @@ def test_frame_values_are_what_a_guard_gets():
         return (lambda *values: got.append(values) or False), code.replace(co_name="copy")
 
     for inner in outer():
-        with hooked(callback):
-            try:
-                inner(1, 2, 3, d=4, z=5)
-            except NameError:
-                pass
+        with hooked(callback), contextlib.suppress(NameError):
+            inner(1, 2, 3, d=4, z=5)
     want = (1, 2, 4, (3,), {"z": 5})  # as in co_varnames
     assert got[0] == (*want, 3)
     assert got[1:] == [(*want, hook.UNBOUND)] * 2

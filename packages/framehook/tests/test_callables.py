@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import functools
 import gc
 import inspect
@@ -115,8 +116,43 @@ def test_hooked_binds_as_a_function_does():
     assert a.plain(1) == (a, 1)
 
 
+def test_bypass_is_asked_under_a_trace_function():
+    asked = []
+
+    def fast(answer):
+        return hook.Hooked(f, swap(f, g), None, lambda: asked.append(1) or answer)
+
+    assert fast(True)(1)[0] == "g" and asked == []
+    sys.settrace(lambda frame, event, arg: None)
+    try:
+        results = fast(True)(1)[0], fast(False)(1)[0]
+    finally:
+        sys.settrace(None)
+    assert results == ("plain", "g") and asked == [1, 1]
+
+
+def test_unhooked_leaves_the_interpreter_alone():
+    """While no thread has a callback, calls aren't slowed down by a hook."""
+    api = ctypes.pythonapi
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(("_PyInterpreterState_GetEvalFrameFunc", api))
+    interpreter = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyInterpreterState_Get", api))()
+    plain = get(interpreter)
+    inside = hook.Unhooked(lambda: get(interpreter))
+    with hooked(replacing({})):
+        assert get(interpreter) != plain
+        assert inside() == plain
+        assert get(interpreter) != plain
+    assert get(interpreter) == plain
+
+
 def test_bad_arguments():
-    for cls, arguments in [(hook.Hooked, (3, None)), (hook.Hooked, (f, 3)), (hook.Hooked, (f,)), (hook.Unhooked, (3,))]:
+    for cls, arguments in [
+        (hook.Hooked, (3, None)),
+        (hook.Hooked, (f, 3)),
+        (hook.Hooked, (f,)),
+        (hook.Hooked, (f, None, None, 3)),
+        (hook.Unhooked, (3,)),
+    ]:
         with pytest.raises(TypeError):
             cls(*arguments)
     with pytest.raises(TypeError):

@@ -157,11 +157,7 @@ def test_growth_at_every_depth():
             ns,
         )
 
-        def f(n):
-            return n
-
-        f = types.FunctionType(small.__code__.replace(co_name="f%d" % size), globals())
-        f.__code__ = f.__code__.replace()
+        f = types.FunctionType(small.__code__.replace(co_name=f"f{size}"), globals())
 
         def deep(k):
             r = f(k)

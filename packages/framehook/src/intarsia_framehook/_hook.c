@@ -237,6 +237,16 @@ static PyObject *hook_entries(PyObject *module, PyObject *args, PyObject *kwargs
     return code ? list_entries(code, owner) : NULL;
 }
 
+static PyObject *hook_fits(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    if (nargs != 2) {
+        return PyErr_Format(PyExc_TypeError, "fits takes a code and a replacement, not %zd arguments", nargs);
+    }
+    PyCodeObject *code = need_code(args[0]);
+    return code ? PyBool_FromLong(fits(code, args[1])) : NULL;
+}
+
 static PyObject *hook_always(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
@@ -271,6 +281,9 @@ static PyMethodDef methods[] = {
      "entries(code, owner=None)\n--\n\n"
      "List (guard, replacement, id(globals)) in the order tried, then None when nothing more is asked.\n\n"
      "None instead of a list: always run natively."},
+    {"fits", WITH_KEYWORDS(hook_fits), METH_FASTCALL,
+     "fits(code, replacement, /)\n--\n\nWhether a code can run in place of another: the same parameters, as many free "
+     "variables, a plain function."},
     {"always", WITH_KEYWORDS(hook_always), METH_FASTCALL, "always(*values)\n--\n\nA guard that always holds."},
     {"replace_by_call", hook_replace_by_call, METH_O,
      "replace_by_call(on, /)\n--\n\nFor tests: never run a replacement in place. Return what was set before."},

@@ -1,4 +1,4 @@
-/* Callables that switch the hook around a call: Hooked, on for what it runs; Unhooked, paused for what it runs. */
+/* Callables that switch the hook around a call: Hooked turns it on for what it runs, Unhooked off. */
 #include "hook.h"
 #include <structmember.h>
 
@@ -8,6 +8,7 @@ typedef struct {
     PyObject *function;
     PyObject *callback;         /* NULL: none */
     PyObject *owner;
+    PyObject *bypass;           /* NULL: never */
     PyObject *dict;
     PyObject *weakrefs;
 } Hooked;
@@ -20,34 +21,53 @@ typedef struct {
     PyObject *weakrefs;
 } Unhooked;
 
-/* ---- Hooked ------------------------------------------------------------------------------------------------------ */
-
-static PyObject *hooked_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+/* Call with another callback (NULL: none) and owner. The caller keeps its references to both for the whole call. */
+static PyObject *call_under(PyObject *callback, PyObject *owner, PyObject *function, PyObject *const *args,
+                            size_t nargsf, PyObject *kwnames)
 {
-    Hooked *self = (Hooked *)object;
     HookThread *me = &hook_thread;
-    PyObject *callback = Py_XNewRef(self->callback), *owner = Py_NewRef(self->owner);
     PyObject *result = NULL;
+    Py_XINCREF(callback);
+    Py_INCREF(owner);
     if (exchange_callback(me, &callback, &owner, true) == 0) {
-        result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+        result = PyObject_Vectorcall(function, args, nargsf, kwnames);
         exchange_callback(me, &callback, &owner, false);
     }
-    /* `self`, which the caller holds, has further references to both: nothing is freed here. */
     Py_XDECREF(callback);
     Py_DECREF(owner);
     return result;
 }
 
+/* ---- Hooked ------------------------------------------------------------------------------------------------------ */
+
+static PyObject *hooked_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Hooked *self = (Hooked *)object;
+    PyObject *callback = self->callback;
+    if (self->bypass && PyThreadState_Get()->c_tracefunc) {
+        PyObject *answer = PyObject_CallNoArgs(self->bypass);
+        int yes = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+        if (yes < 0) {
+            return NULL;
+        }
+        callback = yes ? NULL : callback;
+    }
+    return call_under(callback, self->owner, self->function, args, nargsf, kwnames);
+}
+
 static PyObject *hooked_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "callback", "owner", NULL};
-    PyObject *function, *callback, *owner = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|O:Hooked", names, &function, &callback, &owner)) {
+    static char *names[] = {"function", "callback", "owner", "bypass", NULL};
+    PyObject *function, *callback, *owner = Py_None, *bypass = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OO:Hooked", names, &function, &callback, &owner, &bypass)) {
         return NULL;
     }
-    if (!PyCallable_Check(function) || (callback != Py_None && !PyCallable_Check(callback))) {
-        return PyErr_Format(PyExc_TypeError, "Hooked needs a callable and a callable or None, not %R and %R",
-                            function, callback);
+    if (!PyCallable_Check(function) || (callback != Py_None && !PyCallable_Check(callback))
+            || (bypass != Py_None && !PyCallable_Check(bypass))) {
+        return PyErr_Format(PyExc_TypeError,
+                            "Hooked needs a callable, and a callable or None as callback and bypass, not %R, %R, %R",
+                            function, callback, bypass);
     }
     Hooked *self = (Hooked *)type->tp_alloc(type, 0);
     if (self) {
@@ -55,6 +75,7 @@ static PyObject *hooked_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         self->function = Py_NewRef(function);
         self->callback = callback == Py_None ? NULL : Py_NewRef(callback);
         self->owner = Py_NewRef(owner);
+        self->bypass = bypass == Py_None ? NULL : Py_NewRef(bypass);
     }
     return (PyObject *)self;
 }
@@ -65,6 +86,7 @@ static int hooked_traverse(Hooked *self, visitproc visit, void *arg)
     Py_VISIT(self->function);
     Py_VISIT(self->callback);
     Py_VISIT(self->owner);
+    Py_VISIT(self->bypass);
     Py_VISIT(self->dict);
     return 0;
 }
@@ -74,6 +96,7 @@ static int hooked_traverse(Hooked *self, visitproc visit, void *arg)
 static int hooked_clear(Hooked *self)
 {
     Py_CLEAR(self->callback);
+    Py_CLEAR(self->bypass);
     Py_CLEAR(self->dict);
     return 0;
 }
@@ -114,6 +137,7 @@ static PyMemberDef hooked_members[] = {
     {"function", T_OBJECT_EX, offsetof(Hooked, function), READONLY, "what is called"},
     {"callback", T_OBJECT, offsetof(Hooked, callback), READONLY, "asked about the frames of the call, or None"},
     {"owner", T_OBJECT_EX, offsetof(Hooked, owner), READONLY, "whose entries are used"},
+    {"bypass", T_OBJECT, offsetof(Hooked, bypass), READONLY, "asked whether to run unhooked under a trace function"},
     {"__dictoffset__", T_PYSSIZET, offsetof(Hooked, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Hooked, weakrefs), READONLY, NULL},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Hooked, vectorcall), READONLY, NULL},
@@ -125,8 +149,9 @@ static PyGetSetDef hooked_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot hooked_slots[] = {
-    {Py_tp_doc, "Hooked(function, callback, owner=None)\n--\n\n"
-                "Calls `function` with `callback` as this thread's callback, and the previous one put back after."},
+    {Py_tp_doc, "Hooked(function, callback, owner=None, bypass=None)\n--\n\n"
+                "Calls `function` with `callback` as this thread's callback, and the previous one put back after.\n\n"
+                "`bypass()` is asked when a trace function is set: true runs the call without a callback."},
     {Py_tp_new, hooked_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_dealloc, hooked_dealloc},
@@ -196,12 +221,9 @@ static void handle_error(HookThread *me, PyObject *bail_out)
 static PyObject *unhooked_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Unhooked *self = (Unhooked *)object;
-    HookThread *me = &hook_thread;
-    me->paused++;
-    PyObject *result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
-    me->paused--;
+    PyObject *result = call_under(NULL, Py_None, self->function, args, nargsf, kwnames);
     if (result == NULL && self->bail_out && PyErr_ExceptionMatches(PyExc_Exception)) {
-        handle_error(me, self->bail_out);
+        handle_error(&hook_thread, self->bail_out);
     }
     return result;
 }
@@ -266,7 +288,9 @@ static PyMemberDef unhooked_members[] = {
     {NULL, 0, 0, 0, NULL}};
 static PyType_Slot unhooked_slots[] = {
     {Py_tp_doc, "Unhooked(function, bail_out=None)\n--\n\n"
-                "Calls `function` with the hook paused in this thread."},
+                "Calls `function` without a callback in this thread, and the previous one put back after.\n\n"
+                "`bail_out(error, replaced)` is asked about an `Exception` of the call: true gives up the replacement\n"
+                "that made the call (when `replaced`), and the original runs instead."},
     {Py_tp_new, unhooked_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_dealloc, unhooked_dealloc},

@@ -220,7 +220,7 @@ static PyObject *make_info(Frame *f, PyCodeObject *co, PyObject *error)
                   : NULL;
 }
 
-static bool fits(PyCodeObject *old, PyObject *object)
+bool fits(PyCodeObject *old, PyObject *object)
 {
     PyCodeObject *new = (PyCodeObject *)object;
     if (!PyCode_Check(object) || new == old || (new->co_flags & (PLAIN | NOT_PLAIN)) != PLAIN

@@ -10,7 +10,7 @@
 typedef struct {
     PyObject *callback;     /* asked about frames without a fitting entry; NULL: this thread isn't hooked */
     PyObject *owner;        /* whose entries this thread uses; None is an owner like any other */
-    int paused;             /* > 0 inside a guard, a callback, or an Unhooked call */
+    int paused;             /* > 0 inside a guard, a callback, or an original that runs after a bailout */
     int replaced;           /* how many running frames of this thread run a replacement */
     bool watched;           /* the end of the thread is noticed */
     char *stack_floor;      /* below this address half of the C stack is used */
@@ -38,6 +38,7 @@ int init_entries(PyObject *module);
 PyObject *get_slot(PyCodeObject *co);                       /* borrowed; NULL, SKIPPED, REPLACEMENT or a list */
 int set_slot(PyCodeObject *co, PyObject *value);
 PyObject *list_entries(PyCodeObject *co, PyObject *owner);
+bool fits(PyCodeObject *code, PyObject *replacement);
 int reset_entries(PyCodeObject *co, PyObject *owner);       /* owner NULL: of every owner, and skip marks */
 
 /* New reference to the code to run in place of `co`; NULL: natively, or an error is set. */
