@@ -1,3 +1,68 @@
-"""Package under construction."""
+"""Fusion as data: FX(loops) -> FusionPlan -> FX(kernels).
+
+`plan` asks a policy which nests of a loops program become one kernel; every decision is checked for legality, apart
+from the policy. `apply` carries a plan out: it inlines, merges rows, keeps local buffers out of memory, orders the
+kernels and places what is left in one arena. Plans are frozen, JSON, and replay to the same kernels.
+
+Dialect in: loops. Dialect out: kernels.
+
+Example:
+    >>> from intarsia_loops.index import axis, lift
+    >>> from intarsia_loops.program import Buffer, Nest, Program, TensorRef, const, load, val
+    >>> i, four, one = axis("i0", 4), lift(4), lift(1)
+    >>> buffers = {name: Buffer((four,), (one,), "f32") for name in ("x", "a", "b")}
+    >>> plus = Nest("a", (i,), (), "map", val("add", load("x", (lift(i),), "f32"), const(1.0, "f32"), dtype="f32"), "f32")
+    >>> twice = Nest("b", (i,), (), "map", val("mul", load("a", (lift(i),), "f32"), const(2.0, "f32"), dtype="f32"), "f32")
+    >>> program = Program(buffers, ("x",), (plus, twice), (TensorRef("b", (four,), (one,), lift(0)),))
+    >>> made = plan(program)
+    >>> made.decisions
+    (Inline(producer='a', consumer='b', why='read once'),)
+    >>> [kernel.writes() for kernel in apply_program(program, made).items]
+    [('b',)]
+    >>> FusionPlan.from_json(made.to_json()) == made
+    True
+"""
+
+from __future__ import annotations
+
+from intarsia_fuser.apply import apply, apply_program
+from intarsia_fuser.cost import CostModel, KernelWork, NestWork, Roofline
+from intarsia_fuser.decisions import Decision, Declined, Fuse, Inline, Order
+from intarsia_fuser.draft import KernelInfo
+from intarsia_fuser.graph import FusionGraph, Neighbour
+from intarsia_fuser.legality import Accepted
+from intarsia_fuser.memory import Lifetime, lifetimes, place
+from intarsia_fuser.plan import FusionPlan, FusionPolicy, LogEntry, PlanDiff, Summary, plan
+from intarsia_fuser.policies import Greedy, InductorLike, NoFusion
+
+__all__ = [
+    "Accepted",
+    "CostModel",
+    "Decision",
+    "Declined",
+    "Fuse",
+    "FusionGraph",
+    "FusionPlan",
+    "FusionPolicy",
+    "Greedy",
+    "InductorLike",
+    "Inline",
+    "KernelInfo",
+    "KernelWork",
+    "Lifetime",
+    "LogEntry",
+    "Neighbour",
+    "NestWork",
+    "NoFusion",
+    "Order",
+    "PlanDiff",
+    "Roofline",
+    "Summary",
+    "apply",
+    "apply_program",
+    "lifetimes",
+    "place",
+    "plan",
+]
 
 __version__ = "0.1.0"

@@ -1,0 +1,76 @@
+"""Carry out a plan: FX(loops) -> FX(kernels), scheduled and with a memory plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch.fx import GraphModule
+
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops.program import Item, Program, Refused
+from intarsia_loops.rewrites import localise
+
+from intarsia_fuser import legality
+from intarsia_fuser.border import from_program, to_program
+from intarsia_fuser.decisions import decision_to_data
+from intarsia_fuser.draft import Draft
+from intarsia_fuser.fingerprint import fingerprint
+from intarsia_fuser.memory import place
+from intarsia_fuser.plan import FusionPlan
+
+__all__ = ["apply", "apply_program"]
+
+
+def apply(loops_gm: GraphModule, plan: FusionPlan, *, fuel: int | None = None, check: bool = True) -> GraphModule:
+    """Fuse a loops program as a plan says.
+
+    Args:
+        loops_gm: FX(loops). Untouched.
+        plan: Made by `plan` for this very program, or read back from JSON.
+        fuel: Carry out only so many of its decisions; None for all.
+        check: Verify input and output.
+
+    Returns:
+        FX(kernels): dead items gone, kernels with their local buffers, in the order in which they run, placed in an
+        arena (`Program.placement`).
+
+    Raises:
+        VerifyError: The input or the output breaks its dialect (with `check`).
+        InvalidArgumentError: The plan is for another program, or one of its decisions isn't legal.
+    """
+    program = to_program(loops_gm, check)
+    return from_program(apply_program(program, plan, fuel=fuel), check)
+
+
+def apply_program(program: Program, plan: FusionPlan, *, fuel: int | None = None) -> Program:
+    """Do what `apply` does on a `Program`, without verification (unstable: the record may change)."""
+    found = fingerprint(program)
+    if found != plan.graph:
+        raise InvalidArgumentError(
+            f"the plan is for graph {plan.graph}, this one is {found}",
+            code="fuser.plan_mismatch",
+            hints=("plans belong to one loops program: call plan() on this one",),
+        )
+    draft = Draft(program)
+    for decision in plan.decisions[:fuel]:
+        answer = legality.check(draft, decision)
+        if isinstance(answer, Refused):
+            raise InvalidArgumentError(
+                f"decision {decision_to_data(decision)} is not legal: {answer.why}",
+                code=f"fuser.{answer.code}",
+            )
+        legality.carry_out(draft, answer)
+    return finish(draft)
+
+
+def finish(draft: Draft) -> Program:
+    """Return the draft as a kernels program: local buffers, order, and memory plan."""
+    items: list[Item] = []
+    for name in draft.ordered or draft.order.items():
+        kernel = draft.kernels.get(name)
+        if kernel is None:
+            items.append(draft.externs[name])
+        else:
+            items.append(localise(kernel, [s.out for s in kernel.steps if draft.escapes(s.out, (name,))]))
+    program = replace(draft.program, items=tuple(items), placement=None)
+    return replace(program, placement=place(program))

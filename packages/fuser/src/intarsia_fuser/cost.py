@@ -1,0 +1,166 @@
+"""What a nest and a kernel cost: bytes, operations, points; and a model that turns these into predicted time.
+
+The counts are facts about the program; the time is an opinion, so the model is an argument. `Roofline` is the shipped
+one: a kernel takes as long as its slower half, moving bytes or computing, plus a fixed overhead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from intarsia_ir.dtypes import itemsize
+from intarsia_loops.index import Atom, lift
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Buffer, Nest, Val
+from intarsia_loops.rewrites import postorder
+
+from intarsia_fuser.sizes import Sizes
+
+__all__ = ["CostModel", "KernelWork", "NestWork", "Roofline", "is_heavy", "nest_work"]
+
+# Vector instructions per element, relative to an addition; from the micro measurements of the C++ emitter's recipe.
+_WEIGHTS = {
+    "div": 4, "floordiv": 8, "mod": 8, "truncdiv": 8, "fmod": 8, "sqrt": 4, "rsqrt": 5, "hypot": 8,
+    "exp": 8, "exp2": 8, "expm1": 12, "log": 12, "log2": 12, "log10": 12, "log1p": 14,
+    "sin": 14, "cos": 14, "tan": 18, "asin": 16, "acos": 16, "atan": 16, "atan2": 20,
+    "sinh": 14, "cosh": 14, "tanh": 12, "asinh": 20, "acosh": 20, "atanh": 20,
+    "erf": 10, "erfc": 16, "pow": 30, "gather": 8,
+}  # fmt: skip
+_FREE = frozenset({"load", "const"})
+
+
+@dataclass(frozen=True, slots=True)
+class NestWork:
+    """Counts of one nest.
+
+    Args:
+        points: Times the body is evaluated.
+        reads: Buffer -> bytes of it that are touched, each counted once.
+        written: Bytes of its result.
+        flops: Weighted scalar operations of all points (an addition is 1).
+        nodes: Distinct scalar operations in the body.
+        wide: Loads that differ along the innermost loop: what one more evaluation of the body costs in memory.
+        heavy: Whether the body has an operation that is much dearer than a load.
+    """
+
+    points: int
+    reads: Mapping[str, int]
+    written: int
+    flops: int
+    nodes: int
+    wide: int
+    heavy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWork:
+    """Counts of one kernel.
+
+    Args:
+        bytes_read: Bytes that come from memory, each once.
+        bytes_written: Bytes of the results that reach memory.
+        flops: Weighted scalar operations.
+        points: Body evaluations of all steps.
+        parallel: Points of its rows: what can run at once.
+    """
+
+    bytes_read: int
+    bytes_written: int
+    flops: int
+    points: int
+    parallel: int
+
+
+class CostModel(Protocol):
+    """Predicts how long a kernel takes. Give your own to `plan(..., cost=)`."""
+
+    @property
+    def name(self) -> str:
+        """Identifier kept in plans."""
+
+    def kernel_us(self, work: KernelWork) -> float:
+        """Return the predicted time in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """max(bytes / bandwidth, operations / rate) + overhead.
+
+    Args:
+        gb_per_s: Memory bandwidth of all threads together.
+        gflop_per_s: Weighted operations of all threads together, in 1e9 per second.
+        overhead_us: Starting one kernel (for a parallel region mostly waking the threads).
+        threads: How many rows run at once; a kernel with fewer rows gets its share only.
+    """
+
+    gb_per_s: float = 20.0
+    gflop_per_s: float = 50.0
+    overhead_us: float = 1.0
+    threads: int = 2
+
+    @property
+    def name(self) -> str:
+        """Identifier kept in plans."""
+        return f"roofline({self.gb_per_s:g} GB/s, {self.gflop_per_s:g} Gflop/s, {self.overhead_us:g} us)"
+
+    def kernel_us(self, work: KernelWork) -> float:
+        """Return the predicted time in microseconds.
+
+        Example:
+            >>> Roofline(gb_per_s=10).kernel_us(KernelWork(10_000, 10_000, 0, 2500, 2500))
+            3.0
+        """
+        share = min(max(work.parallel, 1), self.threads) / self.threads
+        moving = (work.bytes_read + work.bytes_written) / (self.gb_per_s * 1e3)
+        computing = work.flops / (self.gflop_per_s * 1e3)
+        return max(moving, computing) / share + self.overhead_us
+
+
+def is_heavy(op: str) -> bool:
+    """Tell whether a scalar op is much dearer than a load from the first-level cache."""
+    return _WEIGHTS.get(op, 1) >= 4
+
+
+def nest_work(nest: Nest, buffers: Mapping[str, Buffer], sizes: Sizes) -> NestWork:
+    """Count one nest.
+
+    A load touches as many elements as its index has distinct axes' points, and never more than the buffer has; a
+    data-dependent index may touch any.
+    """
+    red = () if NEST_KINDS[nest.kind].scan else nest.red
+    points = sizes.product(nest.axes) * sizes.product(red)
+    innermost = (red or nest.axes)[-1:]
+    reads: dict[str, int] = {}
+    flops = nodes = wide = 0
+    heavy = False
+    for v in postorder(nest.body):
+        flops += 0 if v.op in _FREE else _WEIGHTS.get(v.op, 1)
+        nodes += v.op not in _FREE
+        heavy = heavy or (is_heavy(v.op) and v.op != "gather")
+        if v.op in ("load", "gather"):
+            axes = _index_axes(v, nest.axes + red)
+            wide += bool(axes.keys() & set(innermost))
+            touched = min(sizes.product(axes), _elements(buffers[v.args[0]], sizes))
+            size = touched * itemsize(v.dtype)
+            reads[v.args[0]] = max(size, reads.get(v.args[0], 0))
+    if nest.kind != "map":
+        flops += 1
+    written = sizes.product(nest.axes) * itemsize(nest.dtype)
+    return NestWork(points, reads, written, flops * points, nodes, wide, heavy)
+
+
+def _index_axes(v: Val, every: tuple[Atom, ...]) -> dict[Atom, None]:
+    """The axes that an index depends on; all of them where it depends on data."""
+    if v.op == "gather":
+        return dict.fromkeys(every)
+    found = {a for entry in v.args[1] for a in lift(entry).axes()}
+    return {a: None for a in every if a in found}
+
+
+def _elements(buffer: Buffer, sizes: Sizes) -> int:
+    number = 1
+    for extent in buffer.shape:
+        number *= sizes(extent)
+    return number

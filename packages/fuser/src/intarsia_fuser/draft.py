@@ -1,0 +1,284 @@
+"""A program while decisions are being carried out: nests, the kernels they are in, who reads what, and the order.
+
+Mutable and private to one `plan` or `apply`; policies see it through `graph.FusionGraph`, `legality` asks it. Every
+index is by buffer, so a step of fusion touches only what the buffers of the two kernels lead to.
+
+Terms. A nest is named by the buffer that it makes. An item is a kernel, named by the nest that founded it, or an extern
+call, named `"@k"`. Its rank is its position in the program at the start and never changes; its position is where it
+runs now.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Extern, Kernel, Nest, Program, TensorRef
+
+from intarsia_fuser.cost import KernelWork, NestWork, nest_work
+from intarsia_fuser.effects import has_effect, written_operands
+from intarsia_fuser.order import ItemOrder
+from intarsia_fuser.sizes import Sizes
+
+__all__ = ["Draft", "KernelInfo", "live_program", "shorten"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """One kernel as it stands.
+
+    Args:
+        name: Buffer whose nest founded it.
+        rows: Extents of its rows.
+        steps: Buffers that its nests make, in order.
+        reads: Buffer from outside -> bytes touched.
+        flops: Weighted scalar operations.
+        points: Body evaluations of all steps.
+        nodes: Scalar operations in its text.
+    """
+
+    name: str
+    rows: tuple[int, ...]
+    steps: tuple[str, ...]
+    reads: Mapping[str, int]
+    flops: int
+    points: int
+    nodes: int
+
+    @property
+    def parallel(self) -> int:
+        """Number of rows: what can run at once."""
+        number = 1
+        for extent in self.rows:
+            number *= extent
+        return number
+
+
+class Draft:
+    """See the module's docstring.
+
+    Args:
+        program: A loops program. Items that nothing needs are left out.
+
+    Raises:
+        InvalidArgumentError: The program has kernels already.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = live_program(program)
+        self.sizes = Sizes(program.facts.hints)
+        self.names: list[str] = []
+        self.nests: dict[str, Nest] = {}
+        self.kernels: dict[str, Kernel] = {}
+        self.externs: dict[str, Extern] = {}
+        self.owner: dict[str, str] = {}
+        self.readers: dict[str, list[int]] = {}
+        self.rank: dict[str, int] = {}
+        self.pinned = {ref.buffer for ref in self.program.outputs if isinstance(ref, TensorRef)}
+        self.mutated: set[str] = set()
+        self.work: dict[str, NestWork] = {}
+        self.info: dict[str, KernelInfo] = {}
+        self.ordered: tuple[str, ...] | None = None
+        self._edges_in: dict[int, list[int]] = {}
+        self._edges_out: dict[int, list[int]] = {}
+        for item in self.program.items:
+            self._add(item)
+        self._order_effects()
+        self.order = ItemOrder(self.names, self.before, self.after)
+
+    # ---- questions -------------------------------------------------------------------------------------------------
+
+    def item_of(self, name: str) -> str:
+        """Return the item that the nest (or extern call) of this name is now in."""
+        return name if name in self.externs else self.owner[name]
+
+    def before(self, item: str) -> Iterator[str]:
+        """Yield the items that must run before `item`; repeats are possible."""
+        reads = self.info[item].reads if item in self.info else self.externs[item].reads()
+        for buffer in reads if item in self.info else sorted(reads):
+            maker = self.owner.get(buffer)
+            if maker is not None:
+                yield maker
+        yield from self._linked(item, self._edges_in)
+
+    def after(self, item: str) -> Iterator[str]:
+        """Yield the items that must run after `item`; repeats are possible."""
+        made = self.info[item].steps if item in self.info else self.externs[item].outs
+        for buffer in made:
+            for rank in self.readers.get(buffer, ()):
+                reader = self.item_of(self.names[rank])
+                if reader != item:
+                    yield reader
+        yield from self._linked(item, self._edges_out)
+
+    def reads_of(self, name: str) -> Mapping[str, int]:
+        """Return buffer -> bytes for the nest of this name."""
+        return self.work[name].reads
+
+    def escapes(self, buffer: str, inside: tuple[str, ...]) -> bool:
+        """Tell whether anybody but the items `inside` needs this buffer in memory."""
+        return buffer in self.pinned or any(
+            self.item_of(self.names[rank]) not in inside for rank in self.readers.get(buffer, ())
+        )
+
+    def kernel_work(self, item: str) -> KernelWork:
+        """Return the counts of a kernel, with what is local to it now."""
+        info = self.info[item]
+        written = sum(self.work[s].written for s in info.steps if self.escapes(s, (item,)))
+        return KernelWork(sum(info.reads.values()), written, info.flops, info.points, info.parallel)
+
+    # ---- changes, each already checked -----------------------------------------------------------------------------
+
+    def put_inlined(self, producer: str, consumer: Nest) -> None:
+        """Take `consumer` in place of the nest of that name; the producer goes when nobody needs it any more."""
+        item = self.owner[consumer.out]
+        kernel = self.kernels[item]
+        self._forget_reads(consumer.out)
+        self.nests[consumer.out] = consumer
+        steps = tuple(consumer if s.out == consumer.out else s for s in kernel.steps)
+        self.kernels[item] = replace(kernel, steps=steps)
+        self._note_reads(consumer.out)
+        self._recount(item)
+        if producer not in self.pinned and not self.readers.get(producer):
+            self._remove(producer)
+
+    def put_fused(self, into: str, other: str, fused: Kernel, ancestors: list[str]) -> None:
+        """Take `fused` in place of the two kernels."""
+        self.order.merge(into, other, ancestors)
+        del self.kernels[other], self.info[other]
+        self.kernels[into] = fused
+        for step in fused.steps:
+            self.owner[step.out] = into
+            self.nests[step.out] = step
+        self._recount(into)
+
+    # ---- construction ----------------------------------------------------------------------------------------------
+
+    def _add(self, item: object) -> None:
+        rank = len(self.names)
+        if isinstance(item, Nest):
+            self.names.append(item.out)
+            self.rank[item.out] = rank
+            self.nests[item.out] = item
+            self.owner[item.out] = item.out
+            self.kernels[item.out] = _alone(item)
+            self._note_reads(item.out)
+            self._recount(item.out)
+        elif isinstance(item, Extern):
+            name = f"@{rank}"
+            self.names.append(name)
+            self.rank[name] = rank
+            self.externs[name] = item
+            self.owner.update((out, name) for out in item.outs if out)
+            for buffer in item.reads():
+                self.readers.setdefault(buffer, []).append(rank)
+            self.pinned |= item.reads()
+        else:
+            raise InvalidArgumentError(
+                f"the program has a {type(item).__name__} where a nest or an extern call is expected",
+                code="fuser.already_fused",
+                hints=("plan and apply take the loops dialect",),
+            )
+
+    def _order_effects(self) -> None:
+        """Keep calls with effects in order, and readers of what a call writes on their side of it."""
+        last: int | None = None
+        for name, item in self.externs.items():
+            rank = self.rank[name]
+            if has_effect(item.target):
+                if last is not None:
+                    self._link(last, rank)
+                last = rank
+            for buffer in sorted(written_operands(item)):
+                self.mutated.add(buffer)
+                for other in self.readers.get(buffer, ()):
+                    if other != rank:
+                        self._link(min(other, rank), max(other, rank))
+
+    def _link(self, first: int, second: int) -> None:
+        self._edges_out.setdefault(first, []).append(second)
+        self._edges_in.setdefault(second, []).append(first)
+
+    def _linked(self, item: str, edges: dict[int, list[int]]) -> Iterator[str]:
+        if not edges:
+            return
+        for name in self.info[item].steps if item in self.info else (item,):
+            for rank in edges.get(self.rank[name], ()):
+                other = self.names[rank]
+                # an item that was inlined away has no place in the order; its reads are its consumers' now
+                if other in self.externs or other in self.owner:
+                    yield self.item_of(other)
+
+    def _note_reads(self, name: str) -> None:
+        work = nest_work(self.nests[name], self.program.buffers, self.sizes)
+        self.work[name] = work
+        for buffer in work.reads:
+            bisect.insort(self.readers.setdefault(buffer, []), self.rank[name])
+
+    def _forget_reads(self, name: str) -> None:
+        rank = self.rank[name]
+        for buffer in self.work.pop(name).reads:
+            readers = self.readers[buffer]
+            del readers[bisect.bisect_left(readers, rank)]
+
+    def _recount(self, item: str) -> None:
+        kernel = self.kernels[item]
+        made: set[str] = set()
+        reads: dict[str, int] = {}
+        flops = points = nodes = 0
+        for step in kernel.steps:
+            work = self.work[step.out]
+            for buffer, size in work.reads.items():
+                if buffer not in made:
+                    reads[buffer] = max(size, reads.get(buffer, 0))
+            flops, points, nodes = flops + work.flops, points + work.points, nodes + work.nodes
+            made.add(step.out)
+        rows = tuple(self.sizes(a.extent) for a in kernel.rows)
+        steps = tuple(s.out for s in kernel.steps)
+        self.info[item] = KernelInfo(item, rows, steps, MappingProxyType(reads), flops, points, nodes)
+
+    def _remove(self, name: str) -> None:
+        self._forget_reads(name)
+        item = self.owner.pop(name)
+        del self.nests[name]
+        kernel = self.kernels[item]
+        steps = tuple(s for s in kernel.steps if s.out != name)
+        if steps:
+            self.kernels[item] = replace(kernel, steps=steps)
+            self._recount(item)
+        else:
+            del self.kernels[item], self.info[item]
+            self.order.drop(item)
+
+
+def live_program(program: Program) -> Program:
+    """Return the program without items that neither an output nor an effect needs."""
+    live = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
+    kept = []
+    for item in reversed(program.items):
+        made = item.outs if isinstance(item, Extern) else item.writes() if isinstance(item, Kernel) else (item.out,)
+        if live.isdisjoint(made) and not (isinstance(item, Extern) and has_effect(item.target)):
+            continue
+        live |= item.reads()
+        kept.append(item)
+    return replace(program, items=tuple(reversed(kept)))
+
+
+def shorten(kernel: Kernel, depth: int) -> Kernel:
+    """Return the kernel over its first `depth` rows only.
+
+    before: kernel rows (i, j): P        after: kernel rows (i): P over j
+
+    Always legal: steps that kept to a point of (i, j) keep to a row of i.
+    """
+    return kernel if depth == len(kernel.rows) else Kernel(kernel.rows[:depth], kernel.steps, kernel.local)
+
+
+def _alone(nest: Nest) -> Kernel:
+    """The nest as a kernel with as many rows as it can have: all axes, or those before a scanned one."""
+    depth = nest.axes.index(nest.red[0]) if NEST_KINDS[nest.kind].scan else len(nest.axes)
+    return Kernel(nest.axes[:depth], (nest,))

@@ -1,0 +1,173 @@
+"""What a policy sees: a read-only, live picture of the program with its costs, and the legality check.
+
+"Live": when the policy hands over a decision and it is accepted, the graph shows the program after it. "Read-only":
+nothing here changes anything; answers are tuples, frozen records, and numbers, in an order that doesn't depend on
+hashes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from intarsia_loops.program import Buffer, Kernel, Nest, Refused
+
+from intarsia_fuser import legality
+from intarsia_fuser.cost import CostModel, KernelWork, NestWork
+from intarsia_fuser.decisions import Decision
+from intarsia_fuser.draft import Draft, KernelInfo
+
+__all__ = ["FusionGraph", "Neighbour"]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A pair of kernels with something to share.
+
+    Args:
+        first: Kernel whose steps would run first.
+        second: The other kernel.
+        kind: `"vertical"` when second reads what first makes, else `"horizontal"`.
+        saved: Bytes that merging would save.
+        distance: How many positions apart they are.
+    """
+
+    first: str
+    second: str
+    kind: str
+    saved: int
+    distance: int
+
+
+class FusionGraph:
+    """The program as it stands, for policies.
+
+    Nests are named by the buffer that they make; kernels by the buffer of their founding nest (any buffer that a
+    kernel makes is accepted as its name); extern calls by `"@k"`.
+    """
+
+    def __init__(self, draft: Draft, cost: CostModel) -> None:
+        self._draft = draft
+        self.cost = cost
+
+    @property
+    def nests(self) -> tuple[str, ...]:
+        """Names of the nests, in the order of the loops program."""
+        return tuple(name for name in self._draft.names if name in self._draft.nests)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the kernels, in the order in which they run now."""
+        return tuple(item for item in self._draft.order.items() if item in self._draft.kernels)
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """Names of kernels and extern calls, in the order in which they run now."""
+        return self._draft.order.items()
+
+    def nest(self, name: str) -> Nest:
+        """Return the nest that makes the buffer `name`, as it stands."""
+        return self._draft.nests[name]
+
+    def has_nest(self, name: str) -> bool:
+        """Tell whether a nest makes the buffer `name`; not so for inputs, results of extern calls, inlined maps."""
+        return name in self._draft.nests
+
+    def kernel(self, name: str) -> KernelInfo:
+        """Return the kernel that makes the buffer `name`."""
+        return self._draft.info[self._draft.owner[name]]
+
+    def kernel_record(self, name: str) -> Kernel:
+        """Return that kernel as the record which `apply` would build, with nothing local yet."""
+        return self._draft.kernels[self._draft.owner[name]]
+
+    def buffer(self, name: str) -> Buffer:
+        """Return shape, strides and type of a buffer."""
+        return self._draft.program.buffers[name]
+
+    @property
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Return every buffer by name."""
+        return self._draft.program.buffers
+
+    def maker(self, buffer: str) -> str | None:
+        """Return the item that makes a buffer; None for inputs and constants."""
+        return self._draft.owner.get(buffer)
+
+    def readers(self, buffer: str) -> tuple[str, ...]:
+        """Return the nests and extern calls that read a buffer, in program order."""
+        return tuple(self._draft.names[rank] for rank in self._draft.readers.get(buffer, ()))
+
+    def pinned(self, buffer: str) -> bool:
+        """Tell whether a buffer must reach memory: an output, or an operand of an extern call."""
+        return buffer in self._draft.pinned
+
+    def extent(self, axes: tuple[object, ...]) -> int:
+        """Return the number of points of some axes (with hints for symbolic sizes)."""
+        return self._draft.sizes.product(axes)  # type: ignore[arg-type]
+
+    def nest_work(self, name: str) -> NestWork:
+        """Return the counts of a nest."""
+        return self._draft.work[name]
+
+    def work(self, kernel: str) -> KernelWork:
+        """Return the counts of the kernel that makes this buffer."""
+        return self._draft.kernel_work(self._draft.owner[kernel])
+
+    def predicted_us(self, kernel: str) -> float:
+        """Return what the cost model says of the kernel that makes this buffer, in microseconds."""
+        return self.cost.kernel_us(self.work(kernel))
+
+    def check(self, decision: Decision) -> legality.Accepted | Refused:
+        """Tell whether a decision is legal now, and what it saves; `Refused` says why not and is falsy."""
+        return legality.check(self._draft, decision)
+
+    def depth(self, first: str, second: str) -> int:
+        """Return the largest depth at which the rows of the two kernels fit; 0 when they only fit as one row."""
+        return legality.deepest(self._draft, self._draft.owner[first], self._draft.owner[second])
+
+    def saved(self, first: str, second: str) -> int:
+        """Return the bytes that merging the kernels of two buffers would save."""
+        return legality.saved_by_fusing(self._draft, self._draft.owner[first], self._draft.owner[second])
+
+    def neighbours(self, kernel: str, reach: int = 4) -> tuple[Neighbour, ...]:
+        """Return pairs of this kernel with others that read or make what it reads or makes, each once.
+
+        Args:
+            kernel: A buffer that the kernel makes.
+            reach: How many of the readers of one buffer on either side (in program order) are paired; what keeps
+                a program with one input and a thousand readers linear.
+        """
+        item = self._draft.owner[kernel]
+        others = dict.fromkeys(self._others(item, reach))
+        return tuple(self._neighbour(item, other) for other in others if other != item)
+
+    def _others(self, item: str, reach: int) -> Iterator[str]:
+        draft = self._draft
+        info = draft.info[item]
+        for buffer in info.reads:
+            if draft.owner.get(buffer) in draft.kernels:
+                yield draft.owner[buffer]
+        for buffer in info.steps:
+            yield from self._kernels_of(draft.readers.get(buffer, [])[: 2 * reach])
+        for step in info.steps:
+            for buffer in draft.reads_of(step):
+                ranks = draft.readers[buffer]
+                here = bisect_left(ranks, draft.rank[step])
+                yield from self._kernels_of(ranks[max(here - reach, 0) : here + reach + 1])
+
+    def _kernels_of(self, ranks: list[int]) -> Iterator[str]:
+        for rank in ranks:
+            name = self._draft.names[rank]
+            if name in self._draft.owner:
+                yield self._draft.owner[name]
+
+    def _neighbour(self, item: str, other: str) -> Neighbour:
+        draft = self._draft
+        position = draft.order.position
+        first, second = sorted((item, other), key=position.__getitem__)
+        reads = draft.info[second].reads
+        kind = "vertical" if any(s in reads for s in draft.info[first].steps) else "horizontal"
+        saved = legality.saved_by_fusing(draft, first, second)
+        return Neighbour(first, second, kind, saved, position[second] - position[first])

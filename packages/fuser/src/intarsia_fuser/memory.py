@@ -1,0 +1,192 @@
+"""Memory plan: where intermediates live in one arena, so that buffers which are never alive together share bytes.
+
+A buffer is alive from the item that writes it to the last item that reads it, both included: what a kernel reads and
+what it writes never share storage, so a kernel needs no care about the order of its loads and stores.
+
+Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), buffers that an extern
+call may hand on as part of its result, and buffers whose size isn't known before the call.
+Two strategies are tried and the smaller arena is taken: first fit by decreasing size (good, quadratic in the buffers
+alive together; skipped for large programs) and best fit in program order (n log n).
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from intarsia_ir.dtypes import itemsize
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, TensorRef
+
+from intarsia_fuser.effects import may_alias
+
+__all__ = ["ALIGNMENT", "Lifetime", "lifetimes", "place"]
+
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
+_EXACT_LIMIT = 512  # buffers up to which placing by size is tried
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A buffer's stay in the arena.
+
+    Args:
+        buffer: Its name.
+        start: Position of the item that writes it.
+        stop: Position of the last item that reads it.
+        size: Bytes, rounded up to `ALIGNMENT`.
+    """
+
+    buffer: str
+    start: int
+    stop: int
+    size: int
+
+
+def place(program: Program) -> Placement:
+    """Return the placement of the intermediates of a kernels program.
+
+    Args:
+        program: Items in the order in which they run.
+
+    Returns:
+        Offsets in bytes; `lower_bound_bytes` is the largest sum of (rounded) bytes alive at one item.
+    """
+    alive = lifetimes(program)
+    plans = [_in_program_order(alive)]
+    if len(alive) <= _EXACT_LIMIT:
+        plans.append(_by_size(alive))
+    offsets = min(plans, key=lambda plan: _top(plan, alive))
+    ordered = {a.buffer: offsets[a.buffer] for a in alive}
+    return Placement(_top(offsets, alive), MappingProxyType(ordered), _lower_bound(alive))
+
+
+def lifetimes(program: Program) -> tuple[Lifetime, ...]:
+    """Return the lifetimes of the buffers that belong in the arena, by start."""
+    start: dict[str, int] = {}
+    stop: dict[str, int] = {}
+    for position, item in enumerate(program.items):
+        for name in sorted(item.reads()):
+            stop[name] = position
+        if not isinstance(item, Extern):
+            start.update((name, position) for name in _written(item))
+    outside = _escaping(program)
+    found = []
+    for name, position in start.items():
+        size = _bytes(program.buffers[name])
+        if name not in outside and size is not None:
+            found.append(Lifetime(name, position, max(stop.get(name, position), position), size))
+    return tuple(found)
+
+
+def _written(item: Nest | Kernel) -> tuple[str, ...]:
+    return item.writes() if isinstance(item, Kernel) else (item.out,)
+
+
+def _escaping(program: Program) -> set[str]:
+    """Buffers that somebody may hold when the call has returned, or beyond their last reader."""
+    names = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
+    for item in program.items:
+        if isinstance(item, Extern) and may_alias(item.target):
+            names |= item.reads()
+    return names
+
+
+def _bytes(buffer: Buffer) -> int | None:
+    """Size from the first to the last element, rounded up; None when it is symbolic."""
+    last = 0
+    for extent, stride in zip(buffer.shape, buffer.strides):
+        n, step = extent.const(), stride.const()
+        if n == 0:
+            return 0
+        if n is None or step is None:
+            return None
+        last += (n - 1) * step
+    return -(-(last + 1) * itemsize(buffer.dtype) // ALIGNMENT) * ALIGNMENT
+
+
+def _top(offsets: Mapping[str, int], alive: Iterable[Lifetime]) -> int:
+    return max((offsets[a.buffer] + a.size for a in alive), default=0)
+
+
+def _lower_bound(alive: Sequence[Lifetime]) -> int:
+    change: dict[int, int] = {}
+    for a in alive:
+        change[a.start] = change.get(a.start, 0) + a.size
+        change[a.stop + 1] = change.get(a.stop + 1, 0) - a.size
+    now = peak = 0
+    for position in sorted(change):
+        now += change[position]
+        peak = max(peak, now)
+    return peak
+
+
+def _by_size(alive: Sequence[Lifetime]) -> dict[str, int]:
+    """Largest first, each at the lowest offset that is free during its life."""
+    placed: list[tuple[int, Lifetime]] = []  # by offset
+    offsets: dict[str, int] = {}
+    for a in sorted(alive, key=lambda a: (-a.size, a.start)):
+        offset = 0
+        for other_offset, other in placed:
+            if other.start > a.stop or a.start > other.stop:
+                continue
+            if other_offset - offset >= a.size:
+                break
+            offset = max(offset, other_offset + other.size)
+        offsets[a.buffer] = offset
+        bisect.insort(placed, (offset, a), key=lambda entry: entry[0])
+    return offsets
+
+
+def _in_program_order(alive: Sequence[Lifetime]) -> dict[str, int]:
+    """Walk the program; take the smallest hole that fits, else grow the arena."""
+    holes = _Holes()
+    offsets: dict[str, int] = {}
+    ending = sorted(alive, key=lambda a: a.stop)
+    done = 0
+    for a in sorted(alive, key=lambda a: a.start):
+        while done < len(ending) and ending[done].stop < a.start:
+            holes.free(offsets[ending[done].buffer], ending[done].size)
+            done += 1
+        offsets[a.buffer] = holes.take(a.size)
+    return offsets
+
+
+class _Holes:
+    """Free ranges below a growing top, by offset; neighbours are joined."""
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._sizes: list[int] = []
+        self._top = 0
+
+    def take(self, size: int) -> int:
+        fitting = [(s, k) for k, s in enumerate(self._sizes) if s >= size]
+        if size == 0:
+            return 0
+        if fitting:
+            found, k = min(fitting)
+            offset = self._offsets[k]
+            if found == size:
+                del self._offsets[k], self._sizes[k]
+            else:
+                self._offsets[k], self._sizes[k] = offset + size, found - size
+            return offset
+        offset = self._top
+        if self._offsets and self._offsets[-1] + self._sizes[-1] == self._top:
+            offset = self._offsets.pop()
+            self._sizes.pop()
+        self._top = offset + size
+        return offset
+
+    def free(self, offset: int, size: int) -> None:
+        if size == 0:
+            return
+        k = bisect.bisect(self._offsets, offset)
+        self._offsets.insert(k, offset)
+        self._sizes.insert(k, size)
+        for left in (k, k - 1):
+            if 0 <= left < len(self._offsets) - 1 and self._offsets[left] + self._sizes[left] == self._offsets[left + 1]:
+                self._sizes[left] += self._sizes.pop(left + 1)
+                del self._offsets[left + 1]

@@ -1,0 +1,249 @@
+"""Our policy: inline what costs nothing to repeat, then merge kernels by bytes saved, keeping to shapes that run fast.
+
+Phase 1, inline, producers first. A map is computed where it is read when
+  - it has one reader that evaluates it no more often than it would be evaluated on its own, or
+  - it is light: at most one load that varies along the innermost loop, few operations, none heavy, or
+  - it has one reader, a map, and repeating the work is predicted to take less time than storing and loading it.
+A value per row that comes out of a reduction is never repeated: phase 2 makes it a step of the row. Heavy work is not
+moved into scans and arg reductions, which run one element at a time.
+Phase 2, merge. Pairs of kernels that share a buffer wait in a heap, most bytes saved first; after a merge the pairs of
+the merged kernel are scored anew. A pair is declined, with a reason in the log, when the merged kernel would
+  be no emitter's shape (`pattern`), run in too few rows (`few_rows`), hold too much of a row (`wide_row`), walk memory in two
+  orders (`layouts`), be too large (`size`), or, for horizontal pairs, save too little of what the two move (`little`).
+Ties go to what comes first in the program, so equal layers get equal kernels.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from intarsia_loops.index import lift
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Kernel, Nest, Val
+
+from intarsia_fuser.cost import KernelWork
+from intarsia_fuser.decisions import Decision, Declined, Fuse, Inline
+from intarsia_fuser.draft import KernelInfo
+from intarsia_fuser.graph import FusionGraph
+from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
+
+__all__ = ["Greedy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """Greedy by bytes saved.
+
+    Args:
+        max_steps: Nests in one kernel.
+        max_nodes: Scalar operations in one kernel.
+        max_body: Scalar operations in one nest.
+        max_operands: Buffers that one kernel reads.
+        max_distance: Positions between two kernels that are merged.
+        min_rows: Rows below which a kernel is taken not to keep the threads busy.
+        serial_points: Body evaluations up to which that doesn't matter.
+        max_row_bytes: What a row may hold of intermediates: it should stay in the second-level cache.
+        min_shared: Least part of the smaller kernel's bytes that a horizontal merge must save.
+        light_nodes: Operations of a map that may be repeated without asking what it costs.
+    """
+
+    max_steps: int = 48
+    max_nodes: int = 1024
+    max_body: int = 192
+    max_operands: int = 32
+    max_distance: int = 256
+    min_rows: int = 8
+    serial_points: int = 1 << 15
+    max_row_bytes: int = 1 << 20
+    min_shared: float = 0.2
+    light_nodes: int = 6
+
+    @property
+    def name(self) -> str:
+        """Identifier kept in plans."""
+        return "greedy"
+
+    @property
+    def version(self) -> str:
+        """Version of the decisions."""
+        return "1"
+
+    def decide(self, graph: FusionGraph) -> Iterator[Decision | Declined]:
+        """Yield inlines, then merges."""
+        yield from self._inline(graph)
+        yield from self._merge(graph)
+
+    # ---- phase 1 ---------------------------------------------------------------------------------------------------
+
+    def _inline(self, graph: FusionGraph) -> Iterator[Decision | Declined]:
+        for name in graph.nests:
+            readers = graph.readers(name)
+            if graph.nest(name).kind != "map" or graph.pinned(name) or not readers:
+                continue
+            why = self._why_inline(graph, name, readers)
+            if why:
+                for reader in readers:
+                    yield Inline(name, reader, why=why)
+
+    def _why_inline(self, graph: FusionGraph, name: str, readers: tuple[str, ...]) -> str:
+        """The reason to compute a map where it is read; "" to store it."""
+        work = graph.nest_work(name)
+        nests = [graph.nest(r) for r in readers]
+        if any(v.op == "gather" for n in nests for v in _loads_of(n, name)):
+            return ""
+        if any(work.nodes + graph.nest_work(r).nodes > self.max_body for r in readers):
+            return ""
+        if work.heavy and any(_one_at_a_time(n) for n in nests):
+            return ""
+        evaluations = sum(_evaluations(graph, n, name) for n in nests)
+        repeated = evaluations > work.points
+        if repeated and _is_row_result(graph, name):
+            return ""
+        if len(readers) == 1 and not repeated:
+            return "read once"
+        if work.wide <= 1 and not work.heavy and work.nodes <= self.light_nodes:
+            return "light"
+        if len(readers) == 1 and nests[0].kind == "map":
+            again = KernelWork(0, 0, work.flops * evaluations // max(work.points, 1), evaluations, evaluations)
+            alone = KernelWork(0, 0, work.flops, work.points, work.points)
+            extra = graph.cost.kernel_us(again) - graph.cost.kernel_us(alone)
+            if extra < graph.predicted_us(name):
+                return "cheaper to repeat"
+        return ""
+
+    # ---- phase 2 ---------------------------------------------------------------------------------------------------
+
+    def _merge(self, graph: FusionGraph) -> Iterator[Decision | Declined]:
+        heap: list[tuple[int, int, int, str, str, int, int]] = []
+        stamp = dict.fromkeys(graph.kernels, 0)
+        place = {kernel: k for k, kernel in enumerate(graph.kernels)}
+        columns = _Columns(graph)
+        declined: set[tuple[str, str]] = set()
+
+        def push(kernel: str) -> None:
+            for n in graph.neighbours(kernel):
+                if n.saved > 0 and n.distance <= self.max_distance:
+                    entry = (-n.saved, place[n.first], place[n.second], n.first, n.second)
+                    heapq.heappush(heap, (*entry, stamp[n.first], stamp[n.second]))
+
+        for kernel in graph.kernels:
+            push(kernel)
+        while heap:
+            saved, _, _, first, second, stamp_first, stamp_second = heapq.heappop(heap)
+            if stamp.get(first) != stamp_first or stamp.get(second) != stamp_second:
+                continue
+            stamp_pair = (first, second)
+            decision = self._judge(graph, first, second, -saved, columns)
+            if isinstance(decision, Declined):
+                if stamp_pair not in declined:
+                    declined.add(stamp_pair)
+                    yield decision
+                continue
+            yield decision
+            if graph.maker(second) == first:
+                del stamp[second]
+                stamp[first] += 1
+                push(first)
+
+    def _judge(
+        self, graph: FusionGraph, first: str, second: str, saved: int, columns: _Columns
+    ) -> Fuse | Declined:
+        """Merge two kernels, or say why not."""
+        depth = graph.depth(first, second)
+        a, b = graph.kernel(first), graph.kernel(second)
+        vertical = any(s in b.reads for s in a.steps)
+
+        def no(code: str, why: str) -> Declined:
+            return Declined(first, second, f"greedy.{code}", why)
+
+        if len(a.steps) + len(b.steps) > self.max_steps or a.nodes + b.nodes > self.max_nodes:
+            return no("size", f"{len(a.steps)} + {len(b.steps)} steps, {a.nodes} + {b.nodes} operations")
+        operands = len((a.reads.keys() | b.reads.keys()) - set(a.steps))
+        if operands > self.max_operands:
+            return no("size", f"{operands} buffers read")
+        if not vertical:
+            least = min(_moved(graph.work(first)), _moved(graph.work(second)))
+            if saved < self.min_shared * least:
+                return no("little", f"saves {saved} bytes of {least}")
+        rows = 1
+        for extent in a.rows[:depth]:
+            rows *= extent
+        if rows < self.min_rows and not self._may_be_serial(a, b, depth):
+            return no("few_rows", f"{rows} rows for {a.points + b.points} points")
+        merged = _together(graph, first, second, depth)
+        pattern = kernel_pattern(merged, columns)
+        if pattern == "other":
+            return no("pattern", "neither pointwise, rows nor columns")
+        if pattern == "pointwise" and len({layout_order(graph.buffer(s.out)) for s in merged.steps}) > 1:
+            return no("layouts", "the results are laid out in different orders")
+        if pattern == "row":
+            held = self._row_bytes(graph, merged, depth, rows)
+            if held > self.max_row_bytes:
+                return no("wide_row", f"a row holds {held} bytes")
+        kind = "vertical" if vertical else "horizontal"
+        return Fuse(first, second, depth, why=f"{pattern}, {kind}")
+
+    def _may_be_serial(self, a: KernelInfo, b: KernelInfo, depth: int) -> bool:
+        """Whether so few rows do no harm: little work, or a merge that takes no parallel work away.
+
+        One big fold to a scalar can be split by the emitter, so at one row only a small kernel may join it.
+        """
+        if a.points + b.points <= self.serial_points:
+            return True
+        if not depth == len(a.rows) == len(b.rows):
+            return False
+        return a.parallel > 1 or min(a.points, b.points) <= self.serial_points
+
+    def _row_bytes(self, graph: FusionGraph, merged: Kernel, depth: int, rows: int) -> int:
+        wide = [s.out for s in merged.steps if len(s.axes) > depth]
+        return sum(graph.nest_work(name).written for name in wide) // max(rows, 1)
+
+
+class _Columns:
+    """Whether a reduction walks columns, remembered per body."""
+
+    def __init__(self, graph: FusionGraph) -> None:
+        self._graph = graph
+        self._known: dict[tuple[str, Val], bool] = {}
+
+    def __call__(self, nest: Nest) -> bool:
+        key = (nest.out, nest.body)
+        if key not in self._known:
+            self._known[key] = is_column(nest, self._graph.buffers)
+        return self._known[key]
+
+
+def _together(graph: FusionGraph, first: str, second: str, depth: int) -> Kernel:
+    """The steps of both, only to look at (axes aren't renamed)."""
+    a, b = graph.kernel_record(first), graph.kernel_record(second)
+    return Kernel(a.rows[:depth], a.steps + b.steps)
+
+
+def _moved(work: KernelWork) -> int:
+    return work.bytes_read + work.bytes_written
+
+
+def _loads_of(nest: Nest, buffer: str) -> list[Val]:
+    return [v for v in nest.body.loads if v.args[0] == buffer]
+
+
+def _one_at_a_time(nest: Nest) -> bool:
+    return nest.kind in ("argmax", "argmin") or NEST_KINDS[nest.kind].scan
+
+
+def _evaluations(graph: FusionGraph, reader: Nest, buffer: str) -> int:
+    """How often the reader evaluates the map; what is constant along its innermost loop counts once a loop."""
+    points = graph.nest_work(reader.out).points
+    innermost = (reader.red or reader.axes)[-1:]
+    total = 0
+    for v in _loads_of(reader, buffer):
+        varies = any(a in lift(entry).axes() for entry in v.args[1] for a in innermost)
+        total += points if varies or not innermost else -(-points // max(graph.extent(innermost), 1))
+    return total
+
+
+def _is_row_result(graph: FusionGraph, name: str) -> bool:
+    """Whether the map reads something that a reduction makes."""
+    return any(is_reduction(graph.nest(b)) for b in graph.nest_work(name).reads if graph.has_nest(b))
