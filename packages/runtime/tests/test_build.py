@@ -315,3 +315,17 @@ def test_killed_builders_leave_a_cache_that_works(target: Target, tmp_path: Path
         process.kill()
         process.join()
     race(tmp_path / "shared", target)
+
+
+def test_launchers_in_dead_cycles_are_collected_before_their_code(cache: Cache, target: Target) -> None:
+    def mappings() -> int:
+        return sum(str(cache.directory) in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+    for _ in range(3):
+        library = build(source(), target, cache=cache)
+        cycle: list[object] = [library.launcher("add", 3), library, library.launcher("add", 3)]
+        cycle.append(cycle)
+        assert mappings() > 0
+        del library, cycle
+        gc.collect()
+        assert mappings() == 0

@@ -156,7 +156,7 @@ def _viewer(layout: tuple[Any, Any, Any], steps: Sequence[ViewStep]) -> Callable
     """Return the function from base to view: the recorded steps, or the layout when there are none."""
     if not steps:
         shape, strides, offset = layout
-        return lambda base: torch.as_strided(base, shape, strides, offset)
+        return lambda base: torch.as_strided(base, shape, strides, base.storage_offset() + offset)
     made = tuple((_overload(step.op), step.args, step.item) for step in steps)
 
     def view(base: Tensor) -> Tensor:

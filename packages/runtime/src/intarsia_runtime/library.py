@@ -13,9 +13,9 @@ import ctypes
 import os
 import re
 import tempfile
-import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from intarsia_ir.errors import InternalError
 
@@ -80,8 +80,7 @@ class Library:
     def __init__(self, image: bytes, folder: Path, key: str = "") -> None:
         self.key = key
         self._dll = _load(image, folder)
-        # not at exit: other exit handlers may still call kernels
-        weakref.finalize(self, _ctypes.dlclose, self._dll._handle).atexit = False
+        self._handle = _new_capsule(self._dll._handle, None, ctypes.cast(_unload, ctypes.c_void_p))
 
     def address(self, entry: str) -> int:
         """Return the address of a C entry.
@@ -101,13 +100,31 @@ class Library:
             InternalError: The unit has no such symbol, or was built without a trampoline for that many arguments.
         """
         method = self.address(f"intarsia_method{n_arguments}")
-        new = ctypes.pythonapi.PyCFunction_NewEx
-        prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
-        # the third argument is kept alive by the function, and with it the code it jumps to
-        made: Callable[..., None] = prototype(ctypes.cast(new, ctypes.c_void_p).value or 0)(
-            method, self.address(entry), self
-        )
+        made: Callable[..., None] = _new_function(method, self.address(entry), self._handle)
         return made
+
+
+# The handle of a loaded library is a capsule, which the garbage collector doesn't know. It would finalize all members
+# of a dead cycle before it frees any, and would look at launchers whose code is already gone. The capsule dies with the
+# last launcher, after that one's last look at its own code.
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
+_capsule_content = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+def _unload(capsule: int, content: Any = _capsule_content, close: Callable[[int], None] = _ctypes.dlclose) -> None:
+    close(content(capsule, None))
+
+
+# capsules may die after this module, when the interpreter ends
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_unload))
 
 
 def _load(image: bytes, folder: Path) -> ctypes.CDLL:

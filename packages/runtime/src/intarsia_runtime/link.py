@@ -32,6 +32,7 @@ import torch.fx as fx
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import KernelSource, Launch
+from intarsia_loops import from_fx
 from intarsia_loops.program import Extern, Program
 from intarsia_runtime import _calls
 from intarsia_runtime._names import Names
@@ -82,11 +83,7 @@ def link(
 
 
 def _program(kernels: fx.GraphModule | Program) -> Program:
-    if isinstance(kernels, Program):
-        return kernels
-    from intarsia_loops import from_fx
-
-    return from_fx(kernels)
+    return kernels if isinstance(kernels, Program) else from_fx(kernels)
 
 
 def _compile_text(text: str, namespace: dict[str, Any]) -> Runner:
