@@ -24,7 +24,7 @@ from intarsia_loops._evaluate import call_extern, run_kernel, run_nest, tensor_o
 from intarsia_loops._run import symbols_of
 from intarsia_loops.index import IndexExpr, lift
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Placement, Program, TensorRef
-from intarsia_loops.rewrites import canonical, postorder, rename_buffers
+from intarsia_loops.rewrites import canonical, reads_in_order, rename_buffers
 
 __all__ = ["ExternOp", "ItemOp", "KernelOp", "NestOp", "ViewOp", "from_fx", "program_frame", "to_fx"]
 
@@ -94,7 +94,13 @@ class ItemOp:
             return True
         if type(other) is not type(self) or other._hash != self._hash:
             return False
-        return bool(self._structure() == other._structure())
+        mine, theirs = self._structure(), other._structure()
+        if mine is theirs:
+            return True
+        if mine != theirs:
+            return False
+        other._canonical = mine  # the next comparison is by identity
+        return True
 
     def __deepcopy__(self, memo: Any) -> ItemOp:
         return self
@@ -134,7 +140,7 @@ class NestOp(ItemOp):
 
     def _canonical_form(self) -> Any:
         kernel, names = canonical(Kernel((), (self.item,)))
-        return kernel, tuple(self.buffers[n] for n in names)
+        return kernel.steps[0], tuple([self.buffers[n] for n in names])
 
     def _run(self, memory: dict[str, torch.Tensor], sizes: dict[str, int]) -> dict[str, torch.Tensor]:
         return {self.item.out: run_nest(self.item, self.buffers[self.item.out], memory, sizes)}
@@ -412,20 +418,13 @@ def _reads(item: Item) -> tuple[str, ...]:
     if isinstance(item, Extern):
         return tuple(dict.fromkeys(r.buffer for r in item.refs()))
     if isinstance(item, Nest):
-        return _body_reads(item)
+        return reads_in_order(item)
     made: set[str] = set()
     found: dict[str, None] = {}
     for step in item.steps:
-        found.update(dict.fromkeys(n for n in _body_reads(step) if n not in made))
+        found.update(dict.fromkeys(n for n in reads_in_order(step) if n not in made))
         made.add(step.out)
     return tuple(found)
-
-
-def _body_reads(nest: Nest) -> tuple[str, ...]:
-    loads = nest.body.loads
-    if len(loads) == 1:
-        return tuple([v.args[0] for v in loads])
-    return tuple(dict.fromkeys(v.args[0] for v in postorder(nest.body) if v.op in ("load", "gather")))
 
 
 def _outs(item: Item) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ __all__ = [
     "localise",
     "operands",
     "postorder",
+    "reads_in_order",
     "rebuild",
     "rename",
     "rename_buffers",
@@ -275,13 +276,20 @@ def canonical(kernel: Kernel) -> tuple[Kernel, tuple[str, ...]]:
     steps = []
     for step in kernel.steps:
         step = _positional_axes(step)
-        for v in postorder(step.body):
-            if v.op in ("load", "gather"):
-                names.setdefault(v.args[0], f"b{len(names)}")
+        for name in reads_in_order(step):
+            names.setdefault(name, f"b{len(names)}")
         names.setdefault(step.out, f"b{len(names)}")
         steps.append(replace(rename_buffers(step, names), origins=()))
     rows = steps[0].axes[: len(kernel.rows)] if steps else kernel.rows
-    return Kernel(rows, tuple(steps), frozenset(names[b] for b in kernel.local)), tuple(names)
+    return Kernel(rows, tuple(steps), frozenset([names[b] for b in kernel.local])), tuple(names)
+
+
+def reads_in_order(nest: Nest) -> tuple[str, ...]:
+    """Return the buffers that a nest loads from, by first appearance in its body."""
+    loads = nest.body.loads
+    if len(loads) <= 1:
+        return tuple([v.args[0] for v in loads])
+    return tuple(dict.fromkeys([v.args[0] for v in postorder(nest.body) if v.op in ("load", "gather")]))
 
 
 def _positional_axes(step: Nest) -> Nest:

@@ -45,6 +45,8 @@ class Builder:
         self.inputs: set[str] = set()
         self._used: frozenset[int] | None = None
         self._taken = taken
+        self._grids: dict[Any, tuple[tuple[I.Atom, ...], Point]] = {}
+        self._specs: dict[Any, Spec] = {}
         self._name = ""
         self._value: Any = None
         self._origins: tuple[Origin, ...] = ()
@@ -80,8 +82,12 @@ class Builder:
 
     def spec_of(self, value: torch.Tensor) -> Spec:
         """Return sizes, strides, type and device of a fake tensor."""
-        sizes = self.sizes.each
-        return Spec(sizes(value.shape), sizes(value.stride()), dtype_name(value.dtype), str(value.device))
+        shape, strides = self.sizes.each(value.shape), self.sizes.each(value.stride())
+        key = (shape, strides, value.dtype, value.device)
+        found = self._specs.get(key)
+        if found is None:
+            found = self._specs[key] = Spec(shape, strides, dtype_name(value.dtype), str(value.device))
+        return found
 
     def temp_spec(self, shape: Sequence[IndexExpr], dtype: str) -> Spec:
         """Return the spec of a row-major intermediate on the device of the node's first result."""
@@ -118,13 +124,21 @@ class Builder:
             body: (point of out, point of red) -> value.
             role: Suffix of the buffer's name; "" for the node's result.
         """
-        axes = tuple([I.axis(f"i{k}", n) for k, n in enumerate(spec.shape)])
-        reduced = tuple([I.axis(f"r{k}", n) for k, n in enumerate(red)])
-        value = body(tuple([I.lift(a) for a in axes]), tuple([I.lift(r) for r in reduced]))
+        axes, point = self._grid("i", spec.shape)
+        reduced, inner = self._grid("r", tuple(red))
+        value = body(point, inner)
         if not reduced and kind != "map":
             value = const(0, "i64") if NEST_KINDS[kind].out_type == "i64" else value
             kind = "map"
         return self._add(kind, spec, axes, reduced, value, role)
+
+    def _grid(self, prefix: str, shape: tuple[IndexExpr, ...]) -> tuple[tuple[I.Atom, ...], Point]:
+        """The axes over a shape, named by position, and the same as a point."""
+        found = self._grids.get((prefix, shape))
+        if found is None:
+            axes = tuple([I.axis(f"{prefix}{k}", n) for k, n in enumerate(shape)])
+            found = self._grids[prefix, shape] = axes, tuple([I.lift(a) for a in axes])
+        return found
 
     def _add(
         self, kind: str, spec: Spec, axes: tuple[I.Atom, ...], red: tuple[I.Atom, ...], body: Val, role: str
@@ -181,8 +195,8 @@ class Builder:
     def scan(self, kind: str, x: Tensor, dim: int, *, dtype: str, spec: Spec | None = None, role: str = "") -> Tensor:
         """Run `kind` along dimension `dim` of `x`, whose elements are first converted to `dtype`."""
         spec = spec or self.temp_spec(x.shape, dtype)
-        axes = tuple([I.axis(f"i{k}", n) for k, n in enumerate(spec.shape)])
-        body = cast(x.at(tuple([I.lift(a) for a in axes])), dtype)
+        axes, point = self._grid("i", spec.shape)
+        body = cast(x.at(point), dtype)
         return self._add(kind, spec, axes, (axes[dim],), body, role)
 
     def keep_dims(self, x: Tensor, dims: Sequence[int]) -> Tensor:
@@ -220,18 +234,18 @@ class Builder:
             return TensorRef(x.buffer, x.shape, strides, ZERO)
         if any(n is ZERO for n in x.shape):
             return TensorRef(x.buffer, x.shape, strides, ZERO)
-        axes = [I.axis(f"i{k}", n) for k, n in enumerate(x.shape)]
-        rest = ZERO
-        for entry, stride in zip(x.index(tuple([I.lift(a) for a in axes])), buffer.strides, strict=True):
-            rest = rest + entry * stride
-        for a, n, stride in zip(axes, x.shape, strides, strict=True):
+        axes, point = self._grid("i", x.shape)
+        address = ZERO
+        for entry, stride in zip(x.index(point), buffer.strides, strict=True):
+            address = address + entry * stride
+        for axis, n, stride in zip(axes, x.shape, strides, strict=True):
             if n is ONE:
                 continue
-            split = rest.coef(a)
+            split = address.coef(axis)
             if split is None or split[0] is not stride:
                 return None
-            rest = split[1]
-        return None if rest.axes() else TensorRef(x.buffer, x.shape, strides, rest)
+            address = split[1]
+        return None if address.axes() else TensorRef(x.buffer, x.shape, strides, address)
 
     def extern(self, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Add a call of an ATen op and return its results as tensors, nested as the op returns them."""

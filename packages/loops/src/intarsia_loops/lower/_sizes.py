@@ -23,6 +23,7 @@ class Sizes:
     def __init__(self, facts: SizeFacts) -> None:
         self._ranges = facts.ranges
         self._symbolic: dict[Any, IndexExpr] = {}
+        self._known: dict[tuple[int, ...], tuple[IndexExpr, ...]] = {}
 
     def __call__(self, size: int | torch.SymInt | IndexExpr) -> IndexExpr:
         """Return the index expression for one size.
@@ -40,7 +41,13 @@ class Sizes:
 
     def each(self, sizes: Any) -> tuple[IndexExpr, ...]:
         """Return the index expressions for a sequence of sizes."""
-        return tuple(self(s) for s in sizes)
+        sizes = tuple(sizes)
+        if not all(type(s) is int for s in sizes):
+            return tuple([self(s) for s in sizes])
+        found = self._known.get(sizes)
+        if found is None:
+            found = self._known[sizes] = tuple([lift(s) for s in sizes])
+        return found
 
     def symbol(self, name: str) -> IndexExpr:
         """Return the size symbol of this name, with its range."""
