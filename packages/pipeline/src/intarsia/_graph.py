@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.fx as fx
 
 import intarsia_loops
@@ -37,12 +36,14 @@ class GraphReport:
         program: The program after the last stage.
         kernels: Kernels of the graph, in order.
         externs: Library calls of the graph, in order.
+        n_nests: Loop nests before fusion.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
     program: Program | None = None
     kernels: tuple[Kernel, ...] = ()
     externs: tuple[Extern, ...] = ()
+    n_nests: int = 0
 
 
 def compile_graph(
@@ -78,6 +79,8 @@ def compile_graph(
         _watch(position, stage, program, options)
         if stage.gives == "effects":
             _refuse_training(program.signature)
+        elif stage.gives == "loops":
+            report.n_nests = sum(n.op == "call_function" for n in program.graph_module.graph.nodes)
     report.program = program
     _count(program, report, counters)
     assert program.run is not None  # a pipeline ends in "callable"
@@ -113,10 +116,7 @@ def _count(program: Program, report: GraphReport, counters: Counters) -> None:
         items = intarsia_loops.from_fx(program.graph_module).items
         report.kernels = tuple(i for i in items if isinstance(i, Kernel))
         report.externs = tuple(i for i in items if isinstance(i, Extern))
+        report.n_nests -= len(report.externs)
     counters.add(graphs=1, kernels_generated=len(report.kernels), extern_calls=len(report.externs))
     log.info("compiled a graph: %d kernels, %d extern calls", len(report.kernels), len(report.externs))
 
-
-def needs_grad(inputs: Sequence[Any]) -> bool:
-    """Tell whether autograd would record a graph over these inputs."""
-    return torch.is_grad_enabled() and any(isinstance(i, torch.Tensor) and i.requires_grad for i in inputs)

@@ -1,0 +1,62 @@
+"""The wrapper around a compiled nn.Module: behaves like the module, keys its state as torch.compile's wrapper does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+__all__ = ["CompiledModule"]
+
+
+class CompiledModule(torch.nn.Module):
+    """A module whose call runs compiled; everything else is the original module's.
+
+    Args:
+        module: The module as the user wrote it, kept as `_orig_mod`.
+        call: Calls `module`, compiled.
+        arguments: Keywords that `intarsia.compile` was given, so that copies and pickles compile again.
+    """
+
+    def __init__(self, module: torch.nn.Module, call: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._orig_mod = module
+        self._call = call
+        self._arguments = dict(arguments)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run compiled, as a call does."""
+        return self._call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_mod":
+            return super().__getattr__(name)
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("_orig_mod", "_call", "_arguments") or name in torch.nn.Module.__dict__:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    def train(self, mode: bool = True) -> CompiledModule:
+        """Set the original module's training flag, and the wrapper's with it."""
+        self._orig_mod.train(mode)
+        self.__dict__["training"] = mode
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _compile_again, (self._orig_mod, self._arguments)
+
+
+def _compile_again(module: torch.nn.Module, arguments: dict[str, Any]) -> Any:
+    from intarsia._compile import compile
+
+    return compile(module, **arguments)
