@@ -155,7 +155,7 @@ class GuardKind(enum.Enum):
     HAS_ATTRIBUTE = "has_attribute"  # (name, bool): hasattr(x, name) is bool
     CODE = "code"  # x.__code__ is value (inlined Python functions); held weakly
     ALIASING = "aliasing"  # (other source, bool): (x is other) is bool
-    OVERLAP = "overlap"  # other source: the two tensors share no memory
+    OVERLAP = "overlap"  # tuple of other sources: the tensor shares memory with none of theirs
     GRAD_MODE = "grad_mode"  # bool; source is None
     INFERENCE_MODE = "inference_mode"  # bool; source is None
     AUTOCAST = "autocast"  # tuple of (device type, enabled, dtype name) plus cache flag; source is None
