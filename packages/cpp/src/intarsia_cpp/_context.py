@@ -17,7 +17,7 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, index_value, load, val
 from intarsia_loops.rewrites import at, postorder, rebuild
 
-__all__ = ["Array", "Context", "Step", "VECTOR_BYTES", "flat_steps", "lanes_of"]
+__all__ = ["Array", "Context", "Step", "VECTOR_BYTES", "flat_steps", "lanes_of", "size_name"]
 
 VECTOR_BYTES = {"avx512": 64, "avx2": 32}
 
@@ -167,6 +167,11 @@ def _flat_gather(entries: tuple[IndexExpr | Val, ...], strides: tuple[IndexExpr,
     return moving if fixed is ZERO else val("add", moving, index_value(fixed), dtype="i64")
 
 
+def size_name(symbol: str) -> str:
+    """Return the C parameter that holds the value of a size symbol."""
+    return f"size_{symbol}"
+
+
 class Context:
     """What all scopes of one kernel share. Names are given out in the order in which text asks for them."""
 
@@ -209,7 +214,7 @@ class Context:
     def name_of(self, atom: Atom) -> str:
         """Return the C variable of an axis or size symbol."""
         if atom.kind == "sym":
-            return atom.key
+            return size_name(atom.key)
         name = self._axis_names.get(atom)
         if name is None:
             name = base = atom.key if re.fullmatch(r"[ir]\d\w*|l", atom.key) else f"x{len(self._axis_names)}"

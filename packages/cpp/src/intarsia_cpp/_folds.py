@@ -80,18 +80,26 @@ class Fold:
         lines.append(f"for (int u = 0; u < {self.count}; u++) {{ {fill} }}")
         return lines
 
-    def update(self, scope: Scope, rep: Rep, u: str) -> None:
-        """Add the statement that folds one vector into accumulator `u`."""
+    def update(self, scope: Scope, rep: Rep, u: str, *, masked: bool) -> None:
+        """Add the statement that folds one vector into accumulator `u`.
+
+        Args:
+            scope: Where.
+            rep: The vector.
+            u: C text of the number of the accumulator.
+            masked: Whether lanes past the tail must not count: they do not when lanes are folded in the end.
+        """
+        masked = masked and scope.tail is not None
         if self.is_arg:
-            self._update_position(scope, rep, u)
+            self._update_position(scope, rep, u, masked)
             return
         if self.dtype == "b8":
             rep = widened(rep, 32, self.context.lanes)
         acc = f"{self.name}[{u}]"
         new = combine_text(self.step.kind, self.dtype, acc, rep.text)
-        scope.lines.append(f"{acc} = {new};" if scope.tail is None else f"{acc} = lanes({scope.tail}, {new}, {acc});")
+        scope.lines.append(f"{acc} = lanes({scope.tail}, {new}, {acc});" if masked else f"{acc} = {new};")
 
-    def _update_position(self, scope: Scope, rep: Rep, u: str) -> None:
+    def _update_position(self, scope: Scope, rep: Rep, u: str, masked: bool) -> None:
         acc, at = f"{self.name}[{u}]", f"{self.name}_at[{u}]"
         lanes, x = self.context.lanes, scope.name(rep).text
         order = ">" if self.step.kind == "argmax" else "<"
@@ -101,7 +109,7 @@ class Fold:
         better = f"({x} {order} {acc}) | {unset}"
         if self.dtype in FLOATS:
             better += f" | (({x} != {x}) & ({acc} == {acc}))"
-        if scope.tail is not None:
+        if masked:
             better = f"lanes({scope.tail}, {better}, {mask_type(bits, lanes)}{{}})"
         won = scope.name(Rep(better, "b8", mask_type(bits, lanes)))
         wide = widened(won, 8 * WIDTH[self.position_dtype], lanes)

@@ -88,7 +88,7 @@ def _shared_loop(row: Scope, group: Group, stored: frozenset[str]) -> None:
         for step in steps:
             rep = scope.value(step.body)
             if step.is_fold:
-                folds[step.out].update(scope, rep, u)
+                folds[step.out].update(scope, rep, u, masked=True)
                 continue
             rep = scope.known[step.out] = scope.name(rep)
             if step.in_memory or step.out in stored:
@@ -202,7 +202,10 @@ def _fold_along(row: Scope, step: Step) -> list[str]:
         fold = next(iter(_folds(context, (moved,), loops).values()))
         here.lines += fold.declare()
         if not is_empty(context, loops):
-            here.lines += _loops_in_chains(here, loops, [fold], lambda s, u: fold.update(s, s.value(moved.body), u))
+            def point(s: Scope, u: str) -> None:
+                fold.update(s, s.value(moved.body), u, masked=True)
+
+            here.lines += _loops_in_chains(here, loops, [fold], point)
         scalar = context.temp("s")
         here.lines.append(f"const {fold.scalar_type()} {scalar} = {fold.result()};")
         here.store(step.out, step.address, fold.broadcast(scalar))
@@ -221,8 +224,8 @@ def _fold_across(row: Scope, step: Step, lane: Atom) -> list[str]:
 
         def fill(at: Scope) -> list[str]:
             body = Scope(context, at, barrier=True)
-            new = combine_text(step.kind, fold.dtype, f"{fold.name}[0]", body.value(step.body).text)
-            return [*body.lines, f"{fold.name}[0] = {new};"]
+            fold.update(body, body.value(step.body), "0", masked=False)
+            return body.lines
 
         lines = nest(inside, step.red, fill)
         scope.lines += [*fold.declare(), *inside.lines, *lines]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from intarsia_cpp._context import Context
+from intarsia_cpp._context import Context, size_name
 from intarsia_cpp._ops import element
 from intarsia_cpp._text import indented
 from intarsia_cpp.pointwise import emit_pointwise, is_pointwise
@@ -142,7 +142,7 @@ def _function(form: Kernel, names: tuple[str, ...], buffers: Mapping[str, Buffer
         star = f"{element(layouts[buffer].dtype)} *"
         types.append(star if buffer in written else f"const {star}")
         params.append(f"{types[-1]}__restrict {parameter}")
-    params += [f"const i64 {s}" for s in context.sizes]
+    params += [f"const i64 {size_name(s)}" for s in context.sizes]
     head = f"static __attribute__((noinline)) void {name}({', '.join(params)}) {{"
     text = indented([head, *lines, "}"])
     order = tuple(int(b[1:]) for b in context.params)
@@ -159,8 +159,8 @@ def _entry(
     """A C function that calls kernels in order; buffers get positional names."""
     place = {b: f"p{k}" for k, b in enumerate(buffers)}
     params = [f"{t.removeprefix('const ')}{place[b]}" for b, t in zip(buffers, types, strict=True)]
-    params += [f"i64 {s}" for s in sizes]
-    lines = [f"{k}({', '.join([*(place[b] for b in taken), *f.sizes])});" for k, f, taken in calls]
+    params += [f"i64 {size_name(s)}" for s in sizes]
+    lines = [f"{k}({', '.join([*(place[b] for b in taken), *map(size_name, f.sizes)])});" for k, f, taken in calls]
     return indented([f'extern "C" void {name}({", ".join(params)}) {{', *lines, "}"])
 
 

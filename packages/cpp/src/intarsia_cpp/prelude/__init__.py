@@ -17,8 +17,8 @@ from intarsia_cpp.prelude.libm import libm_fragments
 __all__ = ["Fragment", "prelude"]
 
 ELEMENTS = {
-    "f32": "float", "f64": "double", "i64": "long long", "i32": "int", "i16": "short", "i8": "signed char",
-    "u64": "unsigned long long", "u32": "unsigned", "u16": "unsigned short", "u8": "unsigned char",
+    "f32": "float", "f64": "double", "i64": "long", "i32": "int", "i16": "short", "i8": "signed char",
+    "u64": "unsigned long", "u32": "unsigned", "u16": "unsigned short", "u8": "unsigned char",
 }  # fmt: skip
 FILES = {"avx512": ("common", "avx2", "avx512", "math"), "avx2": ("common", "avx2", "math")}
 HEADER = """\
@@ -63,7 +63,7 @@ def prelude(text: str, isa: str) -> str:
 def _types(text: str) -> str:
     """Element types, and vector types of the widths that occur."""
     lines = [f"typedef {c} {name};" for name, c in ELEMENTS.items()]
-    lines.append("template <class V> struct of;  // element type, signed and unsigned integers of its width, lanes")
+    lines.append("template <class V> struct of;  // element type; integers of its width, signed and unsigned; i32; lanes")
     lines.append("template <class V> INL V iota();")
     widths = sorted({int(w) for w in _WIDTH.findall(text)})
     for n in widths:
@@ -77,7 +77,7 @@ def _types(text: str) -> str:
             bits = name[1:]
             lines.append(
                 f"template <> struct of<{name}x{n}> {{ typedef {name} e; typedef i{bits}x{n} i; "
-                f"typedef u{bits}x{n} u; static constexpr int n = {n}; }};"
+                f"typedef u{bits}x{n} u; typedef i32x{n} w; static constexpr int n = {n}; }};"
             )
             lines.append(f"template <> INL1 {name}x{n} iota<{name}x{n}>() {{ return {name}x{n}{{{numbers}}}; }}")
     return "\n".join(lines) + "\n"

@@ -30,15 +30,16 @@ INL f64x8 vmin(f64x8 a, f64x8 b) { return b != b ? b : mn(b, a); }
 INL f32x16 ldexp2(f32x16 a, f32x16 n) { return (f32x16)__builtin_ia32_scalefps512_mask(a, n, a, -1, 4); }
 INL f32x8 ldexp2(f32x8 a, f32x8 n) { return (f32x8)__builtin_ia32_scalefps256_mask(a, n, a, -1); }
 //: ldt stt
-#define MASKED(V, C, M, LD, ST) \
-  template <> INL1 V ldt<V>(const typename of<V>::e *p, int n) { return (V)LD((const C *)p, V{}, (M)((1ull << n) - 1)); } \
-  template <> INL1 void stt<V>(typename of<V>::e *p, V v, int n) { ST((C *)p, v, (M)((1ull << n) - 1)); }
-MASKED(f32x16, f32, u16, __builtin_ia32_loadups512_mask, __builtin_ia32_storeups512_mask)
-MASKED(f64x8, f64, u8, __builtin_ia32_loadupd512_mask, __builtin_ia32_storeupd512_mask)
-MASKED(f32x8, f32, u8, __builtin_ia32_loadups256_mask, __builtin_ia32_storeups256_mask)
-MASKED(i32x16, i32, u16, __builtin_ia32_loaddqusi512_mask, __builtin_ia32_storedqusi512_mask)
-MASKED(i32x8, i32, u8, __builtin_ia32_loaddqusi256_mask, __builtin_ia32_storedqusi256_mask)
-MASKED(i64x8, i64, u8, __builtin_ia32_loaddqudi512_mask, __builtin_ia32_storedqudi512_mask)
+typedef long long lanes_of_64 __attribute__((vector_size(64)));  // GCC's name for i64x8
+#define MASKED(V, W, C, M, LD, ST) \
+  template <> INL1 V ldt<V>(const typename of<V>::e *p, int n) { return (V)LD((const C *)p, W{}, (M)((1ull << n) - 1)); } \
+  template <> INL1 void stt<V>(typename of<V>::e *p, V v, int n) { ST((C *)p, (W)v, (M)((1ull << n) - 1)); }
+MASKED(f32x16, f32x16, f32, u16, __builtin_ia32_loadups512_mask, __builtin_ia32_storeups512_mask)
+MASKED(f64x8, f64x8, f64, u8, __builtin_ia32_loadupd512_mask, __builtin_ia32_storeupd512_mask)
+MASKED(f32x8, f32x8, f32, u8, __builtin_ia32_loadups256_mask, __builtin_ia32_storeups256_mask)
+MASKED(i32x16, i32x16, i32, u16, __builtin_ia32_loaddqusi512_mask, __builtin_ia32_storedqusi512_mask)
+MASKED(i32x8, i32x8, i32, u8, __builtin_ia32_loaddqusi256_mask, __builtin_ia32_storedqusi256_mask)
+MASKED(i64x8, lanes_of_64, long long, u8, __builtin_ia32_loaddqudi512_mask, __builtin_ia32_storedqudi512_mask)
 //: look_up
 INL f32x16 look_up(const f32 *table, i32x16 k) { return __builtin_shuffle(ld<f32x16>(table), k); }
 //: up_bf16 down_bf16
