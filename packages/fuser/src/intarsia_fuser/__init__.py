@@ -11,9 +11,10 @@ Example:
     >>> from intarsia_loops.program import Buffer, Nest, Program, TensorRef, const, load, val
     >>> i, four, one = axis("i0", 4), lift(4), lift(1)
     >>> buffers = {name: Buffer((four,), (one,), "f32") for name in ("x", "a", "b")}
-    >>> plus = Nest("a", (i,), (), "map", val("add", load("x", (lift(i),), "f32"), const(1.0, "f32"), dtype="f32"), "f32")
-    >>> twice = Nest("b", (i,), (), "map", val("mul", load("a", (lift(i),), "f32"), const(2.0, "f32"), dtype="f32"), "f32")
-    >>> program = Program(buffers, ("x",), (plus, twice), (TensorRef("b", (four,), (one,), lift(0)),))
+    >>> def doubled(out, x):
+    ...     return Nest(out, (i,), (), "map", val("mul", load(x, (i,), "f32"), const(2.0, "f32"), dtype="f32"), "f32")
+    >>> items = (doubled("a", "x"), doubled("b", "a"))
+    >>> program = Program(buffers, ("x",), items, (TensorRef("b", (four,), (one,), lift(0)),))
     >>> made = plan(program)
     >>> made.decisions
     (Inline(producer='a', consumer='b', why='read once'),)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from torch.fx import GraphModule
-
-from intarsia_ir.errors import InvalidArgumentError
-from intarsia_loops.program import Item, Program, Refused
-from intarsia_loops.rewrites import localise
 
 from intarsia_fuser import legality
 from intarsia_fuser.border import from_program, to_program
@@ -17,6 +15,9 @@ from intarsia_fuser.draft import Draft
 from intarsia_fuser.fingerprint import fingerprint
 from intarsia_fuser.memory import place
 from intarsia_fuser.plan import FusionPlan
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops.program import Buffer, Extern, Item, Kernel, Program, Refused, TensorRef
+from intarsia_loops.rewrites import localise
 
 __all__ = ["apply", "apply_program"]
 
@@ -72,5 +73,18 @@ def finish(draft: Draft) -> Program:
             items.append(draft.externs[name])
         else:
             items.append(localise(kernel, [s.out for s in kernel.steps if draft.escapes(s.out, (name,))]))
-    program = replace(draft.program, items=tuple(items), placement=None)
+    program = replace(draft.program, buffers=_used(draft.program, items), items=tuple(items), placement=None)
     return replace(program, placement=place(program))
+
+
+def _used(program: Program, items: list[Item]) -> Mapping[str, Buffer]:
+    """The buffers that are left: what the caller passes and takes, and what the items read and write."""
+    names = {*program.inputs, *program.constants}
+    names.update(ref.buffer for ref in program.outputs if isinstance(ref, TensorRef))
+    for item in items:
+        names |= item.reads()
+        if isinstance(item, Kernel):
+            names.update(s.out for s in item.steps)
+        elif isinstance(item, Extern):
+            names.update(item.outs)
+    return MappingProxyType({name: buffer for name, buffer in program.buffers.items() if name in names})

@@ -10,15 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from intarsia_fuser.sizes import Sizes
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Nest, Val
 from intarsia_loops.rewrites import postorder
 
-from intarsia_fuser.sizes import Sizes
-
-__all__ = ["CostModel", "KernelWork", "NestWork", "Roofline", "is_heavy", "nest_work"]
+__all__ = [
+    "CostModel",
+    "KernelWork",
+    "NestWork",
+    "Roofline",
+    "all_axes",
+    "footprints",
+    "is_heavy",
+    "nest_work",
+    "written_bytes",
+]
 
 # Vector instructions per element, relative to an addition; from the micro measurements of the C++ emitter's recipe.
 _WEIGHTS = {
@@ -123,32 +132,47 @@ def is_heavy(op: str) -> bool:
     return _WEIGHTS.get(op, 1) >= 4
 
 
-def nest_work(nest: Nest, buffers: Mapping[str, Buffer], sizes: Sizes) -> NestWork:
-    """Count one nest.
+def footprints(nest: Nest, buffers: Mapping[str, Buffer], sizes: Sizes) -> dict[str, int]:
+    """Return buffer -> bytes that a nest touches of it, by name.
 
     A load touches as many elements as its index has distinct axes' points, and never more than the buffer has; a
     data-dependent index may touch any.
     """
-    red = () if NEST_KINDS[nest.kind].scan else nest.red
-    points = sizes.product(nest.axes) * sizes.product(red)
-    innermost = (red or nest.axes)[-1:]
-    reads: dict[str, int] = {}
-    flops = nodes = wide = 0
+    found: dict[str, int] = {}
+    every = all_axes(nest)
+    for v in nest.body.loads:
+        buffer = buffers[v.args[0]]
+        touched = min(sizes.product(_index_axes(v, every)), sizes.elements(buffer.shape))
+        found[v.args[0]] = max(touched * itemsize(v.dtype), found.get(v.args[0], 0))
+    return dict(sorted(found.items()))
+
+
+def nest_work(nest: Nest, reads: Mapping[str, int], sizes: Sizes) -> NestWork:
+    """Count one nest; `reads` are its footprints."""
+    every = all_axes(nest)
+    points = sizes.product(every)
+    innermost = (nest.red or nest.axes)[-1:]
+    flops = 0 if nest.kind == "map" else 1
+    nodes = 0
     heavy = False
     for v in postorder(nest.body):
-        flops += 0 if v.op in _FREE else _WEIGHTS.get(v.op, 1)
-        nodes += v.op not in _FREE
+        if v.op in _FREE:
+            continue
+        flops += _WEIGHTS.get(v.op, 1)
+        nodes += 1
         heavy = heavy or (is_heavy(v.op) and v.op != "gather")
-        if v.op in ("load", "gather"):
-            axes = _index_axes(v, nest.axes + red)
-            wide += bool(axes.keys() & set(innermost))
-            touched = min(sizes.product(axes), _elements(buffers[v.args[0]], sizes))
-            size = touched * itemsize(v.dtype)
-            reads[v.args[0]] = max(size, reads.get(v.args[0], 0))
-    if nest.kind != "map":
-        flops += 1
-    written = sizes.product(nest.axes) * itemsize(nest.dtype)
-    return NestWork(points, reads, written, flops * points, nodes, wide, heavy)
+    wide = sum(not _index_axes(v, every).keys().isdisjoint(innermost) for v in nest.body.loads)
+    return NestWork(points, reads, written_bytes(nest, sizes), flops * points, nodes, wide, heavy)
+
+
+def written_bytes(nest: Nest, sizes: Sizes) -> int:
+    """Return the bytes of a nest's result."""
+    return sizes.product(nest.axes) * itemsize(nest.dtype)
+
+
+def all_axes(nest: Nest) -> tuple[Atom, ...]:
+    """Return every loop variable of a nest once; a scanned axis is among `axes` and `red`."""
+    return nest.axes if NEST_KINDS[nest.kind].scan else nest.axes + nest.red
 
 
 def _index_axes(v: Val, every: tuple[Atom, ...]) -> dict[Atom, None]:
@@ -157,10 +181,3 @@ def _index_axes(v: Val, every: tuple[Atom, ...]) -> dict[Atom, None]:
         return dict.fromkeys(every)
     found = {a for entry in v.args[1] for a in lift(entry).axes()}
     return {a: None for a in every if a in found}
-
-
-def _elements(buffer: Buffer, sizes: Sizes) -> int:
-    number = 1
-    for extent in buffer.shape:
-        number *= sizes(extent)
-    return number

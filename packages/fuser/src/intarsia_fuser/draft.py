@@ -15,14 +15,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from intarsia_ir.errors import InvalidArgumentError
-from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Extern, Kernel, Nest, Program, TensorRef
-
-from intarsia_fuser.cost import KernelWork, NestWork, nest_work
+from intarsia_fuser.cost import KernelWork, NestWork, footprints, nest_work, written_bytes
 from intarsia_fuser.effects import has_effect, written_operands
 from intarsia_fuser.order import ItemOrder
 from intarsia_fuser.sizes import Sizes
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Extern, Kernel, Nest, Program, TensorRef
 
 __all__ = ["Draft", "KernelInfo", "live_program", "shorten"]
 
@@ -80,8 +79,10 @@ class Draft:
         self.rank: dict[str, int] = {}
         self.pinned = {ref.buffer for ref in self.program.outputs if isinstance(ref, TensorRef)}
         self.mutated: set[str] = set()
-        self.work: dict[str, NestWork] = {}
-        self.info: dict[str, KernelInfo] = {}
+        self.reads: dict[str, dict[str, int]] = {}  # nest -> buffer -> bytes
+        self.outside: dict[str, dict[str, int]] = {}  # kernel -> buffer made elsewhere -> bytes
+        self._work: dict[str, NestWork] = {}
+        self._info: dict[str, KernelInfo] = {}
         self.ordered: tuple[str, ...] | None = None
         self._edges_in: dict[int, list[int]] = {}
         self._edges_out: dict[int, list[int]] = {}
@@ -96,10 +97,14 @@ class Draft:
         """Return the item that the nest (or extern call) of this name is now in."""
         return name if name in self.externs else self.owner[name]
 
+    def steps(self, item: str) -> tuple[str, ...]:
+        """Return the nests of a kernel, by the buffers that they make."""
+        return tuple(s.out for s in self.kernels[item].steps)
+
     def before(self, item: str) -> Iterator[str]:
         """Yield the items that must run before `item`; repeats are possible."""
-        reads = self.info[item].reads if item in self.info else self.externs[item].reads()
-        for buffer in reads if item in self.info else sorted(reads):
+        reads = self.outside[item] if item in self.kernels else sorted(self.externs[item].reads())
+        for buffer in reads:
             maker = self.owner.get(buffer)
             if maker is not None:
                 yield maker
@@ -107,17 +112,12 @@ class Draft:
 
     def after(self, item: str) -> Iterator[str]:
         """Yield the items that must run after `item`; repeats are possible."""
-        made = self.info[item].steps if item in self.info else self.externs[item].outs
-        for buffer in made:
+        for buffer in self.steps(item) if item in self.kernels else self.externs[item].outs:
             for rank in self.readers.get(buffer, ()):
                 reader = self.item_of(self.names[rank])
                 if reader != item:
                     yield reader
         yield from self._linked(item, self._edges_out)
-
-    def reads_of(self, name: str) -> Mapping[str, int]:
-        """Return buffer -> bytes for the nest of this name."""
-        return self.work[name].reads
 
     def escapes(self, buffer: str, inside: tuple[str, ...]) -> bool:
         """Tell whether anybody but the items `inside` needs this buffer in memory."""
@@ -125,10 +125,31 @@ class Draft:
             self.item_of(self.names[rank]) not in inside for rank in self.readers.get(buffer, ())
         )
 
+    def written(self, name: str) -> int:
+        """Return the bytes of a nest's result."""
+        return written_bytes(self.nests[name], self.sizes)
+
+    def work(self, name: str) -> NestWork:
+        """Return the counts of a nest."""
+        if name not in self._work:
+            self._work[name] = nest_work(self.nests[name], self.reads[name], self.sizes)
+        return self._work[name]
+
+    def info(self, item: str) -> KernelInfo:
+        """Return the record of a kernel for policies."""
+        if item not in self._info:
+            steps = self.steps(item)
+            works = [self.work(s) for s in steps]
+            rows = tuple(self.sizes(a.extent) for a in self.kernels[item].rows)
+            reads = MappingProxyType(self.outside[item])
+            flops, points = sum(w.flops for w in works), sum(w.points for w in works)
+            self._info[item] = KernelInfo(item, rows, steps, reads, flops, points, sum(w.nodes for w in works))
+        return self._info[item]
+
     def kernel_work(self, item: str) -> KernelWork:
         """Return the counts of a kernel, with what is local to it now."""
-        info = self.info[item]
-        written = sum(self.work[s].written for s in info.steps if self.escapes(s, (item,)))
+        info = self.info(item)
+        written = sum(self.written(s) for s in info.steps if self.escapes(s, (item,)))
         return KernelWork(sum(info.reads.values()), written, info.flops, info.points, info.parallel)
 
     # ---- changes, each already checked -----------------------------------------------------------------------------
@@ -149,7 +170,8 @@ class Draft:
     def put_fused(self, into: str, other: str, fused: Kernel, ancestors: list[str]) -> None:
         """Take `fused` in place of the two kernels."""
         self.order.merge(into, other, ancestors)
-        del self.kernels[other], self.info[other]
+        del self.kernels[other], self.outside[other]
+        self._info.pop(other, None)
         self.kernels[into] = fused
         for step in fused.steps:
             self.owner[step.out] = into
@@ -206,7 +228,7 @@ class Draft:
     def _linked(self, item: str, edges: dict[int, list[int]]) -> Iterator[str]:
         if not edges:
             return
-        for name in self.info[item].steps if item in self.info else (item,):
+        for name in self.steps(item) if item in self.kernels else (item,):
             for rank in edges.get(self.rank[name], ()):
                 other = self.names[rank]
                 # an item that was inlined away has no place in the order; its reads are its consumers' now
@@ -214,32 +236,27 @@ class Draft:
                     yield self.item_of(other)
 
     def _note_reads(self, name: str) -> None:
-        work = nest_work(self.nests[name], self.program.buffers, self.sizes)
-        self.work[name] = work
-        for buffer in work.reads:
+        self.reads[name] = footprints(self.nests[name], self.program.buffers, self.sizes)
+        self._work.pop(name, None)
+        for buffer in self.reads[name]:
             bisect.insort(self.readers.setdefault(buffer, []), self.rank[name])
 
     def _forget_reads(self, name: str) -> None:
         rank = self.rank[name]
-        for buffer in self.work.pop(name).reads:
+        for buffer in self.reads.pop(name):
             readers = self.readers[buffer]
             del readers[bisect.bisect_left(readers, rank)]
 
     def _recount(self, item: str) -> None:
-        kernel = self.kernels[item]
         made: set[str] = set()
         reads: dict[str, int] = {}
-        flops = points = nodes = 0
-        for step in kernel.steps:
-            work = self.work[step.out]
-            for buffer, size in work.reads.items():
+        for name in self.steps(item):
+            for buffer, size in self.reads[name].items():
                 if buffer not in made:
                     reads[buffer] = max(size, reads.get(buffer, 0))
-            flops, points, nodes = flops + work.flops, points + work.points, nodes + work.nodes
-            made.add(step.out)
-        rows = tuple(self.sizes(a.extent) for a in kernel.rows)
-        steps = tuple(s.out for s in kernel.steps)
-        self.info[item] = KernelInfo(item, rows, steps, MappingProxyType(reads), flops, points, nodes)
+            made.add(name)
+        self.outside[item] = reads
+        self._info.pop(item, None)
 
     def _remove(self, name: str) -> None:
         self._forget_reads(name)
@@ -251,7 +268,8 @@ class Draft:
             self.kernels[item] = replace(kernel, steps=steps)
             self._recount(item)
         else:
-            del self.kernels[item], self.info[item]
+            del self.kernels[item], self.outside[item]
+            self._info.pop(item, None)
             self.order.drop(item)
 
 

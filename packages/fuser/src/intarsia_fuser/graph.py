@@ -11,12 +11,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from intarsia_loops.program import Buffer, Kernel, Nest, Refused
-
 from intarsia_fuser import legality
-from intarsia_fuser.cost import CostModel, KernelWork, NestWork
+from intarsia_fuser.cost import CostModel, KernelWork, NestWork, all_axes
 from intarsia_fuser.decisions import Decision
 from intarsia_fuser.draft import Draft, KernelInfo
+from intarsia_loops.program import Buffer, Kernel, Nest, Refused
 
 __all__ = ["FusionGraph", "Neighbour"]
 
@@ -76,7 +75,7 @@ class FusionGraph:
 
     def kernel(self, name: str) -> KernelInfo:
         """Return the kernel that makes the buffer `name`."""
-        return self._draft.info[self._draft.owner[name]]
+        return self._draft.info(self._draft.owner[name])
 
     def kernel_record(self, name: str) -> Kernel:
         """Return that kernel as the record which `apply` would build, with nothing local yet."""
@@ -103,13 +102,21 @@ class FusionGraph:
         """Tell whether a buffer must reach memory: an output, or an operand of an extern call."""
         return buffer in self._draft.pinned
 
+    def escapes(self, buffer: str) -> bool:
+        """Tell whether a nest's result must reach memory as things stand: it is pinned, or another kernel reads it."""
+        return self._draft.escapes(buffer, (self._draft.owner[buffer],))
+
     def extent(self, axes: tuple[object, ...]) -> int:
         """Return the number of points of some axes (with hints for symbolic sizes)."""
         return self._draft.sizes.product(axes)  # type: ignore[arg-type]
 
     def nest_work(self, name: str) -> NestWork:
         """Return the counts of a nest."""
-        return self._draft.work[name]
+        return self._draft.work(name)
+
+    def points(self, name: str) -> int:
+        """Return how often a nest evaluates its body: its share of `nest_work`, without walking the body."""
+        return self._draft.sizes.product(all_axes(self._draft.nests[name]))
 
     def work(self, kernel: str) -> KernelWork:
         """Return the counts of the kernel that makes this buffer."""
@@ -145,14 +152,13 @@ class FusionGraph:
 
     def _others(self, item: str, reach: int) -> Iterator[str]:
         draft = self._draft
-        info = draft.info[item]
-        for buffer in info.reads:
+        for buffer in draft.outside[item]:
             if draft.owner.get(buffer) in draft.kernels:
                 yield draft.owner[buffer]
-        for buffer in info.steps:
+        for buffer in draft.steps(item):
             yield from self._kernels_of(draft.readers.get(buffer, [])[: 2 * reach])
-        for step in info.steps:
-            for buffer in draft.reads_of(step):
+        for step in draft.steps(item):
+            for buffer in draft.reads[step]:
                 ranks = draft.readers[buffer]
                 here = bisect_left(ranks, draft.rank[step])
                 yield from self._kernels_of(ranks[max(here - reach, 0) : here + reach + 1])
@@ -167,7 +173,7 @@ class FusionGraph:
         draft = self._draft
         position = draft.order.position
         first, second = sorted((item, other), key=position.__getitem__)
-        reads = draft.info[second].reads
-        kind = "vertical" if any(s in reads for s in draft.info[first].steps) else "horizontal"
+        reads = draft.outside[second]
+        kind = "vertical" if any(s in reads for s in draft.steps(first)) else "horizontal"
         saved = legality.saved_by_fusing(draft, first, second)
         return Neighbour(first, second, kind, saved, position[second] - position[first])

@@ -27,12 +27,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from intarsia_fuser.decisions import Decision, Fuse, Inline, Order
+from intarsia_fuser.draft import Draft, shorten
 from intarsia_loops.index import lift
 from intarsia_loops.program import Kernel, Nest, Refused, Val
 from intarsia_loops.rewrites import fuse_rows, inline
-
-from intarsia_fuser.decisions import Decision, Fuse, Inline, Order
-from intarsia_fuser.draft import Draft, shorten
 
 __all__ = ["Accepted", "carry_out", "check", "deepest", "saved_by_fusing"]
 
@@ -92,7 +91,7 @@ def deepest(draft: Draft, first: str, second: str) -> int:
         if row.extent is not other.extent:
             break
         depth += 1
-    made = set(draft.info[first].steps)
+    made = set(draft.steps(first))
     for v in _loads(b):
         if v.args[0] in made:
             depth = min(depth, _common_row(v, b))
@@ -121,9 +120,9 @@ def _check_inline(draft: Draft, d: Inline) -> Accepted | Refused:
     if producer is None or consumer is None:
         missing = d.producer if producer is None else d.consumer
         return Refused("inline.unknown", f"{missing} is not made by a nest (any more)")
-    if producer.kind == "map" and d.producer not in draft.reads_of(d.consumer):
+    if producer.kind == "map" and d.producer not in draft.reads[d.consumer]:
         return Refused("inline.no_read", f"{d.consumer} doesn't read {d.producer}")
-    for buffer in draft.reads_of(d.producer):
+    for buffer in draft.reads[d.producer]:
         if buffer in draft.mutated:
             return Refused("inline.mutated", f"{d.producer} reads {buffer}, which an extern call writes")
     result = inline(consumer, producer)
@@ -135,21 +134,21 @@ def _check_inline(draft: Draft, d: Inline) -> Accepted | Refused:
 def _saved_by_inline(draft: Draft, d: Inline) -> int:
     """Bytes read and written by the kernels of both, before minus after (footprints of reads are taken as they are)."""
     consumer, producer = draft.owner[d.consumer], draft.owner[d.producer]
-    reads = draft.reads_of(d.producer)
+    reads = draft.reads[d.producer]
     dies = d.producer not in draft.pinned and len(draft.readers[d.producer]) == 1
-    saved = -sum(size for b, size in reads.items() if b not in draft.info[consumer].reads)
+    saved = -sum(size for b, size in reads.items() if b not in draft.outside[consumer])
     if producer != consumer:
-        saved += draft.reads_of(d.consumer)[d.producer]
+        saved += draft.reads[d.consumer][d.producer]
     if dies and producer != consumer:
-        saved += draft.work[d.producer].written
+        saved += draft.written(d.producer)
         saved += sum(size for b, size in reads.items() if not _read_by_others(draft, producer, d.producer, b))
     return saved
 
 
 def _read_by_others(draft: Draft, kernel: str, step: str, buffer: str) -> bool:
     """Whether another step of the kernel reads the buffer from memory, or makes it."""
-    others = [s for s in draft.info[kernel].steps if s != step]
-    return buffer in others or any(buffer in draft.reads_of(s) for s in others)
+    others = [s for s in draft.steps(kernel) if s != step]
+    return buffer in others or any(buffer in draft.reads[s] for s in others)
 
 
 # ---- fuse ------------------------------------------------------------------------------------------------------
@@ -166,7 +165,7 @@ def _check_fuse(draft: Draft, d: Fuse) -> Accepted | Refused:
     a, b = draft.kernels[first], draft.kernels[second]
     if not 0 <= d.depth <= min(len(a.rows), len(b.rows)):
         return Refused("fuse.depth", f"the kernels have {len(a.rows)} and {len(b.rows)} rows, not {d.depth}")
-    backwards = [s for s in draft.info[second].steps if s in draft.info[first].reads]
+    backwards = [s for s in draft.steps(second) if s in draft.outside[first]]
     if backwards:
         return Refused("fuse.order", f"{d.first}'s kernel reads {backwards[0]}, which would be made after it")
     if _device(draft, a.steps[0]) != _device(draft, b.steps[0]):
@@ -178,20 +177,20 @@ def _check_fuse(draft: Draft, d: Fuse) -> Accepted | Refused:
     if path:
         chain = " -> ".join(path)
         return Refused("fuse.between", f"{chain} must run between {d.first} and {d.second}")
-    kind = "vertical" if any(s in draft.info[second].reads for s in draft.info[first].steps) else "horizontal"
+    kind = "vertical" if any(s in draft.outside[second] for s in draft.steps(first)) else "horizontal"
     return Accepted(d, kind, saved_by_fusing(draft, first, second), (fused, ancestors))
 
 
 def saved_by_fusing(draft: Draft, first: str, second: str) -> int:
     """Return the bytes that stop moving when two kernels become one: shared reads once, results handed over."""
-    a, b = draft.info[first], draft.info[second]
-    small, large = (a.reads, b.reads) if len(a.reads) <= len(b.reads) else (b.reads, a.reads)
+    a, b = draft.outside[first], draft.outside[second]
+    small, large = (a, b) if len(a) <= len(b) else (b, a)
     saved = sum(min(size, large[buffer]) for buffer, size in small.items() if buffer in large)
-    for step in a.steps:
-        if step in b.reads:
-            saved += b.reads[step]
+    for step in draft.steps(first):
+        if step in b:
+            saved += b[step]
             if not draft.escapes(step, (first, second)):
-                saved += draft.work[step].written
+                saved += draft.written(step)
     return saved
 
 

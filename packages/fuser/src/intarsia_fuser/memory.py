@@ -3,8 +3,8 @@
 A buffer is alive from the item that writes it to the last item that reads it, both included: what a kernel reads and
 what it writes never share storage, so a kernel needs no care about the order of its loads and stores.
 
-Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), buffers that an extern
-call may hand on as part of its result, and buffers whose size isn't known before the call.
+Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), buffers that an
+extern call may hand on as part of its result, and buffers whose size isn't known before the call.
 Two strategies are tried and the smaller arena is taken: first fit by decreasing size (good, quadratic in the buffers
 alive together; skipped for large programs) and best fit in program order (n log n).
 """
@@ -16,10 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from intarsia_fuser.effects import may_alias
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, TensorRef
-
-from intarsia_fuser.effects import may_alias
 
 __all__ = ["ALIGNMENT", "Lifetime", "lifetimes", "place"]
 
@@ -186,7 +185,12 @@ class _Holes:
         k = bisect.bisect(self._offsets, offset)
         self._offsets.insert(k, offset)
         self._sizes.insert(k, size)
-        for left in (k, k - 1):
-            if 0 <= left < len(self._offsets) - 1 and self._offsets[left] + self._sizes[left] == self._offsets[left + 1]:
-                self._sizes[left] += self._sizes.pop(left + 1)
-                del self._offsets[left + 1]
+        self._join(k)
+        self._join(k - 1)
+
+    def _join(self, left: int) -> None:
+        """Make one hole of the hole at this place and the next, if they touch."""
+        right = left + 1
+        if left >= 0 and right < len(self._offsets) and self._offsets[left] + self._sizes[left] == self._offsets[right]:
+            self._sizes[left] += self._sizes.pop(right)
+            del self._offsets[right]

@@ -1,4 +1,4 @@
-"""What kernels look like to an emitter: how a nest walks memory, and which of the shapes that emitters are good at it is.
+"""What kernels look like to an emitter: how a nest walks memory, and which shape that emitters are good at it is.
 
 pointwise   every step is a map over exactly the rows
 row         rows are leading axes; reductions run over the rest of a row, maps over it or over nothing
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from intarsia_loops import index as I
-from intarsia_loops.index import IndexExpr
+from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest
 
@@ -58,26 +57,26 @@ def is_column(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
         reached = address.axes()
         if reached.isdisjoint(nest.red):
             continue
-        if any(_stride(address, r) is I.ONE for r in nest.red if r in reached):
+        if any(_stride(address, r) is ONE for r in nest.red if r in reached):
             return False
-        found = found or (nest.axes[-1] in reached and _stride(address, nest.axes[-1]) is I.ONE)
+        found = found or (nest.axes[-1] in reached and _stride(address, nest.axes[-1]) is ONE)
     return found
 
 
 def layout_order(buffer: Buffer) -> tuple[int, ...]:
     """Return the dimensions that have more than one element, outermost in memory first."""
-    wide = [d for d, n in enumerate(buffer.shape) if n is not I.ONE]
+    wide = [d for d, n in enumerate(buffer.shape) if n is not ONE]
     return tuple(sorted(wide, key=lambda d: (-buffer.strides[d].hi, d)))
 
 
 def _address(index: Iterable[IndexExpr], strides: Iterable[IndexExpr]) -> IndexExpr:
-    address = I.ZERO
+    address = ZERO
     for entry, stride in zip(index, strides):
         address = address + entry * stride
     return address
 
 
-def _stride(address: IndexExpr, axis: I.Atom) -> IndexExpr | None:
+def _stride(address: IndexExpr, axis: Atom) -> IndexExpr | None:
     """Coefficient of an axis, or None when the address isn't affine in it."""
     split = address.coef(axis)
     return None if split is None else split[0]

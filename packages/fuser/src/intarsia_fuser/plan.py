@@ -16,17 +16,16 @@ from typing import Any, Protocol
 
 from torch.fx import GraphModule
 
-from intarsia_ir.errors import InvalidArgumentError
-from intarsia_loops.program import Program, Refused
-
 from intarsia_fuser import legality
 from intarsia_fuser.border import to_program
 from intarsia_fuser.cost import CostModel, Roofline
-from intarsia_fuser.decisions import Decision, Declined, Order, decision_from_data, decision_to_data
+from intarsia_fuser.decisions import Decision, Declined, Fuse, Order, decision_from_data, decision_to_data
 from intarsia_fuser.draft import Draft
 from intarsia_fuser.fingerprint import fingerprint
 from intarsia_fuser.graph import FusionGraph
 from intarsia_fuser.policies.greedy import Greedy
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops.program import Program, Refused
 
 __all__ = ["FusionPlan", "FusionPolicy", "LogEntry", "PlanDiff", "Summary", "plan"]
 
@@ -279,7 +278,9 @@ class _Log:
 def _names(decision: Decision) -> tuple[str, str]:
     if isinstance(decision, Order):
         return (decision.items[0], decision.items[-1]) if decision.items else ("", "")
-    return (decision.first, decision.second) if hasattr(decision, "first") else (decision.producer, decision.consumer)
+    if isinstance(decision, Fuse):
+        return decision.first, decision.second
+    return decision.producer, decision.consumer
 
 
 def _summary(graph: FusionGraph) -> Summary:

@@ -38,6 +38,13 @@ class Sizes:
             points *= self(axis.extent)
         return points
 
+    def elements(self, shape: Iterable[IndexExpr]) -> int:
+        """Return the number of elements of a shape."""
+        number = 1
+        for extent in shape:
+            number *= self(extent)
+        return number
+
     def _environment(self, expr: IndexExpr) -> dict[Atom, int]:
         env: dict[Atom, int] = {}
         for atom in expr.atoms():

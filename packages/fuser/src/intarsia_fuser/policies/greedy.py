@@ -8,8 +8,9 @@ A value per row that comes out of a reduction is never repeated: phase 2 makes i
 moved into scans and arg reductions, which run one element at a time.
 Phase 2, merge. Pairs of kernels that share a buffer wait in a heap, most bytes saved first; after a merge the pairs of
 the merged kernel are scored anew. A pair is declined, with a reason in the log, when the merged kernel would
-  be no emitter's shape (`pattern`), run in too few rows (`few_rows`), hold too much of a row (`wide_row`), walk memory in two
-  orders (`layouts`), be too large (`size`), or, for horizontal pairs, save too little of what the two move (`little`).
+  be no emitter's shape (`pattern`), run in too few rows (`few_rows`), hold too much of a row (`wide_row`), walk memory
+  in two orders (`layouts`), be too large (`size`), or, for horizontal pairs, save too little of what the two move
+  (`little`).
 Ties go to what comes first in the program, so equal layers get equal kernels.
 """
 
@@ -19,15 +20,14 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from intarsia_loops.index import lift
-from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Kernel, Nest, Val
-
 from intarsia_fuser.cost import KernelWork
 from intarsia_fuser.decisions import Decision, Declined, Fuse, Inline
 from intarsia_fuser.draft import KernelInfo
 from intarsia_fuser.graph import FusionGraph
 from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
+from intarsia_loops.index import lift
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Kernel, Nest, Val
 
 __all__ = ["Greedy"]
 
@@ -41,6 +41,8 @@ class Greedy:
         max_nodes: Scalar operations in one kernel.
         max_body: Scalar operations in one nest.
         max_operands: Buffers that one kernel reads.
+        max_results: Buffers that one kernel stores, when it is merged horizontally: more streams than the hardware
+            follows cost more than they save.
         max_distance: Positions between two kernels that are merged.
         min_rows: Rows below which a kernel is taken not to keep the threads busy.
         serial_points: Body evaluations up to which that doesn't matter.
@@ -53,6 +55,7 @@ class Greedy:
     max_nodes: int = 1024
     max_body: int = 192
     max_operands: int = 32
+    max_results: int = 8
     max_distance: int = 256
     min_rows: int = 8
     serial_points: int = 1 << 15
@@ -89,29 +92,37 @@ class Greedy:
 
     def _why_inline(self, graph: FusionGraph, name: str, readers: tuple[str, ...]) -> str:
         """The reason to compute a map where it is read; "" to store it."""
-        work = graph.nest_work(name)
         nests = [graph.nest(r) for r in readers]
         if any(v.op == "gather" for n in nests for v in _loads_of(n, name)):
             return ""
-        if any(work.nodes + graph.nest_work(r).nodes > self.max_body for r in readers):
+        if not self._bodies_fit(graph, name, readers):
             return ""
-        if work.heavy and any(_one_at_a_time(n) for n in nests):
+        if any(_one_at_a_time(n) for n in nests) and graph.nest_work(name).heavy:
+            return ""
+        points = graph.points(name)
+        if _is_row_result(graph, name) and any(graph.points(r) > points for r in readers):
             return ""
         evaluations = sum(_evaluations(graph, n, name) for n in nests)
-        repeated = evaluations > work.points
-        if repeated and _is_row_result(graph, name):
-            return ""
-        if len(readers) == 1 and not repeated:
+        if len(readers) == 1 and evaluations <= points:
             return "read once"
+        work = graph.nest_work(name)
         if work.wide <= 1 and not work.heavy and work.nodes <= self.light_nodes:
             return "light"
         if len(readers) == 1 and nests[0].kind == "map":
-            again = KernelWork(0, 0, work.flops * evaluations // max(work.points, 1), evaluations, evaluations)
-            alone = KernelWork(0, 0, work.flops, work.points, work.points)
+            again = KernelWork(0, 0, work.flops * evaluations // max(points, 1), evaluations, evaluations)
+            alone = KernelWork(0, 0, work.flops, points, points)
             extra = graph.cost.kernel_us(again) - graph.cost.kernel_us(alone)
             if extra < graph.predicted_us(name):
                 return "cheaper to repeat"
         return ""
+
+    def _bodies_fit(self, graph: FusionGraph, name: str, readers: tuple[str, ...]) -> bool:
+        """Whether every reader stays below `max_body` operations; counts shared parts once, but only when it must."""
+        own = graph.nest(name).body.size
+        if all(own + graph.nest(r).body.size <= self.max_body for r in readers):
+            return True
+        own = graph.nest_work(name).nodes
+        return all(own + graph.nest_work(r).nodes <= self.max_body for r in readers)
 
     # ---- phase 2 ---------------------------------------------------------------------------------------------------
 
@@ -121,6 +132,7 @@ class Greedy:
         place = {kernel: k for k, kernel in enumerate(graph.kernels)}
         columns = _Columns(graph)
         declined: set[tuple[str, str]] = set()
+        tried: set[tuple[str, str, int, int]] = set()
 
         def push(kernel: str) -> None:
             for n in graph.neighbours(kernel):
@@ -132,13 +144,14 @@ class Greedy:
             push(kernel)
         while heap:
             saved, _, _, first, second, stamp_first, stamp_second = heapq.heappop(heap)
-            if stamp.get(first) != stamp_first or stamp.get(second) != stamp_second:
+            pair = (first, second, stamp_first, stamp_second)
+            if stamp.get(first) != stamp_first or stamp.get(second) != stamp_second or pair in tried:
                 continue
-            stamp_pair = (first, second)
+            tried.add(pair)
             decision = self._judge(graph, first, second, -saved, columns)
             if isinstance(decision, Declined):
-                if stamp_pair not in declined:
-                    declined.add(stamp_pair)
+                if (first, second) not in declined:
+                    declined.add((first, second))
                     yield decision
                 continue
             yield decision
@@ -147,9 +160,7 @@ class Greedy:
                 stamp[first] += 1
                 push(first)
 
-    def _judge(
-        self, graph: FusionGraph, first: str, second: str, saved: int, columns: _Columns
-    ) -> Fuse | Declined:
+    def _judge(self, graph: FusionGraph, first: str, second: str, saved: int, columns: _Columns) -> Fuse | Declined:
         """Merge two kernels, or say why not."""
         depth = graph.depth(first, second)
         a, b = graph.kernel(first), graph.kernel(second)
@@ -167,6 +178,9 @@ class Greedy:
             least = min(_moved(graph.work(first)), _moved(graph.work(second)))
             if saved < self.min_shared * least:
                 return no("little", f"saves {saved} bytes of {least}")
+            results = sum(graph.escapes(s) for s in a.steps + b.steps)
+            if results > self.max_results:
+                return no("size", f"{results} results")
         rows = 1
         for extent in a.rows[:depth]:
             rows *= extent
@@ -235,7 +249,7 @@ def _one_at_a_time(nest: Nest) -> bool:
 
 def _evaluations(graph: FusionGraph, reader: Nest, buffer: str) -> int:
     """How often the reader evaluates the map; what is constant along its innermost loop counts once a loop."""
-    points = graph.nest_work(reader.out).points
+    points = graph.points(reader.out)
     innermost = (reader.red or reader.axes)[-1:]
     total = 0
     for v in _loads_of(reader, buffer):

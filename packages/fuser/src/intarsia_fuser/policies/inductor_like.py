@@ -33,6 +33,7 @@ class InductorLike:
         max_reads: A map that reads more buffers than this is stored when it has several readers.
         max_nodes: So is a map with more scalar operations than this.
         max_loads: A map that reads more buffers than this is stored always.
+        max_body: A map that makes its reader larger than this is stored always.
         max_steps: Nests in one kernel.
         rounds: Fusion rounds.
     """
@@ -40,6 +41,7 @@ class InductorLike:
     max_reads: int = 4
     max_nodes: int = 30
     max_loads: int = 8
+    max_body: int = 256
     max_steps: int = 64
     rounds: int = 10
 
@@ -76,6 +78,8 @@ class InductorLike:
             return False
         work = graph.nest_work(name)
         if len(work.reads) > self.max_loads:
+            return False
+        if any(work.nodes + graph.nest_work(r).nodes > self.max_body for r in readers):
             return False
         return len(readers) == 1 or (len(work.reads) <= self.max_reads and work.nodes <= self.max_nodes)
 
@@ -114,9 +118,7 @@ class InductorLike:
         return {graph.nest_work(s).points for s in graph.kernel(kernel).steps}
 
     def _category(self, graph: FusionGraph, pair: Neighbour) -> int:
-        reducing = [
-            any(is_reduction(graph.nest(s)) for s in graph.kernel(k).steps) for k in (pair.first, pair.second)
-        ]
+        reducing = [any(is_reduction(graph.nest(s)) for s in graph.kernel(k).steps) for k in (pair.first, pair.second)]
         return 3 if reducing[0] == reducing[1] else 2
 
     def _still_apart(self, graph: FusionGraph, pair: Neighbour) -> bool:
