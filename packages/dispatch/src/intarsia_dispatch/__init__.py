@@ -1,3 +1,45 @@
-"""Package under construction."""
+"""Which code runs for a frame: compiled versions behind guards, a compilation, or plain CPython.
+
+It imports no pass: tracer, graph compiler, guard builder and linker are arguments. Dialect in: the captures of a
+tracer, whose graphs are in the torch dialect; dialect out: none, it runs code.
+
+Example, with a "tracer" that replaces `x + 1` by `x - 1`:
+    >>> from intarsia_dispatch import DispatchConfig, Dispatcher, FrameGuard
+    >>> from intarsia_ir.records import Capture, LinkableCode, Signature
+    >>> def f(x): return x + 1
+    >>> def g(x): return x - 1
+    >>> def capture(code, frame, *, fullgraph, number):
+    ...     return Capture(None, Signature(), (), (), LinkableCode(g.__code__))
+    >>> def build_guards(code, frame, capture, graph):
+    ...     return FrameGuard(lambda x: x > 0, lambda x: None if x > 0 else "x > 0")
+    >>> dispatcher = Dispatcher(DispatchConfig(
+    ...     capture=capture, build_guards=build_guards, link=lambda linkable, holes: linkable.code,
+    ...     compile_graph=lambda capture: capture.graph_module))
+    >>> fast = dispatcher.compile(f)
+    >>> fast(10), f(10), dispatcher.stats().frames_compiled
+    (9, 11, 1)
+"""
+
+from intarsia_dispatch.config import BuildGuards, CaptureFrame, CompiledGraph, DispatchConfig, FrameGuard
+from intarsia_dispatch.dispatcher import Dispatcher, disable
+from intarsia_dispatch.events import EventKind, FrameEvent
+from intarsia_dispatch.reports import FallbackWarning
+from intarsia_dispatch.skipping import code_under, debugger_active
+from intarsia_dispatch.stats import DispatchStats
 
 __version__ = "0.1.0"
+__all__ = [
+    "BuildGuards",
+    "CaptureFrame",
+    "CompiledGraph",
+    "DispatchConfig",
+    "DispatchStats",
+    "Dispatcher",
+    "EventKind",
+    "FallbackWarning",
+    "FrameEvent",
+    "FrameGuard",
+    "code_under",
+    "debugger_active",
+    "disable",
+]

@@ -1,0 +1,115 @@
+"""What a dispatcher is given: the passes as callables, and its policy. Nothing here imports a pass."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from intarsia_dispatch.events import FrameEvent
+from intarsia_ir.records import Capture, GuardRecord, LinkableCode, SizeFacts
+
+if TYPE_CHECKING:
+    from intarsia_framehook import FrameInfo
+
+__all__ = ["BuildGuards", "CaptureFrame", "CompiledGraph", "DispatchConfig", "FrameGuard"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGraph:
+    """What compiling the graph of a capture gives.
+
+    Args:
+        run: Takes the graph's inputs positionally, returns its flat outputs. It raises `RuntimeFault` only before any
+            of its effects is visible.
+        guards: What compiling relied on besides the guards of the capture.
+        facts: Size facts of all stages; None: those of the capture.
+        draws_random: Whether `run` may advance torch's random generators; then their states are saved around it.
+    """
+
+    run: Callable[..., Any]
+    guards: tuple[GuardRecord, ...] = ()
+    facts: SizeFacts | None = None
+    draws_random: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FrameGuard:
+    """A guard over the values of a frame: parameters in the order of `co_varnames`, then free variables.
+
+    It lives as long as the code object it belongs to, so it must not lead back to that: it holds functions, modules
+    and globals weakly.
+
+    Args:
+        predicate: `predicate(*values)`: whether the captured assumptions hold.
+        explain: `explain(*values)`: which one doesn't, in words; None when all hold.
+        takes_globals: Both take the globals of the frame as a last argument.
+    """
+
+    predicate: Callable[..., bool]
+    explain: Callable[..., str | None]
+    takes_globals: bool = False
+
+
+class CaptureFrame(Protocol):
+    """Traces a frame that is about to run."""
+
+    def __call__(self, code: CodeType, frame: FrameInfo, *, fullgraph: bool, number: int) -> Capture:
+        """Return what was learned; `code.code` of the result is `code` itself when it should run natively."""
+
+
+class BuildGuards(Protocol):
+    """Makes the guard of a capture, last of all."""
+
+    def __call__(self, code: CodeType, frame: FrameInfo, capture: Capture, graph: CompiledGraph | None) -> FrameGuard:
+        """Return a guard that holds for `frame`; `graph` is None when the capture has none."""
+
+
+def _nothing(code: CodeType) -> bool:
+    return False
+
+
+def _ignore_event(event: FrameEvent) -> None:
+    return None
+
+
+def _ignore_counts(**amounts: int) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchConfig:
+    """The passes that a dispatcher calls, and its policy.
+
+    Args:
+        capture: The tracer's `capture_frame`.
+        compile_graph: From a capture with a graph to what runs it; a plain callable stands for `CompiledGraph(run)`.
+        build_guards: Joins the guards and facts of all stages into one.
+        link: The tracer's `link`: fills the named holes of replacement bytecode.
+        skip_code: Code that no dispatcher of the process should look at, such as torch's own; the frame runs
+            natively, what it calls is dispatched all the same.
+        helpers: What further holes of replacement bytecode are filled with, by name.
+        on_error: `"eager"`: a frame that fails to compile runs in eager, with one warning; `"raise"`: it raises.
+        recompile_limit: Versions of one code object; further calls that none fits run in eager, with one warning.
+        fullgraph: A graph break raises `UnsupportedError`, whatever `on_error` says.
+        lock: Held while a frame is captured and compiled, never while compiled code runs. One reentrant lock for all
+            dispatchers whose passes share state.
+        on_event: Told what happened to a frame, as it happens; for logs and `explain`.
+        count: Told the same as amounts to add to counters: `count(graphs=1)`.
+    """
+
+    capture: CaptureFrame
+    compile_graph: Callable[[Capture], CompiledGraph | Callable[..., Any]]
+    build_guards: BuildGuards
+    link: Callable[[LinkableCode, Mapping[str, object]], CodeType]
+    skip_code: Callable[[CodeType], bool] = _nothing
+    helpers: Mapping[str, object] = field(default_factory=dict)
+    on_error: Literal["eager", "raise"] = "eager"
+    recompile_limit: int = 8
+    fullgraph: bool = False
+    lock: AbstractContextManager[Any] = field(default_factory=threading.RLock)
+    on_event: Callable[[FrameEvent], None] = _ignore_event
+    count: Callable[..., None] = _ignore_counts

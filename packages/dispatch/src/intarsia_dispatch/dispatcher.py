@@ -1,0 +1,291 @@
+"""The dispatcher: when a frame starts, one of its compiled versions, a compilation, or plain CPython.
+
+Flow of a call of a compiled root, in the order of the code below. The root is a `Hooked`: it turns the frame hook on
+for this thread and calls the function. Each frame below it whose code has no fitting version comes to `_answer`; the
+compile lock is taken; versions that another thread compiled meanwhile are tried again; a further one is compiled
+(`_compile`), unless there are too many. The answer is remembered by the frame hook, which from then on checks guards
+and runs replacements without any Python of ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import weakref
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import intarsia_framehook as framehook
+from intarsia_dispatch.config import CompiledGraph, DispatchConfig
+from intarsia_dispatch.events import EventKind, FrameEvent
+from intarsia_dispatch.graphs import graph_caller
+from intarsia_dispatch.reports import as_intarsia_error, break_error, first_line, line_of, warn_of
+from intarsia_dispatch.skipping import calls_debugger, debugger_active
+from intarsia_dispatch.stats import Counts, DispatchStats
+from intarsia_dispatch.versions import CodeState, CodeTable, Version
+from intarsia_ir.errors import IntarsiaError, InternalError, InvalidArgumentError, RuntimeFault, UnsupportedError
+from intarsia_ir.records import Capture, LinkableCode
+
+if TYPE_CHECKING:
+    from intarsia_framehook import FrameInfo
+
+__all__ = ["Dispatcher", "disable"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_Answer = None | bool | CodeType | tuple[Callable[..., bool], CodeType, bool]
+_log = logging.getLogger("intarsia.dispatch")
+
+
+def disable(function: _F) -> _F:
+    """Return a function that runs natively, with all it calls, inside a compiled region too."""
+    return cast(_F, functools.update_wrapper(framehook.Hooked(_unwrapped(function), None), function))
+
+
+class Dispatcher:
+    """Compiles the frames of the functions it is given, as they are called, and chooses among their versions.
+
+    Any thread may call and compile. It keeps no function alive: versions die with the code object they stand in for.
+
+    Args:
+        config: The passes and the policy.
+
+    Raises:
+        InvalidArgumentError: `on_error` isn't one of its two words, or the recompile limit is negative.
+    """
+
+    def __init__(self, config: DispatchConfig) -> None:
+        _check(config)
+        self._config = config
+        self._table = CodeTable(owner=object())
+        self._counts = Counts(config.count)
+        # entries of this owner must not outlive it in functions that do
+        weakref.finalize(self, self._table.clear).atexit = False
+
+    def compile(self, function: _F) -> _F:
+        """Return a function that behaves as `function` and runs its frames compiled.
+
+        A running debugger sees the function as written: while one traces the thread, nothing is replaced.
+
+        Raises:
+            InvalidArgumentError: `function` can't be called.
+        """
+        if not callable(function):
+            raise InvalidArgumentError(f"a callable is needed, not {function!r}", code="dispatch.callable")
+        target = _unwrapped(function)
+        root = framehook.Hooked(target, self._answer, self._table.owner, debugger_active)
+        return cast(_F, functools.update_wrapper(root, target))
+
+    def compiled_code(self, function: Callable[..., Any]) -> tuple[CodeType, ...]:
+        """Return the replacements of a function's code, in the order they were compiled."""
+        target = _unwrapped(function)
+        state = self._table.find(getattr(target, "__func__", target).__code__)
+        return tuple(version.code for version in state.versions) if state else ()
+
+    def stats(self) -> DispatchStats:
+        """Return the counts since the dispatcher was made or reset."""
+        return self._counts.snapshot()
+
+    def reset(self) -> None:
+        """Forget every version and zero the counts; roots stay usable and compile anew."""
+        with self._config.lock:
+            self._table.clear()
+            self._counts.reset()
+
+    # ---- one frame ---------------------------------------------------------------------------------------------
+
+    def _answer(self, code: CodeType, frame: FrameInfo) -> _Answer:
+        """The callback of the frame hook, which is paused in this thread meanwhile."""
+        if self._config.skip_code(code):
+            framehook.skip(code)
+            return None
+        if debugger_active():
+            return False
+        with self._config.lock:
+            return self._choose(code, frame)
+
+    def _choose(self, code: CodeType, frame: FrameInfo) -> _Answer:
+        state = self._table.find(code) or self._see(code)
+        values = framehook.frame_values(code, frame)
+        try:
+            if frame.error is not None:
+                raise frame.error
+            for version in state.versions:
+                if version.holds(values, frame.globals):
+                    return version.code  # another thread compiled it while this one waited
+            reason = state.versions[-1].why_not(values, frame.globals) if state.versions else ""
+        except Exception as error:
+            self._guard_failed(code, state, error)
+            return None
+        if len(state.versions) >= self._config.recompile_limit:
+            self._limit_reached(code, state, reason)
+            return None
+        return self._compile(code, frame, state, values, reason)
+
+    def _see(self, code: CodeType) -> CodeState:
+        self._counts.add(frames_seen=1)
+        return self._table.add(code)
+
+    def _compile(
+        self, code: CodeType, frame: FrameInfo, state: CodeState, values: tuple[Any, ...], reason: str
+    ) -> _Answer:
+        capture = self._capture(code, frame, state)
+        if capture is None:
+            return None
+        try:
+            version = self._build(code, frame, values, capture)
+        except Exception as error:
+            self._failed(code, state, error, "compiling")
+            return None
+        self._counts.add(frames_compiled=1, recompiles=bool(state.versions))
+        kind = EventKind.RECOMPILED if state.versions else EventKind.COMPILED
+        state.versions.append(version)
+        self._tell(FrameEvent(kind, code.co_qualname, first_line(code), reason, capture, version.code))
+        return version.guard.predicate, version.code, version.guard.takes_globals
+
+    def _capture(self, code: CodeType, frame: FrameInfo, state: CodeState) -> Capture | None:
+        """Return what to compile; None when the frame is to run natively."""
+        if calls_debugger(code):
+            self._native(code, None, "it stops in a debugger")
+            return None
+        fullgraph = self._config.fullgraph
+        number = self._counts.snapshot().graphs
+        try:
+            capture = self._config.capture(code, frame, fullgraph=fullgraph, number=number)
+        except Exception as error:
+            if fullgraph and isinstance(error, UnsupportedError):
+                raise
+            self._failed(code, state, error, "capturing")
+            return None
+        if fullgraph and capture.breaks:
+            raise break_error(code, capture.breaks)
+        if capture.code.code is not code:
+            return capture
+        if capture.breaks:
+            self._left_to_eager(state)
+        self._native(code, capture, capture.breaks[0].reason if capture.breaks else "no tensor work")
+        return None
+
+    def _build(self, code: CodeType, frame: FrameInfo, values: tuple[Any, ...], capture: Capture) -> Version:
+        config = self._config
+        graph: CompiledGraph | None = None
+        if capture.graph_module is not None:
+            made = config.compile_graph(capture)
+            graph = made if isinstance(made, CompiledGraph) else CompiledGraph(made)
+            self._counts.add(graphs=1)
+        new_code = self._link(code, capture, graph)
+        if not framehook.fits(code, new_code):
+            raise InternalError(
+                f"the replacement of {code.co_qualname} has other parameters or free variables",
+                code="dispatch.replacement",
+                where=(first_line(code),),
+            )
+        guard = config.build_guards(code, frame, capture, graph)
+        version = Version(guard, new_code, id(frame.globals))
+        if not version.holds(values, frame.globals):
+            raise InternalError(
+                f"guards of {code.co_qualname} don't hold for the very call they were made from: "
+                f"{version.why_not(values, frame.globals)}",
+                code="dispatch.guard",
+                where=(first_line(code),),
+            )
+        return version
+
+    def _link(self, code: CodeType, capture: Capture, graph: CompiledGraph | None) -> CodeType:
+        """Fill the holes: resume functions with their own linked code, helpers by name, the graph in what is left."""
+        caller = graph_caller(graph, _fault_teller(code, self._counts, self._config)) if graph else None
+
+        def fill(linkable: LinkableCode) -> CodeType:
+            holes: dict[str, object] = {}
+            for name in linkable.holes:
+                if name in linkable.resumes:
+                    holes[name] = fill(linkable.resumes[name])
+                elif name in self._config.helpers:
+                    holes[name] = self._config.helpers[name]
+                elif caller is not None:
+                    holes[name] = caller
+                else:
+                    raise InternalError(
+                        f"the replacement of {code.co_qualname} has a hole {name} that nothing fills",
+                        code="dispatch.hole",
+                        where=(first_line(code),),
+                    )
+            return self._config.link(linkable, holes)
+
+        return fill(capture.code)
+
+    # ---- not compiled ------------------------------------------------------------------------------------------
+
+    def _native(self, code: CodeType, capture: Capture | None, reason: str) -> None:
+        self._tell(FrameEvent(EventKind.NATIVE, code.co_qualname, first_line(code), reason, capture))
+
+    def _failed(self, code: CodeType, state: CodeState, error: Exception, doing: str) -> None:
+        """The error policy."""
+        named = as_intarsia_error(error, code, while_doing=doing)
+        if self._config.on_error == "raise":
+            if named is error:
+                raise error
+            raise named from error
+        self._counts.add(fallbacks=1)
+        self._leave(EventKind.FAILED, code, state, str(named), named)
+
+    def _guard_failed(self, code: CodeType, state: CodeState, error: Exception) -> None:
+        """A guard raised: its versions can't be trusted any more."""
+        framehook.reset(code, self._table.owner)
+        state.versions.clear()
+        self._failed(code, state, error, "checking guards of")
+
+    def _limit_reached(self, code: CodeType, state: CodeState, reason: str) -> None:
+        text = (
+            f"it was compiled {len(state.versions)} times (recompile_limit), and no version fits this call; "
+            f"the guard that failed in the latest: {reason}"
+        )
+        self._leave(EventKind.LIMIT, code, state, text, None)
+
+    def _leave(self, kind: EventKind, code: CodeType, state: CodeState, text: str, error: IntarsiaError | None) -> None:
+        self._left_to_eager(state)
+        origin = line_of(code, error)
+        self._tell(FrameEvent(kind, code.co_qualname, origin, text))
+        if not state.warned:
+            state.warned = True
+            warn_of(code, origin, text)
+
+    def _left_to_eager(self, state: CodeState) -> None:
+        self._counts.add(frames_eager=not state.eager)
+        state.eager = True
+
+    def _tell(self, event: FrameEvent) -> None:
+        _log.debug("%s %s at %s%s", event.kind.value, event.name, event.origin, event.reason and ": " + event.reason)
+        self._config.on_event(event)
+
+
+def _check(config: DispatchConfig) -> None:
+    if config.on_error not in ("eager", "raise"):
+        raise InvalidArgumentError(
+            f'on_error must be "eager" or "raise", not {config.on_error!r}', code="dispatch.on_error"
+        )
+    if config.recompile_limit < 0:
+        raise InvalidArgumentError(
+            f"recompile_limit must not be negative: {config.recompile_limit}", code="dispatch.recompile_limit"
+        )
+
+
+def _unwrapped(function: Any) -> Any:
+    """Compiling or disabling what is hooked already starts from the function itself."""
+    while isinstance(function, framehook.Hooked):
+        function = function.function
+    return function
+
+
+def _fault_teller(code: CodeType, counts: Counts, config: DispatchConfig) -> Callable[[RuntimeFault], None]:
+    """Return what counts faults of a graph. It holds names only: it lives in a constant of a code object."""
+    name, start = code.co_qualname, first_line(code)
+    on_event = config.on_event
+
+    def tell(fault: RuntimeFault) -> None:
+        counts.add(faults=1)
+        where = fault.where[-1] if fault.where else start
+        _log.debug("fault in %s at %s: %s", name, where, fault)
+        on_event(FrameEvent(EventKind.FAULT, name, where, str(fault)))
+
+    return tell

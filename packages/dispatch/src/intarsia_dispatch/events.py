@@ -1,0 +1,43 @@
+"""What can happen to a frame, as records for logs and for `explain`."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from types import CodeType
+
+from intarsia_ir.records import Capture, Origin
+
+__all__ = ["EventKind", "FrameEvent"]
+
+
+class EventKind(enum.Enum):
+    """The closed set of outcomes."""
+
+    COMPILED = "compiled"  # the first version of a code object
+    RECOMPILED = "recompiled"  # a further version; the reason is the guard that failed
+    NATIVE = "native"  # nothing to compile in it
+    FAILED = "failed"  # left to eager by `on_error`; the reason is the error
+    LIMIT = "limit"  # left to eager by the recompile limit
+    FAULT = "fault"  # a compiled graph faulted at run time; the frame ran again in eager
+
+
+@dataclass(frozen=True, slots=True)
+class FrameEvent:
+    """One outcome for one frame.
+
+    Args:
+        kind: Which.
+        name: Qualified name of the function.
+        origin: The user line concerned; the first line of the function when no line is known.
+        reason: Why, in words; "" when there is nothing to say.
+        capture: What the tracer learned, when it got that far.
+        code: The code that stands in for the frame's, when it was compiled.
+    """
+
+    kind: EventKind
+    name: str
+    origin: Origin
+    reason: str = ""
+    capture: Capture | None = None
+    code: CodeType | None = None

@@ -1,0 +1,54 @@
+"""Which code is left alone: that of libraries, and that of somebody who is debugging."""
+
+from __future__ import annotations
+
+import bdb
+import os
+import sys
+from collections.abc import Callable, Iterable
+from types import CodeType
+
+__all__ = ["calls_debugger", "code_under", "debugger_active"]
+
+_DEBUGGER_CALLS = frozenset({"breakpoint", "set_trace"})
+_DEBUGGER_MODULES = ("pydevd", "_pydevd", "debugpy")
+
+
+def code_under(folders: Iterable[str], *, but: Iterable[str] = ()) -> Callable[[CodeType], bool]:
+    """Return a predicate: whether code comes from a file below one of `folders`, and below none of `but`.
+
+    Args:
+        folders: Such as the folder of torch; or a text that starts with `<`, such as `"<frozen "`, for code that has
+            no file.
+        but: Exceptions, such as `torch/nn/modules`.
+
+    Example:
+        >>> skip = code_under(["/lib/torch", "<frozen "], but=["/lib/torch/nn"])
+        >>> files = "/lib/torch/a.py", "/lib/torch/nn/b.py", "/lib/torchvision/c.py", "<frozen os>", "<stdin>"
+        >>> [skip(compile("", file, "exec")) for file in files]
+        [True, False, False, True, False]
+    """
+    inside, outside = tuple(map(_prefix, folders)), tuple(map(_prefix, but))
+
+    def skips(code: CodeType) -> bool:
+        return code.co_filename.startswith(inside) and not code.co_filename.startswith(outside)
+
+    return skips
+
+
+def _prefix(folder: str) -> str:
+    return folder if folder.startswith("<") else os.path.join(folder, "")
+
+
+def calls_debugger(code: CodeType) -> bool:
+    """Whether code stops in a debugger: people want to see the frame as they wrote it."""
+    return not _DEBUGGER_CALLS.isdisjoint(code.co_names)
+
+
+def debugger_active() -> bool:
+    """Whether the trace function of this thread is a debugger's; a coverage tool isn't one."""
+    trace = sys.gettrace()
+    if trace is None:
+        return False
+    module = getattr(trace, "__module__", None) or type(trace).__module__
+    return isinstance(getattr(trace, "__self__", None), bdb.Bdb) or module.startswith(_DEBUGGER_MODULES)

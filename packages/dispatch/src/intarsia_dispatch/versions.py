@@ -1,0 +1,94 @@
+"""What a dispatcher keeps for a code object: its compiled versions, for as long as the code lives."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import intarsia_framehook as framehook
+from intarsia_dispatch.config import FrameGuard
+
+__all__ = ["CodeState", "CodeTable", "Version"]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A replacement for a code object, and when it may run.
+
+    Args:
+        guard: Holds for the calls it was compiled for.
+        code: The replacement.
+        globals_id: Address of the globals it was compiled for.
+    """
+
+    guard: FrameGuard
+    code: CodeType
+    globals_id: int
+
+    def holds(self, values: tuple[Any, ...], namespace: dict[str, Any]) -> bool:
+        """Whether this version may run for these values of a frame."""
+        return id(namespace) == self.globals_id and bool(self.guard.predicate(*self._arguments(values, namespace)))
+
+    def why_not(self, values: tuple[Any, ...], namespace: dict[str, Any]) -> str:
+        """Say in words why it may not."""
+        if id(namespace) != self.globals_id:
+            return "the function has other globals"
+        return self.guard.explain(*self._arguments(values, namespace)) or "its guard holds again"
+
+    def _arguments(self, values: tuple[Any, ...], namespace: dict[str, Any]) -> tuple[Any, ...]:
+        return (*values, namespace) if self.guard.takes_globals else values
+
+
+@dataclass(slots=True)
+class CodeState:
+    """What is known of one code object.
+
+    Args:
+        versions: In the order they were compiled. The frame hook tries the one that held last first.
+        warned: The one warning was given.
+        eager: It was counted as left to eager.
+    """
+
+    versions: list[Version] = field(default_factory=list)
+    warned: bool = False
+    eager: bool = False
+
+
+class CodeTable:
+    """States by code object, compared by identity (equal code objects of two functions are two), held weakly.
+
+    Args:
+        owner: Whose entries in the frame hook belong to this table.
+    """
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        self._rows: dict[int, tuple[weakref.ref[CodeType], CodeState]] = {}
+
+    def find(self, code: CodeType) -> CodeState | None:
+        """Return the state of a code object, or None when it was never seen."""
+        row = self._rows.get(id(code))
+        return row[1] if row else None
+
+    def add(self, code: CodeType) -> CodeState:
+        """Return a new state for a code object; it goes when the code object goes."""
+        rows, key = self._rows, id(code)
+        state = CodeState()
+        rows[key] = (weakref.ref(code, lambda _: rows.pop(key, None)), state)
+        return state
+
+    def codes(self) -> Iterator[CodeType]:
+        """Yield the code objects that still live."""
+        for ref, _ in list(self._rows.values()):
+            code = ref()
+            if code is not None:
+                yield code
+
+    def clear(self) -> None:
+        """Forget all states, and take their entries out of the frame hook."""
+        for code in self.codes():
+            framehook.reset(code, self.owner)
+        self._rows.clear()
