@@ -32,7 +32,7 @@ class Builder:
     def __init__(self, graph: fx.Graph, mode: FakeTensorMode, cache: MetaCache | None = None) -> None:
         self.graph, self.mode = graph, mode
         self.cache = cache or MetaCache(mode)
-        self.symbols = SymbolTable(graph, mode.shape_env)  # type: ignore[arg-type]
+        self.symbols = SymbolTable(graph, mode.shape_env)
         self.where: tuple[Origin, ...] = ()
         self.phase = "forward"
 
@@ -124,10 +124,10 @@ def dense_order(like: torch.Tensor) -> list[int] | None:
     rest = [dim for dim in range(like.dim()) if dim not in ones]
     if not all(isinstance(like.stride(dim), int) and isinstance(like.size(dim), int) for dim in rest):
         return _contiguous_order(like)
-    rest.sort(key=lambda dim: -like.stride(dim))
-    expected = 1
+    strides, expected = list(like.stride()), 1
+    rest.sort(key=lambda dim: -strides[dim])
     for dim in reversed(rest):
-        if like.stride(dim) != expected:
+        if strides[dim] != expected:
             return None
         expected *= like.size(dim)
     return ones + rest

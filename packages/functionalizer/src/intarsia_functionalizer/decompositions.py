@@ -1,15 +1,144 @@
-"""The default decomposition table: ATen ops that the loops lowerings don't take, in terms of ops that they do."""
+"""The default decomposition table: what the loops lowerings don't take, in terms of what they do.
+
+A row is here only if its parts compute what the op's own kernel does: equal to it in float32 up to a few units in
+the last place, and exactly where the op is exact. Ops that a library kernel or a lowering of its own serves better
+stay whole: matrix products, convolution, attention, embedding, normalisations in inference, softmax, pooling. Random
+ops stay whole as well: parts would draw other numbers. The functions are torch's own decompositions, but for the
+ones below.
+
+In-place forms of the rows are in the table too: `celu_(x)` is recorded as `x.copy_(celu(x))`, in parts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 
 __all__ = ["default_decompositions"]
 
+aten = torch.ops.aten
+
+_FROM_TORCH: tuple[Any, ...] = (
+    # element by element
+    aten._prelu_kernel.default,
+    aten.celu.default,
+    aten.glu.default,
+    aten.hardshrink.default,
+    aten.heaviside.default,
+    aten.isneginf.default,
+    aten.isposinf.default,
+    aten.ldexp.Tensor,
+    aten.logaddexp2.default,
+    aten.logit.default,
+    aten.sinc.default,
+    aten.softshrink.default,
+    aten.special_entr.default,
+    aten.special_xlog1py.default,
+    aten.special_xlog1py.other_scalar,
+    aten.special_xlog1py.self_scalar,
+    # losses
+    aten.binary_cross_entropy.default,
+    aten.binary_cross_entropy_with_logits.default,
+    aten.huber_loss.default,
+    aten.mse_loss.default,
+    aten.smooth_l1_loss.default,
+    aten.soft_margin_loss.default,
+    # reductions and normalisations
+    aten._batch_norm_no_update.default,
+    aten._native_batch_norm_legit.no_stats,
+    aten._safe_softmax.default,
+    aten._weight_norm_interface.default,
+    aten.addr.default,
+    aten.count_nonzero.default,
+    aten.dot.default,
+    aten.nansum.default,
+    aten.norm.Scalar,
+    aten.norm.ScalarOpt_dim,
+    aten.norm.ScalarOpt_dim_dtype,
+    aten.norm.ScalarOpt_dtype,
+    aten.renorm.default,
+    # moving elements
+    aten.block_diag.default,
+    aten.channel_shuffle.default,
+    aten.diag_embed.default,
+    aten.pixel_shuffle.default,
+    aten.pixel_unshuffle.default,
+    aten.rot90.default,
+    aten.unsafe_split.Tensor,
+    aten.unsafe_split_with_sizes.default,
+    # made from nothing
+    aten.linspace.default,
+    aten.tril_indices.default,
+    aten.triu_indices.default,
+    aten.zero.default,
+)
+_TRAINING = (aten._native_batch_norm_legit.default, aten.native_batch_norm.default, aten.cudnn_batch_norm.default)
+
 
 def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
-    """Return a new copy of the table."""
-    return {}
+    """Return a new copy of the table: ATen overload -> Python function of the same parameters.
+
+    A function that returns NotImplemented leaves its op whole for these arguments.
+
+    Example:
+        >>> table = default_decompositions()
+        >>> torch.ops.aten.mse_loss.default in table, torch.ops.aten.gelu.default in table
+        (True, False)
+    """
+    table = _torch_decompositions(_FROM_TORCH)
+    for op, function in _torch_decompositions(_TRAINING).items():
+        table[op] = _only_in_training(op, function)
+    table[aten.trace.default] = _trace
+    for op in list(table):
+        inplace = _inplace_form(op)
+        if inplace is not None and inplace not in table:
+            table[inplace] = _through_copy(table[op])
+    return table
+
+
+def _torch_decompositions(ops: tuple[Any, ...]) -> dict[OpOverload, Callable[..., Any]]:
+    """Return torch's decompositions of these overloads."""
+    found = get_decompositions(list(ops))
+    return {op: function for op, function in found.items() if isinstance(op, OpOverload)}
+
+
+def _only_in_training(op: OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decompose a batch norm that computes statistics; one that uses those it's given becomes the inference op."""
+
+    def batch_norm(
+        x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+    ) -> Any:
+        if training:
+            return function(x, weight, bias, mean, var, training, momentum, eps)
+        if op is aten.cudnn_batch_norm.default:
+            return NotImplemented  # has a fourth result
+        return aten._native_batch_norm_legit_no_training.default(x, weight, bias, mean, var, momentum, eps)
+
+    return batch_norm
+
+
+def _trace(x: torch.Tensor) -> torch.Tensor:
+    """Sum the diagonal, as a view of it."""
+    return torch.sum(torch.diagonal(x))
+
+
+def _inplace_form(op: OpOverload) -> OpOverload | None:
+    """Return the overload that writes its first argument and takes the same others, if there is one."""
+    packet = getattr(aten, op._schema.name.partition("::")[2] + "_", None)
+    if packet is None or op._overloadname not in packet.overloads():
+        return None
+    inplace: OpOverload = getattr(packet, op._overloadname)
+    same = [str(a.real_type) for a in inplace._schema.arguments] == [str(a.real_type) for a in op._schema.arguments]
+    return inplace if same else None
+
+
+def _through_copy(function: Callable[..., Any]) -> Callable[..., Any]:
+    def inplace(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        result = function(x, *args, **kwargs)
+        return result if result is NotImplemented else x.copy_(result)
+
+    return inplace

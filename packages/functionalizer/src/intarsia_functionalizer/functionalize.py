@@ -16,7 +16,6 @@ mutations, aliasing.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -47,9 +46,7 @@ from intarsia_recorder import graph_module
 __all__ = ["functionalize"]
 
 
-def functionalize(
-    program: fx.GraphModule | Recorded, *, fuel: int | None = None, check: bool = True
-) -> Functionalized:
+def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None, check: bool = True) -> Functionalized:
     """Return the functional form of `program`: its writes and shared outputs move into the signature.
 
     Args:

@@ -6,6 +6,8 @@ it: what was read before is what eager read. Otherwise the graph holds only if w
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from intarsia_functionalizer.rewriter import Rewriter
@@ -17,7 +19,7 @@ __all__ = ["overlap_guards"]
 
 
 def overlap_guards(rewriter: Rewriter, signature: Signature) -> tuple[GuardRecord, ...]:
-    """Return a guard for each pair of inputs that must not overlap.
+    """Return a guard for each written input, naming the inputs that it must not overlap.
 
     Raises:
         UnsupportedError: Two such inputs do overlap at capture.
@@ -25,27 +27,33 @@ def overlap_guards(rewriter: Rewriter, signature: Signature) -> tuple[GuardRecor
     bases = [ref.base for ref in rewriter.inputs if ref is not None]
     guards: list[GuardRecord] = []
     for written in bases:
-        for other in bases:
-            if written.first_write < 0 or other is written:
-                continue
-            if other.first_write >= 0 and other.position < written.position:
-                continue  # the pair has been looked at the other way round
-            if other.first_write < 0 and other.last_read < written.first_write:
-                continue
-            guards.append(_guard(written, other, signature))
+        others = [other for other in bases if _must_be_apart(written, other)]
+        for other in others:
+            if _share_memory(written.value, other.value):
+                raise _overlapping(signature.inputs[written.position], signature.inputs[other.position])
+        if others:
+            spec = signature.inputs[written.position]
+            sources = tuple(_source(signature.inputs[other.position]) for other in others)
+            reason = f"{spec.name} is written while the others are in use"
+            guards.append(GuardRecord(GuardKind.OVERLAP, _source(spec), sources, reason=reason))
     return tuple(guards)
 
 
-def _guard(written: Base, other: Base, signature: Signature) -> GuardRecord:
-    specs = signature.inputs[written.position], signature.inputs[other.position]
-    if _share_memory(written.value, other.value):
-        raise UnsupportedError(
-            f"the inputs {specs[0].name} and {specs[1].name} share memory, and {specs[0].name} is written",
-            code="functionalize.overlap",
-            hints=("pass a copy of one of them",),
-        )
-    reason = f"{specs[0].name} is written while {specs[1].name} is in use"
-    return GuardRecord(GuardKind.OVERLAP, _source(specs[0]), _source(specs[1]), reason=reason)
+def _must_be_apart(written: Base, other: Base) -> bool:
+    """Tell whether the graph is wrong when a written input overlaps another."""
+    if written.first_write < 0 or other is written:
+        return False
+    if other.first_write >= 0:
+        return written.position < other.position  # each pair once
+    return other.last_read >= written.first_write
+
+
+def _overlapping(written: InputSpec, other: InputSpec) -> UnsupportedError:
+    return UnsupportedError(
+        f"the inputs {written.name} and {other.name} share memory, and {written.name} is written",
+        code="functionalize.overlap",
+        hints=("pass a copy of one of them",),
+    )
 
 
 def _source(spec: InputSpec) -> Source:
@@ -63,7 +71,7 @@ def _share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(start_a < end_b and start_b < end_a)
 
 
-def _extent(tensor: torch.Tensor) -> tuple[int, int] | None:
+def _extent(tensor: torch.Tensor) -> tuple[Any, Any] | None:
     """Return the range of bytes from the first element to the last; None when a size is symbolic."""
     numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
     if not all(isinstance(number, int) for number in numbers):

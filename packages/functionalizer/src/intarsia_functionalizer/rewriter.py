@@ -57,7 +57,8 @@ class Rewriter:
 
     def run(self) -> Any:
         """Rewrite every node and return the argument of the output node, with Refs in place of tensors."""
-        for self._time, node in enumerate(self.source.nodes):
+        for time, node in enumerate(self.source.nodes):
+            self._time = time
             if node.op == "output":
                 return fx.map_arg(node.args[0], self._values.__getitem__)
             self._values[node] = self._rewrite(node)
@@ -118,11 +119,11 @@ class Rewriter:
     def _item(self, node: fx.Node) -> Any:
         """Pick a result of a node with several; its getitem node is copied if it still tells the truth."""
         source, position = node.args
-        assert isinstance(source, fx.Node)
+        assert isinstance(source, fx.Node) and isinstance(position, int)
         items = self._values[source]
         if not isinstance(items, Items):
             return items[position] if isinstance(items, list) else self._copy(node)
-        ref = items.refs[position]  # type: ignore[index]
+        ref = items.refs[position]
         if not isinstance(ref, Ref):
             return self._copy(node)
         if ref.node is None and ref.version == ref.base.version:
@@ -135,7 +136,8 @@ class Rewriter:
         """Copy a view op and note it as a step of a chain."""
         op, parent = node.target, self._values[aten_dialect.viewed_nodes(node)[0]]
         assert isinstance(op, OpOverload)
-        if not isinstance(parent, Ref) or not isinstance(node.args[0], fx.Node) or parent is not self._values[node.args[0]]:
+        first = node.args[0] if node.args else None
+        if not isinstance(parent, Ref) or not isinstance(first, fx.Node) or parent is not self._values[first]:
             raise self._unsupported(f"{op} views something else than its first argument", "functionalize.view")
         copy, value = self._copy(node), meta.value(node)
         args, kwargs, version = copy.args[1:], copy.kwargs, parent.base.version
@@ -220,6 +222,8 @@ class Rewriter:
         if isinstance(value, Items):
             tensors = [ref for ref in value.refs if isinstance(ref, Ref)]
             if all(ref.version == ref.base.version for ref in tensors):
+                for ref in tensors:
+                    ref.base.last_read = self._time
                 return value.node
             return [self.read(ref) for ref in tensors]
         if isinstance(value, list):
@@ -296,7 +300,7 @@ class Rewriter:
                     self.write(ref, self.builder.item(contents, number))
 
     def _returned(self, node: fx.Node, targets: Sequence[list[Ref]], result: fx.Node) -> Any:
-        """Return what the original op returned: the tensors that it wrote, or its own results, the first of `result`."""
+        """Return what the original op returned: tensors that it wrote, or its own results, the first of `result`."""
         assert isinstance(node.target, OpOverload)
         returns = node.target._schema.returns
         if all(r.alias_info is not None for r in returns):

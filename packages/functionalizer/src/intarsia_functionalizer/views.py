@@ -14,9 +14,9 @@ import torch
 import torch.fx as fx
 from torch._ops import OpOverload
 
-from intarsia_ir import meta
 from intarsia_functionalizer.builder import Builder
 from intarsia_functionalizer.storage import Step
+from intarsia_ir import meta
 
 __all__ = ["INVERSES", "TURNS_INTO_VIEW"]
 

@@ -15,7 +15,7 @@ Example:
 from intarsia_recorder._fx import graph_module
 from intarsia_recorder.environment import ShapeEnvironment
 from intarsia_recorder.metacache import MetaCache, snapshot
-from intarsia_recorder.record import fakeify, record, recording
+from intarsia_recorder.record import record, recording
 from intarsia_recorder.recorder import Decompositions, Recorder
 from intarsia_recorder.symbols import SymbolTable
 
@@ -25,7 +25,6 @@ __all__ = [
     "Recorder",
     "ShapeEnvironment",
     "SymbolTable",
-    "fakeify",
     "graph_module",
     "record",
     "recording",

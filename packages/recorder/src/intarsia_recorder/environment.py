@@ -1,13 +1,12 @@
-"""What the recorder asks of a shape environment. Any object with these members will do; None records static sizes."""
+"""What the recorder asks of a shape environment: the few members of `intarsia_shapes.ShapeEnv` that it uses.
+
+With another environment (torch's own, behind fake tensors that somebody else made) or none, sizes have to be static.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
-
-import torch
-
-from intarsia_ir.records import SizeFacts
 
 __all__ = ["ShapeEnvironment"]
 
@@ -19,22 +18,15 @@ class ShapeEnvironment(Protocol):
     pending_fresh_unbacked_symbols: list[Any]
     """Symbols made by the last op for sizes that depend on data; the recorder binds and clears them."""
 
-    def freeze(self) -> SizeFacts:
-        """Return everything assumed so far as plain data."""
-        ...
+    @property
+    def asserts(self) -> Sequence[Any]:
+        """Relations that the running program has to check, with attributes `expr` and `origin`."""
 
-    def deferred_asserts(self) -> Iterable[tuple[Any, str]]:
-        """Return `(expression, message)` for each relation that the running program has to check."""
-        ...
+    def node(self, expr: Any, pytype: type, hint: Any) -> Any:
+        """Return what stands behind the symbolic number of Python type `pytype` for an expression."""
 
-    def create_symintnode(self, expression: Any, *, hint: int | None) -> int | torch.SymInt:
-        """Return the number that stands for an integer expression."""
-        ...
+    def has_guarding_hint(self, expr: Any) -> bool:
+        """Tell whether an expression has a value at capture."""
 
-    def create_symfloatnode(self, expression: Any, *, hint: float | None) -> float | torch.SymFloat:
-        """Return the number that stands for a real expression."""
-        ...
-
-    def create_symboolnode(self, expression: Any) -> bool | torch.SymBool:
-        """Return the truth value that stands for a relation."""
-        ...
+    def guarding_hint_or_throw(self, expr: Any) -> Any:
+        """Return the value of an expression at capture."""

@@ -225,5 +225,5 @@ def _view_of(mode: FakeTensorMode, tensor: torch.Tensor, shape: Any, strides: An
     assert isinstance(tensor, FakeTensor)
     with no_dispatch():
         raw = torch.empty(0, dtype=tensor.dtype, device="meta")
-        raw.set_(tensor.untyped_storage(), offset, shape, strides)  # type: ignore[call-overload]
+        raw.set_(tensor.untyped_storage(), offset, shape, strides)
         return FakeTensor(mode, raw, tensor.fake_device)

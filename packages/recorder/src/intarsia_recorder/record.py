@@ -27,12 +27,24 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
-from intarsia_ir.records import Constant, Fresh, InputItself, InputSpec, Origin, OutputSpec, Recorded, Signature, SizeFacts
+from intarsia_ir.records import (
+    Constant,
+    Fresh,
+    InputItself,
+    InputSpec,
+    Origin,
+    OutputSpec,
+    Recorded,
+    Signature,
+    SizeFacts,
+)
 from intarsia_recorder._fx import attribute, graph_module
 from intarsia_recorder.metacache import MetaCache
 from intarsia_recorder.recorder import Decompositions, Recorder
+from intarsia_recorder.stacks import raising_frames
+from intarsia_shapes import ShapeEnv, freeze
 
-__all__ = ["fakeify", "record", "recording"]
+__all__ = ["record", "recording"]
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
@@ -77,7 +89,7 @@ def record(
     mode = fake_mode or _mode_of(leaves)
     recorder = Recorder(mode, decompositions=decompositions, cache=cache)
     names = _input_names(program, leaves, signature)
-    fakes = [fakeify(mode, leaf) for leaf in leaves]
+    fakes = [_fake(mode, leaf) for leaf in leaves]
     placeholders = [recorder.placeholder(fake, name) for fake, name in zip(fakes, names, strict=True)]
     entry_grad_mode = torch.is_grad_enabled()
     with recording(recorder):
@@ -102,7 +114,7 @@ def record(
             output_tree=None if _is_flat(result) else output_tree,
             exit_grad_mode=None if exit_grad_mode == entry_grad_mode else exit_grad_mode,
         ),
-        mode.shape_env.freeze() if mode.shape_env is not None else SizeFacts(),
+        _facts(mode),
     )
 
 
@@ -122,24 +134,30 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
         raise UnsupportedError(
             f"the program needs a value that only running it can tell: {error}",
             code="recorder.data_dependent",
-            where=recorder.current_origins(),
+            where=recorder.where or raising_frames(error),
         ) from error
     except UnsupportedFakeTensorException as error:
         raise UnsupportedError(
             f"no fake tensor stands for this one: {error.reason}",
             code="recorder.tensor_kind",
-            where=recorder.current_origins(),
+            where=recorder.where or raising_frames(error),
         ) from error
     finally:
         torch.clear_autocast_cache()  # and fake casts must not reach the program when it runs
         torch._C._set_grad_enabled(grad_mode)
 
 
-def fakeify(mode: FakeTensorMode, value: Any) -> Any:
-    """Return the fake tensor of static sizes that stands for `value`; fake tensors and numbers stay as they are."""
+def _fake(mode: FakeTensorMode, value: Any) -> Any:
+    """Return the fake tensor of static sizes that stands for a real tensor; anything else stays as it is."""
     if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
         return mode.from_tensor(value, static_shapes=True)
     return value
+
+
+def _facts(mode: FakeTensorMode) -> SizeFacts:
+    """Return what the mode's environment assumed, if it's one of ours."""
+    env: object = mode.shape_env
+    return freeze(env) if isinstance(env, ShapeEnv) else SizeFacts()
 
 
 def _mode_of(leaves: Sequence[Any]) -> FakeTensorMode:

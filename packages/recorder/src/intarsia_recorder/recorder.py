@@ -75,13 +75,13 @@ class Recorder(TorchDispatchMode):
     def __init__(
         self, fake_mode: FakeTensorMode, *, decompositions: Decompositions | None = None, cache: MetaCache | None = None
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.fake_mode = fake_mode
         self.decompositions = dict(decompositions or {})
         self.cache = cache or MetaCache(fake_mode)
         self.graph, self.root = fx.Graph(), torch.nn.Module()
-        self.env = fake_mode.shape_env
-        self.symbols = SymbolTable(self.graph, self.env)  # type: ignore[arg-type]
+        self.symbols = SymbolTable(self.graph, fake_mode.shape_env)
+        self.env = self.symbols.env
         self.where: tuple[Origin, ...] | None = None
         self.phase = "forward"
         self._region: tuple[str, int] | None = None
@@ -158,9 +158,12 @@ class Recorder(TorchDispatchMode):
         """Write the relations over data-dependent sizes that the running program has to check."""
         if self.env is None:
             return
-        for expression, message in self.env.deferred_asserts():
-            if self.symbols.knows(expression):
-                node = self.graph.call_function(aten._assert_scalar.default, (self.symbols.node(expression), message))
+        for relation in dict.fromkeys(self.env.asserts):
+            if self.symbols.knows(relation.expr):
+                self.where = () if relation.origin is None else (relation.origin,)
+                condition = self.symbols.node(relation.expr)
+                message = f"{relation.expr} doesn't hold"
+                node = self.graph.call_function(aten._assert_scalar.default, (condition, message))
                 self._describe(node, None)
 
     def forget_autograd(self) -> None:
@@ -168,10 +171,6 @@ class Recorder(TorchDispatchMode):
         for node in self.graph.nodes:
             if node.op != "placeholder" and meta.has_value(node):
                 meta.set_value(node, self._without_history(meta.value(node)))
-
-    def current_origins(self) -> tuple[Origin, ...]:
-        """Return the user lines that are being recorded."""
-        return self.where if self.where is not None else user_frames(skip=2)
 
     # ---- one op
 
@@ -349,9 +348,9 @@ class Recorder(TorchDispatchMode):
         if backward is None:
             found = self.where if self.where is not None else user_frames(skip=3)
             # autograd numbers its nodes in the order of creation; the forward op that runs now is the last one made
-            self._stack_of_sequence[torch.autograd._get_sequence_nr() - 1] = found  # type: ignore[attr-defined]
+            self._stack_of_sequence[torch.autograd._get_sequence_nr() - 1] = found
             return found
-        forward = self._stack_of_sequence.get(backward._sequence_nr())  # type: ignore[attr-defined]
+        forward = self._stack_of_sequence.get(backward._sequence_nr())
         return forward or (self.where if self.where is not None else user_frames(skip=3))
 
     def _freeze_values_of(self, tensor: torch.Tensor) -> None:

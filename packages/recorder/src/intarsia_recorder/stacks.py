@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from types import FrameType, TracebackType
 
 import torch
 
 from intarsia_ir.records import Origin
 
-__all__ = ["user_frames"]
+__all__ = ["raising_frames", "user_frames"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SKIPPED = (os.path.dirname(torch.__file__) + os.sep, _HERE, "<frozen", "<eval_with_key")
 _RECORD = _HERE + "record.py"
+_NOWHERE = (Origin("<python>", 0, "program"),)
 
 
 def user_frames(limit: int = 8, *, skip: int = 1) -> tuple[Origin, ...]:
     """Return the frames above the caller that belong to neither torch nor this package, outermost first.
 
-    One frame that says nothing stands for a program without Python frames. The walk ends at `record`: who called it isn't part of the program.
+    The walk ends at `record`: who called it isn't part of the program. A program without frames of its own gives one
+    frame that says so.
 
     Args:
         limit: Largest number of frames returned, the innermost.
         skip: Frames above this function to leave out without looking.
     """
     found: list[Origin] = []
-    frame = sys._getframe(skip)
+    frame: FrameType | None = sys._getframe(skip)
     while frame is not None and len(found) < limit:
         code = frame.f_code
         if code.co_name == "record" and code.co_filename == _RECORD:
             break
         if not code.co_filename.startswith(_SKIPPED):
             found.append(Origin(code.co_filename, frame.f_lineno, code.co_qualname))
-        frame = frame.f_back  # type: ignore[assignment]
-    return tuple(reversed(found)) or (Origin("<python>", 0, "program"),)
+        frame = frame.f_back
+    return tuple(reversed(found)) or _NOWHERE
+
+
+def raising_frames(error: BaseException) -> tuple[Origin, ...]:
+    """Return the user frames through which `error` came, outermost first."""
+    found: list[Origin] = []
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith((*_SKIPPED, contextlib.__file__)):
+            found.append(Origin(code.co_filename, trace.tb_lineno, code.co_qualname))
+        trace = trace.tb_next
+    return tuple(found)

@@ -64,11 +64,12 @@ class SymbolTable:
 
     Args:
         graph: Where nodes are added, at its insertion point.
-        env: The environment of the symbols; None when every size is static.
+        env: The environment of the symbols; one that isn't a `ShapeEnvironment` means that sizes are static.
     """
 
-    def __init__(self, graph: fx.Graph, env: ShapeEnvironment | None) -> None:
-        self.graph, self.env = graph, env
+    def __init__(self, graph: fx.Graph, env: object) -> None:
+        self.graph = graph
+        self.env = env if isinstance(env, ShapeEnvironment) else None
         self.where: tuple[Origin, ...] = ()
         self._nodes: dict[Any, fx.Node] = {}
         self._sources: dict[Any, tuple[fx.Node, str, int]] = {}
@@ -161,8 +162,9 @@ class SymbolTable:
     def _number(self, expression: Any) -> Any:
         """Return the symbolic number of an expression."""
         assert self.env is not None
+        hint = self.env.guarding_hint_or_throw(expression) if self.env.has_guarding_hint(expression) else None
         if expression.is_Boolean:
-            return self.env.create_symboolnode(expression)
+            return torch.SymBool(self.env.node(expression, bool, hint))
         if expression.is_integer:
-            return self.env.create_symintnode(expression, hint=None)
-        return self.env.create_symfloatnode(expression, hint=None)
+            return torch.SymInt(self.env.node(expression, int, hint))
+        return torch.SymFloat(self.env.node(expression, float, hint))
