@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from torch.fx import GraphModule
 
 from intarsia_cpp._context import Context, size_name
 from intarsia_cpp._ops import element
@@ -12,7 +15,8 @@ from intarsia_cpp.pointwise import emit_pointwise, is_pointwise
 from intarsia_cpp.prelude import prelude
 from intarsia_cpp.rows import emit_rows
 from intarsia_ir.records import KernelSource, Launch, Target
-from intarsia_loops.program import Buffer, Extern, Kernel, Program
+from intarsia_loops.graph import from_fx
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program
 from intarsia_loops.rewrites import canonical
 
 __all__ = ["emit", "emit_unit"]
@@ -21,6 +25,8 @@ FLAGS = (
     "-O1 -std=c++17 -fopenmp -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv "
     "-fno-strict-aliasing -fno-semantic-interposition -Wno-psabi"
 )
+# Parameters of one C entry at most: ctypes takes 1024 arguments.
+MOST_BUFFERS = 512
 ARCHITECTURES = {"avx512": "-march=native", "avx2": "-march=haswell"}
 
 
@@ -41,6 +47,15 @@ class _Function:
     sizes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of the function `name`; `buffers` are the program's, in the order of its parameters."""
+
+    name: str
+    function: _Function
+    buffers: tuple[str, ...]
+
+
 def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> KernelSource:
     """Return the C++ of one kernel, behind the C entry `kernel`.
 
@@ -55,14 +70,14 @@ def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Kerne
     form, names = canonical(kernel)
     function = _function(form, names, buffers, target, "kernel0")
     taken = tuple(names[k] for k in function.params)
-    entry = _entry("kernel", taken, function.types, function.sizes, [("kernel0", function, taken)])
+    entry = _entry("kernel", taken, function.sizes, [_Call("kernel0", function, taken)])
     text = prelude(function.text, target.isa) + "\n" + function.text + "\n" + entry
     signature = (*function.types, *("i64" for _ in function.sizes))
     launch = Launch("kernel", taken, function.sizes, (0, 1))
     return KernelSource(text, "cpp", "kernel", signature, (launch,), 1, 1, _options(text, target))
 
 
-def emit_unit(kernels: Program, target: Target) -> KernelSource:
+def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
     """Return the C++ of all kernels of a program.
 
     Equal kernels become one function. Each run of kernels between extern calls is one C entry.
@@ -75,36 +90,50 @@ def emit_unit(kernels: Program, target: Target) -> KernelSource:
     functions: dict[object, tuple[str, _Function]] = {}
     entries: list[str] = []
     launches: list[Launch] = []
-    n_kernels = 0
     for first, last in _runs(program):
-        calls = []
-        for item in program.items[first:last]:
-            n_kernels += 1
-            assert isinstance(item, Kernel)
-            form, names = canonical(item)
-            key = (form, tuple(_layout(program.buffers[b]) for b in names))
-            if key not in functions:
-                name = f"kernel{len(functions)}"
-                functions[key] = (name, _function(form, names, program.buffers, target, name))
-            name, function = functions[key]
-            calls.append((name, function, tuple(names[k] for k in function.params)))
-        launch = _launch(f"seg{len(launches)}", calls, (first, last))
-        launches.append(launch)
-        types = {b: t for _, f, taken in calls for b, t in zip(taken, f.types, strict=True)}
-        entries.append(_entry(launch.entry, launch.buffers, tuple(types[b] for b in launch.buffers), launch.sizes, calls))
+        calls = [_call(item, program, target, functions) for item in program.items[first:last]]
+        for low, high in _pieces(calls):
+            launch = _launch(f"seg{len(launches)}", calls[low:high], (first + low, first + high))
+            launches.append(launch)
+            entries.append(_entry(launch.entry, launch.buffers, launch.sizes, calls[low:high]))
     bodies = "\n".join(f.text for _, f in functions.values())
     text = prelude(bodies, target.isa) + "\n" + bodies + "\n" + "\n".join(entries)
-    return KernelSource(
-        text, "cpp", "", (), tuple(launches), n_kernels, len(functions), _options(text, target)
-    )
+    n_kernels = sum(high - low for low, high in (launch.items for launch in launches))
+    return KernelSource(text, "cpp", "", (), tuple(launches), n_kernels, len(functions), _options(text, target))
 
 
-def _program(kernels: object) -> Program:
-    if isinstance(kernels, Program):
-        return kernels
-    from intarsia_loops import from_fx
+def _call(item: object, program: Program, target: Target, functions: dict[object, tuple[str, _Function]]) -> _Call:
+    """A call of the function for this kernel, which is emitted unless an equal one was."""
+    kernel = item if isinstance(item, Kernel) else _alone(item)
+    form, names = canonical(kernel)
+    key = (form, tuple(_layout(program.buffers[b]) for b in names))
+    if key not in functions:
+        name = f"kernel{len(functions)}"
+        functions[key] = (name, _function(form, names, program.buffers, target, name))
+    name, function = functions[key]
+    return _Call(name, function, tuple(names[k] for k in function.params))
 
-    return from_fx(kernels)
+
+def _alone(item: object) -> Kernel:
+    """A nest outside any kernel, as a kernel of its own."""
+    assert isinstance(item, Nest)
+    rows = tuple(itertools.takewhile(lambda a: a not in item.red, item.axes))
+    return Kernel(rows, (item,))
+
+
+def _pieces(calls: list[_Call]) -> list[tuple[int, int]]:
+    """Half-open ranges of calls, each with few enough buffers for one C entry."""
+    pieces, start, used = [], 0, set[str]()
+    for k, call in enumerate(calls):
+        if used and len(used.union(call.buffers)) > MOST_BUFFERS:
+            pieces.append((start, k))
+            start, used = k, set()
+        used.update(call.buffers)
+    return [*pieces, (start, len(calls))]
+
+
+def _program(kernels: GraphModule | Program) -> Program:
+    return kernels if isinstance(kernels, Program) else from_fx(kernels)
 
 
 def _runs(program: Program) -> list[tuple[int, int]]:
@@ -125,9 +154,9 @@ def _layout(buffer: Buffer) -> tuple[object, ...]:
     return buffer.shape, buffer.strides, buffer.dtype
 
 
-def _launch(entry: str, calls: list[tuple[str, _Function, tuple[str, ...]]], items: tuple[int, int]) -> Launch:
-    buffers = tuple(dict.fromkeys(b for _, _, taken in calls for b in taken))
-    sizes = tuple(sorted({s for _, f, _ in calls for s in f.sizes}))
+def _launch(entry: str, calls: list[_Call], items: tuple[int, int]) -> Launch:
+    buffers = tuple(dict.fromkeys(b for call in calls for b in call.buffers))
+    sizes = tuple(sorted({s for call in calls for s in call.function.sizes}))
     return Launch(entry, buffers, sizes, items)
 
 
@@ -149,18 +178,12 @@ def _function(form: Kernel, names: tuple[str, ...], buffers: Mapping[str, Buffer
     return _Function(text, order, tuple(types), context.sizes)
 
 
-def _entry(
-    name: str,
-    buffers: tuple[str, ...],
-    types: tuple[str, ...],
-    sizes: tuple[str, ...],
-    calls: list[tuple[str, _Function, tuple[str, ...]]],
-) -> str:
+def _entry(name: str, buffers: tuple[str, ...], sizes: tuple[str, ...], calls: list[_Call]) -> str:
     """A C function that calls kernels in order; buffers get positional names."""
     place = {b: f"p{k}" for k, b in enumerate(buffers)}
-    params = [f"{t.removeprefix('const ')}{place[b]}" for b, t in zip(buffers, types, strict=True)]
-    params += [f"i64 {size_name(s)}" for s in sizes]
-    lines = [f"{k}({', '.join([*(place[b] for b in taken), *map(size_name, f.sizes)])});" for k, f, taken in calls]
+    types = {b: t.removeprefix("const ") for c in calls for b, t in zip(c.buffers, c.function.types, strict=True)}
+    params = [f"{types[b]}{place[b]}" for b in buffers] + [f"i64 {size_name(s)}" for s in sizes]
+    lines = [f"{c.name}({', '.join([*map(place.__getitem__, c.buffers), *map(size_name, c.function.sizes)])});" for c in calls]
     return indented([f'extern "C" void {name}({", ".join(params)}) {{', *lines, "}"])
 
 
