@@ -1,0 +1,207 @@
+"""Saying which guard failed: what it looks at, what it held, what it is now, where it comes from, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+
+from intarsia_guards import meaning, relations
+from intarsia_guards.codegen import HeldGuard
+from intarsia_guards.frame import Frame, fetch
+from intarsia_guards.held import release
+from intarsia_ir.records import GuardKind, Origin, SizeFacts, Source, TensorFacts
+
+__all__ = ["GuardFailure", "explain", "first_failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardFailure:
+    """Why an entry doesn't fit a call.
+
+    Args:
+        kind: Kind of the guard that failed first.
+        source: What it looks at, as text; "" for ambient state.
+        expected: What it held, as text.
+        actual: What it is, as text.
+        origin: The user line that relied on it.
+        reason: As in the record.
+        remedy: What the user can do, one sentence.
+        dims: For tensors whose sizes alone differ: the dimensions.
+    """
+
+    kind: GuardKind
+    source: str
+    expected: str
+    actual: str
+    origin: Origin | None = None
+    reason: str = ""
+    remedy: str = ""
+    dims: tuple[int, ...] = ()
+
+
+def explain(failure: GuardFailure) -> str:
+    """Return the text that a user reads."""
+    subject = failure.source or failure.kind.value.replace("_", " ")
+    lines = [f"guard failed ({failure.kind.value}): {subject} was {failure.expected}, now it is {failure.actual}"]
+    if failure.origin is not None:
+        lines.append(f"  at {failure.origin}")
+    if failure.reason:
+        lines.append(f"  because: {failure.reason}")
+    lines.append(f"  remedy: {failure.remedy}")
+    return "\n".join(lines)
+
+
+def first_failure(guards: tuple[HeldGuard, ...], facts: SizeFacts, frame: Frame) -> GuardFailure | None:
+    """Return the first guard that doesn't hold in `frame`, None when all do."""
+    for guard in guards:
+        if guard.kind is GuardKind.SIZE:
+            continue
+        actual = _actual(guard, frame)
+        expected = release(guard.value)
+        if not meaning.holds(guard.kind, expected, actual, frame):
+            return _failure(guard, expected, actual, frame)
+    return _first_size_failure(guards, facts, frame)
+
+
+def _actual(guard: HeldGuard, frame: Frame) -> Any:
+    if guard.source is None:
+        return meaning.ambient(guard.kind)
+    return _fetched(guard.source, frame)
+
+
+def _fetched(source: Source, frame: Frame) -> Any:
+    try:
+        return fetch(source, frame)
+    except Exception:  # a missing name, or the user's property that raises: the value can't be had
+        return meaning.MISSING
+
+
+def _failure(guard: HeldGuard, expected: Any, actual: Any, frame: Frame) -> GuardFailure:
+    dims: tuple[int, ...] = ()
+    shown = _shown(guard.kind, expected, actual, frame)
+    if guard.kind is GuardKind.TENSOR and isinstance(actual, torch.Tensor):
+        dims = _changed_dims(expected, actual)
+    source = str(guard.source) if guard.source is not None else ""
+    remedy = _remedy(guard, expected, actual, dims)
+    return GuardFailure(guard.kind, source, *shown, guard.origin, guard.reason, remedy, dims)
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------
+
+
+def _first_size_failure(guards: tuple[HeldGuard, ...], facts: SizeFacts, frame: Frame) -> GuardFailure | None:
+    further = tuple((g.value.relation, g.value.origin or g.origin) for g in guards if g.kind is GuardKind.SIZE)
+    texts = relations.size_texts(facts, tuple(relation for relation, _ in further))
+    origins = dict([*((f.relation, f.origin) for f in facts.facts), *further])
+    values: dict[str, Any] = {}
+    for name, text in texts.symbols.items():
+        try:
+            values[name] = relations.evaluate(text, lambda source: fetch(source, frame))
+        except Exception:  # as in the predicate: what can't be fetched fails
+            return GuardFailure(GuardKind.SIZE, text, "a size", repr(meaning.MISSING), remedy=_SIZE_REMEDY)
+    for relation in texts.relations:
+        if not relations.evaluate(relation, lambda source: None, values):
+            used = sorted(relations.names_in(relation))
+            now = ", ".join(f"{name} = {values[name]} ({texts.symbols[name]})" for name in used)
+            return GuardFailure(
+                GuardKind.SIZE, f"`{relation}`", "true", f"false with {now}", origins.get(relation), remedy=_SIZE_REMEDY
+            )
+    return None
+
+
+_SIZE_REMEDY = "nothing, if sizes on both sides of the relation occur: each side is compiled once"
+
+
+# ---- words -----------------------------------------------------------------------------------------------------
+
+
+def _shown(kind: GuardKind, expected: Any, actual: Any, frame: Frame) -> tuple[str, str]:
+    """Return what the guard held and what it is, as short texts."""
+    if actual is meaning.MISSING:
+        return _brief(expected), "missing (fetching it raises)"
+    match kind:
+        case GuardKind.TENSOR:
+            return _shown_tensor(expected, actual)
+        case GuardKind.TYPE:
+            return _brief(expected), _brief(type(actual))
+        case GuardKind.LENGTH:
+            return f"of length {expected}", f"of length {_length(actual)}"
+        case GuardKind.DICT_KEYS:
+            return f"with keys {_brief(expected)}", f"with keys {_brief(tuple(actual)) if _length(actual) else '()'}"
+        case GuardKind.HAS_ATTRIBUTE:
+            words = ("without", "with") if expected[1] else ("with", "without")
+            return f"{words[1]} the attribute {expected[0]!r}", f"{words[0]} it"
+        case GuardKind.ABSENT:
+            return f"without {expected!r}", "with it"
+        case GuardKind.CODE:
+            return f"the code {_brief(expected)}", f"{_brief(getattr(actual, '__code__', actual))}"
+        case GuardKind.IDENTITY:
+            return f"the object {_brief(expected)}", f"another: {_brief(actual)}"
+        case GuardKind.NOT_IDENTITY:
+            return f"another object than {_brief(expected)}", "that object"
+        case GuardKind.ALIASING:
+            same = "the same object as" if expected[1] else "another object than"
+            return f"{same} {expected[0]}", "the opposite"
+        case GuardKind.OVERLAP:
+            return f"in memory apart from {expected}", "overlapping it"
+        case GuardKind.AUTOCAST:
+            return _brief(expected), _brief(actual(expected))
+    return _brief(expected), _brief(actual)
+
+
+def _shown_tensor(expected: TensorFacts, actual: Any) -> tuple[str, str]:
+    if not isinstance(actual, torch.Tensor):
+        return f"a {expected.type_name}", f"a {meaning.type_name(type(actual))}"
+    now = meaning.tensor_facts(actual, expected)
+    changed = [f.name for f in fields(expected) if getattr(now, f.name) != getattr(expected, f.name)]
+    return (
+        ", ".join(f"{name} {getattr(expected, name)}" for name in changed),
+        ", ".join(f"{name} {getattr(now, name)}" for name in changed),
+    )
+
+
+def _changed_dims(expected: TensorFacts, actual: torch.Tensor) -> tuple[int, ...]:
+    if len(expected.shape) != actual.dim():
+        return ()
+    pairs = zip(expected.shape, actual.shape)
+    return tuple(dim for dim, (old, new) in enumerate(pairs) if old is not None and old != new)
+
+
+def _brief(value: Any) -> str:
+    """Return a short text; the user's `__repr__` may be long or fail."""
+    if isinstance(value, type):
+        return meaning.type_name(value)
+    try:
+        text = repr(value)
+    except Exception:  # the user's own __repr__ failed
+        text = object.__repr__(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _length(value: Any) -> Any:
+    try:
+        return len(value)
+    except Exception:  # the user's own __len__ failed, or there is none
+        return "unknown"
+
+
+def _remedy(guard: HeldGuard, expected: Any, actual: Any, dims: tuple[int, ...]) -> str:
+    source = guard.source
+    match guard.kind:
+        case GuardKind.TENSOR if dims:
+            return f"mark the size as dynamic before the first call: mark_dynamic({source}, {dims[0]})"
+        case GuardKind.TENSOR:
+            return f"pass {source} with the same type, device and layout on every call, or accept one entry for each"
+        case GuardKind.CONSTANT if isinstance(expected, (int, float)) and not isinstance(expected, bool):
+            return f"a number that changes is compiled in: pass {source} as a tensor, or keep it fixed"
+        case GuardKind.CONSTANT:
+            return f"keep {source} fixed, or accept one entry for each of its values"
+        case GuardKind.IDENTITY | GuardKind.NOT_IDENTITY | GuardKind.CODE | GuardKind.TYPE:
+            return f"create {source} once, outside of what is compiled, and pass the same object"
+        case GuardKind.LENGTH | GuardKind.DICT_KEYS | GuardKind.ABSENT | GuardKind.HAS_ATTRIBUTE:
+            return f"give {source} the same contents on every call"
+        case GuardKind.ALIASING | GuardKind.OVERLAP:
+            return f"pass a copy: {source}.clone()"
+    return "call under the same torch settings as the first time"

@@ -1,0 +1,116 @@
+"""The values that a call gives to guards, and fetching from them what a source names."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import (
+    ArgumentSource,
+    AttributeSource,
+    CellSource,
+    GlobalSource,
+    ItemSource,
+    Source,
+    TypeSource,
+)
+
+__all__ = ["Frame", "bind", "fetch", "parameter_names", "sources_below"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What guards can look at when a frame is entered.
+
+    Args:
+        arguments: Parameter name -> value; `*args` and `**kwargs` under their own names.
+        cells: Free variable name -> content.
+        globals: The globals of the function.
+    """
+
+    arguments: Mapping[str, Any]
+    cells: Mapping[str, Any] = field(default_factory=dict)
+    globals: Mapping[str, Any] = field(default_factory=dict)
+
+
+def fetch(source: Source, frame: Frame) -> Any:
+    """Return the value that `source` names in `frame`.
+
+    Raises:
+        Exception: Whatever fetching raises: a missing name, a property of the user that fails.
+    """
+    match source:
+        case ArgumentSource(name=name):
+            return frame.arguments[name]
+        case CellSource(name=name):
+            return frame.cells[name]
+        case GlobalSource(name=name):
+            return frame.globals[name] if name in frame.globals else getattr(builtins, name)
+        case AttributeSource(base=base, name=name):
+            return getattr(fetch(base, frame), name)
+        case ItemSource(base=base, key=key):
+            return fetch(base, frame)[key]
+        case TypeSource(base=base):
+            return type(fetch(base, frame))
+    raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")
+
+
+def sources_below(source: Source | None) -> tuple[Source, ...]:
+    """Return `source` and what it is fetched from, outermost object first."""
+    chain: list[Source] = []
+    while source is not None:
+        chain.append(source)
+        source = getattr(source, "base", None)
+    return tuple(reversed(chain))
+
+
+def parameter_names(code: types.CodeType) -> tuple[str, ...]:
+    """Return the parameters of a code object in the order of its local variables: plain, keyword-only, `*`, `**`."""
+    stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
+
+
+def bind(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Frame:
+    """Return the frame that calling `function` with these arguments enters.
+
+    Args:
+        function: A Python function, a bound method, or an object with a `forward` method (a module).
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+
+    Raises:
+        TypeError: The arguments don't fit the function.
+    """
+    plain, args = _plain_function(function, tuple(args))
+    bound = inspect.signature(plain).bind(*args, **kwargs)
+    bound.apply_defaults()
+    cells = zip(plain.__code__.co_freevars, plain.__closure__ or ())
+    contents = {name: cell.cell_contents for name, cell in cells if _is_set(cell)}
+    return Frame(dict(bound.arguments), contents, plain.__globals__)
+
+
+def _plain_function(function: Any, args: tuple[Any, ...]) -> tuple[types.FunctionType, tuple[Any, ...]]:
+    if not isinstance(function, (types.FunctionType, types.MethodType)) and hasattr(function, "forward"):
+        function = function.forward
+    if isinstance(function, types.MethodType):
+        return _plain_function(function.__func__, (function.__self__, *args))
+    if not isinstance(function, types.FunctionType):
+        raise InvalidArgumentError(
+            f"guards check calls of Python functions, not of {type(function).__name__}", code="guards.function"
+        )
+    return function, args
+
+
+def _is_set(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not _NOTHING
+    except ValueError:
+        return False
+
+
+_NOTHING = object()

@@ -1,0 +1,74 @@
+"""Holding what guards compare with: weakly where the object allows it, since entries must not keep models alive.
+
+A guard set hangs on a code object, out of the garbage collector's sight: a strong reference to a user's object from
+there would be a leak for ever. Plain immutable values, and functions and classes of libraries that never go away, are held
+as they are; so are lists, dicts and other objects without weak references, because an address may be reused.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["DEAD", "Held", "hold", "release"]
+
+DEAD = type("Dead", (), {"__repr__": lambda self: "<an object that no longer exists>"})()
+"""What a reference to a freed object gives: it is no object that a program can have."""
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_LASTING = frozenset(["builtins", "torch", "math", "operator", "_operator", "types"])
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A value, or a weak reference to it.
+
+    Args:
+        get: Returns the value, or `DEAD`.
+        value: The value when it's held as it is, None otherwise.
+        reference: The weak reference, None when the value is held as it is.
+    """
+
+    get: Callable[[], Any]
+    value: Any = None
+    reference: weakref.ref[Any] | None = None
+
+
+def hold(value: Any) -> Held:
+    """Return `value`, held weakly where possible.
+
+    Example:
+        >>> hold(3).reference is None, hold(lambda: 0).get()
+        (True, <an object that no longer exists>)
+    """
+    if _stays(value):
+        return Held(lambda: value, value)
+    try:
+        reference = weakref.ref(value)
+    except TypeError:
+        return Held(lambda: value, value)
+    return Held(lambda: _alive(reference), None, reference)
+
+
+def release(value: Any) -> Any:
+    """Return the value that a `Held` stands for, anywhere inside tuples; other values as they are."""
+    if isinstance(value, Held):
+        return value.get()
+    return tuple(map(release, value)) if type(value) is tuple else value
+
+
+def _alive(reference: weakref.ref[Any]) -> Any:
+    value = reference()
+    return DEAD if value is None else value
+
+
+def _stays(value: Any) -> bool:
+    """Whether a value may be kept alive without harm."""
+    if type(value) in _PLAIN:
+        return True
+    if isinstance(value, (type, types.BuiltinFunctionType, types.FunctionType)):
+        return str(getattr(value, "__module__", "")).partition(".")[0] in _LASTING
+    return False

@@ -1,0 +1,210 @@
+"""What each kind of guard means: slow and obviously right. The generated predicate is tested against this."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.overrides import _get_current_function_mode_stack
+
+from intarsia_guards.frame import Frame, fetch
+from intarsia_guards.held import DEAD
+from intarsia_ir.dtypes import dtype_from_name
+from intarsia_ir.records import GuardKind, TensorFacts
+
+__all__ = ["MISSING", "NO_FRAME", "ambient", "holds", "same_constant", "share_memory", "tensor_facts", "type_name"]
+
+MISSING = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
+"""The value of a source that can't be fetched."""
+
+
+NO_FRAME = Frame({})
+"""For kinds whose value is all they need."""
+
+
+def holds(kind: GuardKind, value: Any, actual: Any, frame: Frame) -> bool:
+    """Tell whether a guard holds.
+
+    Args:
+        kind: Which check.
+        value: What the record asks for (released, see `held`).
+        actual: What its source gives now, `MISSING` when it gives nothing; for ambient state, `ambient(kind)`.
+        frame: To fetch second sources.
+    """
+    if actual is MISSING:
+        return False
+    try:
+        return _MEANINGS[kind](value, actual, frame)
+    except Exception:  # the user's own code (`__len__`, `__eq__`, a property) failed: nothing can be relied on
+        return False
+
+
+def ambient(kind: GuardKind) -> Any:
+    """Return the state that a guard without a source looks at."""
+    return _AMBIENT[kind]()
+
+
+def same_constant(actual: Any, expected: Any) -> bool:
+    """Tell whether two constants are the same: type and value, NaN equal to NaN, -0.0 different from 0.0."""
+    if type(actual) is not type(expected):
+        return False
+    if isinstance(expected, float):
+        if math.isnan(expected):
+            return math.isnan(actual)
+        return bool(actual == expected) and math.copysign(1.0, actual) == math.copysign(1.0, expected)
+    if isinstance(expected, complex):
+        return same_constant(actual.real, expected.real) and same_constant(actual.imag, expected.imag)
+    if isinstance(expected, (tuple, list)):
+        return len(actual) == len(expected) and all(map(same_constant, actual, expected))
+    if isinstance(expected, dict):
+        return same_constant(list(actual.items()), list(expected.items()))
+    if isinstance(expected, (set, frozenset)):
+        return {(type(v), v) for v in actual} == {(type(v), v) for v in expected}
+    if isinstance(expected, slice):
+        return same_constant((actual.start, actual.stop, actual.step), (expected.start, expected.stop, expected.step))
+    return bool(actual == expected)
+
+
+def type_name(cls: type) -> str:
+    """Return the name that `TensorFacts.type_name` gives to a class."""
+    return "torch.Tensor" if cls is torch.Tensor else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def tensor_facts(tensor: torch.Tensor, wanted: TensorFacts) -> TensorFacts:
+    """Return the facts of `tensor` that a guard compares; what `wanted` leaves open stays open."""
+
+    def only(actual: tuple[int, ...], asked: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        if len(actual) != len(asked):
+            return actual
+        return tuple(None if w is None else a for a, w in zip(actual, asked))
+
+    return TensorFacts(
+        type_name=type_name(type(tensor)),
+        dtype=tensor.dtype,
+        device=(tensor.device.type, tensor.device.index),
+        shape=only(tuple(tensor.shape), wanted.shape),
+        strides=only(tensor.stride(), wanted.strides),
+        requires_grad=tensor.requires_grad,
+        dispatch_keys=None if wanted.dispatch_keys is None else torch._C._dispatch_keys(tensor).raw_repr(),
+        is_leaf=None if wanted.is_leaf is None else tensor.is_leaf,
+    )
+
+
+def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Tell whether the byte ranges from first to last element of two tensors intersect."""
+    if a.numel() == 0 or b.numel() == 0:
+        return False
+    if a.device != b.device:
+        return False
+    (start_a, end_a), (start_b, end_b) = _extent(a), _extent(b)
+    if start_a == 0 or start_b == 0:
+        # no addresses (meta and fake tensors): one storage is all that can be asked
+        return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
+    return bool(start_a < end_b and start_b < end_a)
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    start = tensor.data_ptr()
+    return start, start + (reach + 1) * tensor.element_size()
+
+
+# ---- one function a kind ---------------------------------------------------------------------------------------
+
+
+def _tensor(value: TensorFacts, actual: Any, frame: Frame) -> bool:
+    return isinstance(actual, torch.Tensor) and tensor_facts(actual, value) == value
+
+
+def _dict_keys(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
+    keys = tuple(actual)
+    return len(keys) == len(value) and all(a is v or same_constant(a, v) for a, v in zip(keys, value))
+
+
+def _has_attribute(value: tuple[str, bool], actual: Any, frame: Frame) -> bool:
+    return bool(hasattr(actual, value[0]) is value[1])
+
+
+def _absent(value: Any, actual: Any, frame: Frame) -> bool:
+    """A mapping is asked for the item, anything else for the attribute."""
+    return bool(value not in actual) if isinstance(actual, Mapping) else not hasattr(actual, value)
+
+
+def _aliasing(value: tuple[Any, bool], actual: Any, frame: Frame) -> bool:
+    return bool((actual is fetch(value[0], frame)) is value[1])
+
+
+def _overlap(value: Any, actual: Any, frame: Frame) -> bool:
+    return not share_memory(actual, fetch(value, frame))
+
+
+def _autocast(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
+    return actual(value) == _canonical_autocast(value)
+
+
+def _not_identity(value: Any, actual: Any, frame: Frame) -> bool:
+    return actual is not value
+
+
+_MEANINGS: dict[GuardKind, Callable[[Any, Any, Frame], bool]] = {
+    GuardKind.TENSOR: _tensor,
+    GuardKind.TYPE: lambda value, actual, frame: type(actual) is value,
+    GuardKind.CONSTANT: lambda value, actual, frame: same_constant(actual, value),
+    GuardKind.IDENTITY: lambda value, actual, frame: actual is value and value is not DEAD,
+    GuardKind.NOT_IDENTITY: _not_identity,
+    GuardKind.LENGTH: lambda value, actual, frame: len(actual) == value,
+    GuardKind.DICT_KEYS: _dict_keys,
+    GuardKind.HAS_ATTRIBUTE: _has_attribute,
+    GuardKind.CODE: lambda value, actual, frame: actual.__code__ is value,
+    GuardKind.ALIASING: _aliasing,
+    GuardKind.OVERLAP: _overlap,
+    GuardKind.ABSENT: _absent,
+    GuardKind.GRAD_MODE: lambda value, actual, frame: actual is value,
+    GuardKind.INFERENCE_MODE: lambda value, actual, frame: actual is value,
+    GuardKind.AUTOCAST: _autocast,
+    GuardKind.DEFAULT_DTYPE: lambda value, actual, frame: actual is value,
+    GuardKind.DETERMINISTIC: lambda value, actual, frame: actual == value,
+    GuardKind.TORCH_MODES: lambda value, actual, frame: actual == value,
+}
+
+
+# ---- ambient state ---------------------------------------------------------------------------------------------
+
+
+def _autocast_state(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """State of autocast in the form of a record's value, for the devices that it names."""
+    devices = [item for item in value if isinstance(item, tuple)]
+    state = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d, _, _ in devices)
+    return (*state, torch.is_autocast_cache_enabled()) if len(value) > len(devices) else state
+
+
+def _canonical_autocast(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A record's value with torch's types in place of their names (short, or torch's own)."""
+    return tuple((v[0], v[1], autocast_dtype(v[2])) if isinstance(v, tuple) else v for v in value)
+
+
+def autocast_dtype(name: Any) -> torch.dtype:
+    """Return the type that a record of autocast names."""
+    return name if isinstance(name, torch.dtype) else dtype_from_name(str(name).removeprefix("torch."))
+
+
+def deterministic_state() -> tuple[bool, bool]:
+    """Return (deterministic algorithms enabled, warn only)."""
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def torch_function_modes() -> tuple[type, ...]:
+    """Return the types of the torch function modes that are on, outermost first."""
+    return tuple(type(mode) for mode in _get_current_function_mode_stack())
+
+
+_AMBIENT: dict[GuardKind, Callable[[], Any]] = {
+    GuardKind.GRAD_MODE: torch.is_grad_enabled,
+    GuardKind.INFERENCE_MODE: torch.is_inference_mode_enabled,
+    GuardKind.AUTOCAST: lambda: _autocast_state,
+    GuardKind.DEFAULT_DTYPE: torch.get_default_dtype,
+    GuardKind.DETERMINISTIC: deterministic_state,
+    GuardKind.TORCH_MODES: torch_function_modes,
+}
