@@ -22,6 +22,7 @@ from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import SizeFacts
 from intarsia_loops._evaluate import call_extern, run_kernel, run_nest, tensor_of
 from intarsia_loops._run import symbols_of
+from intarsia_loops._symbols import symbol
 from intarsia_loops.index import IndexExpr, lift
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Placement, Program, TensorRef
 from intarsia_loops.rewrites import canonical, reads_in_order, rename_buffers
@@ -403,9 +404,7 @@ class _Reader:
         if isinstance(name, TensorRef):
             return name
         if name not in self.buffers:
-            from intarsia_loops.index import size_symbol
-
-            return size_symbol(name)
+            return symbol(name, self.frame.facts)
         buffer = self.buffers[name]
         return TensorRef(name, buffer.shape, buffer.strides, lift(0))
 

@@ -39,6 +39,7 @@ __all__ = [
     "floordiv",
     "less",
     "lift",
+    "lower",
     "mod",
     "row_major",
     "size_symbol",
@@ -510,10 +511,11 @@ def less(r: IndexExpr, b: IndexExpr) -> bool:
 
     Example:
         >>> n = size_symbol("n")
-        >>> less(lift(axis("i", n)), n), less(lift(axis("i", n)) + 1, n)
-        (True, False)
+        >>> i = lift(axis("i", n))
+        >>> less(i, n), less(n - 1 - i, n), less(i + 1, n)
+        (True, True, False)
     """
-    if r.lo < 0:
+    if r.lo < 0 and not _is_non_negative(r):
         return False
     if r.hi < b.lo:
         return True
@@ -521,15 +523,27 @@ def less(r: IndexExpr, b: IndexExpr) -> bool:
     return top is not None and (b - 1 - top).lo >= 0
 
 
+def _is_non_negative(r: IndexExpr) -> bool:
+    bottom = lower(r)
+    return bottom is not None and bottom.lo >= 0
+
+
 def upper(e: IndexExpr) -> IndexExpr | None:
     """Return an upper bound that depends on no axis (size symbols stay), or None when none is known."""
+    return _bound(e, 1)
+
+
+def lower(e: IndexExpr) -> IndexExpr | None:
+    """Return a lower bound that depends on no axis (size symbols stay), or None when none is known."""
+    return _bound(e, -1)
+
+
+def _bound(e: IndexExpr, direction: int) -> IndexExpr | None:
     out = ZERO
     for m, k in e.terms:
         term = lift(k)
         for a in m:
-            if a.lo < 0:
-                return None
-            bound = _atom_bound(a, k > 0)
+            bound = _atom_bound(a, k * direction > 0) if a.lo >= 0 else None
             if bound is None:
                 return None
             term = _mul(term, bound)

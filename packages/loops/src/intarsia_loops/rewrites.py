@@ -42,9 +42,14 @@ def operands(v: Val) -> tuple[Val, ...]:
     return tuple(a for a in entries if type(a) is Val)
 
 
-def postorder(body: Val) -> Iterator[Val]:
-    """Yield every distinct value of a body once, operands first, in a fixed order. Depth is not limited."""
-    done: set[Val] = set()
+def postorder(body: Val, known: Iterable[Val] = ()) -> Iterator[Val]:
+    """Yield every distinct value of a body once, operands first, in a fixed order. Depth is not limited.
+
+    Args:
+        body: Where to start.
+        known: Values that are left out, with what only they need.
+    """
+    done: set[Val] = set(known)
     stack: list[tuple[Val, bool]] = [(body, False)]
     while stack:
         v, ready = stack.pop()

@@ -1,5 +1,7 @@
 """The kernels dialect: nests grouped into kernels, extern calls, and where buffers live."""
 
 from intarsia_loops.kernels.interpret import interpret
+from intarsia_loops.kernels.text import parse_ir, print_ir
+from intarsia_loops.kernels.verify import verify
 
-__all__ = ["interpret"]
+__all__ = ["interpret", "parse_ir", "print_ir", "verify"]

@@ -8,7 +8,8 @@ import torch
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import SizeFacts
-from intarsia_loops.index import INF, IndexExpr, lift, size_symbol
+from intarsia_loops._symbols import symbol
+from intarsia_loops.index import IndexExpr, lift
 
 __all__ = ["Sizes"]
 
@@ -21,7 +22,7 @@ class Sizes:
     """
 
     def __init__(self, facts: SizeFacts) -> None:
-        self._ranges = facts.ranges
+        self._facts = facts
         self._symbolic: dict[Any, IndexExpr] = {}
         self._known: dict[tuple[int, ...], tuple[IndexExpr, ...]] = {}
 
@@ -49,11 +50,6 @@ class Sizes:
             found = self._known[sizes] = tuple([lift(s) for s in sizes])
         return found
 
-    def symbol(self, name: str) -> IndexExpr:
-        """Return the size symbol of this name, with its range."""
-        low, high = self._ranges.get(name, (2, None))
-        return size_symbol(name, 2 if low is None else low, INF if high is None else high)
-
     def _translate(self, expr: Any) -> IndexExpr:
         found = self._symbolic.get(expr)
         if found is None:
@@ -65,7 +61,7 @@ class Sizes:
         if getattr(expr, "is_Integer", False):
             return lift(int(expr))
         if getattr(expr, "is_Symbol", False):
-            return self.symbol(expr.name)
+            return symbol(expr.name, self._facts)
         args = [self._translate(a) for a in expr.args]
         if kind == "Add":
             return sum(args[1:], args[0])

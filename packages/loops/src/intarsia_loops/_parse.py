@@ -1,0 +1,529 @@
+"""Reading programs from text: the inverse of `_text`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import torch
+
+from intarsia_ir.dtypes import DTYPE_NAMES, dtype_from_name
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import Origin, SizeFact, SizeFacts
+from intarsia_loops._symbols import symbol
+from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, lift, row_major
+from intarsia_loops.ops import SCALAR_OPS, Rule
+from intarsia_loops.program import SCHEMA, Buffer, Extern, Item, Kernel, Nest, Placement, Program, TensorRef, Val, cast
+from intarsia_loops.program import load as make_load
+from intarsia_loops.program import val
+
+__all__ = ["parse_program"]
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\n]+)
+      | (?P<comment>\#[^\n]*)
+      | (?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
+      | (?P<buffer>%[A-Za-z_]\w*)
+      | (?P<number>(?:inf|nan)\b|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
+      | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
+      | (?P<sign>//|[-()\[\]{},:;=@+*%`])
+    """,
+    re.VERBOSE,
+)
+_ORIGIN = re.compile(r"(?P<file>.+?):(?P<line>\d+) in (?P<function>.+?)(?: \((?P<op>[^()]*)\))?")
+_SHORT_DTYPES = frozenset(DTYPE_NAMES.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    line: int
+
+
+def _fail(what: str, line: int) -> NoReturn:
+    raise InvalidArgumentError(f"line {line} of the IR text: {what}", code="ir.parse")
+
+
+def parse_program(text: str, dialect: str, constants: Mapping[str, torch.Tensor] | None = None) -> Program:
+    """Return the program with this text.
+
+    Args:
+        text: What `program_text` gives.
+        dialect: The dialect that its header must name.
+        constants: Tensor of every `constant` in the head; the text has only their types.
+
+    Raises:
+        InvalidArgumentError: The text is not of this form, with the line where it departs from it.
+    """
+    head, _, rest = text.partition("\n")
+    header = re.match(r"// dialect: (\w+) (\d+)", head)
+    if header is None or header.group(1) != dialect or int(header.group(2)) != SCHEMA:
+        _fail(f"expected the header '// dialect: {dialect} {SCHEMA}', found {head!r}", 1)
+    return _Parser(_tokens(rest), constants or {}).program()
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens, position, line = [], 0, 2
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            _fail(f"unexpected character {text[position]!r}", line)
+        if match.lastgroup != "space":
+            tokens.append(_Token(str(match.lastgroup), match.group(), line))
+        line += match.group().count("\n")
+        position = match.end()
+    return [*tokens, _Token("end", "", line)]
+
+
+class _Parser:
+    """Recursive descent over the tokens; index expressions and values know the names in scope."""
+
+    def __init__(self, tokens: list[_Token], constants: Mapping[str, torch.Tensor]) -> None:
+        self.tokens, self.at = tokens, 0
+        self.given_constants = constants
+        self.facts = SizeFacts()
+        self.buffers: dict[str, Buffer] = {}
+        self.axes: dict[str, Atom] = {}
+        self.values: dict[str, Val] = {}
+
+    # ---- tokens
+
+    def peek(self) -> _Token:
+        while self.tokens[self.at].kind == "comment":
+            self.at += 1
+        return self.tokens[self.at]
+
+    def take(self) -> _Token:
+        token = self.peek()
+        self.at += token.kind != "end"
+        return token
+
+    def accept(self, text: str) -> bool:
+        token = self.peek()
+        if token.text == text and token.kind in ("sign", "name"):
+            self.take()
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        token = self.peek()
+        if not self.accept(text):
+            _fail(f"expected {text!r}, found {token.text or 'the end'!r}", token.line)
+
+    def kind(self, kind: str) -> str:
+        token = self.take()
+        if token.kind != kind:
+            _fail(f"expected a {kind}, found {token.text or 'the end'!r}", token.line)
+        return token.text
+
+    def integer(self) -> int:
+        negative = self.accept("-")
+        token = self.peek()
+        text = self.kind("number")
+        if not text.isdigit():
+            _fail(f"expected an integer, found {text!r}", token.line)
+        return -int(text) if negative else int(text)
+
+    def string(self) -> str:
+        text = self.kind("string")
+        return bytes(text[1:-1], "utf-8").decode("unicode_escape").encode("latin-1").decode("utf-8") if "\\" in text else text[1:-1]
+
+    def origins(self) -> tuple[Origin, ...]:
+        """Origins from the comment that follows on the same line."""
+        token = self.tokens[self.at]
+        if token.kind != "comment" or token.line != self.tokens[self.at - 1].line:
+            return ()
+        self.at += 1
+        found = []
+        for part in token.text.lstrip("#").strip().split("; "):
+            match = _ORIGIN.fullmatch(part)
+            if match:
+                found.append(Origin(match["file"], int(match["line"]), match["function"], match["op"] or ""))
+        return tuple(found)
+
+    # ---- the program
+
+    def program(self) -> Program:
+        self._facts()
+        inputs, constants = self._head()
+        items: list[Item] = []
+        while not self.accept("return"):
+            items.append(self._item())
+        outputs = self._argument()
+        self.expect("}")
+        placement = self._placement()
+        if self.peek().kind != "end":
+            _fail(f"{self.peek().text!r} after the end of the program", self.peek().line)
+        missing = sorted(set(constants) - self.given_constants.keys())
+        if missing:
+            _fail(f"the constant {missing[0]} was not given", self.peek().line)
+        tensors = MappingProxyType({n: self.given_constants[n] for n in constants})
+        return Program(
+            MappingProxyType(self.buffers), inputs, tuple(items), outputs, self.facts, placement, tensors
+        )
+
+    def _facts(self) -> None:
+        symbols: dict[str, str] = {}
+        ranges: dict[str, tuple[int | None, int | None]] = {}
+        hints: dict[str, int] = {}
+        while self.accept("symbol"):
+            name = self.kind("name")
+            if self.accept("in"):
+                self.expect("[")
+                low = self._range_end()
+                self.expect(",")
+                ranges[name] = (low, self._range_end())
+                self.expect("]")
+            if self.accept("from"):
+                symbols[name] = self.string()
+            if self.accept("hint"):
+                hints[name] = self.integer()
+        facts = []
+        while self.accept("fact"):
+            relation = self.string()
+            where = self.origins()
+            facts.append(SizeFact(relation, where[0] if where else None))
+        self.facts = SizeFacts(symbols, ranges, tuple(facts), hints)
+
+    def _range_end(self) -> int | None:
+        if self.tokens[self.at].text == "inf" or (self.tokens[self.at].text == "-" and self.tokens[self.at + 1].text == "inf"):
+            self.accept("-")
+            self.take()
+            return None
+        return self.integer()
+
+    def _head(self) -> tuple[tuple[str, ...], list[str]]:
+        self.expect("graph")
+        self.expect("(")
+        inputs: list[str] = []
+        constants: list[str] = []
+        while not self.accept(")"):
+            is_constant = self.accept("constant")
+            if self.peek().kind == "buffer":
+                name = self._typed_buffer()
+                (constants if is_constant else inputs).append(name)
+            else:
+                inputs.append(self.kind("name"))
+            self.accept(",")
+        self.expect("{")
+        return tuple(inputs), constants
+
+    def _placement(self) -> Placement | None:
+        if not self.accept("arena"):
+            return None
+        n_bytes = self.integer()
+        self.expect("bytes")
+        self.expect(",")
+        self.expect("at")
+        self.expect("least")
+        bound = self.integer()
+        offsets: dict[str, int] = {}
+        while self.accept(","):
+            name = self.kind("buffer")[1:]
+            self.expect("at")
+            offsets[name] = self.integer()
+        return Placement(n_bytes, MappingProxyType(offsets), bound)
+
+    # ---- types
+
+    def _typed_buffer(self) -> str:
+        name = self.kind("buffer")[1:]
+        self.expect(":")
+        dtype, shape, strides, _, device = self._type()
+        self.buffers[name] = Buffer(shape, strides, dtype, device)
+        return name
+
+    def _type(self) -> tuple[str, tuple[IndexExpr, ...], tuple[IndexExpr, ...], IndexExpr, str]:
+        dtype = self.kind("name")
+        shape = self._exprs("[", "]")
+        strides = self._exprs("(", ")") if self.accept("@") else row_major(shape)
+        offset = ZERO
+        if self.accept("+"):
+            self.expect("(")
+            offset = self.expr()
+            self.expect(")")
+        return dtype, shape, strides, offset, self.string() if self.accept("on") else "cpu"
+
+    def _exprs(self, start: str, end: str) -> tuple[IndexExpr, ...]:
+        self.expect(start)
+        found: list[IndexExpr] = []
+        while not self.accept(end):
+            found.append(self.expr())
+            self.accept(",")
+        return tuple(found)
+
+    # ---- index expressions
+
+    def expr(self) -> IndexExpr:
+        """sum := product (+ product)*"""
+        total = self._product()
+        while self.peek().text == "+":
+            self.take()
+            total = total + self._product()
+        return total
+
+    def _product(self) -> IndexExpr:
+        product = self._factor()
+        while self.peek().text == "*":
+            self.take()
+            product = product * self._factor()
+        return product
+
+    def _factor(self) -> IndexExpr:
+        token = self.peek()
+        if token.kind == "number" or token.text == "-":
+            return lift(self.integer())
+        if token.kind == "name":
+            self.take()
+            return lift(self.axes[token.text]) if token.text in self.axes else symbol(token.text, self.facts)
+        self.expect("(")
+        value = self.expr()
+        operation = self.peek().text
+        if operation in ("//", "%"):
+            self.take()
+            divisor = self._factor()
+            value = value // divisor if operation == "//" else value % divisor
+        self.expect(")")
+        return value
+
+    # ---- items
+
+    def _item(self) -> Item:
+        if self.accept("kernel"):
+            return self._kernel()
+        outs = self._outs()
+        self.expect("=")
+        return self._extern(outs) if self.accept("extern") else self._nest(outs[0])
+
+    def _outs(self) -> tuple[str, ...]:
+        outs: list[str] = []
+        while self.peek().text != "=":
+            outs.append("" if self.accept("_") else self._typed_buffer())
+            self.accept(",")
+        return tuple(outs)
+
+    def _kernel(self) -> Kernel:
+        self.expect("[")
+        rows = self._axes("]")
+        self.expect("]")
+        self.expect("{")
+        steps, local = [], set()
+        while not self.accept("}"):
+            is_local = self.accept("local")
+            name = self._typed_buffer()
+            self.expect("=")
+            steps.append(self._nest(name))
+            if is_local:
+                local.add(name)
+        return Kernel(rows, tuple(steps), frozenset(local))
+
+    def _axes(self, *ends: str) -> tuple[Atom, ...]:
+        found: list[Atom] = []
+        while self.peek().text not in ends:
+            name = self.kind("name")
+            self.expect(":")
+            found.append(axis(name, self.expr()))
+            self.accept(",")
+        return tuple(found)
+
+    def _nest(self, out: str) -> Nest:
+        kind = self.kind("name")
+        self.axes, self.values = {}, {}
+        self.expect("[")
+        axes = self._axes("]", ";")
+        red = self._axes("]") if self.accept(";") else ()
+        self.expect("]")
+        self.axes = {a.key: a for a in (*axes, *red)}
+        if not self.accept("{"):
+            body = self._value()
+            origins = self.origins()
+        else:
+            origins = self.origins()
+            body = self._block()
+        self.axes, self.values = {}, {}
+        return Nest(out, axes, red, kind, body, self.buffers[out].dtype, origins)
+
+    def _block(self) -> Val:
+        while self.tokens[self.at + 1].text == "=":
+            name = self.kind("name")
+            self.expect("=")
+            self.values[name] = self._value()
+        body = self._value()
+        self.expect("}")
+        return body
+
+    # ---- values
+
+    def _value(self) -> Val:
+        """A value. Nested calls are kept on a stack of their own: depth is not limited."""
+        stack: list[tuple[str, list[Any], int]] = []
+        while True:
+            token = self.peek()
+            name = self.kind("name")
+            done: Val | None
+            if name in self.values and self.tokens[self.at].text != "(":
+                done = self.values[name]
+            else:
+                self.expect("(")
+                done = self._leaf(name, token.line)
+                if done is None:
+                    stack.append((name, [], token.line))
+                    continue
+            while stack:
+                op, args, line = stack[-1]
+                args.append(done)
+                if op == "gather":
+                    self.expect("]")
+                if self._more_operands(op, args, line):
+                    break
+                stack.pop()
+                done = self._call(op, args, line)
+            else:
+                return done
+
+    def _leaf(self, name: str, line: int) -> Val | None:
+        """A value without operands, or None when the operands of `name` come next."""
+        if name in _SHORT_DTYPES:
+            number = self._number()
+            self.expect(")")
+            return val("const", number, dtype=name)
+        if name == "index":
+            expr = self.expr()
+            self.expect(")")
+            return val("index", expr, dtype="i64")
+        if name in ("load", "gather"):
+            return self._load(name, line)
+        if name not in SCALAR_OPS:
+            _fail(f"no scalar op is called {name!r}", line)
+        return None
+
+    def _load(self, op: str, line: int) -> Val:
+        buffer = self.kind("buffer")[1:]
+        if buffer not in self.buffers:
+            _fail(f"{op} of %{buffer}, which is not defined", line)
+        entries: list[IndexExpr | Val] = []
+        while not self.accept(")"):
+            self.expect(",")
+            if self.accept("["):
+                entries.append(self._value())
+                self.expect("]")
+            else:
+                entries.append(self.expr())
+        return make_load(buffer, tuple(entries), self.buffers[buffer].dtype)
+
+    def _more_operands(self, op: str, args: list[Any], line: int) -> bool:
+        """After an operand: whether another value follows; the call is closed otherwise."""
+        if SCALAR_OPS[op].rule is Rule.CONVERT:
+            self.expect(",")
+            args.append(self.kind("name"))
+        elif self.accept(","):
+            return True
+        self.expect(")")
+        return False
+
+    def _call(self, op: str, args: list[Any], line: int) -> Val:
+        row = SCALAR_OPS[op]
+        if row.rule is Rule.CONVERT:
+            return val("cast", args[0], dtype=args[1])
+        if len(args) != len(row.operands):
+            _fail(f"{op} takes {len(row.operands)} operands, not {len(args)}", line)
+        dtype = "b8" if row.rule is Rule.PREDICATE else args[-1].dtype
+        return val(op, *args, dtype=dtype)
+
+    def _number(self) -> bool | int | float:
+        if self.accept("True"):
+            return True
+        if self.accept("False"):
+            return False
+        negative = self.accept("-")
+        text = self.kind("number")
+        number: int | float = int(text) if text.isdigit() else math.nan if text == "nan" else float(text)
+        return -number if negative else number
+
+    # ---- extern calls
+
+    def _extern(self, outs: tuple[str, ...]) -> Extern:
+        token = self.peek()
+        target = _overload(self.kind("name"), token.line)
+        self.expect("(")
+        args: list[Any] = []
+        kwargs: list[tuple[str, Any]] = []
+        while not self.accept(")"):
+            if self.peek().kind == "name" and self.tokens[self.at + 1].text == "=":
+                key = self.kind("name")
+                self.expect("=")
+                kwargs.append((key, self._argument()))
+            else:
+                args.append(self._argument())
+            self.accept(",")
+        return Extern(outs, target, tuple(args), tuple(kwargs), self.origins())
+
+    def _argument(self) -> Any:
+        token = self.peek()
+        if token.kind == "buffer":
+            self.take()
+            name = token.text[1:]
+            if name not in self.buffers:
+                _fail(f"%{name} is not defined", token.line)
+            buffer = self.buffers[name]
+            return TensorRef(name, buffer.shape, buffer.strides, ZERO)
+        if token.kind == "string":
+            return self.string()
+        if self.accept("`"):
+            expr = self.expr()
+            self.expect("`")
+            return expr
+        if self.accept("("):
+            found: list[Any] = []
+            while not self.accept(")"):
+                found.append(self._argument())
+                self.accept(",")
+            return tuple(found)
+        return self._word() if token.kind == "name" else self._number()
+
+    def _word(self) -> Any:
+        token = self.peek()
+        if token.text in ("True", "False"):
+            return self._number()
+        self.take()
+        if token.text == "None":
+            return None
+        if token.text in _SHORT_DTYPES:
+            return dtype_from_name(token.text)
+        if token.text in ("view", "device", "complex"):
+            self.expect("(")
+            value = getattr(self, f"_{token.text}")()
+            self.expect(")")
+            return value
+        thing = getattr(torch, token.text.removeprefix("torch."), None)
+        if not isinstance(thing, (torch.dtype, torch.layout, torch.memory_format)):
+            _fail(f"{token.text!r} is no constant", token.line)
+        return thing
+
+    def _view(self) -> TensorRef:
+        name = self.kind("buffer")[1:]
+        self.expect(",")
+        _, shape, strides, offset, _ = self._type()
+        return TensorRef(name, shape, strides, offset)
+
+    def _device(self) -> torch.device:
+        return torch.device(self.string())
+
+    def _complex(self) -> complex:
+        real = self._number()
+        self.expect(",")
+        return complex(real, self._number())
+
+
+def _overload(name: str, line: int) -> Any:
+    namespace, _, rest = name.partition(".")
+    packet, _, overload = rest.rpartition(".")
+    found = getattr(getattr(torch.ops, namespace), packet, None) if packet else None
+    if found is None or overload not in found.overloads():
+        _fail(f"no operator overload is called {name!r}", line)
+    return getattr(found, overload)

@@ -1,0 +1,14 @@
+"""Size symbols with the ranges that size facts give them."""
+
+from __future__ import annotations
+
+from intarsia_ir.records import SizeFacts
+from intarsia_loops.index import INF, IndexExpr, size_symbol
+
+__all__ = ["symbol"]
+
+
+def symbol(name: str, facts: SizeFacts) -> IndexExpr:
+    """Return the size symbol of this name; without a range it is at least 2, because 0 and 1 are specialized."""
+    low, high = facts.ranges.get(name, (2, None))
+    return size_symbol(name, 2 if low is None else low, INF if high is None else high)

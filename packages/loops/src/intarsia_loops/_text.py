@@ -1,0 +1,213 @@
+"""Programs as text: what both dialects share of printing.
+
+    // dialect: loops 1          made by: lower(aten)
+    symbol s0 in [2, 4096] from 'x.size(0)' hint 7
+    graph(%x: f32[s0, 128]) {
+      %m: f32[s0] = max[i0: s0; r0: 128] load(%x, i0, r0)  # model.py:12 in forward
+      %y: f32[s0, 128] = map[i0: s0, i1: 128] {
+        t0 = sub(load(%x, i0, i1), load(%m, i0))
+        mul(t0, t0)
+      }
+      %z: f32[128, s0] = extern aten.t_copy.default(%y)
+      return (view(%z, f32[4]@(2)+1),)
+    }
+
+A type is an element type, sizes in [], strides after @ unless row-major, an offset after +, a device after `on` unless
+it is the CPU. A nest names its axes with their extents, reduced (or scanned) ones after `;`. A value used more than once
+is named t0, t1, ... . A constant is written as a conversion of a number: `f32(1.0)`. In the arguments of an extern call
+a tensor is `%x`, or `view(%x, type)` with sizes, strides and offset; a size expression stands in backquotes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from intarsia_ir.dtypes import DTYPE_NAMES
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import Origin
+from intarsia_loops.index import ZERO, Atom, IndexExpr, row_major
+from intarsia_loops.program import SCHEMA, Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val
+from intarsia_loops.rewrites import operands, postorder
+
+__all__ = ["item_text", "program_text"]
+
+
+def program_text(program: Program, dialect: str, made_by: str = "") -> str:
+    """Return the text of a program, ending in a newline."""
+    head = f"// dialect: {dialect} {SCHEMA}"
+    lines = [f"{head}          made by: {made_by}" if made_by else head]
+    lines += _facts(program)
+    lines += _head(program)
+    for item in program.items:
+        lines += ["  " + line for line in item_text(item, program.buffers).splitlines()]
+    returned = [_argument(v, program.buffers) for v in program.outputs]
+    lines.append(f"  return ({', '.join(returned)}{',' if len(returned) == 1 else ''})")
+    lines.append("}")
+    if program.placement is not None:
+        p = program.placement
+        places = "".join(f", %{name} at {offset}" for name, offset in p.offsets.items())
+        lines.append(f"arena {p.arena_bytes} bytes, at least {p.lower_bound_bytes}{places}")
+    return "\n".join(lines) + "\n"
+
+
+def _facts(program: Program) -> Iterator[str]:
+    facts = program.facts
+    for name in dict.fromkeys((*facts.symbols, *facts.ranges, *facts.hints)):
+        text = f"symbol {name}"
+        if name in facts.ranges:
+            low, high = facts.ranges[name]
+            text += f" in [{'-inf' if low is None else low}, {'inf' if high is None else high}]"
+        if name in facts.symbols:
+            text += f" from {facts.symbols[name]!r}"
+        yield text + (f" hint {facts.hints[name]}" if name in facts.hints else "")
+    for fact in facts.facts:
+        yield f"fact {fact.relation!r}" + _origins((fact.origin,) if fact.origin else ())
+
+
+def _head(program: Program) -> list[str]:
+    texts = []
+    for name in program.inputs:
+        buffer = program.buffers.get(name)
+        texts.append(f"%{name}: {_buffer_type(buffer)}" if buffer is not None else name)
+    texts += [f"constant %{name}: {_buffer_type(program.buffers[name])}" for name in program.constants]
+    line = f"graph({', '.join(texts)}) {{"
+    return [line] if len(line) <= 120 else ["graph(", *[f"    {text}," for text in texts], ") {"]
+
+
+# ---- types -----------------------------------------------------------------------------------------------------------
+
+
+def _buffer_type(buffer: Buffer | None) -> str:
+    return _type(buffer.dtype, buffer.shape, buffer.strides, ZERO, buffer.device) if buffer is not None else "?"
+
+
+def _type(
+    dtype: str, shape: Sequence[IndexExpr], strides: Sequence[IndexExpr], offset: IndexExpr, device: str = "cpu"
+) -> str:
+    text = f"{dtype}[{', '.join(map(repr, shape))}]"
+    if tuple(strides) != row_major(shape):
+        text += f"@({', '.join(map(repr, strides))})"
+    if offset is not ZERO:
+        text += f"+({offset!r})"
+    return text if device == "cpu" else f"{text} on {device!r}"
+
+
+# ---- items -----------------------------------------------------------------------------------------------------------
+
+
+def item_text(item: Item, buffers: Mapping[str, Buffer]) -> str:
+    """Return the text of one item, without indentation; works on broken programs too."""
+    if isinstance(item, Extern):
+        return _extern(item, buffers)
+    if isinstance(item, Nest):
+        return _nest(item, buffers, "")
+    lines = [f"kernel[{_axes(item.rows)}] {{"]
+    for step in item.steps:
+        prefix = "local " if step.out in item.local else ""
+        lines += ["  " + line for line in _nest(step, buffers, prefix).splitlines()]
+    return "\n".join([*lines, "}"])
+
+
+def _nest(nest: Nest, buffers: Mapping[str, Buffer], prefix: str) -> str:
+    head = f"{prefix}%{nest.out}: {_buffer_type(buffers.get(nest.out))} = {nest.kind}[{_axes(nest.axes)}"
+    head += f"; {_axes(nest.red)}] " if nest.red else "] "
+    names, lines = _shared(nest.body)
+    last, where = _value(nest.body, names), _origins(nest.origins)
+    if not lines:
+        return head + last + where
+    return "\n".join([head + "{" + where, *[f"  {line}" for line in lines], f"  {last}", "}"])
+
+
+def _axes(axes: Iterable[Atom]) -> str:
+    return ", ".join(f"{a.key}: {a.extent!r}" for a in axes)
+
+
+def _shared(body: Val) -> tuple[dict[Val, str], list[str]]:
+    """Names of the values that are used more than once, and the lines that define them."""
+    uses: Counter[Val] = Counter()
+    order = list(postorder(body))
+    for v in order:
+        uses.update(operands(v))
+    names: dict[Val, str] = {}
+    lines = []
+    for v in order:
+        if uses[v] > 1 and operands(v):
+            text = _value(v, names)
+            names[v] = f"t{len(names)}"
+            lines.append(f"{names[v]} = {text}")
+    return names, lines
+
+
+def _value(v: Val, names: Mapping[Val, str]) -> str:
+    """Text of a value; operands are written out unless they have names. Depth is not limited."""
+    done: dict[Val, str] = dict(names)
+    for u in postorder(v, names):
+        done[u] = _call(u, done)
+    return done[v]
+
+
+def _call(v: Val, done: Mapping[Val, str]) -> str:
+    if v.op == "const":
+        return f"{v.dtype}({_number(v.args[0])})"
+    if v.op == "index":
+        return f"index({v.args[0]!r})"
+    if v.op in ("load", "gather"):
+        entries = [f"[{done[i]}]" if isinstance(i, Val) else repr(i) for i in v.args[1]]
+        return f"{v.op}({', '.join([f'%{v.args[0]}', *entries])})"
+    inner = [done[a] if isinstance(a, Val) else repr(a) for a in v.args]
+    return f"{v.op}({', '.join([*inner, v.dtype] if v.op == 'cast' else inner)})"
+
+
+def _number(value: bool | int | float) -> str:
+    return "nan" if isinstance(value, float) and math.isnan(value) else repr(value)
+
+
+# ---- extern calls ------------------------------------------------------------------------------------------------------
+
+
+def _extern(item: Extern, buffers: Mapping[str, Buffer]) -> str:
+    outs = ", ".join(f"%{o}: {_buffer_type(buffers.get(o))}" if o else "_" for o in item.outs)
+    args = [_argument(a, buffers) for a in item.args]
+    args += [f"{k}={_argument(v, buffers)}" for k, v in item.kwargs]
+    return f"{outs}{' ' if outs else ''}= extern {item.target}({', '.join(args)}){_origins(item.origins)}"
+
+
+def _argument(value: Any, buffers: Mapping[str, Buffer]) -> str:
+    if isinstance(value, TensorRef):
+        return _ref(value, buffers)
+    if isinstance(value, IndexExpr):
+        return f"`{value!r}`"
+    if isinstance(value, (tuple, list)):
+        inner = ", ".join([_argument(v, buffers) for v in value])
+        return f"({inner}{',' if len(value) == 1 else ''})"
+    if isinstance(value, torch.dtype) and value in DTYPE_NAMES:
+        return DTYPE_NAMES[value]
+    if isinstance(value, torch.device):
+        return f"device({str(value)!r})"
+    if isinstance(value, (torch.layout, torch.memory_format)):
+        return str(value)
+    if isinstance(value, (bool, int, str)) or value is None:
+        return repr(value)
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, complex):
+        return f"complex({_number(value.real)}, {_number(value.imag)})"
+    raise UnsupportedError(f"{value!r} has no text form", code="loops.text")
+
+
+def _ref(ref: TensorRef, buffers: Mapping[str, Buffer]) -> str:
+    buffer = buffers.get(ref.buffer)
+    whole = buffer is not None and (ref.shape, ref.strides) == (buffer.shape, buffer.strides) and ref.offset is ZERO
+    dtype = buffer.dtype if buffer is not None else "?"
+    return f"%{ref.buffer}" if whole else f"view(%{ref.buffer}, {_type(dtype, ref.shape, ref.strides, ref.offset)})"
+
+
+def _origins(where: Sequence[Origin]) -> str:
+    return "  # " + "; ".join([f"{o}{f' ({o.op})' if o.op else ''}" for o in where]) if where else ""
+
+
