@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from intarsia_testkit.fired import Tally
 from intarsia_testkit.golden import check_golden
 

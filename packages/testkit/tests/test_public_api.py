@@ -4,8 +4,9 @@ import enum
 import types
 from pathlib import Path
 
-import intarsia_testkit
 import pytest
+
+import intarsia_testkit
 from intarsia_testkit import fired, golden, public_api
 from intarsia_testkit.public_api import check_public_api
 

@@ -1,8 +1,8 @@
 """Holding what guards compare with: weakly where the object allows it, since entries must not keep models alive.
 
 A guard set hangs on a code object, out of the garbage collector's sight: a strong reference to a user's object from
-there would be a leak for ever. Plain immutable values, and functions and classes of libraries that never go away, are held
-as they are; so are lists, dicts and other objects without weak references, because an address may be reused.
+there would be a leak for ever. Plain immutable values, and functions and classes of libraries that never go away, are
+held as they are; so are lists, dicts and other objects without weak references, because an address may be reused.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _overlap(value: Any, actual: Any, frame: Frame) -> bool:
 
 
 def _autocast(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
-    return actual(value) == _canonical_autocast(value)
+    return bool(actual(value) == _canonical_autocast(value))
 
 
 def _not_identity(value: Any, actual: Any, frame: Frame) -> bool:

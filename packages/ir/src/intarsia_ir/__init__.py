@@ -1,8 +1,8 @@
 """What a program is: records that cross borders, the errors of every package, and the torch and aten dialects.
 
 Importing this package alone imports no torch: it holds the records and the errors. The rest are submodules, each with
-its own public names: `intarsia_ir.torch` and `intarsia_ir.aten` (verify, interpret, print_ir, parse_ir, and the op tables),
-`intarsia_ir.meta` (typed access to node metadata), `intarsia_ir.dtypes` (short names of element types) and
+its own public names: `intarsia_ir.torch` and `intarsia_ir.aten` (verify, interpret, print_ir, parse_ir, the op
+tables), `intarsia_ir.meta` (typed access to node metadata), `intarsia_ir.dtypes` (short names of element types) and
 `intarsia_ir.effects` (what an op does besides computing).
 
 Example:

@@ -43,7 +43,8 @@ def output_of(graph: fx.Graph) -> fx.Node:
     Raises:
         StopIteration: The graph has none.
     """
-    return next(node for node in reversed(graph.nodes) if node.op == "output")
+    node: fx.Node = next(iter(graph.find_nodes(op="output")))
+    return node
 
 
 def results(graph: fx.Graph) -> tuple[Any, ...]:

@@ -73,6 +73,7 @@ class _Reader:
     symbols: Callable[[str, str], Any] | None
     fake_mode: FakeTensorMode
     nodes: dict[str, fx.Node] = field(default_factory=dict)
+    attributes: dict[fx.Node, Any] = field(default_factory=dict)
 
     # ---- graphs ----------------------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class _Reader:
         while not self.tokens.accept("return"):
             node = self._node(graph, prefix)
             if node.op == "get_attr":
-                attributes[str(node.target)] = node.meta.pop("_attribute")
+                attributes[str(node.target)] = self.attributes[node]
         node = graph.output(self.value())
         self._origins(node)
         self.tokens.expect("}")
@@ -127,7 +128,7 @@ class _Reader:
         outer, self.nodes = self.nodes, {}
         inner = self.graph(f"{prefix}{path}.")
         self.nodes = outer
-        return _get_attr(graph, path, inner)
+        return self._get_attr(graph, path, inner)
 
     def _call(self, graph: fx.Graph, prefix: str) -> fx.Node:
         if self.tokens.accept("."):
@@ -138,10 +139,15 @@ class _Reader:
             fail(f"expected an op, found {token.text!r}", token.line)
         args, kwargs = self._arguments()
         if token.text == "get_attr":
-            return _get_attr(graph, args[0], self._constant(prefix + args[0], token.line))
+            return self._get_attr(graph, args[0], self._constant(prefix + args[0], token.line))
         if token.text == "call_module":
             return graph.create_node("call_module", args[0], args[1:], kwargs)
         return graph.create_node("call_function", self._target(token.text, token.line), args, kwargs)
+
+    def _get_attr(self, graph: fx.Graph, path: str, value: Any) -> fx.Node:
+        node = graph.create_node("get_attr", path)
+        self.attributes[node] = value
+        return node
 
     def _target(self, name: str, line: int) -> Any:
         if name in self.constants:
@@ -360,12 +366,6 @@ def _fake(
         extent = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
         storage = torch.empty((extent,), dtype=dtype, device=device)
         return torch.as_strided(storage, sizes, strides, offset)
-
-
-def _get_attr(graph: fx.Graph, path: str, value: Any) -> fx.Node:
-    node = graph.create_node("get_attr", path)
-    node.meta["_attribute"] = value
-    return node
 
 
 def _holder(attributes: Mapping[str, Any]) -> torch.nn.Module:

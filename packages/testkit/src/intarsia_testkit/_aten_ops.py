@@ -6,7 +6,6 @@ A rule returns whether it added a node; it doesn't when no tensor fits or the re
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -246,7 +245,9 @@ def _scan(b: Builder) -> bool:
 
 def _layer_norm(b: Builder) -> bool:
     x = b.pick(lambda item: item.rank > 0 and _is_float(item) and item.value.shape[-1] > 1)
-    return x is not None and b.call(aten.native_layer_norm.default, x, [x.value.shape[-1]], None, None, 1e-5, exact=False)
+    return x is not None and b.call(
+        aten.native_layer_norm.default, x, [x.value.shape[-1]], None, None, 1e-5, exact=False
+    )
 
 
 # ---- views and data movement -----------------------------------------------------------------------------------
@@ -395,10 +396,12 @@ def _batched_product(b: Builder) -> bool:
     if x is None:
         return False
     y = b.pick(
-        lambda item: item.rank == 3
-        and item.value.dtype == x.value.dtype
-        and item.value.shape[0] == x.value.shape[0]
-        and _fits(x, item)
+        lambda item: (
+            item.rank == 3
+            and item.value.dtype == x.value.dtype
+            and item.value.shape[0] == x.value.shape[0]
+            and _fits(x, item)
+        )
     )
     return y is not None and b.call(aten.bmm.default, x, y, exact=False)
 
@@ -411,9 +414,7 @@ def _full(b: Builder) -> bool:
     dtype = b.choose((torch.float32, torch.int64, torch.bool))
     size = b.draw(st.lists(st.integers(1, 3), max_size=2))
     fill = b.choose((0, 1, True)) if dtype is not torch.float32 else 0.75
-    return b.call(
-        aten.full.default, size, fill, dtype=dtype, device=torch.device("cpu"), pin_memory=False, exact=True
-    )
+    return b.call(aten.full.default, size, fill, dtype=dtype, device=torch.device("cpu"), pin_memory=False, exact=True)
 
 
 def _arange(b: Builder) -> bool:

@@ -116,8 +116,10 @@ class Builder:
         """
         used = [a for a in _leaves((args, tuple(kwargs.values()))) if isinstance(a, Item)]
         real_args, real_kwargs = _replace(args, "value"), _replace(kwargs, "value")
-        result = getattr(real_args[0], target)(*real_args[1:], **real_kwargs) if isinstance(target, str) else target(
-            *real_args, **real_kwargs
+        result = (
+            getattr(real_args[0], target)(*real_args[1:], **real_kwargs)
+            if isinstance(target, str)
+            else target(*real_args, **real_kwargs)
         )
         if not all(map(_tame, _leaves(result))):
             return False
@@ -143,7 +145,7 @@ class Builder:
         for position, item in enumerate(result if isinstance(result, (tuple, list)) else ()):
             picked = self.graph.call_function(operator.getitem, (node, position))
             self._note(picked, item)
-            self.items.append(Item(picked, item, exact and item.is_floating_point() or not item.is_floating_point()))
+            self.items.append(Item(picked, item, (exact and item.is_floating_point()) or not item.is_floating_point()))
 
     def _note(self, node: fx.Node, value: Any) -> None:
         if node.op != "placeholder":

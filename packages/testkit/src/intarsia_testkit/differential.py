@@ -67,7 +67,8 @@ def check_pass(
     dialect_after = dialect_after or dialect_before
     text = dialect_before.print_ir(gm)
     result = pass_(gm)
-    after: fx.GraphModule = getattr(result, "graph_module", result)
+    made: Any = result
+    after: fx.GraphModule = getattr(made, "graph_module", made)
     assert dialect_before.print_ir(gm) == text, f"the pass changed its input, which was\n{text}"
     dialect_after.verify(after, **(verify or {}))
     shown = f"before:\n{text}\nafter:\n{dialect_after.print_ir(after)}"
@@ -104,9 +105,10 @@ def same_results(
         assert isinstance(a, torch.Tensor), f"a {type(a).__name__} instead of a tensor; {where}"
         if strides:
             assert _strides(a) == _strides(e), f"strides {a.stride()} instead of {e.stride()}; {where}"
-        torch.testing.assert_close(
-            a, e, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m, where=where: f"{m}\n{where}"
-        )
+        try:
+            torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{where}") from None
 
 
 def clone_all(args: Sequence[Any]) -> list[Any]:
@@ -121,9 +123,11 @@ def clone_all(args: Sequence[Any]) -> list[Any]:
         flat = storages.get(storage.data_ptr())
         if flat is None:
             # a whole copy of the storage, so that offsets and overlaps stay what they are
-            flat = torch.empty(0, dtype=torch.uint8).set_(storage.clone(), 0, (storage.nbytes(),))
+            flat = torch.empty(0, dtype=torch.uint8, device=arg.device).set_(
+                storage.clone(), 0, (storage.nbytes(),), (1,)
+            )
             storages[storage.data_ptr()] = flat
-        copy = torch.empty(0, dtype=arg.dtype).set_(
+        copy = torch.empty(0, dtype=arg.dtype, device=arg.device).set_(
             flat.untyped_storage(), arg.storage_offset(), arg.shape, arg.stride()
         )
         copies.append(copy.requires_grad_(arg.requires_grad))

@@ -1,4 +1,4 @@
-"""Random ATen programs full of views, in-place ops, `out=` and written inputs: what functionalization must get right."""
+"""Random ATen programs full of views, in-place ops, `out=` and written inputs: what functionalization is about."""
 
 from __future__ import annotations
 
@@ -170,13 +170,17 @@ def _index_put(b: Builder) -> bool:
 def _multiply_add(b: Builder) -> bool:
     x = _destination(b)
     y = _fresh(b, x) if x is not None else None
-    return y is not None and y.value.dtype == x.value.dtype and _write(b, aten.addcmul_.default, x, y, y, value=0.5)
+    if x is None or y is None or y.value.dtype != x.value.dtype:
+        return False
+    return _write(b, aten.addcmul_.default, x, y, y, value=0.5)
 
 
 def _lerp(b: Builder) -> bool:
     x = _destination(b)
     y = _fresh(b, x) if x is not None else None
-    return y is not None and y.value.dtype == x.value.dtype and _write(b, aten.lerp_.Scalar, x, y, 0.25)
+    if x is None or y is None or y.value.dtype != x.value.dtype:
+        return False
+    return _write(b, aten.lerp_.Scalar, x, y, 0.25)
 
 
 def _scan_in_place(b: Builder) -> bool:
@@ -192,7 +196,7 @@ def _triangle(b: Builder) -> bool:
 def _out_argument(b: Builder) -> bool:
     x = _destination(b)
     y = _fresh(b, x) if x is not None else None
-    if y is None or y.value.shape != x.value.shape or y.value.dtype != x.value.dtype:
+    if x is None or y is None or y.value.shape != x.value.shape or y.value.dtype != x.value.dtype:
         return False
     return _write(b, b.choose((aten.add, aten.mul)).out, y, y, out=x)
 

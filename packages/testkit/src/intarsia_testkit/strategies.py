@@ -110,7 +110,5 @@ def strided_tensors(
         min_size: Smallest size; 0 allows empty tensors.
         writable: Whether layouts with overlapping elements are left out.
     """
-    spec = draw(
-        tensor_specs(dtypes=dtypes, max_dims=max_dims, max_size=max_size, min_size=min_size, writable=writable)
-    )
+    spec = draw(tensor_specs(dtypes=dtypes, max_dims=max_dims, max_size=max_size, min_size=min_size, writable=writable))
     return spec.make(draw(st.integers(0, 3)))

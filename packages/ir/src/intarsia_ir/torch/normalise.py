@@ -4,8 +4,8 @@
     get_attr weight            ->  a placeholder at the end, one per tensor (tied parameters stay one)
     output {"a": y, "b": [z]}  ->  output (y, z), with the nesting in `Signature.output_tree`
 
-A module is inlined by tracing its `forward` symbolically. Where that depends on values (an `if` on a size, say), the call
-becomes one `ModuleCall`, which runs the module itself with the lifted tensors: same meaning, one node.
+A module is inlined by tracing its `forward` symbolically. Where that depends on values (an `if` on a size, say), the
+call becomes one `ModuleCall`, which runs the module itself with the lifted tensors: same meaning, one node.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class _Lifter:
         if traced is not None:
             return self.inline(traced, path, module, node, args, kwargs)
         # tied tensors are listed under each of their names: every place must get the tensor that is passed
-        tensors = dict(module.named_parameters(remove_duplicate=False))
+        tensors: dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
         tensors.update(module.named_buffers(remove_duplicate=False))
         lifted = [self.lift(f"{path}.{name}", tensor) for name, tensor in tensors.items()]
         call = self.graph.call_function(ModuleCall(module, tuple(tensors)), (*lifted, *args), kwargs)
@@ -241,7 +241,7 @@ def _trace(module: torch.nn.Module, node: fx.Node) -> fx.Graph | None:
         return None
     try:
         return _InliningTracer().trace(subject)
-    except (fx.proxy.TraceError, TypeError, NotImplementedError):
+    except (fx.proxy.TraceError, TypeError):
         return None
 
 

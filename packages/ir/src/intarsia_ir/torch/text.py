@@ -1,7 +1,7 @@
 """Text form of the torch dialect; see `intarsia_ir._print` for its look, `intarsia_ir._literals` for constants.
 
-A method call is written `.name(%self, ...)`. Functions outside torch, operator, math and builtins are written under their
-own qualified name and come back from `constants`.
+A method call is written `.name(%self, ...)`. Functions outside torch, operator, math and builtins are written under
+their own qualified name and come back from `constants`.
 """
 
 from __future__ import annotations
