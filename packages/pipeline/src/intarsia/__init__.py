@@ -1,3 +1,58 @@
-"""Package under construction."""
+"""`intarsia.compile(model)`: the passes of the other packages, composed.
 
+Example:
+    >>> import torch, intarsia
+    >>> fast = intarsia.compile(lambda x, y: torch.softmax(x * 2 + torch.sin(y), dim=-1))
+    >>> x, y = torch.randn(4, 8), torch.randn(4, 8)
+    >>> torch.testing.assert_close(fast(x, y), torch.softmax(x * 2 + torch.sin(y), dim=-1))
+"""
+
+from intarsia._backends import list_backends, register_backend
+from intarsia._compile import compile, explain
+from intarsia._explain import Explanation, GraphSummary, KernelSummary
+from intarsia._logging import configure_logging
+from intarsia._pipeline import Pipeline, Stage
+from intarsia._program import Program
+from intarsia._session import compiled_code, reset, stats
+from intarsia._stages import default_pipeline
+from intarsia._stats import Stats
+from intarsia_dispatch import disable
+from intarsia_ir.errors import (
+    IntarsiaError,
+    InternalError,
+    InvalidArgumentError,
+    NeedsFact,
+    RuntimeFault,
+    UnsupportedError,
+    VerifyError,
+)
+from intarsia_ir.records import Target
+
+__all__ = [
+    "Explanation",
+    "GraphSummary",
+    "IntarsiaError",
+    "InternalError",
+    "InvalidArgumentError",
+    "KernelSummary",
+    "NeedsFact",
+    "Pipeline",
+    "Program",
+    "RuntimeFault",
+    "Stage",
+    "Stats",
+    "Target",
+    "UnsupportedError",
+    "VerifyError",
+    "compile",
+    "compiled_code",
+    "configure_logging",
+    "default_pipeline",
+    "disable",
+    "explain",
+    "list_backends",
+    "register_backend",
+    "reset",
+    "stats",
+]
 __version__ = "0.1.0"

@@ -59,12 +59,12 @@ def graph_compiler(
         InvalidArgumentError: No backend has this name.
     """
     if callable(backend):
-        return functools.partial(_user_backend, backend, counters)
+        return functools.partial(_user_backend, backend)
     one_of("backend", backend, tuple(list_backends()))
     if backend in _registered:
-        return functools.partial(_user_backend, _registered[backend], counters)
+        return functools.partial(_user_backend, _registered[backend])
     if backend == "eager":
-        return functools.partial(_user_backend, lambda gm, inputs: gm.forward, counters)
+        return functools.partial(_user_backend, lambda gm, inputs: gm.forward)
 
     def compile_with_pipeline(
         gm: fx.GraphModule, inputs: Sequence[Any], signature: Signature, report: GraphReport | None = None
@@ -78,13 +78,11 @@ def graph_compiler(
 
 def _user_backend(
     backend: UserBackend,
-    counters: Counters,
     gm: fx.GraphModule,
     inputs: Sequence[Any],
     signature: Signature,
     report: GraphReport | None = None,
 ) -> Callable[..., Any]:
-    counters.add(graphs=1)
     return backend(gm, list(inputs))
 
 

@@ -18,8 +18,9 @@ from intarsia._pipeline import Pipeline, Stage
 from intarsia._program import Program
 from intarsia._stages import dialect_module
 from intarsia._stats import Counters
+from intarsia_ir.aten.ops import node_effects
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.records import Signature
+from intarsia_ir.records import GuardRecord, Signature
 from intarsia_loops.program import Extern, Kernel
 
 __all__ = ["GraphReport", "compile_graph"]
@@ -37,6 +38,8 @@ class GraphReport:
         kernels: Kernels of the graph, in order.
         externs: Library calls of the graph, in order.
         n_nests: Loop nests before fusion.
+        guards: What functionalization relied on: written inputs that share no memory with others.
+        draws_random: Whether the graph advances a random generator.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -44,6 +47,8 @@ class GraphReport:
     kernels: tuple[Kernel, ...] = ()
     externs: tuple[Extern, ...] = ()
     n_nests: int = 0
+    guards: tuple[GuardRecord, ...] = ()
+    draws_random: bool = True
 
 
 def compile_graph(
@@ -79,6 +84,9 @@ def compile_graph(
         _watch(position, stage, program, options)
         if stage.gives == "effects":
             _refuse_training(program.signature)
+        elif stage.gives == "aten":
+            report.guards = program.guards
+            report.draws_random = draws_random(program.graph_module)
         elif stage.gives == "loops":
             report.n_nests = sum(n.op == "call_function" for n in program.graph_module.graph.nodes)
     report.program = program
@@ -117,6 +125,10 @@ def _count(program: Program, report: GraphReport, counters: Counters) -> None:
         report.kernels = tuple(i for i in items if isinstance(i, Kernel))
         report.externs = tuple(i for i in items if isinstance(i, Extern))
         report.n_nests -= len(report.externs)
-    counters.add(graphs=1, kernels_generated=len(report.kernels), extern_calls=len(report.externs))
+    counters.add(kernels_generated=len(report.kernels), extern_calls=len(report.externs))
     log.info("compiled a graph: %d kernels, %d extern calls", len(report.kernels), len(report.externs))
 
+
+def draws_random(gm: fx.GraphModule) -> bool:
+    """Tell whether running a graph of ATen operations advances a random generator."""
+    return any(n.op == "call_function" and node_effects(n).random for n in gm.graph.nodes)

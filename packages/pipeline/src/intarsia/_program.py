@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.fx as fx
 
-from intarsia_ir.records import KernelSource, Signature, SizeFacts
+from intarsia_ir.records import GuardRecord, KernelSource, Signature, SizeFacts
 
 __all__ = ["DIALECTS", "Program"]
 
@@ -25,6 +25,7 @@ class Program:
         inputs: Example inputs, one per placeholder, real or fake tensors.
         signature: What inputs and results mean to the caller.
         facts: Size facts that the graph relies on.
+        guards: What functionalization relied on.
         source: Kernel source text, after `emit`.
         run: Flat inputs -> flat results (before the epilogue), after `build`.
     """
@@ -33,5 +34,6 @@ class Program:
     inputs: tuple[Any, ...] = ()
     signature: Signature = field(default_factory=Signature)
     facts: SizeFacts = field(default_factory=SizeFacts)
+    guards: tuple[GuardRecord, ...] = ()
     source: KernelSource | None = None
     run: Callable[..., Any] | None = None

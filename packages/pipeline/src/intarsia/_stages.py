@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-import intarsia_loops.kernels
-import intarsia_loops.loops
 
 import intarsia_cpp
 import intarsia_functionalizer
@@ -16,6 +14,8 @@ import intarsia_fuser
 import intarsia_ir.aten
 import intarsia_ir.torch
 import intarsia_loops
+import intarsia_loops.kernels
+import intarsia_loops.loops
 import intarsia_rewrites
 import intarsia_runtime
 from intarsia._pipeline import Pipeline, Stage, graph_pass
@@ -43,13 +43,13 @@ def default_pipeline(
     policy = policy or intarsia_fuser.Greedy()
 
     def fuse(gm: Any) -> Any:
-        return intarsia_fuser.apply(gm, intarsia_fuser.plan(gm, policy=policy), check=False)
+        return intarsia_fuser.apply(gm, intarsia_fuser.plan(gm, policy=policy, check=False), check=False)
 
     def emit(p: Program) -> Program:
         return replace(p, source=intarsia_cpp.emit_unit(p.graph_module, target))
 
     def build(p: Program) -> Program:
-        cache = intarsia_runtime.Cache(cache_dir or intarsia_runtime.default_cache_dir())
+        cache = intarsia_runtime.Cache(cache_dir or default_cache_dir())
         assert p.source is not None  # the order of dialects guarantees it
         library = intarsia_runtime.build(p.source, target, cache=cache)
         return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library))
@@ -88,6 +88,13 @@ def dialect_module(dialect: str) -> ModuleType:
     }[dialect]
 
 
+def default_cache_dir() -> Path:
+    """Return `$INTARSIA_CACHE_DIR`, or a folder of the user's own."""
+    chosen = os.environ.get("INTARSIA_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(chosen) if chosen else Path(base) / "intarsia"
+
+
 def _aten_stages() -> tuple[Stage, ...]:
     return (
         Stage("to_aten", "torch", "effects", _to_aten),
@@ -107,12 +114,18 @@ def _recorded(p: Program, r: Any) -> Program:
 
 
 def _to_aten(p: Program) -> Program:
-    return _recorded(p, intarsia_functionalizer.to_aten(p.graph_module, p.inputs, signature=p.signature))
+    return _recorded(
+        p,
+        intarsia_functionalizer.to_aten(
+            p.graph_module, p.inputs, signature=p.signature if p.signature.inputs else None
+        ),
+    )
 
 
 def _functionalize(p: Program) -> Program:
     given = Recorded(p.graph_module, p.signature, p.facts)
-    return _recorded(p, intarsia_functionalizer.functionalize(given, check=False))
+    done = intarsia_functionalizer.functionalize(given, check=False)
+    return replace(_recorded(p, done), guards=done.guards)
 
 
 def _lower(p: Program) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, fields
 
-__all__ = ["Counters", "Stats"]
+__all__ = ["Counters", "Stats", "difference"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +55,8 @@ class Counters:
         """Set every counter to zero."""
         with self._lock:
             self._values = dict.fromkeys(self._values, 0)
+
+
+def difference(later: Stats, earlier: Stats) -> Stats:
+    """Return what was added between two snapshots."""
+    return Stats(**{f.name: getattr(later, f.name) - getattr(earlier, f.name) for f in fields(Stats)})

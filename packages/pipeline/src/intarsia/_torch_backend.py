@@ -43,10 +43,12 @@ def torch_backend(
     parsed = Options.parse(options)
     compile_one = graph_compiler("auto", None, parsed, COUNTERS)
     try:
-        return compile_one(gm, example_inputs, Signature())
+        run = compile_one(gm, example_inputs, Signature())
     except IntarsiaError as error:
         if parsed.on_error == "raise":
             raise
         COUNTERS.add(fallbacks=1)
         warnings.warn(f"a graph runs in eager instead of compiled: {error}", RuntimeWarning, stacklevel=2)
         return gm.forward
+    COUNTERS.add(graphs=1)
+    return run

@@ -1,0 +1,133 @@
+"""`compile` and `explain`: the two functions that most people use."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from intarsia._backends import UserBackend, graph_compiler
+from intarsia._explain import Explanation, GraphSummary, summarise
+from intarsia._frames import make_dispatcher
+from intarsia._graph import GraphReport
+from intarsia._module import CompiledModule
+from intarsia._options import Options, one_of
+from intarsia._pipeline import Pipeline
+from intarsia._session import COUNTERS, stats
+from intarsia._stats import difference
+from intarsia_dispatch import EventKind, FrameEvent
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+
+__all__ = ["MODES", "compile", "explain"]
+
+MODES = ("default", "reduce-overhead", "max-autotune")
+Function = Callable[..., Any]
+
+
+def compile(
+    fn: Function | None = None,
+    *,
+    backend: str | UserBackend = "auto",
+    mode: str = "default",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    pipeline: Pipeline | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return `fn` compiled; the keywords mean what they mean in torch.compile.
+
+    Args:
+        fn: A function or nn.Module; None makes a decorator.
+        backend: `"auto"`, `"cpp"`, a rung of the debugging ladder (`"eager"`, `"aten"`, `"loops"`, `"kernels"`), a
+            registered name, or any `(gm, example_inputs) -> callable`.
+        mode: `"default"`; the other modes differ on CUDA only.
+        fullgraph: Raise instead of breaking the graph.
+        dynamic: None or False; sizes are constants so far.
+        pipeline: Stages to use instead of the default ones.
+        options: See `Options`; an unknown key raises and names the nearest one.
+
+    Returns:
+        A function; for a module, a module that shares its parameters and keeps it as `_orig_mod`.
+
+    Raises:
+        InvalidArgumentError: An argument has a value that it can't have.
+        UnsupportedError: `dynamic=True`.
+
+    Example:
+        >>> import intarsia
+        >>> @intarsia.compile
+        ... def f(x):
+        ...     return torch.relu(x) + 1
+        >>> f(torch.tensor([-1.0, 2.0]))
+        tensor([1., 3.])
+    """
+    keywords = {
+        "backend": backend, "mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "pipeline": pipeline,
+        "options": options,
+    }  # fmt: skip
+    if fn is None:
+        return functools.partial(compile, **keywords)
+    if not callable(fn):
+        raise InvalidArgumentError(f"a function or module is needed, not {fn!r}", code="compile.callable")
+    parsed = _check(mode, dynamic, options)
+    compile_one = graph_compiler(backend, pipeline, parsed, COUNTERS)
+    call = make_dispatcher(compile_one, parsed, fullgraph=fullgraph).compile(fn)
+    return CompiledModule(fn, call, keywords) if isinstance(fn, torch.nn.Module) else call
+
+
+def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
+    """Return a function that compiles and runs `fn` on its arguments and tells what happened.
+
+    Args:
+        fn: A function or nn.Module.
+        keywords: As for `compile`.
+
+    Example:
+        >>> import intarsia
+        >>> explanation = intarsia.explain(lambda x: torch.sin(x) + 1)(torch.ones(3))
+        >>> len(explanation.graphs), len(explanation.graphs[0].kernels), len(explanation.breaks)
+        (1, 1, 0)
+    """
+    parsed = _check(keywords.pop("mode", "default"), keywords.pop("dynamic", None), keywords.pop("options", None))
+    fullgraph = keywords.pop("fullgraph", False)
+    backend, pipeline = keywords.pop("backend", "auto"), keywords.pop("pipeline", None)
+    if keywords:
+        raise InvalidArgumentError(f"unknown keyword {next(iter(keywords))!r}", code="compile.keyword")
+    compile_one = graph_compiler(backend, pipeline, parsed, COUNTERS)
+
+    def run(*args: Any, **kwargs: Any) -> Explanation:
+        graphs: list[GraphSummary] = []
+        events: list[FrameEvent] = []
+
+        def on_graph(report: GraphReport) -> None:
+            graphs.append(summarise(report))
+
+        dispatcher = make_dispatcher(
+            compile_one, parsed, fullgraph=fullgraph, on_event=events.append, on_graph=on_graph
+        )
+        before = stats()
+        dispatcher.compile(fn)(*args, **kwargs)
+        captures = [e.capture for e in events if e.capture is not None]
+        return Explanation(
+            tuple(graphs),
+            tuple(b for c in captures for b in c.breaks),
+            tuple(g for c in captures for g in c.guards),
+            tuple(e.reason for e in events if e.kind is EventKind.RECOMPILED),
+            difference(stats(), before),
+        )
+
+    return run
+
+
+def _check(mode: str, dynamic: bool | None, options: Mapping[str, Any] | None) -> Options:
+    one_of("mode", mode, MODES)
+    one_of("dynamic", dynamic, (None, True, False))
+    if dynamic:
+        raise UnsupportedError(
+            "dynamic=True asks for symbolic sizes, and sizes are constants so far",
+            code="pipeline.symbolic_sizes",
+            hints=("leave dynamic out: a changed size compiles another version",),
+        )
+    return Options.parse(options)

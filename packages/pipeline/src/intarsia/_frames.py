@@ -1,0 +1,115 @@
+"""From captured frames to compiled ones: the composition of tracer, graph compiler, guards and dispatch."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sysconfig
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import intarsia_guards
+import intarsia_ir
+import intarsia_tracer
+from intarsia._backends import GraphCompiler
+from intarsia._graph import GraphReport
+from intarsia._options import Options
+from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
+from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, EventKind, FrameEvent, FrameGuard, code_under
+from intarsia_ir.records import Capture
+
+if TYPE_CHECKING:
+    from intarsia_framehook import FrameInfo
+
+__all__ = ["RECOMPILE_LIMIT", "make_dispatcher"]
+
+log = logging.getLogger("intarsia.frames")
+RECOMPILE_LIMIT = 8
+_TORCH = os.path.dirname(torch.__file__)
+_MODULES = os.path.join(_TORCH, "nn", "modules")
+
+
+def make_dispatcher(
+    compile_one: GraphCompiler,
+    options: Options,
+    *,
+    fullgraph: bool,
+    on_event: Callable[[FrameEvent], None] | None = None,
+    on_graph: Callable[[GraphReport], None] | None = None,
+) -> Dispatcher:
+    """Return a dispatcher that captures with our tracer and compiles graphs with `compile_one`.
+
+    Args:
+        compile_one: Compiles one FX(torch) graph.
+        options: See `Options`.
+        fullgraph: A graph break raises.
+        on_event: Told what happens to each frame.
+        on_graph: Told about each finished graph.
+    """
+
+    def compile_graph(capture: Capture) -> CompiledGraph:
+        report = GraphReport()
+        run = compile_one(capture.graph_module, capture.example_inputs, capture.signature, report)
+        if on_graph is not None:
+            on_graph(report)
+        return CompiledGraph(run, report.guards, None, report.draws_random)
+
+    def tell(event: FrameEvent) -> None:
+        _log_event(event)
+        if on_event is not None:
+            on_event(event)
+
+    dispatcher = Dispatcher(
+        DispatchConfig(
+            capture=intarsia_tracer.capture_frame,
+            compile_graph=compile_graph,
+            build_guards=_build_guards,
+            link=intarsia_tracer.link,
+            skip_code=_skip_code(),
+            on_error=options.on_error,  # type: ignore[arg-type]  # checked by Options
+            recompile_limit=RECOMPILE_LIMIT,
+            fullgraph=fullgraph,
+            lock=COMPILE_LOCK,
+            on_event=tell,
+            count=COUNTERS.add,
+        )
+    )
+    DISPATCHERS.add(dispatcher)
+    return dispatcher
+
+
+def _build_guards(code: CodeType, frame: FrameInfo, capture: Capture, graph: CompiledGraph | None) -> FrameGuard:
+    records = (*capture.guards, *(graph.guards if graph else ()))
+    facts = graph.facts if graph and graph.facts is not None else capture.facts
+    guards = intarsia_guards.build_guards(records, facts)
+    check, wants_globals = guards.frame_check(code)
+    names = (*intarsia_guards.parameter_names(code), *code.co_freevars)
+
+    def explain(*values: Any) -> str | None:
+        own, globals_ = (values[:-1], values[-1]) if wants_globals else (values, {})
+        return guards.explain_frame(dict(zip(names, own, strict=True)), globals_)
+
+    return FrameGuard(check, explain, wants_globals)
+
+
+def _skip_code() -> Callable[[CodeType], bool]:
+    """Libraries are left alone, but for torch.nn's layers, whose `forward` is user code in all but name."""
+    own = os.path.dirname(intarsia_ir.__file__)
+    ours = [os.path.dirname(m) for m in (__file__, intarsia_tracer.__file__, intarsia_guards.__file__)]
+    packages = [own, *ours]
+    in_torch = code_under([_TORCH, *packages, "<frozen "], but=[_MODULES])
+    in_library = code_under([sysconfig.get_path("stdlib")], but=[sysconfig.get_path("purelib")])
+    # Module.__call__ runs hooks and must stay as it is; what it calls is captured
+    plumbing = {os.path.join(_MODULES, "module.py"), os.path.join(_MODULES, "lazy.py")}
+    return lambda code: in_torch(code) or in_library(code) or code.co_filename in plumbing
+
+
+def _log_event(event: FrameEvent) -> None:
+    level = logging.INFO if event.kind in (EventKind.COMPILED, EventKind.NATIVE) else logging.WARNING
+    level = logging.DEBUG if event.kind is EventKind.NATIVE else level
+    log.log(
+        level, "%s %s at %s%s", event.kind.value, event.name, event.origin, f": {event.reason}" * bool(event.reason)
+    )
