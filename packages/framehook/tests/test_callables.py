@@ -131,6 +131,34 @@ def test_bypass_is_asked_under_a_trace_function():
     assert results == ("plain", "g") and asked == [1, 1]
 
 
+def test_bypass_is_not_traced_and_its_errors_reach_the_caller():
+    def bypass():
+        raise ValueError("bypass")
+
+    traced = []
+    sys.settrace(lambda frame, event, arg: traced.append(frame.f_code.co_name))
+    try:
+        with pytest.raises(ValueError, match="bypass"):
+            hook.Hooked(f, swap(f, g), None, bypass)(1)
+    finally:
+        sys.settrace(None)
+    assert "bypass" not in traced
+
+
+def test_trace_functions_are_not_offered():
+    seen = []
+
+    def tracer(frame, event, arg):
+        return None
+
+    sys.settrace(tracer)
+    try:
+        hook.Hooked(f, lambda code, info: seen.append(code.co_name))(1)
+    finally:
+        sys.settrace(None)
+    assert seen == ["f"]
+
+
 def test_unhooked_leaves_the_interpreter_alone():
     """While no thread has a callback, calls aren't slowed down by a hook."""
     api = ctypes.pythonapi

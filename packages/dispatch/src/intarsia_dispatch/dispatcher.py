@@ -25,7 +25,7 @@ from intarsia_dispatch.skipping import calls_debugger, debugger_active
 from intarsia_dispatch.stats import Counts, DispatchStats
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
 from intarsia_ir.errors import IntarsiaError, InternalError, InvalidArgumentError, RuntimeFault, UnsupportedError
-from intarsia_ir.records import Capture, LinkableCode
+from intarsia_ir.records import Capture, LinkableCode, Origin
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
@@ -99,8 +99,6 @@ class Dispatcher:
         if self._config.skip_code(code):
             framehook.skip(code)
             return None
-        if debugger_active():
-            return False
         with self._config.lock:
             return self._choose(code, frame)
 
@@ -140,7 +138,7 @@ class Dispatcher:
         self._counts.add(frames_compiled=1, recompiles=bool(state.versions))
         kind = EventKind.RECOMPILED if state.versions else EventKind.COMPILED
         state.versions.append(version)
-        self._tell(FrameEvent(kind, code.co_qualname, first_line(code), reason, capture, version.code))
+        self._tell(FrameEvent(kind, code.co_qualname, first_line(code), reason, capture))
         return version.guard.predicate, version.code, version.guard.takes_globals
 
     def _capture(self, code: CodeType, frame: FrameInfo, state: CodeState) -> Capture | None:
@@ -193,7 +191,7 @@ class Dispatcher:
 
     def _link(self, code: CodeType, capture: Capture, graph: CompiledGraph | None) -> CodeType:
         """Fill the holes: resume functions with their own linked code, helpers by name, the graph in what is left."""
-        caller = graph_caller(graph, _fault_teller(code, self._counts, self._config)) if graph else None
+        caller = graph_caller(graph, _fault_teller(weakref.ref(self), code)) if graph else None
 
         def fill(linkable: LinkableCode) -> CodeType:
             holes: dict[str, object] = {}
@@ -254,6 +252,10 @@ class Dispatcher:
         self._counts.add(frames_eager=not state.eager)
         state.eager = True
 
+    def _note_fault(self, name: str, where: Origin, fault: RuntimeFault) -> None:
+        self._counts.add(faults=1)
+        self._tell(FrameEvent(EventKind.FAULT, name, where, str(fault)))
+
     def _tell(self, event: FrameEvent) -> None:
         _log.debug("%s %s at %s%s", event.kind.value, event.name, event.origin, event.reason and ": " + event.reason)
         self._config.on_event(event)
@@ -277,15 +279,13 @@ def _unwrapped(function: Any) -> Any:
     return function
 
 
-def _fault_teller(code: CodeType, counts: Counts, config: DispatchConfig) -> Callable[[RuntimeFault], None]:
-    """Return what counts faults of a graph. It holds names only: it lives in a constant of a code object."""
+def _fault_teller(dispatcher: weakref.ref[Dispatcher], code: CodeType) -> Callable[[RuntimeFault], None]:
+    """Return what a graph's faults are told to. It lives in a constant of a code object, so it keeps nothing alive."""
     name, start = code.co_qualname, first_line(code)
-    on_event = config.on_event
 
     def tell(fault: RuntimeFault) -> None:
-        counts.add(faults=1)
-        where = fault.where[-1] if fault.where else start
-        _log.debug("fault in %s at %s: %s", name, where, fault)
-        on_event(FrameEvent(EventKind.FAULT, name, where, str(fault)))
+        target = dispatcher()
+        if target is not None:
+            target._note_fault(name, fault.where[-1] if fault.where else start, fault)
 
     return tell

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from types import CodeType
 
 from intarsia_ir.records import Capture, Origin
 
@@ -32,7 +31,6 @@ class FrameEvent:
         origin: The user line concerned; the first line of the function when no line is known.
         reason: Why, in words; "" when there is nothing to say.
         capture: What the tracer learned, when it got that far.
-        code: The code that stands in for the frame's, when it was compiled.
     """
 
     kind: EventKind
@@ -40,4 +38,3 @@ class FrameEvent:
     origin: Origin
     reason: str = ""
     capture: Capture | None = None
-    code: CodeType | None = None

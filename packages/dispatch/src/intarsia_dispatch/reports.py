@@ -34,7 +34,6 @@ def as_intarsia_error(error: Exception, code: CodeType, *, while_doing: str) -> 
         f"{type(error).__name__} while {while_doing} {code.co_qualname}: {error}",
         code="dispatch.internal",
         where=(first_line(code),),
-        hints=('options={"on_error": "eager"} runs the frame in eager instead',),
     )
 
 

@@ -39,8 +39,8 @@ static PyObject *evaluate_hooked(PyThreadState *ts, Frame *f, int throwflag)
         return give_up_frame(ts, f, NULL);
     }
     CREDIT_C_RECURSION(ts, units);
-    if (plain && me->callback && !me->paused && ((slot = get_slot(co)) == NULL || PyList_CheckExact(slot))
-            && on_top(ts)) {
+    if (plain && me->hooking.callback && !me->paused && ((slot = get_slot(co)) == NULL || PyList_CheckExact(slot))
+            && on_top(ts) && !ts->tracing) {
         code = choose_code(me, f, co, slot);
         result = code ? run_replacement(me, ts, f, code)
             : PyErr_Occurred() ? give_up_frame(ts, f, NULL) : evaluate_beneath(ts, f, 0);
@@ -126,11 +126,10 @@ static void thread_ended(PyObject *capsule)
 {
     HookThread *me = &hook_thread;
     if (PyCapsule_GetPointer(capsule, NULL) == me) {
-        PyObject *callback = NULL, *owner = Py_NewRef(Py_None);
-        exchange_callback(me, &callback, &owner, false);
+        Hooking nothing = {NULL, NULL, NULL};
+        exchange_hooking(me, &nothing, false);
         me->watched = false;
-        Py_XDECREF(callback);
-        Py_XDECREF(owner);
+        drop_hooking(&nothing);
     }
 }
 
@@ -147,29 +146,47 @@ static int watch_end_of_thread(HookThread *me)
 /* After fork() only this thread is left. */
 static void count_after_fork(void)
 {
-    threads_hooked = hook_thread.callback != NULL;
+    threads_hooked = hook_thread.hooking.callback != NULL;
 }
 
-int exchange_callback(HookThread *me, PyObject **callback, PyObject **owner, bool entering)
+int exchange_hooking(HookThread *me, Hooking *hooking, bool entering)
 {
     PyThreadState *ts = PyThreadState_Get();
-    if (entering && *callback
+    if (entering && hooking->callback
             && ((!me->watched && watch_end_of_thread(me) < 0) || ensure_reached(me, ts) < 0)) {
         return -1;
     }
-    if (*callback && !installed) {      /* going back to a callback, from a call without one */
+    if (hooking->callback && !installed) {      /* going back to a callback, from a call without one */
         join_chain(ts);
     }
-    PyObject *old_callback = me->callback, *old_owner = me->owner;
-    threads_hooked += !!*callback - !!old_callback;
-    me->callback = *callback;
-    me->owner = *owner;
-    *callback = old_callback;
-    *owner = old_owner ? old_owner : Py_NewRef(Py_None);
+    Hooking old = me->hooking;
+    threads_hooked += !!hooking->callback - !!old.callback;
+    me->hooking = *hooking;
+    *hooking = old;
     if (threads_hooked == 0) {
         leave_chain(ts);
     }
     return 0;
+}
+
+void drop_hooking(Hooking *hooking)
+{
+    Py_XDECREF(hooking->callback);
+    Py_XDECREF(hooking->owner);
+    Py_XDECREF(hooking->bypass);
+}
+
+int is_bypassed(PyThreadState *ts, PyObject *bypass)
+{
+    if (bypass == NULL || ts->c_tracefunc == NULL) {
+        return 0;
+    }
+    PyThreadState_EnterTracing(ts);             /* nobody wants to step through it */
+    PyObject *answer = PyObject_CallNoArgs(bypass);
+    PyThreadState_LeaveTracing(ts);
+    int yes = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    return yes;
 }
 
 /* ---- Python interface -------------------------------------------------------------------------------------------- */
@@ -185,15 +202,11 @@ static PyObject *hook_set_callback(PyObject *module, PyObject *args, PyObject *k
     if (callback != Py_None && !PyCallable_Check(callback)) {
         return PyErr_Format(PyExc_TypeError, "the callback must be callable or None, not %R", callback);
     }
-    callback = callback == Py_None ? NULL : Py_NewRef(callback);
-    Py_INCREF(owner);
-    int rc = exchange_callback(&hook_thread, &callback, &owner, true);
-    Py_DECREF(owner);
-    if (rc < 0) {
-        Py_XDECREF(callback);
-        return NULL;
-    }
-    return callback ? callback : Py_NewRef(Py_None);
+    Hooking hooking = {callback == Py_None ? NULL : Py_NewRef(callback), Py_NewRef(owner), NULL};
+    int rc = exchange_hooking(&hook_thread, &hooking, true);
+    PyObject *previous = rc < 0 ? NULL : Py_NewRef(hooking.callback ? hooking.callback : Py_None);
+    drop_hooking(&hooking);
+    return previous;
 }
 
 static PyCodeObject *need_code(PyObject *object)

@@ -21,20 +21,18 @@ typedef struct {
     PyObject *weakrefs;
 } Unhooked;
 
-/* Call with another callback (NULL: none) and owner. The caller keeps its references to both for the whole call. */
-static PyObject *call_under(PyObject *callback, PyObject *owner, PyObject *function, PyObject *const *args,
-                            size_t nargsf, PyObject *kwnames)
+/* Call with another callback (NULL: none). The caller holds its own references to all of it for the whole call. */
+static PyObject *call_under(PyObject *callback, PyObject *owner, PyObject *bypass, PyObject *function,
+                            PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     HookThread *me = &hook_thread;
+    Hooking hooking = {Py_XNewRef(callback), Py_NewRef(owner), Py_XNewRef(bypass)};
     PyObject *result = NULL;
-    Py_XINCREF(callback);
-    Py_INCREF(owner);
-    if (exchange_callback(me, &callback, &owner, true) == 0) {
+    if (exchange_hooking(me, &hooking, true) == 0) {
         result = PyObject_Vectorcall(function, args, nargsf, kwnames);
-        exchange_callback(me, &callback, &owner, false);
+        exchange_hooking(me, &hooking, false);
     }
-    Py_XDECREF(callback);
-    Py_DECREF(owner);
+    drop_hooking(&hooking);
     return result;
 }
 
@@ -43,17 +41,7 @@ static PyObject *call_under(PyObject *callback, PyObject *owner, PyObject *funct
 static PyObject *hooked_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Hooked *self = (Hooked *)object;
-    PyObject *callback = self->callback;
-    if (self->bypass && PyThreadState_Get()->c_tracefunc) {
-        PyObject *answer = PyObject_CallNoArgs(self->bypass);
-        int yes = answer ? PyObject_IsTrue(answer) : -1;
-        Py_XDECREF(answer);
-        if (yes < 0) {
-            return NULL;
-        }
-        callback = yes ? NULL : callback;
-    }
-    return call_under(callback, self->owner, self->function, args, nargsf, kwnames);
+    return call_under(self->callback, self->owner, self->bypass, self->function, args, nargsf, kwnames);
 }
 
 static PyObject *hooked_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -137,7 +125,7 @@ static PyMemberDef hooked_members[] = {
     {"function", T_OBJECT_EX, offsetof(Hooked, function), READONLY, "what is called"},
     {"callback", T_OBJECT, offsetof(Hooked, callback), READONLY, "asked about the frames of the call, or None"},
     {"owner", T_OBJECT_EX, offsetof(Hooked, owner), READONLY, "whose entries are used"},
-    {"bypass", T_OBJECT, offsetof(Hooked, bypass), READONLY, "asked whether to run unhooked under a trace function"},
+    {"bypass", T_OBJECT, offsetof(Hooked, bypass), READONLY, "asked, under a trace function, whether to run natively"},
     {"__dictoffset__", T_PYSSIZET, offsetof(Hooked, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Hooked, weakrefs), READONLY, NULL},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Hooked, vectorcall), READONLY, NULL},
@@ -151,7 +139,7 @@ static PyGetSetDef hooked_getset[] = {
 static PyType_Slot hooked_slots[] = {
     {Py_tp_doc, "Hooked(function, callback, owner=None, bypass=None)\n--\n\n"
                 "Calls `function` with `callback` as this thread's callback, and the previous one put back after.\n\n"
-                "`bypass()` is asked when a trace function is set: true runs the call without a callback."},
+                "`bypass()` is asked about frames while a trace function is set: true runs them as they are written."},
     {Py_tp_new, hooked_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_dealloc, hooked_dealloc},
@@ -221,7 +209,7 @@ static void handle_error(HookThread *me, PyObject *bail_out)
 static PyObject *unhooked_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Unhooked *self = (Unhooked *)object;
-    PyObject *result = call_under(NULL, Py_None, self->function, args, nargsf, kwnames);
+    PyObject *result = call_under(NULL, Py_None, NULL, self->function, args, nargsf, kwnames);
     if (result == NULL && self->bail_out && PyErr_ExceptionMatches(PyExc_Exception)) {
         handle_error(&hook_thread, self->bail_out);
     }

@@ -39,13 +39,17 @@ PyCodeObject *choose_code(HookThread *me, Frame *f, PyCodeObject *co, PyObject *
     PyObject *error = NULL;
     PyCodeObject *code = NULL;
     me->paused++;
+    if (is_bypassed(PyThreadState_Get(), me->hooking.bypass)) {     /* or an error is set */
+        me->paused--;
+        return NULL;
+    }
     if (slot) {
         Py_INCREF(slot);                            /* a guard may reset the code */
         code = find_entry(me, f, co, slot, &closed, &error);
         Py_DECREF(slot);
     }
     if (!code && (!closed || error) && !PyErr_Occurred()) {
-        if (me->callback) {
+        if (me->hooking.callback) {
             code = ask_callback(me, f, co, error);
         }
         else if (error) {
@@ -168,7 +172,7 @@ static int check_guard(Frame *f, PyCodeObject *co, Entry *entry)
 static PyCodeObject *find_entry(HookThread *me, Frame *f, PyCodeObject *co, PyObject *entries, bool *closed,
                                 PyObject **error)
 {
-    PyObject *owner = me->owner;
+    PyObject *owner = me->hooking.owner;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); i++) {
         Entry *entry = (Entry *)PyList_GET_ITEM(entries, i);
         if (entry->owner != owner) {
@@ -271,7 +275,7 @@ static PyCodeObject *take_answer(Frame *f, PyCodeObject *co, PyObject *owner, Py
 
 static PyCodeObject *ask_callback(HookThread *me, Frame *f, PyCodeObject *co, PyObject *error)
 {
-    PyObject *callback = Py_NewRef(me->callback), *owner = Py_NewRef(me->owner), *answer = NULL;
+    PyObject *callback = Py_NewRef(me->hooking.callback), *owner = Py_NewRef(me->hooking.owner), *answer = NULL;
     PyObject *info = make_info(f, co, error);
     PyCodeObject *code = NULL;
     if (info) {

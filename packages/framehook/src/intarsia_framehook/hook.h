@@ -7,9 +7,15 @@
 
 /* ---- one thread (_hook.c) ---- */
 
+/* What a thread's frames are dispatched by; the thread owns all three. */
 typedef struct {
-    PyObject *callback;     /* asked about frames without a fitting entry; NULL: this thread isn't hooked */
-    PyObject *owner;        /* whose entries this thread uses; None is an owner like any other */
+    PyObject *callback;     /* asked about frames without a fitting entry; NULL: the thread isn't hooked */
+    PyObject *owner;        /* whose entries are used; NULL as long as nothing was ever installed */
+    PyObject *bypass;       /* asked, under a trace function, whether to run natively; NULL: never do */
+} Hooking;
+
+typedef struct {
+    Hooking hooking;
     int paused;             /* > 0 inside a guard, a callback, or an original that runs after a bailout */
     int replaced;           /* how many running frames of this thread run a replacement */
     bool watched;           /* the end of the thread is noticed */
@@ -19,9 +25,13 @@ typedef struct {
 
 extern _Thread_local HookThread hook_thread;
 
-/* Exchange what is installed for this thread, `callback` (NULL: none) and `owner`, with what the caller holds; when
- * `entering`, see to it that the hook is reached. Returns -1 with an error set, and nothing changed, if it can't. */
-int exchange_callback(HookThread *me, PyObject **callback, PyObject **owner, bool entering);
+/* Exchange what is installed for this thread with what the caller holds; when `entering`, see to it that the hook is
+ * reached. Returns -1 with an error set, and nothing exchanged, if it can't. */
+int exchange_hooking(HookThread *me, Hooking *hooking, bool entering);
+void drop_hooking(Hooking *hooking);
+
+/* Whether a trace function is set and `bypass` says that it wants to see code as written: 1, 0, or -1 with an error. */
+int is_bypassed(PyThreadState *ts, PyObject *bypass);
 
 /* Evaluate with what was installed before the hook. */
 PyObject *evaluate_beneath(PyThreadState *ts, Frame *f, int throwflag);

@@ -1,0 +1,71 @@
+"""Debuggers and libraries."""
+
+from __future__ import annotations
+
+import io
+import pdb
+import sys
+
+from toy_passes import Toy, native
+
+from intarsia_dispatch import debugger_active
+
+
+def f(x):
+    y = x + 1
+    return y * 2
+
+
+def test_a_running_debugger_sees_the_function_as_written():
+    toy = Toy()
+    fast = toy.compile(f)
+    out = io.StringIO()
+    debugger = pdb.Pdb(stdin=io.StringIO("step\nstep\nnext\nnext\nnext\ncontinue\n"), stdout=out, nosigint=True)
+    assert debugger.runcall(fast, 3) == 8
+    assert "y = x + 1" in out.getvalue()
+    assert toy.captured == []
+    assert fast(3) == 8
+    assert len(toy.captured) == 1
+
+
+def test_a_debugger_that_starts_inside_is_noticed():
+    def outer(x):
+        debugger.set_trace(sys._getframe())
+        result = f(x)
+        debugger.set_continue()
+        sys.settrace(None)
+        return result, f(x)
+
+    debugger = pdb.Pdb(stdin=io.StringIO("continue\n" * 9), stdout=io.StringIO(), nosigint=True)
+    toy = Toy()
+    toy.plans["outer"] = native
+    assert toy.compile(outer)(3) == (8, 8)
+    assert "f" in [name for name, _ in toy.captured]
+
+
+def test_a_frame_with_a_breakpoint_runs_as_written(monkeypatch):
+    def stops(x):
+        y = x + 1
+        breakpoint()
+        return f(y)
+
+    seen = []
+    monkeypatch.setattr(sys, "breakpointhook", lambda: seen.append(sys._getframe(1).f_locals["y"]))
+    toy = Toy()
+    toy.plans["<lambda>"] = native
+    assert toy.compile(stops)(3) == 10
+    assert seen == [4]
+    assert [name for name, _ in toy.captured] == ["<lambda>", "f"]
+    assert toy.kinds() == ["native", "native", "compiled"]
+
+
+def test_coverage_is_not_a_debugger():
+    toy = Toy()
+    fast = toy.compile(lambda x: x)
+    sys.settrace(lambda frame, event, arg: None)
+    try:
+        assert not debugger_active()
+        assert fast(1) == 1
+    finally:
+        sys.settrace(None)
+    assert len(toy.captured) == 1
