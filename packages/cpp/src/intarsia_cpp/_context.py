@@ -17,9 +17,24 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, index_value, load, val
 from intarsia_loops.rewrites import at, postorder, rebuild
 
-__all__ = ["Array", "Context", "Step", "VECTOR_BYTES", "flat_steps", "lanes_of", "size_name"]
+__all__ = ["Array", "Block", "Context", "Step", "VECTOR_BYTES", "flat_steps", "lanes_of", "size_name"]
 
 VECTOR_BYTES = {"avx512": 64, "avx2": 32}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Neighbouring rows that are worked on together, one in each vector lane.
+
+    Args:
+        position: Which of the kernel's rows axes runs over the lanes.
+        start: Loop variable: the first row of the block.
+        width: Rows in a block, a multiple of the vector width.
+    """
+
+    position: int
+    start: Atom
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +45,18 @@ class Array:
         shape: Extents of the step's inner axes.
         strides: Element strides of the inner axes.
         dtype: Element type.
+        block: The rows that it holds side by side; None: one row.
     """
 
     shape: tuple[IndexExpr, ...]
     strides: tuple[IndexExpr, ...]
     dtype: str
+    block: Block | None = None
 
     @property
     def length(self) -> IndexExpr:
         """Elements, without padding."""
-        return product(self.shape)
+        return product(self.shape) * (self.block.width if self.block else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +132,9 @@ def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[st
 
     def flat(buffer: str, index: tuple[IndexExpr, ...]) -> IndexExpr:
         if buffer in arrays:
-            return linear(index[depth:], arrays[buffer].strides)
+            inside = linear(index[depth:], arrays[buffer].strides)
+            block = arrays[buffer].block
+            return inside if block is None else inside + index[block.position] - lift(block.start)
         return linear(index, buffers[buffer].strides)
 
     def leaf(v: Val) -> Val:
@@ -126,6 +145,9 @@ def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[st
         inside = v.args[0] in arrays
         entries = v.args[1][depth:] if inside else v.args[1]
         strides = arrays[v.args[0]].strides if inside else buffers[v.args[0]].strides
+        block = arrays[v.args[0]].block if inside else None
+        if block is not None:
+            entries, strides = (*entries, v.args[1][block.position] - lift(block.start)), (*strides, ONE)
         return load(v.args[0], (_flat_gather(entries, strides),), v.dtype)
 
     def step(nest: Nest) -> Step:
@@ -139,14 +161,15 @@ def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[st
     return tuple(step(nest) for nest in kernel.steps)
 
 
-def local_arrays(kernel: Kernel) -> dict[str, Array]:
-    """Return the layout of every buffer that stays inside the kernel: row-major over the inner axes."""
+def local_arrays(kernel: Kernel, block: Block | None = None) -> dict[str, Array]:
+    """Return the layout of every buffer that stays inside the kernel: row-major over the inner axes, then the block."""
     depth = len(kernel.rows)
+    width = lift(block.width if block else 1)
     arrays = {}
     for nest in kernel.steps:
         if nest.out in kernel.local:
             shape = tuple(a.extent for a in nest.axes[depth:])
-            arrays[nest.out] = Array(shape, _row_major(shape), nest.dtype)
+            arrays[nest.out] = Array(shape, tuple(s * width for s in _row_major(shape)), nest.dtype, block)
     return arrays
 
 
@@ -175,13 +198,16 @@ def size_name(symbol: str) -> str:
 class Context:
     """What all scopes of one kernel share. Names are given out in the order in which text asks for them."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], isa: str, threads: int) -> None:
+    def __init__(
+        self, kernel: Kernel, buffers: Mapping[str, Buffer], isa: str, threads: int, block: Block | None = None
+    ) -> None:
         self.kernel = kernel
         self.buffers = buffers
         self.threads = threads
         self.lanes = lanes_of(kernel, isa)
         self.isa = isa
-        self.arrays = local_arrays(kernel)
+        self.block = block
+        self.arrays = local_arrays(kernel, block)
         self.steps = flat_steps(kernel, buffers, self.arrays)
         self.params: dict[str, str] = {}
         self._sizes: set[str] = set()
@@ -245,7 +271,7 @@ class Context:
 
     def is_padded(self, buffer: str, address: IndexExpr, lane: Atom | None) -> bool:
         """Whether whole vectors may be moved at the end of a local array, because it has room past the end."""
-        return buffer in self.arrays and lane is not None and address is lift(lane)
+        return buffer in self.arrays and (self.block is not None or (lane is not None and address is lift(lane)))
 
     def cost(self, steps: tuple[Step, ...]) -> int:
         """Return the work at one point of the steps' loops, in additions."""

@@ -77,8 +77,7 @@ class Fold:
             position = vector(self.position_dtype, self.context.lanes)
             lines.append(f"{position} {self.name}_at[{self.count}];")
             fill += f" {self.name}_at[u] = bc<{position}>(-1);"
-        lines.append(f"for (int u = 0; u < {self.count}; u++) {{ {fill} }}")
-        return lines
+        return [*lines, self._each(fill)]
 
     def update(self, scope: Scope, rep: Rep, u: str, *, masked: bool) -> None:
         """Add the statement that folds one vector into accumulator `u`.
@@ -116,11 +115,28 @@ class Fold:
         scope.lines.append(f"{acc} = {won.text} ? {x} : {acc};")
         scope.lines.append(f"{at} = {wide.text} ? {position.text} : {at};")
 
+    def start(self, total: str) -> list[str]:
+        """Return the statements that declare second-level accumulators `total`."""
+        return [f"{self.ctype} {total}[{self.count}];", self._each(f"{total}[u] = bc<{self.ctype}>({self.identity});")]
+
     def flush(self, total: str) -> list[str]:
         """Return the statements that add the accumulators to `total` and start them again."""
         new = combine_text(self.step.kind, self.dtype, f"{total}[u]", f"{self.name}[u]")
-        again = f"{self.name}[u] = bc<{self.ctype}>({self.identity});"
-        return [f"for (int u = 0; u < {self.count}; u++) {{ {total}[u] = {new}; {again} }}"]
+        return [self._each(f"{total}[u] = {new}; {self.name}[u] = bc<{self.ctype}>({self.identity});")]
+
+    def take(self, total: str) -> list[str]:
+        """Return the statements that make `total` the accumulators."""
+        return [self._each(f"{self.name}[u] = {total}[u];")]
+
+    def _each(self, statements: str) -> str:
+        return f"for (int u = 0; u < {self.count}; u++) {{ {statements} }}"
+
+    def vector(self, u: str) -> Rep:
+        """Return accumulator `u` as the result of its lanes, where lanes are results."""
+        if not self.is_arg:
+            return Rep(f"{self.name}[{u}]", self.step.dtype, self.ctype)
+        ctype = vector("i64", self.context.lanes)
+        return Rep(f"cv<{ctype}>({self.name}_at[{u}])", "i64", ctype)
 
     def result(self) -> str:
         """Return the folded number as C text: over the accumulators as a tree, then over the lanes."""

@@ -8,7 +8,7 @@ from intarsia_cpp._index import collapse, product
 from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._parallel import parallel_for
 from intarsia_cpp._text import block, loop
-from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
+from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis
 
 __all__ = ["emit_pointwise", "is_pointwise", "unit_stride_score"]
 

@@ -9,20 +9,18 @@ from __future__ import annotations
 from intarsia_cpp._body import Scope
 from intarsia_cpp._context import Context, Step
 from intarsia_cpp._folds import Fold, combine_text
+from intarsia_cpp._frame import local_buffers, row_loops
 from intarsia_cpp._groups import Group, group_steps
 from intarsia_cpp._index import collapse, product
 from intarsia_cpp._loops import is_empty, lane_loops, nest
-from intarsia_cpp._ops import Rep, constant, element, number_text, vector
-from intarsia_cpp._parallel import pragma
+from intarsia_cpp._ops import Rep, element, number_text, vector
 from intarsia_cpp._text import block, loop
 from intarsia_cpp.pointwise import unit_stride_score
-from intarsia_loops.index import Atom, IndexExpr, axis, lift
+from intarsia_loops.index import Atom, axis, lift
 from intarsia_loops.ops import FLOATS, identity_of
 
-__all__ = ["STACK_BYTES", "emit_rows"]
+__all__ = ["emit_rows"]
 
-# Local arrays of a row go on the stack up to this size, past it into memory that each thread allocates once a call.
-STACK_BYTES = 1 << 16
 UNROLL = 4
 # Floats are added up in chains of about this many numbers per lane, and the chains then added up.
 CHAIN = 256
@@ -31,11 +29,12 @@ CHAIN = 256
 def emit_rows(context: Context) -> list[str]:
     """Return the body of the kernel function."""
     groups = group_steps(context.steps)
-    stored = _stored(context, groups)
+    stored = local_buffers(groups)
     row = Scope(context, axes=context.kernel.rows)
     for group in groups:
         _emit_group(row, group, stored)
-    return _row_loops(context, groups, stored, row.lines)
+    heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in context.kernel.rows]
+    return row_loops(context, heads, groups, stored, row.lines)
 
 
 def _emit_group(row: Scope, group: Group, stored: frozenset[str]) -> None:
@@ -49,19 +48,6 @@ def _emit_group(row: Scope, group: Group, stored: frozenset[str]) -> None:
         row.lines += _inner_folds(row, step)
     else:
         _shared_loop(row, group, stored)
-
-
-def _stored(context: Context, groups: tuple[Group, ...]) -> frozenset[str]:
-    """Local buffers that need an array: made in one loop, read in a later one (or at another point)."""
-    found = set()
-    for k, group in enumerate(groups):
-        for step in group.steps:
-            if step.in_memory or not step.inner:
-                continue
-            later = any(v.args[0] == step.out for g in groups[k + 1 :] for s in g.steps for v in s.body.loads)
-            if later or step.is_scan or step.is_fold:
-                found.add(step.out)
-    return frozenset(found)
 
 
 # ---- the kinds of groups -----------------------------------------------------------------------------------------
@@ -128,11 +114,6 @@ def _loops_in_chains(row: Scope, loops, folds: list[Fold], point) -> list[str]:
 def _two_levels(parent: Scope, outer: list[Atom], lane: Atom, folds: list[Fold], point, unroll: int) -> list[str]:
     context = parent.context
     totals = {f.name: context.temp("total") for f in folds}
-    lines: list[str] = []
-    for f in folds:
-        start = f"{totals[f.name]}[u] = bc<{f.ctype}>({f.identity});"
-        lines.append(f"{f.ctype} {totals[f.name]}[{f.count}];")
-        lines.append(f"for (int u = 0; u < {f.count}; u++) {{ {start} }}")
     flush = [text for f in folds for text in f.flush(totals[f.name])]
     chunk = CHAIN * unroll * context.lanes
     extent = lane.extent.const()
@@ -145,10 +126,9 @@ def _two_levels(parent: Scope, outer: list[Atom], lane: Atom, folds: list[Fold],
         last = f"const i64 last = first + {chunk} < {stop} ? first + {chunk} : {stop};"
         return block(loop("first", "0", stop, chunk), [last, *inner, *flush])
 
-    lines += nest(parent, outer, chains)
-    for f in folds:
-        lines.append(f"for (int u = 0; u < {f.count}; u++) {f.name}[u] = {totals[f.name]}[u];")
-    return lines
+    starts = [text for f in folds for text in f.start(totals[f.name])]
+    ends = [text for f in folds for text in f.take(totals[f.name])]
+    return [*starts, *nest(parent, outer, chains), *ends]
 
 
 def _finish(row: Scope, fold: Fold) -> None:
@@ -235,9 +215,6 @@ def _fold_across(row: Scope, step: Step, lane: Atom) -> list[str]:
     return nest(row, outer, lambda scope: lane_loops(scope, lane, point))
 
 
-# ---- around the groups -------------------------------------------------------------------------------------------
-
-
 def _ordered(group: Group) -> tuple[tuple[Atom, ...], tuple[Step, ...]]:
     """Loops with the one that memory suits best innermost, merged where possible, and the steps over them.
 
@@ -250,50 +227,3 @@ def _ordered(group: Group) -> tuple[tuple[Atom, ...], tuple[Step, ...]]:
         loops.append(best)
     merged, env = collapse(loops, [e for s in group.steps for e in s.addresses()])
     return merged or (axis("r0", lift(1)),), tuple(s.substituted(env) for s in group.steps)
-
-
-def _row_loops(context: Context, groups: tuple[Group, ...], stored: frozenset[str], lines: list[str]) -> list[str]:
-    """The loops over rows, with threads and with the arrays of a row."""
-    rows = context.kernel.rows
-    heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in rows]
-    stack, heap = _placed(context, stored)
-    inside = [*stack, *lines]
-    looped = [*heads[:-1], *block(heads[-1], inside)] if heads else block("", inside)
-    points, cost = _work(context, groups)
-    if not heap:
-        first = pragma(context, "parallel for", len(heads), points, cost) if heads else None
-        return looped if first is None else [first, *looped]
-    first = pragma(context, "parallel", len(heads), points, cost) if heads else None
-    share = f"#pragma omp for schedule(static)" + (f" collapse({len(heads)})" if len(heads) > 1 else "")
-    region = [*heap, *([share] if first else []), *looped, "free(scratch);"]
-    return [*([first] if first else []), *block("", region)]
-
-
-def _work(context: Context, groups: tuple[Group, ...]) -> tuple[IndexExpr, int]:
-    """Points of the largest loop of all rows, and the cost of one point with the other loops shared out."""
-    rows = product(tuple(a.extent for a in context.kernel.rows))
-    sizes = [product(tuple(a.extent for a in g.loops)) for g in groups]
-    widest = max(sizes, key=lambda e: e.hi)
-    cost = sum(context.cost(g.steps) for g, size in zip(groups, sizes, strict=True) if size.hi * 4 >= widest.hi)
-    return rows * widest, cost
-
-
-def _placed(context: Context, stored: frozenset[str]) -> tuple[list[str], list[str]]:
-    """Declarations of the local arrays of a row: (on the stack, in memory allocated by each thread)."""
-    arrays = [(b, context.arrays[b]) for b in context.arrays if b in stored]
-    sizes = [a.length.const() for _, a in arrays]
-    itemsizes = [f"sizeof({element(a.dtype)})" for _, a in arrays]
-    width = context.lanes
-    if all(n is not None for n in sizes):
-        total = sum((n + width) * 8 for n in sizes if n is not None)
-        if total <= STACK_BYTES:
-            return [
-                f"{element(a.dtype)} local_{b}[{-(-n // width) * width or width}] __attribute__((aligned(64)));"
-                for (b, a), n in zip(arrays, sizes, strict=True) if n is not None
-            ], []  # fmt: skip
-    lines = [f"i64 bytes = 0;"]
-    places = []
-    for (b, a), item in zip(arrays, itemsizes, strict=True):
-        lines.append(f"const i64 at_{b} = bytes; bytes += ({context.c(a.length)} + {width})*{item} + 63 & -64;")
-        places.append(f"{element(a.dtype)} *const local_{b} = ({element(a.dtype)} *)(scratch + at_{b});")
-    return [], [*lines, "char *const scratch = (char *)aligned_alloc(64, bytes);", *places]

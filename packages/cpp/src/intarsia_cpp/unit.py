@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule
 
-from intarsia_cpp._context import Context, size_name
+from intarsia_cpp._context import size_name
 from intarsia_cpp._ops import element
+from intarsia_cpp._shape import emit_lines
 from intarsia_cpp._text import indented
-from intarsia_cpp.pointwise import emit_pointwise, is_pointwise
 from intarsia_cpp.prelude import prelude
-from intarsia_cpp.rows import emit_rows
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops.graph import from_fx
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program
@@ -163,8 +162,7 @@ def _launch(entry: str, calls: list[_Call], items: tuple[int, int]) -> Launch:
 def _function(form: Kernel, names: tuple[str, ...], buffers: Mapping[str, Buffer], target: Target, name: str) -> _Function:
     """Emit the canonical form of a kernel."""
     layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
-    context = Context(form, layouts, target.isa, target.threads)
-    lines = emit_pointwise(context) if is_pointwise(context) else emit_rows(context)
+    context, lines = emit_lines(form, layouts, target)
     written = {s.out for s in context.steps}
     types, params = [], []
     for buffer, parameter in context.params.items():

@@ -133,3 +133,10 @@ template <class V> INL V ishr(V a, V b) {
   const auto fits = (b >= V{}) & (b < bc<V>(bits));
   if constexpr ((E)-1 > 0) return fits ? a >> (fits ? b : V{}) : V{};
   else return a >> (fits ? b : bc<V>(last)); }
+//: corrected  infinities leave an error that isn't a number
+template <class V> INL V corrected(V sum, V error) { return error == error ? sum + error : sum; }
+//: two_sum  sum += x, exactly: what is rounded away is collected in error
+template <class V> INL void two_sum(V &sum, V &error, V x) {
+  const V s = sum + x, b = s - sum;
+  error += (sum - (s - b)) + (x - b);
+  sum = s; }

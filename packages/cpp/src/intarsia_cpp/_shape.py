@@ -1,0 +1,113 @@
+"""Which way to walk a kernel: the decision that picks one of the kernel shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from intarsia_cpp._context import Block, Context, Step
+from intarsia_cpp._frame import STACK_BYTES
+from intarsia_cpp._groups import group_steps
+from intarsia_cpp._index import product
+from intarsia_cpp._ops import WIDTH
+from intarsia_cpp.columns import emit_columns
+from intarsia_cpp.pointwise import emit_pointwise, is_pointwise
+from intarsia_cpp.rows import emit_rows
+from intarsia_ir.records import Target
+from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis
+from intarsia_loops.program import Buffer, Kernel
+
+__all__ = ["emit_lines"]
+
+# Extent taken for one that is known at run time only.
+TYPICAL = 64
+MOST_COLUMNS = 512
+
+
+def emit_lines(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> tuple[Context, list[str]]:
+    """Return the body of the function for a kernel, and the context that names its parameters.
+
+    Args:
+        kernel: In canonical form.
+        buffers: Layout of every buffer in memory.
+        target: Instruction set and number of threads.
+    """
+    context = Context(kernel, buffers, target.isa, target.threads)
+    if is_pointwise(context):
+        return context, emit_pointwise(context)
+    position = _lane_row(context)
+    if position is None:
+        return context, emit_rows(context)
+    block = Block(position, axis("start", kernel.rows[position].extent), _width(context, position))
+    blocked = Context(kernel, buffers, target.isa, target.threads, block)
+    return blocked, emit_columns(blocked)
+
+
+def _lane_row(context: Context) -> int | None:
+    """The row axis that vector lanes should run along, or None where inner axes suit memory better."""
+    if any(s.kind == "cumprod" and s.dtype == "f32" for s in context.steps):
+        return None  # eager multiplies in f64; only the row shape does
+    best, choice = _inner_cost(context), None
+    for k, row in enumerate(context.kernel.rows):
+        cost = sum(_extent(product(_loops_of(s))) * _access_cost(context, s, row) for s in context.steps)
+        cost *= _waste(context, row)
+        if cost < best:
+            best, choice = cost, k
+    return choice
+
+
+def _inner_cost(context: Context) -> float:
+    """Work of one row with lanes along inner axes."""
+    total = 0.0
+    for group in group_steps(context.steps):
+        points = _extent(product(tuple(a.extent for a in group.loops)))
+        if not group.loops:
+            total += len(group.steps)
+            continue
+        costs = []
+        for a in group.loops:
+            costs.append(points * sum(_access_cost(context, s, a) for s in group.steps) * _waste(context, a))
+        total += min(costs) + sum(4 for s in group.steps if s.is_fold)
+    return total
+
+
+def _loops_of(step: Step) -> tuple[IndexExpr, ...]:
+    return tuple(a.extent for a in step.inner + tuple(r for r in step.red if r not in step.inner))
+
+
+def _access_cost(context: Context, step: Step, lane: Atom) -> float:
+    """Cost of the memory accesses of one point when lanes run along `lane`."""
+    addresses = [v.args[1][0] for v in step.body.loads if v.op == "load"]
+    if step.in_memory:
+        addresses.append(step.address)
+    return sum(_walk_cost(context, e, lane) for e in addresses) + 0.1
+
+
+def _walk_cost(context: Context, address: IndexExpr, lane: Atom) -> float:
+    split = address.coef(lane)
+    if split is None:
+        return context.lanes
+    return 1.0 if split[0] is ONE else 0.25 if split[0] is ZERO else context.lanes
+
+
+def _waste(context: Context, lane: Atom) -> float:
+    """Vector lanes paid for each lane used."""
+    n = _extent(lane.extent)
+    return -(-n // context.lanes) * context.lanes / max(n, 1)
+
+
+def _extent(expr: IndexExpr) -> int:
+    n = expr.const()
+    return TYPICAL if n is None else n
+
+
+def _width(context: Context, position: int) -> int:
+    """Rows in a block: enough for whole cache lines, few enough for every thread and for the local arrays."""
+    lanes = context.lanes
+    rows = context.kernel.rows
+    others = product(tuple(a.extent for k, a in enumerate(rows) if k != position)).const() or 1
+    pieces = -(-context.threads // others)
+    most = min(MOST_COLUMNS, -(-_extent(rows[position].extent) // pieces))
+    kept = sum(_extent(a.length) * WIDTH[a.dtype] for a in context.arrays.values() if a.shape)
+    if kept:
+        most = min(most, max(2 * lanes, STACK_BYTES // kept))
+    return max(-(-most // lanes), 1) * lanes
