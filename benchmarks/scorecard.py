@@ -1,0 +1,149 @@
+"""Print one line per measured figure: `name value target`. Every value comes from a run made now.
+
+`python benchmarks/scorecard.py [--quick]`; `--quick` leaves out what compiles the Hugging Face models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+
+from integration.demo.__main__ import child  # noqa: E402
+from integration.models import MODELS, make  # noqa: E402
+
+Line = tuple[str, float | str, str]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args(arguments).quick
+    print(
+        f"# torch {torch.__version__}, Python {sys.version.split()[0]}, {torch.get_num_threads()} threads, {cpu_name()}"
+    )
+    sections: list[Callable[[bool], Iterator[Line]]] = [steady_state, first_calls, recorder, guards, frame_hook]
+    for section in sections:
+        for name, value, target in section(quick):
+            shown = value if isinstance(value, str) else f"{value:.3f}"
+            print(f"{name:<44} {shown:>10}   {target}", flush=True)
+    return 0
+
+
+def steady_state(quick: bool) -> Iterator[Line]:
+    """torch.compile's time over ours, medians of interleaved rounds."""
+    targets = {"softmax": ">= 1.3", "add_layer_norm": ">= 1.3", "chain": ">= 1.0"}
+    names = [*targets, *(() if quick else ("mlp", "resnet18", "vit_block"))]
+    for name in names:
+        row = child("steady", name, "own")
+        if "error" in row:
+            yield f"steady.{name}.ratio", "failed", row["error"]
+            continue
+        spread = f"({row['ratio_low']:.2f}-{row['ratio_high']:.2f})"
+        yield f"steady.{name}.ratio", row["ratio"], f"{targets.get(name, '>= 1.0 (goal)')} {spread}"
+        yield f"steady.{name}.kernels", str(row["kernels"]), "1" if name in targets else ""
+
+
+def first_calls(quick: bool) -> Iterator[Line]:
+    """Our first call over torch.compile's, a fresh process and an empty cache each, imports apart."""
+    names = ("chain", "softmax", "mlp") if quick else tuple(MODELS)
+    ratios = {"wall": [], "cpu": []}
+    for name in names:
+        theirs, ours = child("first", name, "torch"), child("first", name, "own")
+        if "error" in theirs or "error" in ours:
+            yield f"first_call.{name}", "failed", theirs.get("error") or ours["error"]
+            continue
+        for kind, values in ratios.items():
+            values.append(ours[kind] / theirs[kind])
+            yield f"first_call.{name}.{kind}", values[-1], f"ours {ours[kind]:.2f} s, theirs {theirs[kind]:.2f} s"
+    for kind, values in ratios.items():
+        if values:
+            geomean = math.exp(statistics.fmean(map(math.log, values)))
+            yield f"first_call.geomean.{kind}", geomean, "<= 0.25"
+
+
+def recorder(quick: bool) -> Iterator[Line]:
+    """Milliseconds an op to record a transformer encoder, beside make_fx in the same run."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    import intarsia_recorder
+
+    model, (x,) = make("vit_block")
+    deep = torch.nn.Sequential(*(model for _ in range(12)))
+    ours, theirs = [], []
+    with torch.no_grad():
+        for _ in range(4):
+            start = time.process_time()
+            recorded = intarsia_recorder.record(deep, (x,))
+            ours.append(time.process_time() - start)
+            start = time.process_time()
+            traced = make_fx(deep, tracing_mode="fake")(x)
+            theirs.append(time.process_time() - start)
+    for name, times, gm, target in (
+        ("recorder", ours, recorded.graph_module, "<= 0.15"),
+        ("make_fx", theirs, traced, ""),
+    ):
+        n_ops = sum(n.op == "call_function" for n in gm.graph.nodes)
+        yield f"{name}.ms_per_op", 1e3 * min(times) / n_ops, target
+
+
+def guards(quick: bool) -> Iterator[Line]:
+    """Nanoseconds to check the guards of a small function."""
+    import intarsia_guards
+    import intarsia_tracer
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+    x, y = torch.randn(8), torch.randn(8)
+    captured = intarsia_tracer.capture(f, (x, y))
+    check, wants_globals = intarsia_guards.build_guards(captured.guards, captured.facts).frame_check(f.__code__)
+    arguments = (x, y, f.__globals__) if wants_globals else (x, y)
+    assert check(*arguments)
+    yield "guards.two_tensors.ns", 1e9 * per_call(lambda: check(*arguments)), ""
+
+
+def frame_hook(quick: bool) -> Iterator[Line]:
+    """Microseconds of `x + 1` on 8 floats: eager, and compiled."""
+    import intarsia
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    x = torch.randn(8)
+    fast = intarsia.compile(f, options={"on_error": "raise"})
+    torch.testing.assert_close(fast(x), f(x))
+    pairs = [(per_call(lambda: f(x)), per_call(lambda: fast(x))) for _ in range(7)]
+    yield "call.eager.us", 1e6 * statistics.median(p[0] for p in pairs), ""
+    yield "call.compiled.us", 1e6 * statistics.median(p[1] for p in pairs), ""
+    yield "call.ratio_to_eager", statistics.median(p[1] / p[0] for p in pairs), "<= 3 (the capture issue)"
+
+
+def per_call(call: Callable[[], object], n: int = 20_000) -> float:
+    """Return seconds a call."""
+    start = time.perf_counter()
+    for _ in range(n):
+        call()
+    return (time.perf_counter() - start) / n
+
+
+def cpu_name() -> str:
+    """Return the processor's name."""
+    if not Path("/proc/cpuinfo").exists():
+        return subprocess.run(["uname", "-m"], capture_output=True, text=True).stdout.strip()
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown processor")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
