@@ -1,3 +1,29 @@
-"""Package under construction."""
+"""Rewrites of FX(aten): common subexpressions, dead code, constants.
+
+Each is a pure function from FX(aten), pure, to the same: the input graph stays as it is, origins are merged, `fuel`
+limits the number of edits, `check` verifies both ends.
+
+Example:
+    >>> from intarsia_ir.aten import parse_ir
+    >>> gm = parse_ir('''// dialect: aten 1
+    ... graph(%x: f32[2]) {
+    ...   %0: f32[2] = aten.sin.default(%x)  # model.py:1 in forward
+    ...   %1: f32[2] = aten.mul.Tensor(%0, 1)  # model.py:2 in forward
+    ...   %2: f32[2] = aten.sin.default(%x)  # model.py:3 in forward
+    ...   %3: f32[2] = aten.cos.default(%x)  # model.py:4 in forward
+    ...   %4: f32[2] = aten.add.Tensor(%1, %2)  # model.py:5 in forward
+    ...   return (%4,)
+    ... }
+    ... ''')
+    >>> gm = eliminate_dead_code(eliminate_common_subexpressions(fold_constants(gm)))
+    >>> [str(n.target) for n in gm.graph.nodes if n.op == "call_function"]
+    ['aten.sin.default', 'aten.add.Tensor']
+"""
+
+from intarsia_rewrites.eliminate_common_subexpressions import eliminate_common_subexpressions
+from intarsia_rewrites.eliminate_dead_code import eliminate_dead_code
+from intarsia_rewrites.fold_constants import fold_constants
 
 __version__ = "0.1.0"
+
+__all__ = ["eliminate_common_subexpressions", "eliminate_dead_code", "fold_constants"]

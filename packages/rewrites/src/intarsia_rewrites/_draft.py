@@ -1,0 +1,156 @@
+"""A private copy of a program while a pass edits it: fuel, origins, and who shares memory with whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from intarsia_ir import aten, meta
+from intarsia_ir.errors import InvalidArgumentError
+
+__all__ = ["Draft"]
+
+
+class Draft:
+    """Edits a copy of `gm.graph`; `finish` wraps it once.
+
+    Args:
+        gm: FX(aten), pure. It isn't changed.
+        fuel: Number of edits allowed; None: any number.
+        check: Whether to verify on entry and exit.
+
+    Attributes:
+        graph: The copy.
+        root: What get_attr nodes refer to: the module, and constants added since.
+        fired: How often each rule was used, by name.
+
+    Raises:
+        VerifyError: `check` is on, and `gm` isn't FX(aten), pure.
+        InvalidArgumentError: `fuel` is negative.
+    """
+
+    def __init__(self, gm: fx.GraphModule, fuel: int | None, check: bool) -> None:
+        if fuel is not None and fuel < 0:
+            raise InvalidArgumentError(f"fuel must not be negative, but is {fuel}", code="rewrites.fuel")
+        self._fuel, self._check = fuel, check
+        self._origins = all(meta.origins(n) for n in gm.graph.nodes if n.op == "call_function")
+        if check:
+            aten.verify(gm, functional=True, origins=False)
+        self.graph = _copy(gm.graph)
+        self.root: dict[str, Any] = {n.target: _attribute(gm, n.target) for n in gm.graph.nodes if n.op == "get_attr"}
+        self.fired: Counter[str] = Counter()
+        self._escaping = self._roots_of_results()
+
+    def burn(self, rule: str) -> bool:
+        """Use up fuel for one edit by `rule`; False when there is none left."""
+        if self._fuel is not None:
+            if self._fuel == 0:
+                return False
+            self._fuel -= 1
+        self.fired[rule] += 1
+        return True
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no edit is allowed any more."""
+        return self._fuel == 0
+
+    def may_replace(self, old: fx.Node, new: fx.Node) -> bool:
+        """Tell whether `new`, which has the same value, can stand for `old` without results sharing more memory.
+
+        A caller may write to a result afterwards, so a result that had storage of its own must keep that: `old`
+        must not reach a result, or share its memory with `new` already, or `new` must be storage that neither an
+        input, nor a constant, nor another result uses.
+        """
+        before, after = roots(old), roots(new)
+        if before == after or not before & self._escaping:
+            return True
+        return not any(n.op in ("placeholder", "get_attr") or n in self._escaping for n in after)
+
+    def replace(self, old: fx.Node, new: fx.Node) -> None:
+        """Let every user of `old` use `new`, which takes its origins, and erase what nobody uses any more."""
+        if roots(old) & self._escaping:
+            self._escaping |= roots(new)
+        if new.op == "call_function":
+            meta.set_origins(new, meta.merge_origins(new, old))
+        old.replace_all_uses_with(new)
+        self.erase_unused(old)
+
+    def insert_call(self, before: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        """Insert a call that computes the value of `before`, with its metadata."""
+        with self.graph.inserting_before(before):
+            node = self.graph.call_function(target, args, kwargs)
+        node.meta = dict(before.meta)
+        return node
+
+    def insert_constant(self, before: fx.Node, value: torch.Tensor) -> fx.Node:
+        """Insert a node that holds `value`, in front of all calls, with the metadata of `before`."""
+        name = next(n for k in range(len(self.root) + 1) if (n := f"_folded{k}") not in self.root)
+        self.root[name] = value
+        first = next(n for n in self.graph.nodes if n.op != "placeholder")
+        with self.graph.inserting_before(first):
+            node = self.graph.create_node("get_attr", name, (), {})
+        node.meta = dict(before.meta)
+        return node
+
+    def erase_unused(self, node: fx.Node) -> None:
+        """Erase `node` and the operands that only it used, as far as nobody would notice."""
+        waiting = [node]
+        while waiting:
+            node = waiting.pop()
+            if not node.users and is_removable(node):
+                waiting += node.all_input_nodes
+                self.graph.erase_node(node)
+
+    def finish(self) -> fx.GraphModule:
+        """Return the edited program.
+
+        Raises:
+            VerifyError: The edits broke the dialect's rules (a bug of the pass).
+        """
+        used = {n.target for n in self.graph.nodes if n.op == "get_attr"}
+        gm = fx.GraphModule({name: value for name, value in self.root.items() if name in used}, self.graph)
+        if self._check:
+            aten.verify(gm, functional=True, origins=self._origins)
+        return gm
+
+    def _roots_of_results(self) -> set[fx.Node]:
+        (output,) = self.graph.find_nodes(op="output")
+        return {root for result in output.all_input_nodes for root in roots(result)}
+
+
+def is_removable(node: fx.Node) -> bool:
+    """Tell whether a node without users can be dropped: it is no input, draws no numbers, checks nothing."""
+    if node.op == "get_attr":
+        return True
+    return node.op == "call_function" and aten.node_effects(node).removable
+
+
+def roots(node: fx.Node) -> frozenset[fx.Node]:
+    """Return the nodes whose storage `node` is, or is a view of; results of one op count as one storage."""
+    found, waiting = set(), [node]
+    while waiting:
+        node = waiting.pop()
+        bases = aten.viewed_nodes(node)
+        waiting += bases
+        if not bases:
+            found.add(node)
+    return frozenset(found)
+
+
+def _copy(graph: fx.Graph) -> fx.Graph:
+    new = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in graph.nodes:
+        copies[node] = new.node_copy(node, lambda n: copies[n])
+        copies[node].meta = dict(node.meta)
+    return new
+
+
+def _attribute(root: Any, path: str) -> Any:
+    for name in path.split("."):
+        root = getattr(root, name)
+    return root

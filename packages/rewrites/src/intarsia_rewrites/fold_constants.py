@@ -1,0 +1,97 @@
+"""`fold_constants`: replace calls whose value is known, or is that of an operand.
+
+    %1 = aten.mul.Tensor(%x, 1)                  return (%x,)         (where %x may be returned)
+    %2 = aten.t.default(aten.t.default(%1))  ->
+    return (%2,)
+
+The rules are functions from a call to what can stand for it, one a law; each states before -> after, its side condition
+and the law it relies on. They come in three groups, each in its own module:
+
+    _algebra   x * 1, x - 0, -(-x), where(c, x, x), casts that change nothing
+    _views     views of views; views and copies that change nothing
+    _values    calls of constants: a `full` where all elements are equal, a stored tensor otherwise
+
+Side condition of all: the value that replaces has the same type, shape, strides and device (`meta.value` of the nodes),
+and no two results come to share memory that didn't. Rules about layouts leave tensors of symbolic size alone.
+Law: a graph without writes can't tell a tensor from another one with the same values and layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.fx as fx
+
+from intarsia_rewrites import _algebra, _values, _views
+from intarsia_rewrites._draft import Draft
+from intarsia_rewrites._rules import Call, Rule
+
+__all__ = ["RULES", "fold_constants"]
+
+RULES: tuple[Rule, ...] = (*_algebra.RULES, *_views.RULES, *_values.RULES)
+"""All rules, in the order in which they are tried. Unstable: names and order may change."""
+
+
+def fold_constants(gm: fx.GraphModule, *, fuel: int | None = None, check: bool = True) -> fx.GraphModule:
+    """Return `gm` with calls of known value replaced, until no rule applies.
+
+    Args:
+        gm: FX(aten), pure.
+        fuel: Number of replacements allowed, in program order; None: all.
+        check: Whether to verify the dialect on entry and exit.
+
+    Returns:
+        The graph; constants of up to 16,384 elements may have become attributes of it.
+
+    Raises:
+        VerifyError: `gm` isn't FX(aten), pure.
+
+    Example:
+        >>> from intarsia_ir.aten import parse_ir
+        >>> gm = parse_ir('''// dialect: aten 1
+        ... graph(%x: f32[2]) {
+        ...   %0: f32[2] = aten.neg.default(%x)  # model.py:1 in forward
+        ...   %1: f32[2] = aten.mul.Tensor(%0, 1)  # model.py:1 in forward
+        ...   return (%1,)
+        ... }
+        ... ''')
+        >>> [str(n.target) for n in fold_constants(gm).graph.nodes if n.op == "call_function"]
+        ['aten.neg.default']
+    """
+    return fold(Draft(gm, fuel, check), RULES).finish()
+
+
+def fold(draft: Draft, rules: Sequence[Rule]) -> Draft:
+    """Sweep over `draft` until no rule applies. A sweep goes forward: operands are as simple as they get."""
+    changed = True
+    while changed:
+        changed = False
+        for node in draft.graph.nodes:
+            if draft.exhausted:
+                return draft
+            changed |= node.op == "call_function" and any(_apply(draft, node, rule) for rule in rules)
+    return draft
+
+
+def _apply(draft: Draft, node: fx.Node, rule: Rule) -> bool:
+    """Let `rule` replace `node`; return whether it did."""
+    found = rule(node, draft.root)
+    if found is None or found is node:
+        return False
+    name = rule.__name__
+    if isinstance(found, fx.Node):
+        if not draft.may_replace(node, found) or not draft.burn(name):
+            return False
+        draft.replace(node, found)
+        return True
+    if isinstance(found, Call):
+        new = draft.insert_call(node, *found)
+    else:
+        assert isinstance(found, torch.Tensor)
+        new = draft.insert_constant(node, found)
+    if draft.may_replace(node, new) and draft.burn(name):
+        draft.replace(node, new)
+        return True
+    draft.erase_unused(new)
+    return False
