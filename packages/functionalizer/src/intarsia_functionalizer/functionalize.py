@@ -16,6 +16,7 @@ mutations, aliasing.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ from intarsia_ir.records import (
     Recorded,
     Signature,
 )
-from intarsia_recorder import graph_module
+from intarsia_recorder import graph_module, snapshot
 
 __all__ = ["functionalize"]
 
@@ -80,8 +81,8 @@ def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None
         aten_dialect.verify(gm, origins=origins)
     if _is_functional(recorded):
         return _unchanged(recorded)
-    mode = _mode_of(gm.graph)
-    rewriter = Rewriter(gm.graph, mode, fuel)
+    graph, mode = _with_one_mode(gm.graph)
+    rewriter = Rewriter(graph, mode, fuel)
     with torch.no_grad(), enable_python_dispatcher(), mode:
         results = rewriter.run()
         values, requires_grad = _output_values(recorded.signature, rewriter, results)
@@ -134,13 +135,37 @@ def _unchanged(recorded: Recorded) -> Functionalized:
     return Functionalized(recorded.graph_module, recorded.signature, recorded.facts, guards)
 
 
-def _mode_of(graph: fx.Graph) -> FakeTensorMode:
-    """Return the fake mode of the values in `graph`; a new one if there are no tensors."""
-    for node in graph.nodes:
-        for leaf in pytree.tree_leaves(meta.value(node) if meta.has_value(node) else None):
-            if isinstance(leaf, FakeTensor):
-                return leaf.fake_mode
-    return FakeTensorMode(static_shapes=True)
+def _with_one_mode(graph: fx.Graph) -> tuple[fx.Graph, FakeTensorMode]:
+    """Return a graph whose values are fake tensors of one mode, and the mode: `graph` itself if it can be.
+
+    A tracer that ran on real tensors leaves values of as many modes as it has nodes.
+    """
+    values = [meta.value(node) if meta.has_value(node) else None for node in graph.nodes]
+    tensors = list(_tensors_in(values))
+    modes = {id(tensor.fake_mode): tensor.fake_mode for tensor in tensors if isinstance(tensor, FakeTensor)}
+    mode = next(iter(modes.values()), None) or FakeTensorMode(static_shapes=True)
+    if len(modes) <= 1 and all(isinstance(tensor, FakeTensor) for tensor in tensors):
+        return graph, mode
+
+    def adopt(leaf: Any) -> Any:
+        if isinstance(leaf, FakeTensor):
+            return snapshot(mode, leaf)
+        return mode.from_tensor(leaf, static_shapes=True) if isinstance(leaf, torch.Tensor) else leaf
+
+    new = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node, value in zip(graph.nodes, values, strict=True):
+        copies[node] = new.node_copy(node, copies.__getitem__)
+        meta.set_value(copies[node], pytree.tree_map(adopt, value))
+    return new, mode
+
+
+def _tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors_in(value)
 
 
 def _output_values(signature: Signature, rewriter: Rewriter, results: Any) -> tuple[list[Any], list[bool]]:

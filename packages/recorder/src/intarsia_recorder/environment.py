@@ -1,6 +1,7 @@
 """What the recorder asks of a shape environment: the few members of `intarsia_shapes.ShapeEnv` that it uses.
 
-With another environment (torch's own, behind fake tensors that somebody else made) or none, sizes have to be static.
+Fake tensors that somebody else made may have torch's own environment behind them: then integers can be written as
+nodes, but nothing that the environment learns is taken over.
 """
 
 from __future__ import annotations

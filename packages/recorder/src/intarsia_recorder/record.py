@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -69,7 +70,7 @@ def record(
         inputs: Real or fake tensors, and numbers; each leaf becomes a placeholder, a plain number a constant one.
         decompositions: ATen overload -> Python function to record in its place.
         fake_mode: Mode of the fake tensors among the inputs; by default theirs, or a new one with static sizes.
-        signature: Names, roles and sources of the inputs, in order; the rest of it is ignored.
+        signature: Names, roles and sources of the inputs, in order, if it lists any; the rest of it is ignored.
         cache: Op results of earlier recordings under `fake_mode`.
 
     Returns:
@@ -105,7 +106,7 @@ def record(
     meta.set_value(output, tuple(meta.value(node) for node in results))
     meta.set_origins(output, ())
     recorder.forget_autograd()
-    given = signature.inputs if signature is not None else (InputSpec(""),) * len(leaves)
+    given = (signature.inputs if signature is not None else ()) or (InputSpec(""),) * len(leaves)
     return Recorded(
         graph_module(recorder.root, recorder.graph),
         Signature(
@@ -128,7 +129,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     grad_mode = torch.is_grad_enabled()
     torch.clear_autocast_cache()  # casts of real parameters, kept by a region around us, would become constants
     try:
-        with enable_python_dispatcher(), recorder.fake_mode, recorder:
+        with _quiet_fake_mode(), enable_python_dispatcher(), recorder.fake_mode, recorder:
             yield recorder
     except _DATA_DEPENDENT as error:
         raise UnsupportedError(
@@ -145,6 +146,21 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     finally:
         torch.clear_autocast_cache()  # and fake casts must not reach the program when it runs
         torch._C._set_grad_enabled(grad_mode)
+
+
+@contextlib.contextmanager
+def _quiet_fake_mode() -> Iterator[None]:
+    """Keep torch from printing a traceback for an op that raises: the error itself reaches the caller."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+
+    def is_wanted(entry: logging.LogRecord) -> bool:
+        return not str(entry.msg).startswith("failed while attempting to run meta")
+
+    logger.addFilter(is_wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_wanted)
 
 
 def _fake(mode: FakeTensorMode, value: Any) -> Any:
@@ -183,7 +199,7 @@ def _input_names(
         raise InvalidArgumentError(
             f"the graph has {len(names)} placeholders, {len(leaves)} inputs are given", code="recorder.inputs"
         )
-    if signature is not None and len(signature.inputs) != len(leaves):
+    if signature is not None and signature.inputs and len(signature.inputs) != len(leaves):
         raise InvalidArgumentError(
             f"the signature has {len(signature.inputs)} inputs, {len(leaves)} are given", code="recorder.inputs"
         )

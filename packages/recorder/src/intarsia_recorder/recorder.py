@@ -34,6 +34,8 @@ Decompositions = Mapping[OpOverload, Callable[..., Any]]
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DEVICE = torch.ops.prim.device.default
 
+_NUMBERS = (bool, int, float, complex)
+
 # what torch.tensor(...) ends with
 _LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
@@ -192,6 +194,8 @@ class Recorder(TorchDispatchMode):
             if torch.Tag.inplace_view in func.tags:
                 self._freeze_values_of(args[0])
             result = self.cache.call(func, args, kwargs)
+        if type(result) in _NUMBERS:
+            return result  # `item()` of a literal: known, and nothing for a graph to compute
         # recorded only now: an op that raises leaves no node behind
         node = self.graph.call_function(func, self.argument(args), self.argument(kwargs))
         self._describe(node, result)

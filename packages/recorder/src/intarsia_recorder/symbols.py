@@ -64,14 +64,16 @@ class SymbolTable:
 
     Args:
         graph: Where nodes are added, at its insertion point.
-        env: The environment of the symbols; one that isn't a `ShapeEnvironment` means that sizes are static.
+        env: The environment of the symbols; torch's own serves for integers; None: sizes are static.
     """
 
     def __init__(self, graph: fx.Graph, env: object) -> None:
         self.graph = graph
+        self._foreign: Any = env
         self.env = env if isinstance(env, ShapeEnvironment) else None
         self.where: tuple[Origin, ...] = ()
         self._nodes: dict[Any, fx.Node] = {}
+        self._last_read: fx.Node | None = None
         self._sources: dict[Any, tuple[fx.Node, str, int]] = {}
 
     def bind(self, value: Any, node: fx.Node) -> None:
@@ -149,9 +151,10 @@ class SymbolTable:
         args = (node,) if kind == "offset" else (node, dim)
         if node.op != "placeholder":
             return self._call(_READS[kind], args, symbol)
-        last = [other for other in self.graph.nodes if other.op == "placeholder"][-1]
+        last = self._last_read or [other for other in self.graph.nodes if other.op == "placeholder"][-1]
         with self.graph.inserting_after(last):
-            return self._call(_READS[kind], args, symbol)
+            self._last_read = self._call(_READS[kind], args, symbol)
+        return self._last_read
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...], expression: Any) -> fx.Node:
         node = self.graph.call_function(function, args)
@@ -161,7 +164,9 @@ class SymbolTable:
 
     def _number(self, expression: Any) -> Any:
         """Return the symbolic number of an expression."""
-        assert self.env is not None
+        if self.env is None:
+            # behind fake tensors of another front end: torch's environment, which makes integers only
+            return self._foreign.create_symintnode(expression, hint=None)
         hint = self.env.guarding_hint_or_throw(expression) if self.env.has_guarding_hint(expression) else None
         if expression.is_Boolean:
             return torch.SymBool(self.env.node(expression, bool, hint))
