@@ -1,7 +1,7 @@
 """Which frames reach the hook, by the kind of code and by who calls it."""
 
 # unused variables make the frame of a replacement larger; a plain generator loop is what is tested
-# ruff: noqa: F841, UP028
+# ruff: noqa: UP028
 
 from __future__ import annotations
 

@@ -16,14 +16,15 @@ static int threads_hooked;          /* threads that have a callback */
 static bool installed;              /* we are in the chain of eval functions, as far as we know */
 static PyObject *probe;             /* a Python function that does nothing */
 
+static PyObject *evaluate_beneath(HookThread *me, PyThreadState *ts, Frame *f, int throwflag);
 static Py_NO_INLINE void find_stack_floor(HookThread *me);
 static bool on_top(PyThreadState *ts);
 
 static PyObject *evaluate_hooked(PyThreadState *ts, Frame *f, int throwflag)
 {
-    PyCodeObject *co = FRAME_CODE(f), *code = NULL;
+    PyCodeObject *co = FRAME_CODE(f);
     HookThread *me = &hook_thread;
-    PyObject *result, *slot;
+    PyObject *result;
     if (me->passed_on == f) {       /* a later hook went round in a circle: it has both us and what we call */
         return _PyEval_EvalFrameDefault(ts, f, throwflag);
     }
@@ -39,25 +40,28 @@ static PyObject *evaluate_hooked(PyThreadState *ts, Frame *f, int throwflag)
         return give_up_frame(ts, f, NULL);
     }
     CREDIT_C_RECURSION(ts, units);
-    if (plain && me->hooking.callback && !me->paused && ((slot = get_slot(co)) == NULL || PyList_CheckExact(slot))
-            && on_top(ts) && !ts->tracing) {
-        code = choose_code(me, f, co, slot);
-        result = code ? run_replacement(me, ts, f, code)
-            : PyErr_Occurred() ? give_up_frame(ts, f, NULL) : evaluate_beneath(ts, f, 0);
+    PyObject *slot = plain && me->hooking.callback && !me->paused ? get_slot(co) : SKIPPED;
+    if (slot != NULL && !PyList_CheckExact(slot)) {
+        result = slot == REPLACEMENT ? _PyEval_EvalFrameDefault(ts, f, 0) : evaluate_beneath(me, ts, f, throwflag);
+    }
+    else if (ts->tracing || !on_top(ts)) {      /* a trace function's frame; or a hook that came later owns it */
+        result = evaluate_beneath(me, ts, f, 0);
     }
     else {
-        result = evaluate_beneath(ts, f, throwflag);
+        PyCodeObject *code = choose_code(me, f, co, slot);
+        result = code ? run_replacement(me, ts, f, code)
+            : PyErr_Occurred() ? give_up_frame(ts, f, NULL) : evaluate_beneath(me, ts, f, 0);
     }
     CREDIT_C_RECURSION(ts, -units);
     return result;
 }
 
-PyObject *evaluate_beneath(PyThreadState *ts, Frame *f, int throwflag)
+/* Evaluate with what was installed before the hook. */
+static PyObject *evaluate_beneath(HookThread *me, PyThreadState *ts, Frame *f, int throwflag)
 {
-    if (beneath == _PyEval_EvalFrameDefault) {
+    if (beneath == _PyEval_EvalFrameDefault || me->paused) {
         return _PyEval_EvalFrameDefault(ts, f, throwflag);
     }
-    HookThread *me = &hook_thread;
     Frame *outer = me->passed_on;
     me->passed_on = f;
     PyObject *result = beneath(ts, f, throwflag);
@@ -78,6 +82,11 @@ static void find_stack_floor(HookThread *me)
 }
 
 /* ---- being installed --------------------------------------------------------------------------------------------- */
+
+bool is_only_hook(void)
+{
+    return beneath == _PyEval_EvalFrameDefault;
+}
 
 static bool on_top(PyThreadState *ts)
 {

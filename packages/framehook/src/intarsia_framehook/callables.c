@@ -209,9 +209,14 @@ static void handle_error(HookThread *me, PyObject *bail_out)
 static PyObject *unhooked_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Unhooked *self = (Unhooked *)object;
-    PyObject *result = call_under(NULL, Py_None, NULL, self->function, args, nargsf, kwnames);
+    HookThread *me = &hook_thread;
+    bool alone = is_only_hook();    /* else stay in the chain, and keep these frames from the hook beneath */
+    me->paused += !alone;
+    PyObject *result = alone ? call_under(NULL, Py_None, NULL, self->function, args, nargsf, kwnames)
+                             : PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+    me->paused -= !alone;
     if (result == NULL && self->bail_out && PyErr_ExceptionMatches(PyExc_Exception)) {
-        handle_error(&hook_thread, self->bail_out);
+        handle_error(me, self->bail_out);
     }
     return result;
 }

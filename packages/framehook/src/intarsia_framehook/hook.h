@@ -16,7 +16,8 @@ typedef struct {
 
 typedef struct {
     Hooking hooking;
-    int paused;             /* > 0 inside a guard, a callback, or an original that runs after a bailout */
+    int paused;             /* > 0: frames run natively, and no hook beneath ours sees them: in guards and callbacks,
+                             * in an original that runs after a bailout */
     int replaced;           /* how many running frames of this thread run a replacement */
     bool watched;           /* the end of the thread is noticed */
     char *stack_floor;      /* below this address half of the C stack is used */
@@ -33,8 +34,8 @@ void drop_hooking(Hooking *hooking);
 /* Whether a trace function is set and `bypass` says that it wants to see code as written: 1, 0, or -1 with an error. */
 int is_bypassed(PyThreadState *ts, PyObject *bypass);
 
-/* Evaluate with what was installed before the hook. */
-PyObject *evaluate_beneath(PyThreadState *ts, Frame *f, int throwflag);
+/* Whether the interpreter's own evaluator is what was installed before us. */
+bool is_only_hook(void);
 
 /* ---- what is known of a code object (entries.c) ---- */
 

@@ -39,7 +39,8 @@ PyObject *run_replacement(HookThread *me, PyThreadState *ts, Frame *f, PyCodeObj
     return result;
 }
 
-/* The evaluator clears the frame, or on 3.11 whoever called the hook does. */
+/* The evaluator clears the frame, or on 3.11 whoever called the hook does. A hook beneath ours doesn't see it: that may
+ * be another compiler, and this frame is taken. */
 static PyObject *run_in_place(PyThreadState *ts, Frame *f, PyCodeObject *code)
 {
     PyCodeObject *original = FRAME_CODE(f);
@@ -52,7 +53,7 @@ static PyObject *run_in_place(PyThreadState *ts, Frame *f, PyCodeObject *code)
     FRAME_SET_CODE(f, code);
     FRAME_GOTO(f, _PyCode_CODE(code));
     Py_DECREF(original);
-    return evaluate_beneath(ts, f, 0);
+    return _PyEval_EvalFrameDefault(ts, f, 0);
 }
 
 int count_arguments(PyCodeObject *co)
