@@ -8,6 +8,7 @@ from intarsia_cpp._context import Block, Context, Step
 from intarsia_cpp._frame import STACK_BYTES
 from intarsia_cpp._groups import group_steps
 from intarsia_cpp._index import product
+from intarsia_cpp._narrow import narrowed
 from intarsia_cpp._ops import WIDTH
 from intarsia_cpp.columns import emit_columns
 from intarsia_cpp.pointwise import emit_pointwise, is_pointwise
@@ -31,6 +32,7 @@ def emit_lines(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) ->
         buffers: Layout of every buffer in memory.
         target: Instruction set and number of threads.
     """
+    kernel = narrowed(kernel)
     context = Context(kernel, buffers, target.isa, target.threads)
     if is_pointwise(context):
         return context, emit_pointwise(context)

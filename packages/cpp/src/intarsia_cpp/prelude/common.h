@@ -54,15 +54,28 @@ template <class V> INL V ldexp2(V a, V n) {
 //: ldt stt  the first n lanes; the others are 0 and are not touched in memory
 template <class V> INL V ldt(const typename of<V>::e *p, int n) { V v{}; __builtin_memcpy(&v, p, n * sizeof(*p)); return v; }
 template <class V> INL void stt(typename of<V>::e *p, V v, int n) { __builtin_memcpy(p, &v, n * sizeof(*p)); }
+//: swapped  lane l takes lane l ^ W
+template <int W, class V> INL V swapped(V v) {
+  constexpr int n = of<V>::n;
+  if constexpr (n == 2) return __builtin_shufflevector(v, v, 0 ^ W, 1 ^ W);
+  else if constexpr (n == 4) return __builtin_shufflevector(v, v, 0 ^ W, 1 ^ W, 2 ^ W, 3 ^ W);
+  else if constexpr (n == 8) return __builtin_shufflevector(v, v, 0 ^ W, 1 ^ W, 2 ^ W, 3 ^ W, 4 ^ W, 5 ^ W, 6 ^ W, 7 ^ W);
+  else return __builtin_shufflevector(v, v, 0 ^ W, 1 ^ W, 2 ^ W, 3 ^ W, 4 ^ W, 5 ^ W, 6 ^ W, 7 ^ W, 8 ^ W, 9 ^ W, 10 ^ W,
+    11 ^ W, 12 ^ W, 13 ^ W, 14 ^ W, 15 ^ W); }
 //: fold_sum fold_prod fold_max fold_min fold_imax fold_imin fold_or fold_and  across lanes, as a tree
-#define FOLD(NAME, OP) template <class V> INL typename of<V>::e NAME(V v) { \
-  for (int w = of<V>::n / 2; w; w /= 2) for (int l = 0; l < w; l++) { const auto a = v[l], b = v[l + w]; v[l] = OP; } return v[0]; }
+#define FOLD(NAME, OP) \
+  template <class V> INL V NAME##_pair(V a, V b) { return OP; } \
+  template <class V> INL typename of<V>::e NAME(V v) { \
+    if constexpr (of<V>::n > 8) v = NAME##_pair(v, swapped<8>(v)); \
+    if constexpr (of<V>::n > 4) v = NAME##_pair(v, swapped<4>(v)); \
+    if constexpr (of<V>::n > 2) v = NAME##_pair(v, swapped<2>(v)); \
+    return NAME##_pair(v, swapped<1>(v))[0]; }
 FOLD(fold_sum, a + b)
 FOLD(fold_prod, a * b)
-FOLD(fold_max, (b > a) | (b != b) ? b : a)
-FOLD(fold_min, (b < a) | (b != b) ? b : a)
-FOLD(fold_imax, b > a ? b : a)
-FOLD(fold_imin, b < a ? b : a)
+FOLD(fold_max, ((b > a) | (b != b)) ? b : a)
+FOLD(fold_min, ((b < a) | (b != b)) ? b : a)
+FOLD(fold_imax, imax(a, b))
+FOLD(fold_imin, imin(a, b))
 FOLD(fold_or, a | b)
 FOLD(fold_and, a & b)
 //: up_bf16

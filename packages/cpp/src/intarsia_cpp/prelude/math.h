@@ -10,7 +10,8 @@ template <class V> INL V vexp(V x) {
   p = fma_(p, r, bc<V>(4.1665795894e-2f));
   p = fma_(p, r, bc<V>(1.6666665459e-1f));
   p = fma_(p, r, bc<V>(0.5f));
-  return ldexp2(fma_(p, r * r, r) + 1.f, n); }
+  p = fma_(p, r * r, r) + 1.f;
+  return ldexp2(x < -103.98f ? V{} : p, n); }  // scaling down to 0 would be a slow case of the hardware
 //: vlog  f32: x = m 2**k with m in [sqrt(1/2), sqrt(2)), then log(1 + f) = f - f*f/2 + f*f*f P(f)
 template <class V> INL V vlog(V x) {
   typedef typename of<V>::i I;
