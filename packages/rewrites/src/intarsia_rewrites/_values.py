@@ -55,9 +55,9 @@ def constant_call(node: fx.Node, root: Mapping[str, Any]) -> Found:
     their values without reading memory. Law: a repeatable call gives the same value in every run.
     """
     value = tensor_of(node)
-    if value is None or node.target in _CHEAP or all(_is_constant(user, root) for user in node.users):
+    if value is None or not _is_constant(node, root) or not _has_costly(node):
         return None
-    if not _is_constant(node, root) or not _has_costly(node):
+    if all(_is_constant(user, root) for user in node.users):  # folded together with its users
         return None
     with torch.no_grad():
         result = _evaluate(node, root, {})
