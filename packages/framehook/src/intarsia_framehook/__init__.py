@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     )
 from intarsia_framehook.values import frame_values
 
-__all__ = [
-    "UNBOUND",
+__all__ = [  # noqa: RUF022  (plain order)
     "Bailout",
     "FrameInfo",
     "Hooked",
+    "UNBOUND",
     "Unhooked",
     "always",
     "entries",
