@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.fx import GraphModule
 
-import intarsia_loops
+from intarsia_loops import from_fx, kernels, loops, to_fx
 from intarsia_loops.program import Program
 
 __all__ = ["from_program", "to_program"]
@@ -12,17 +12,17 @@ __all__ = ["from_program", "to_program"]
 
 def to_program(loops_gm: GraphModule | Program, check: bool) -> Program:
     """Return the loops program inside a graph module."""
-    gm = intarsia_loops.to_fx(loops_gm) if isinstance(loops_gm, Program) and check else loops_gm
+    gm = to_fx(loops_gm) if isinstance(loops_gm, Program) and check else loops_gm
     if isinstance(gm, GraphModule):
         if check:
-            intarsia_loops.loops.verify(gm)
-        return intarsia_loops.from_fx(gm)
+            loops.verify(gm)
+        return from_fx(gm)
     return gm
 
 
 def from_program(program: Program, check: bool) -> GraphModule:
     """Return a kernels program as a graph module."""
-    gm = intarsia_loops.to_fx(program)
+    gm = to_fx(program)
     if check:
-        intarsia_loops.kernels.verify(gm)
+        kernels.verify(gm)
     return gm

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from intarsia_fuser.cost import KernelWork, NestWork, footprints, nest_work, written_bytes
-from intarsia_fuser.effects import has_effect, written_operands
+from intarsia_fuser.effects import has_effect
 from intarsia_fuser.order import ItemOrder
 from intarsia_fuser.sizes import Sizes
 from intarsia_ir.errors import InvalidArgumentError
@@ -78,14 +78,13 @@ class Draft:
         self.readers: dict[str, list[int]] = {}
         self.rank: dict[str, int] = {}
         self.pinned = {ref.buffer for ref in self.program.outputs if isinstance(ref, TensorRef)}
-        self.mutated: set[str] = set()
         self.reads: dict[str, dict[str, int]] = {}  # nest -> buffer -> bytes
         self.outside: dict[str, dict[str, int]] = {}  # kernel -> buffer made elsewhere -> bytes
         self._work: dict[str, NestWork] = {}
         self._info: dict[str, KernelInfo] = {}
         self.ordered: tuple[str, ...] | None = None
-        self._edges_in: dict[int, list[int]] = {}
-        self._edges_out: dict[int, list[int]] = {}
+        self._next_effect: dict[str, str] = {}
+        self._previous_effect: dict[str, str] = {}
         for item in self.program.items:
             self._add(item)
         self._order_effects()
@@ -96,6 +95,14 @@ class Draft:
     def item_of(self, name: str) -> str:
         """Return the item that the nest (or extern call) of this name is now in."""
         return name if name in self.externs else self.owner[name]
+
+    def find(self, name: str) -> str | None:
+        """Return the item that a name stands for: the one that makes this buffer, or the item of this name.
+
+        A kernel keeps its name when its founding nest is inlined away, so the name may be no buffer any more.
+        """
+        item = self.owner.get(name)
+        return item or (name if name in self.kernels or name in self.externs else None)
 
     def steps(self, item: str) -> tuple[str, ...]:
         """Return the nests of a kernel, by the buffers that they make."""
@@ -108,7 +115,8 @@ class Draft:
             maker = self.owner.get(buffer)
             if maker is not None:
                 yield maker
-        yield from self._linked(item, self._edges_in)
+        if item in self._previous_effect:
+            yield self._previous_effect[item]
 
     def after(self, item: str) -> Iterator[str]:
         """Yield the items that must run after `item`; repeats are possible."""
@@ -117,7 +125,8 @@ class Draft:
                 reader = self.item_of(self.names[rank])
                 if reader != item:
                     yield reader
-        yield from self._linked(item, self._edges_out)
+        if item in self._next_effect:
+            yield self._next_effect[item]
 
     def escapes(self, buffer: str, inside: tuple[str, ...]) -> bool:
         """Tell whether anybody but the items `inside` needs this buffer in memory."""
@@ -207,33 +216,10 @@ class Draft:
             )
 
     def _order_effects(self) -> None:
-        """Keep calls with effects in order, and readers of what a call writes on their side of it."""
-        last: int | None = None
-        for name, item in self.externs.items():
-            rank = self.rank[name]
-            if has_effect(item.target):
-                if last is not None:
-                    self._link(last, rank)
-                last = rank
-            for buffer in sorted(written_operands(item)):
-                self.mutated.add(buffer)
-                for other in self.readers.get(buffer, ()):
-                    if other != rank:
-                        self._link(min(other, rank), max(other, rank))
-
-    def _link(self, first: int, second: int) -> None:
-        self._edges_out.setdefault(first, []).append(second)
-        self._edges_in.setdefault(second, []).append(first)
-
-    def _linked(self, item: str, edges: dict[int, list[int]]) -> Iterator[str]:
-        if not edges:
-            return
-        for name in self.steps(item) if item in self.kernels else (item,):
-            for rank in edges.get(self.rank[name], ()):
-                other = self.names[rank]
-                # an item that was inlined away has no place in the order; its reads are its consumers' now
-                if other in self.externs or other in self.owner:
-                    yield self.item_of(other)
+        """Keep calls with effects in program order: each follows the one before it."""
+        ordered = [name for name, item in self.externs.items() if has_effect(item.target)]
+        self._next_effect = dict(zip(ordered, ordered[1:], strict=False))
+        self._previous_effect = dict(zip(ordered[1:], ordered, strict=False))
 
     def _note_reads(self, name: str) -> None:
         self.reads[name] = footprints(self.nests[name], self.program.buffers, self.sizes)

@@ -15,6 +15,7 @@ from intarsia_fuser import legality
 from intarsia_fuser.cost import CostModel, KernelWork, NestWork, all_axes
 from intarsia_fuser.decisions import Decision
 from intarsia_fuser.draft import Draft, KernelInfo
+from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.program import Buffer, Kernel, Nest, Refused
 
 __all__ = ["FusionGraph", "Neighbour"]
@@ -75,11 +76,11 @@ class FusionGraph:
 
     def kernel(self, name: str) -> KernelInfo:
         """Return the kernel that makes the buffer `name`."""
-        return self._draft.info(self._draft.owner[name])
+        return self._draft.info(self._item(name))
 
     def kernel_record(self, name: str) -> Kernel:
         """Return that kernel as the record which `apply` would build, with nothing local yet."""
-        return self._draft.kernels[self._draft.owner[name]]
+        return self._draft.kernels[self._item(name)]
 
     def buffer(self, name: str) -> Buffer:
         """Return shape, strides and type of a buffer."""
@@ -92,7 +93,7 @@ class FusionGraph:
 
     def maker(self, buffer: str) -> str | None:
         """Return the item that makes a buffer; None for inputs and constants."""
-        return self._draft.owner.get(buffer)
+        return self._draft.find(buffer)
 
     def readers(self, buffer: str) -> tuple[str, ...]:
         """Return the nests and extern calls that read a buffer, in program order."""
@@ -120,7 +121,7 @@ class FusionGraph:
 
     def work(self, kernel: str) -> KernelWork:
         """Return the counts of the kernel that makes this buffer."""
-        return self._draft.kernel_work(self._draft.owner[kernel])
+        return self._draft.kernel_work(self._item(kernel))
 
     def predicted_us(self, kernel: str) -> float:
         """Return what the cost model says of the kernel that makes this buffer, in microseconds."""
@@ -132,11 +133,11 @@ class FusionGraph:
 
     def depth(self, first: str, second: str) -> int:
         """Return the largest depth at which the rows of the two kernels fit; 0 when they only fit as one row."""
-        return legality.deepest(self._draft, self._draft.owner[first], self._draft.owner[second])
+        return legality.deepest(self._draft, self._item(first), self._item(second))
 
     def saved(self, first: str, second: str) -> int:
         """Return the bytes that merging the kernels of two buffers would save."""
-        return legality.saved_by_fusing(self._draft, self._draft.owner[first], self._draft.owner[second])
+        return legality.saved_by_fusing(self._draft, self._item(first), self._item(second))
 
     def neighbours(self, kernel: str, reach: int = 4) -> tuple[Neighbour, ...]:
         """Return pairs of this kernel with others that read or make what it reads or makes, each once.
@@ -146,9 +147,15 @@ class FusionGraph:
             reach: How many of the readers of one buffer on either side (in program order) are paired; what keeps
                 a program with one input and a thousand readers linear.
         """
-        item = self._draft.owner[kernel]
+        item = self._item(kernel)
         others = dict.fromkeys(self._others(item, reach))
         return tuple(self._neighbour(item, other) for other in others if other != item)
+
+    def _item(self, name: str) -> str:
+        item = self._draft.find(name)
+        if item is None:
+            raise InvalidArgumentError(f"{name!r} names no kernel of the program as it stands", code="fuser.name")
+        return item
 
     def _others(self, item: str, reach: int) -> Iterator[str]:
         draft = self._draft

@@ -5,7 +5,6 @@ Inline producer into consumer
   I2 `inline.not_a_map`      the producer is a map: only then is its value a function of its index alone
   I3 `inline.no_read`        the consumer reads the producer
   I4 `inline.gather`         it reads it at index expressions, not at a data-dependent index
-  I5 `inline.mutated`        nothing the producer reads is written by an extern call: the value must be that of its time
 Fuse first and second over `depth` rows
   F1 `fuse.unknown`          both are made by kernels (not by the caller or by an extern call)
   F2 `fuse.same`             by different kernels
@@ -72,7 +71,7 @@ def carry_out(draft: Draft, accepted: Accepted) -> None:
             draft.put_inlined(producer, accepted.prepared)
         case Fuse(first, second):
             fused, ancestors = accepted.prepared
-            draft.put_fused(draft.owner[first], draft.owner[second], fused, ancestors)
+            draft.put_fused(draft.find(first) or first, draft.find(second) or second, fused, ancestors)
         case Order():
             draft.ordered = accepted.prepared
 
@@ -122,9 +121,6 @@ def _check_inline(draft: Draft, d: Inline) -> Accepted | Refused:
         return Refused("inline.unknown", f"{missing} is not made by a nest (any more)")
     if producer.kind == "map" and d.producer not in draft.reads[d.consumer]:
         return Refused("inline.no_read", f"{d.consumer} doesn't read {d.producer}")
-    for buffer in draft.reads[d.producer]:
-        if buffer in draft.mutated:
-            return Refused("inline.mutated", f"{d.producer} reads {buffer}, which an extern call writes")
     result = inline(consumer, producer)
     if isinstance(result, Refused):
         return result
@@ -155,7 +151,7 @@ def _read_by_others(draft: Draft, kernel: str, step: str, buffer: str) -> bool:
 
 
 def _check_fuse(draft: Draft, d: Fuse) -> Accepted | Refused:
-    first, second = draft.owner.get(d.first), draft.owner.get(d.second)
+    first, second = draft.find(d.first), draft.find(d.second)
     for name, item in ((d.first, first), (d.second, second)):
         if item is None or item not in draft.kernels:
             return Refused("fuse.unknown", f"{name} is not made by a kernel")
@@ -204,9 +200,10 @@ def _device(draft: Draft, step: Nest) -> str:
 def _check_order(draft: Draft, d: Order) -> Accepted | Refused:
     items: list[str] = []
     for name in d.items:
-        if name not in draft.externs and name not in draft.owner:
+        item = draft.find(name)
+        if item is None:
             return Refused("order.items", f"{name} names no item")
-        items.append(draft.item_of(name))
+        items.append(item)
     if len(set(items)) != len(items) or set(items) != set(draft.order.position):
         wanted = sorted(set(draft.order.position) ^ set(items)) or sorted({i for i in items if items.count(i) > 1})
         return Refused("order.items", f"every item must be named once; wrong: {', '.join(wanted[:5])}")

@@ -3,8 +3,8 @@
 A buffer is alive from the item that writes it to the last item that reads it, both included: what a kernel reads and
 what it writes never share storage, so a kernel needs no care about the order of its loads and stores.
 
-Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), buffers that an
-extern call may hand on as part of its result, and buffers whose size isn't known before the call.
+Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), and buffers whose size
+isn't known before the call.
 Two strategies are tried and the smaller arena is taken: first fit by decreasing size (good, quadratic in the buffers
 alive together; skipped for large programs) and best fit in program order (n log n).
 """
@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from intarsia_fuser.effects import may_alias
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, TensorRef
 
@@ -70,26 +69,17 @@ def lifetimes(program: Program) -> tuple[Lifetime, ...]:
             stop[name] = position
         if not isinstance(item, Extern):
             start.update((name, position) for name in _written(item))
-    outside = _escaping(program)
+    outputs = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
     found = []
     for name, position in start.items():
         size = _bytes(program.buffers[name])
-        if name not in outside and size is not None:
+        if name not in outputs and size is not None:
             found.append(Lifetime(name, position, max(stop.get(name, position), position), size))
     return tuple(found)
 
 
 def _written(item: Nest | Kernel) -> tuple[str, ...]:
     return item.writes() if isinstance(item, Kernel) else (item.out,)
-
-
-def _escaping(program: Program) -> set[str]:
-    """Buffers that somebody may hold when the call has returned, or beyond their last reader."""
-    names = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
-    for item in program.items:
-        if isinstance(item, Extern) and may_alias(item.target):
-            names |= item.reads()
-    return names
 
 
 def _bytes(buffer: Buffer) -> int | None:

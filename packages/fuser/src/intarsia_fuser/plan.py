@@ -247,12 +247,12 @@ def plan(
 
 
 class _Log:
-    """Collects entries; bounded for all but accepted ones."""
+    """Collects entries: all accepted ones, and refused and declined ones once a pair and reason, up to `LOG_LIMIT`."""
 
     def __init__(self) -> None:
         self.entries: list[LogEntry] = []
         self.dropped = 0
-        self._negative = 0
+        self._seen: set[tuple[str, str, str]] = set()
 
     def judge(self, draft: Draft, proposal: Decision | Declined) -> legality.Accepted | None:
         """Check a proposal, note the answer, and return it when it may be carried out."""
@@ -268,10 +268,13 @@ class _Log:
         return answer
 
     def _add_negative(self, verdict: str, kind: str, first: str, second: str, code: str, why: str) -> None:
-        if self._negative >= LOG_LIMIT:
+        # a pair may be tried again after every merge; once a reason is enough
+        if (first, second, code) in self._seen:
+            return
+        if len(self._seen) >= LOG_LIMIT:
             self.dropped += 1
             return
-        self._negative += 1
+        self._seen.add((first, second, code))
         self.entries.append(LogEntry(verdict, kind, first, second, 0, code, why))
 
 

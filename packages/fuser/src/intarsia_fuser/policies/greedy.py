@@ -8,9 +8,9 @@ A value per row that comes out of a reduction is never repeated: phase 2 makes i
 moved into scans and arg reductions, which run one element at a time.
 Phase 2, merge. Pairs of kernels that share a buffer wait in a heap, most bytes saved first; after a merge the pairs of
 the merged kernel are scored anew. A pair is declined, with a reason in the log, when the merged kernel would
-  be no emitter's shape (`pattern`), run in too few rows (`few_rows`), hold too much of a row (`wide_row`), walk memory
-  in two orders (`layouts`), be too large (`size`), or, for horizontal pairs, save too little of what the two move
-  (`little`).
+  have no row in common though nothing is folded to a scalar (`no_row`), be no emitter's shape (`pattern`), run in too
+  few rows (`few_rows`), hold too much of a row (`wide_row`), walk memory in two orders (`layouts`), be too large
+  (`size`), or, for horizontal pairs, save too little of what the two move (`little`).
 Ties go to what comes first in the program, so equal layers get equal kernels.
 """
 
@@ -181,12 +181,14 @@ class Greedy:
             results = sum(graph.escapes(s) for s in a.steps + b.steps)
             if results > self.max_results:
                 return no("size", f"{results} results")
+        merged = _together(graph, first, second, depth)
+        if depth == 0 and not any(is_reduction(s) and not s.axes for s in merged.steps):
+            return no("no_row", "no leading axis in common")
         rows = 1
         for extent in a.rows[:depth]:
             rows *= extent
         if rows < self.min_rows and not self._may_be_serial(a, b, depth):
             return no("few_rows", f"{rows} rows for {a.points + b.points} points")
-        merged = _together(graph, first, second, depth)
         pattern = kernel_pattern(merged, columns)
         if pattern == "other":
             return no("pattern", "neither pointwise, rows nor columns")
