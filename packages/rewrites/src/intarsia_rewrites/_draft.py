@@ -71,19 +71,20 @@ class Draft:
         return not any(n.op in ("placeholder", "get_attr") or n in self._escaping for n in after)
 
     def replace(self, old: fx.Node, new: fx.Node) -> None:
-        """Let every user of `old` use `new`, which takes its origins, and erase what nobody uses any more."""
+        """Let every user of `old` use `new`, and erase what nobody uses any more; `new` takes the origins of both."""
         if roots(old) & self._escaping:
             self._escaping |= roots(new)
-        if new.op == "call_function":
-            meta.set_origins(new, meta.merge_origins(new, old))
         old.replace_all_uses_with(new)
-        self.erase_unused(old)
+        erased = self.erase_unused(old)
+        if new.op == "call_function":
+            meta.set_origins(new, meta.merge_origins(new, *reversed(erased), old))
 
     def insert_call(self, before: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-        """Insert a call that computes the value of `before`, with its metadata."""
+        """Insert a call that computes the value of `before`, with its metadata, but without origins yet."""
         with self.graph.inserting_before(before):
             node = self.graph.call_function(target, args, kwargs)
         node.meta = dict(before.meta)
+        meta.set_origins(node, ())
         return node
 
     def insert_constant(self, before: fx.Node, value: torch.Tensor) -> fx.Node:
@@ -96,14 +97,16 @@ class Draft:
         node.meta = dict(before.meta)
         return node
 
-    def erase_unused(self, node: fx.Node) -> None:
-        """Erase `node` and the operands that only it used, as far as nobody would notice."""
-        waiting = [node]
+    def erase_unused(self, node: fx.Node) -> list[fx.Node]:
+        """Erase `node` and the operands that only it used, as far as nobody would notice; return what was erased."""
+        waiting, erased = [node], []
         while waiting:
             node = waiting.pop()
             if not node.users and is_removable(node):
                 waiting += node.all_input_nodes
                 self.graph.erase_node(node)
+                erased.append(node)
+        return erased
 
     def finish(self) -> fx.GraphModule:
         """Return the edited program.
