@@ -1,0 +1,141 @@
+"""`compile` end to end on small functions: backends, counters, the module wrapper."""
+
+import copy
+import io
+
+import pytest
+import torch
+
+import intarsia
+
+RAISE = {"on_error": "raise"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    intarsia.reset()
+
+
+def f(x, y):
+    return torch.softmax(x * 2 + torch.sin(y), dim=-1)
+
+
+def arguments():
+    return torch.randn(6, 20), torch.randn(6, 20)
+
+
+@pytest.mark.parametrize("backend", ["auto", "cpp", "eager", "aten", "loops", "kernels"])
+def test_every_rung_of_the_ladder_gives_the_same_values(backend):
+    x, y = arguments()
+    torch.testing.assert_close(intarsia.compile(f, backend=backend, options=RAISE)(x, y), f(x, y))
+    stats = intarsia.stats()
+    assert (stats.frames_compiled, stats.graphs, stats.fallbacks) == (1, 1, 0)
+    assert stats.kernels_generated == (1 if backend in ("auto", "cpp") else 0)
+
+
+def test_a_second_call_compiles_nothing():
+    x, y = arguments()
+    fast = intarsia.compile(f, options=RAISE)
+    fast(x, y)
+    before = intarsia.stats()
+    fast(x + 1, y)
+    assert intarsia.stats() == before
+
+
+def test_another_shape_compiles_another_version():
+    fast = intarsia.compile(f, options=RAISE)
+    for n in (4, 8, 4, 8):
+        x, y = torch.randn(3, n), torch.randn(3, n)
+        torch.testing.assert_close(fast(x, y), f(x, y))
+    stats = intarsia.stats()
+    assert (stats.frames_compiled, stats.recompiles) == (2, 1)
+
+
+def test_a_registered_backend_is_known_by_name():
+    intarsia.register_backend("mine", lambda gm, inputs: gm.forward)
+    assert "mine" in intarsia.list_backends()
+    x, y = arguments()
+    torch.testing.assert_close(intarsia.compile(f, backend="mine", options=RAISE)(x, y), f(x, y))
+
+
+def test_as_a_decorator_with_keywords():
+    @intarsia.compile(fullgraph=True, options=RAISE)
+    def g(x):
+        return torch.relu(x) + 1
+
+    x = torch.randn(5)
+    torch.testing.assert_close(g(x), torch.relu(x) + 1)
+    assert g.__name__ == "g"
+
+
+class Scale(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4))
+        self.calls = 0
+
+    def forward(self, x):
+        return x * self.weight
+
+
+def test_a_compiled_module_is_still_the_module():
+    module = Scale()
+    fast = intarsia.compile(module, options=RAISE)
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), module(x))
+    assert isinstance(fast, torch.nn.Module) and fast._orig_mod is module
+    assert list(fast.state_dict()) == ["_orig_mod.weight"] and fast.weight is module.weight
+    fast.calls = 7
+    assert module.calls == 7
+    assert not fast.eval().training and not module.training
+
+
+def test_copies_and_pickles_compile_again():
+    fast = intarsia.compile(Scale(), options=RAISE)
+    x = torch.randn(3, 4)
+    again = copy.deepcopy(fast)
+    buffer = io.BytesIO()
+    torch.save(fast, buffer)
+    buffer.seek(0)
+    loaded = torch.load(buffer, weights_only=False)
+    with torch.no_grad():
+        for other in (again, loaded):
+            torch.testing.assert_close(other(x), fast(x))
+            assert other.weight is not fast.weight
+
+
+def test_dumps_hold_every_stage(tmp_path):
+    x, y = arguments()
+    intarsia.compile(f, options={**RAISE, "dump_dir": str(tmp_path), "verify_each": True})(x, y)
+    dumped = sorted(p.name for p in tmp_path.iterdir())
+    assert dumped[0] == "00_to_aten.ir" and "07_emit.cpp" in dumped
+    assert "dialect: loops" in (tmp_path / "05_lower.ir").read_text()
+
+
+def test_explain_tells_kernels_breaks_and_guards():
+    x, y = arguments()
+    explanation = intarsia.explain(f, options=RAISE)(x, y)
+    (graph,) = explanation.graphs
+    (kernel,) = graph.kernels
+    # float32: both inputs are read once, the result is written once, everything between stays in the kernel
+    assert (kernel.bytes_read, kernel.bytes_written) == (2 * 6 * 20 * 4, 6 * 20 * 4)
+    assert kernel.bytes_saved > 0 and graph.n_fused >= 3
+    assert not explanation.breaks and explanation.guards
+    assert "1 graph(s), 0 break(s)" in str(explanation)
+
+
+def test_disable_runs_natively_inside():
+    seen = []
+
+    @intarsia.disable
+    def untouched(x):
+        seen.append(type(x))
+        return x + 1
+
+    def g(x):
+        return untouched(x) * 2
+
+    x = torch.randn(3)
+    torch.testing.assert_close(intarsia.compile(g, options=RAISE)(x), (x + 1) * 2)
+    assert seen == [torch.Tensor]
