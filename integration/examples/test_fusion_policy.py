@@ -57,8 +57,6 @@ def test_my_policy_beside_the_shipped_ones():
 def test_my_policy_inside_the_compiler():
     model, inputs = make("softmax")
     intarsia.reset()
-    fast = intarsia.compile(
-        model, pipeline=intarsia.default_pipeline(policy=FirstFit()), options={"on_error": "raise"}
-    )
+    fast = intarsia.compile(model, pipeline=intarsia.default_pipeline(policy=FirstFit()), options={"on_error": "raise"})
     torch.testing.assert_close(fast(*inputs), model(*inputs))
     assert intarsia.stats().graphs == 1 and intarsia.stats().fallbacks == 0
