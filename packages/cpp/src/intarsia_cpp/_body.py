@@ -62,6 +62,10 @@ class Scope:
                 home._values[v] = home._write(v, [self._find(a) for a in operands(v)])
         return self._find(body)
 
+    def give(self, load: Val, rep: Rep) -> None:
+        """Make a load that belongs here known, as what a register holds."""
+        self._values[load] = rep
+
     def name(self, rep: Rep) -> Rep:
         """Return the value under a name of its own."""
         if rep.text.isidentifier():

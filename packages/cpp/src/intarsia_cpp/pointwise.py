@@ -8,6 +8,7 @@ from intarsia_cpp._index import collapse, product
 from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._parallel import parallel_for
 from intarsia_cpp._text import block, loop
+from intarsia_cpp.transpose import emit_tiled, find_tiling, write_point
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis
 
 __all__ = ["emit_pointwise", "is_pointwise", "unit_stride_score"]
@@ -21,13 +22,16 @@ def is_pointwise(context: Context) -> bool:
 def emit_pointwise(context: Context) -> list[str]:
     """Return the body of the kernel function."""
     axes, steps = ordered_loops(context.kernel.rows, context.steps)
+    tiling = find_tiling(context, axes, steps) if len(axes) > 1 else None
+    if tiling is not None:
+        return emit_tiled(context, axes, steps, tiling)
     *outer, lane = axes or (axis("i0", 1),)
     cost = context.cost(steps)
     extent = context.c(lane.extent)
     chunk = _chunk(context, outer, lane)
     row = Scope(context, axes=outer)
     bounds = ("start", "stop") if chunk else None
-    lines = lane_loops(row, lane, lambda scope, _: _point(scope, steps), bounds=bounds)
+    lines = lane_loops(row, lane, lambda scope, _: write_point(scope, steps), bounds=bounds)
     heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in outer]
     if chunk:
         extent = context.c(lane.extent)
@@ -86,11 +90,3 @@ def _chunk(context: Context, outer: list[Atom], lane: Atom) -> str:
     if extent is None:
         return f"(({context.c(lane.extent)} + {pieces * lanes - 1})/{pieces * lanes}*{lanes})"
     return str(max(-(-extent // (pieces * lanes)) * lanes, lanes))
-
-
-def _point(scope: Scope, steps: tuple[Step, ...]) -> None:
-    """The statements at one vector of points."""
-    for step in steps:
-        rep = scope.known[step.out] = scope.name(scope.value(step.body))
-        if step.in_memory:
-            scope.store(step.out, step.address, rep)

@@ -153,3 +153,29 @@ template <class V> INL void two_sum(V &sum, V &error, V x) {
   const V s = sum + x, b = s - sum;
   error += (sum - (s - b)) + (x - b);
   sum = s; }
+//: transpose  a square of as many vectors as lanes, by exchanging halves, quarters, ...
+template <int D, int N, int L> constexpr int low_lane = L & D ? N + (L ^ D) : L;
+template <int D, int N, int L> constexpr int high_lane = L & D ? N + L : L | D;
+#define PAIR_4(F, D, N, K) F<D, N, K>, F<D, N, K + 1>, F<D, N, K + 2>, F<D, N, K + 3>
+#define PAIR_8(F, D, N, K) PAIR_4(F, D, N, K), PAIR_4(F, D, N, K + 4)
+template <int D, class V> INL void exchange(V &a, V &b) {
+  constexpr int n = of<V>::n; const V x = a, y = b;
+  if constexpr (n == 2) {
+    a = __builtin_shufflevector(x, y, low_lane<D, 2, 0>, low_lane<D, 2, 1>);
+    b = __builtin_shufflevector(x, y, high_lane<D, 2, 0>, high_lane<D, 2, 1>);
+  } else if constexpr (n == 4) {
+    a = __builtin_shufflevector(x, y, PAIR_4(low_lane, D, 4, 0));
+    b = __builtin_shufflevector(x, y, PAIR_4(high_lane, D, 4, 0));
+  } else if constexpr (n == 8) {
+    a = __builtin_shufflevector(x, y, PAIR_8(low_lane, D, 8, 0));
+    b = __builtin_shufflevector(x, y, PAIR_8(high_lane, D, 8, 0));
+  } else {
+    a = __builtin_shufflevector(x, y, PAIR_8(low_lane, D, 16, 0), PAIR_8(low_lane, D, 16, 8));
+    b = __builtin_shufflevector(x, y, PAIR_8(high_lane, D, 16, 0), PAIR_8(high_lane, D, 16, 8)); } }
+template <int D, class V> INL void exchange_all(V *r) {
+  _Pragma("GCC unroll 16") for (int i = 0; i < of<V>::n; i++) if (!(i & D)) exchange<D>(r[i], r[i + D]); }
+template <class V> INL void transpose(V *r) {
+  if constexpr (of<V>::n > 8) exchange_all<8>(r);
+  if constexpr (of<V>::n > 4) exchange_all<4>(r);
+  if constexpr (of<V>::n > 2) exchange_all<2>(r);
+  exchange_all<1>(r); }
