@@ -314,8 +314,8 @@ def test_globals_of_a_guard_and_of_another_function():
         wanted = frame.globals["K"]
         return FrameGuard(
             lambda x, names: names["K"] == wanted,
-            lambda x, names: None if names["K"] == wanted else f"K == {wanted}",
-            takes_globals=True,
+            lambda values, names: None if names["K"] == wanted else f"K == {wanted}",
+            wants_globals=True,
         )
 
     object.__setattr__(toy.config, "build_guards", guards)

@@ -132,7 +132,7 @@ def test_guards_that_do_not_hold_at_once_are_refused():
         return x
 
     toy = Toy(on_error="raise")
-    never = FrameGuard(lambda x: False, lambda x: "x is never right")
+    never = FrameGuard(lambda x: False, lambda values, names: "x is never right")
     object.__setattr__(toy.config, "build_guards", lambda *arguments: never)
     with pytest.raises(InternalError, match="x is never right"):
         toy.compile(f)(1)
@@ -183,7 +183,7 @@ def test_a_guard_that_raises_drops_the_versions():
                 raise ZeroDivisionError("guard")
             return type(x) is int
 
-        guard = FrameGuard(predicate, lambda x: None)
+        guard = FrameGuard(predicate, lambda values, names: None)
         object.__setattr__(toy.config, "build_guards", lambda *arguments: guard)
         fast = toy.compile(f)
         assert fast(1) == 1

@@ -120,7 +120,10 @@ class Toy:
                     return f"{name} == {number}"
             return None
 
-        return FrameGuard(lambda *values: failing(*values) is None, failing)
+        def explain(values: dict[str, Any], namespace: dict[str, Any]) -> str | None:
+            return failing(*map(values.get, names))
+
+        return FrameGuard(lambda *values: failing(*values) is None, explain)
 
 
 # ---- plans: what capture does with a frame

@@ -11,7 +11,7 @@ Example, with a "tracer" that replaces `x + 1` by `x - 1`:
     >>> def capture(code, frame, *, fullgraph, number):
     ...     return Capture(None, Signature(), (), (), LinkableCode(g.__code__))
     >>> def build_guards(code, frame, capture, graph):
-    ...     return FrameGuard(lambda x: x > 0, lambda x: None if x > 0 else "x > 0")
+    ...     return FrameGuard(lambda x: x > 0, lambda values, globals: None if values["x"] > 0 else "x > 0")
     >>> dispatcher = Dispatcher(DispatchConfig(
     ...     capture=capture, build_guards=build_guards, link=lambda linkable, holes: linkable.code,
     ...     compile_graph=lambda capture: capture.graph_module))

@@ -45,13 +45,13 @@ class FrameGuard:
 
     Args:
         predicate: `predicate(*values)`: whether the captured assumptions hold.
-        explain: `explain(*values)`: which one doesn't, in words; None when all hold.
-        takes_globals: Both take the globals of the frame as a last argument.
+        explain: `explain(values by name, globals)`: which one doesn't, in words; None when all hold.
+        wants_globals: The predicate takes the globals of the frame as a last argument.
     """
 
     predicate: Callable[..., bool]
-    explain: Callable[..., str | None]
-    takes_globals: bool = False
+    explain: Callable[[Mapping[str, Any], dict[str, Any]], str | None]
+    wants_globals: bool = False
 
 
 class CaptureFrame(Protocol):

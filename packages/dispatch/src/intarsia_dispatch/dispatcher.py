@@ -39,7 +39,10 @@ _log = logging.getLogger("intarsia.dispatch")
 
 def disable(function: _F) -> _F:
     """Return a function that runs natively, with all it calls, inside a compiled region too."""
-    return cast(_F, functools.update_wrapper(framehook.Hooked(_unwrapped(function), None), function))
+    wrapper = framehook.Hooked(_unwrapped(function), None)
+    functools.update_wrapper(wrapper, function)
+    vars(wrapper)["_intarsia_disable"] = True  # a tracer that inlines calls stops at the mark
+    return cast(_F, wrapper)
 
 
 class Dispatcher:
@@ -109,9 +112,9 @@ class Dispatcher:
             if frame.error is not None:
                 raise frame.error
             for version in state.versions:
-                if version.holds(values, frame.globals):
+                if version.holds(values, frame):
                     return version.code  # another thread compiled it while this one waited
-            reason = state.versions[-1].why_not(values, frame.globals) if state.versions else ""
+            reason = state.versions[-1].why_not(frame) if state.versions else ""
         except Exception as error:
             self._guard_failed(code, state, error)
             return None
@@ -139,7 +142,7 @@ class Dispatcher:
         kind = EventKind.RECOMPILED if state.versions else EventKind.COMPILED
         state.versions.append(version)
         self._tell(FrameEvent(kind, code.co_qualname, first_line(code), reason, capture))
-        return version.guard.predicate, version.code, version.guard.takes_globals
+        return version.guard.predicate, version.code, version.guard.wants_globals
 
     def _capture(self, code: CodeType, frame: FrameInfo, state: CodeState) -> Capture | None:
         """Return what to compile; None when the frame is to run natively."""
@@ -180,10 +183,10 @@ class Dispatcher:
             )
         guard = config.build_guards(code, frame, capture, graph)
         version = Version(guard, new_code, id(frame.globals))
-        if not version.holds(values, frame.globals):
+        if not version.holds(values, frame):
             raise InternalError(
                 f"guards of {code.co_qualname} don't hold for the very call they were made from: "
-                f"{version.why_not(values, frame.globals)}",
+                f"{version.why_not(frame)}",
                 code="dispatch.guard",
                 where=(first_line(code),),
             )

@@ -6,10 +6,13 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import intarsia_framehook as framehook
 from intarsia_dispatch.config import FrameGuard
+
+if TYPE_CHECKING:
+    from intarsia_framehook import FrameInfo
 
 __all__ = ["CodeState", "CodeTable", "Version"]
 
@@ -28,18 +31,18 @@ class Version:
     code: CodeType
     globals_id: int
 
-    def holds(self, values: tuple[Any, ...], namespace: dict[str, Any]) -> bool:
-        """Whether this version may run for these values of a frame."""
-        return id(namespace) == self.globals_id and bool(self.guard.predicate(*self._arguments(values, namespace)))
+    def holds(self, values: tuple[Any, ...], frame: FrameInfo) -> bool:
+        """Whether this version may run for a frame with these values, as `frame_values` lists them."""
+        if id(frame.globals) != self.globals_id:
+            return False
+        more = (frame.globals,) if self.guard.wants_globals else ()
+        return bool(self.guard.predicate(*values, *more))
 
-    def why_not(self, values: tuple[Any, ...], namespace: dict[str, Any]) -> str:
+    def why_not(self, frame: FrameInfo) -> str:
         """Say in words why it may not."""
-        if id(namespace) != self.globals_id:
+        if id(frame.globals) != self.globals_id:
             return "the function has other globals"
-        return self.guard.explain(*self._arguments(values, namespace)) or "its guard holds again"
-
-    def _arguments(self, values: tuple[Any, ...], namespace: dict[str, Any]) -> tuple[Any, ...]:
-        return (*values, namespace) if self.guard.takes_globals else values
+        return self.guard.explain(frame.locals, frame.globals) or "its guard holds again"
 
 
 @dataclass(slots=True)
