@@ -9,8 +9,8 @@ Laws, for b > 0 (every divisor in a program is a size or a step, hence positive)
     I1  (q*b + r) // b = q + r // b
     I2  (q*b + r) % b = r % b
     I3  r // b = 0  and  r % b = r            when 0 <= r < b
-    I4  (a // b) // c = a // (b*c)
-    I5  (a % (b*c)) % b = a % b
+    I4  (a // b + s) // c = (a + s*b) // (b*c)
+    I5  (k * (a % (b*c)) + s) % b = (k*a + s) % b
     I6  b * (a // b) + a % b = a              also scaled, and inside longer sums
     I7  an axis of extent 1 is 0
 
@@ -446,9 +446,10 @@ def floordiv(a: IndexExpr, b: IndexExpr) -> IndexExpr:
     q, r = _divide(a, b)  # I1
     if less(r, b):  # I3
         return q
-    inner = _single_atom(r)
-    if inner is not None and inner.kind == "/":  # I4
-        return q + floordiv(inner.a, _mul(inner.b, b))
+    inner = _plain_quotient(r)
+    if inner is not None:  # I4
+        rest = _add(r, atom_expr(inner), -1)
+        return q + floordiv(_add(inner.a, _mul(rest, inner.b), 1), _mul(inner.b, b))
     return q + atom_expr(_quotient_or_remainder("/", r, b))
 
 
@@ -459,16 +460,27 @@ def mod(a: IndexExpr, b: IndexExpr) -> IndexExpr:
     _, r = _divide(a, b)  # I2
     if less(r, b):  # I3
         return r
-    inner = _single_atom(r)
-    if inner is not None and inner.kind == "%" and _divide(inner.b, b)[1] is ZERO:  # I5
-        return mod(inner.a, b)
+    if r._has_remainder and (simpler := _without_remainders(r, b)) is not r:  # I5
+        return mod(simpler, b)
     return atom_expr(_quotient_or_remainder("%", r, b))
 
 
-def _single_atom(e: IndexExpr) -> Atom | None:
-    if len(e.terms) != 1 or e.terms[0][1] != 1 or len(e.terms[0][0]) != 1:
-        return None
-    return e.terms[0][0][0]
+def _plain_quotient(e: IndexExpr) -> Atom | None:
+    """A quotient that is a term of its own, with coefficient 1."""
+    for m, k in e.terms:
+        if k == 1 and len(m) == 1 and m[0].kind == "/":
+            return m[0]
+    return None
+
+
+def _without_remainders(e: IndexExpr, b: IndexExpr) -> IndexExpr:
+    """The same value modulo b, with every factor a % (b*c) replaced by a."""
+    for m, k in e.terms:
+        for position, a in enumerate(m):
+            if a.kind == "%" and _divide(a.b, b)[1] is ZERO:
+                rest = _make({m[:position] + m[position + 1 :]: k})
+                return _without_remainders(_add(_add(e, _make({m: k}), -1), _mul(rest, a.a), 1), b)
+    return e
 
 
 def _divide(e: IndexExpr, b: IndexExpr) -> tuple[IndexExpr, IndexExpr]:

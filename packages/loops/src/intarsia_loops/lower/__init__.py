@@ -15,11 +15,13 @@ import torch
 import torch.fx as fx
 
 from intarsia_ir import meta
+from intarsia_ir.aten import verify as verify_aten
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import SizeFacts
 from intarsia_loops.graph import to_fx
 from intarsia_loops.index import IndexExpr
+from intarsia_loops.loops.verify import verify as verify_loops
 from intarsia_loops.lower import creation, indexing, normalisations, pooling, pointwise, reductions, views
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._sizes import Sizes
@@ -37,7 +39,7 @@ _LOWERINGS: Mapping[Any, Lowering] = MappingProxyType(
 
 
 def lower(
-    graph_module: fx.GraphModule, *, facts: SizeFacts | None = None, fuel: int | None = None
+    graph_module: fx.GraphModule, *, facts: SizeFacts | None = None, fuel: int | None = None, check: bool = True
 ) -> fx.GraphModule:
     """Lower a functional ATen graph to loop nests: FX(aten) -> FX(loops).
 
@@ -45,6 +47,7 @@ def lower(
         graph_module: FX(aten) with a value on every node; unchanged.
         facts: Size facts that the graph relies on; carried along.
         fuel: Number of nodes to lower; the rest become extern calls. None: all.
+        check: Whether both programs are verified.
 
     Returns:
         The GraphModule view of the program; `from_fx` gives the program itself.
@@ -52,9 +55,26 @@ def lower(
     Raises:
         UnsupportedError: An op has a result that is neither a tensor nor a size (`loops.scalar_result`), or a
             size can't be written as an index expression.
+        VerifyError: The graph breaks the rules of the aten dialect.
+
+    Example:
+        >>> from intarsia_ir.aten import parse_ir
+        >>> aten = parse_ir('''// dialect: aten 1
+        ... graph(%x: f32[2]) {
+        ...   %0: f32[2] = aten.mul.Tensor(%x, 2)  # model.py:1 in forward
+        ...   return (%0,)
+        ... }
+        ... ''')
+        >>> lower(aten)(torch.tensor([1.0, 3.0]))
+        (tensor([2., 6.]),)
     """
+    if check:
+        verify_aten(graph_module, functional=True, origins=False)
     walk = _Walk(graph_module, facts or SizeFacts(), fuel)
-    return to_fx(walk.program(), values=walk.values)
+    program = walk.program()
+    if check:
+        verify_loops(program)
+    return to_fx(program, values=walk.values)
 
 
 def coverage() -> Mapping[str, tuple[str, ...]]:

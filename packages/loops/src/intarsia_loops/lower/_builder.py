@@ -11,10 +11,11 @@ import torch
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.records import Origin
 from intarsia_loops import index as I
-from intarsia_loops.index import ONE, ZERO, IndexExpr
+from intarsia_loops.index import ONE, ZERO, IndexExpr, less
+from intarsia_loops.lower._known import known_index, wrapped
 from intarsia_loops.lower._sizes import Sizes
-from intarsia_loops.lower._values import Point, Tensor, operand
-from intarsia_loops.ops import ALL_TYPES, NEST_KINDS
+from intarsia_loops.lower._values import Point, Tensor, operand, read
+from intarsia_loops.ops import INTEGERS, NEST_KINDS
 from intarsia_loops.program import Buffer, Extern, Item, Nest, TensorRef, Val, cast, const
 
 __all__ = ["Builder", "Spec"]
@@ -46,6 +47,7 @@ class Builder:
         self._used: frozenset[int] | None = None
         self._taken = taken
         self._grids: dict[Any, tuple[tuple[I.Atom, ...], Point]] = {}
+        self._maps: dict[str, Nest] = {}
         self._specs: dict[Any, Spec] = {}
         self._name = ""
         self._value: Any = None
@@ -132,6 +134,22 @@ class Builder:
             kind = "map"
         return self._add(kind, spec, axes, reduced, value, role)
 
+    def point_of(self, shape: tuple[IndexExpr, ...]) -> Point:
+        """Return the point over a shape that `map` calls its body with."""
+        return self._grid("i", shape)[1]
+
+    def known(self, index: Tensor | None, point: Point, size: IndexExpr, *, may_wrap: bool = True) -> IndexExpr | None:
+        """Return an element of an integer tensor, broadcast to `point`, as an index that is provably in [0, size).
+
+        None when it depends on data, or isn't provably in range. `may_wrap`: negative values count from the back.
+        """
+        if index is None:
+            return None
+        found = known_index(read(index, point), self._maps)
+        if found is None:
+            return None
+        return wrapped(found, size) if may_wrap else found if less(found, size) else None
+
     def _grid(self, prefix: str, shape: tuple[IndexExpr, ...]) -> tuple[tuple[I.Atom, ...], Point]:
         """The axes over a shape, named by position, and the same as a point."""
         found = self._grids.get((prefix, shape))
@@ -144,7 +162,10 @@ class Builder:
         self, kind: str, spec: Spec, axes: tuple[I.Atom, ...], red: tuple[I.Atom, ...], body: Val, role: str
     ) -> Tensor:
         out = self.declare(spec, self.fresh_name(role))
-        self.items.append(Nest(out.buffer, axes, red, kind, body, spec.dtype, self._origins))
+        nest = Nest(out.buffer, axes, red, kind, body, spec.dtype, self._origins)
+        self.items.append(nest)
+        if spec.dtype in INTEGERS:
+            self._maps[out.buffer] = nest
         return out
 
     def map(self, body: Callable[[Point], Val], spec: Spec | None = None, role: str = "") -> Tensor:
@@ -165,6 +186,7 @@ class Builder:
         dims: Sequence[int],
         *,
         dtype: str,
+        element: str | None = None,
         body: Callable[[Val, Point], Val] | None = None,
         spec: Spec | None = None,
         role: str = "",
@@ -175,7 +197,8 @@ class Builder:
             kind: A reduction of the nest kind table.
             x: The tensor.
             dims: Reduced dimensions, non-negative; arg reductions number the elements in this order.
-            dtype: Type that elements are converted to before `body`.
+            dtype: Type of what is folded.
+            element: Type that elements are converted to before `body`; None: the same.
             body: (element, point of x) -> what is folded; None: the element.
             spec: The result; None: a row-major intermediate of the body's type.
             role: Suffix of the buffer's name.
@@ -186,8 +209,8 @@ class Builder:
         def value(point: Point, red: Point) -> Val:
             both = point + red
             full = tuple([both[place[d]] for d in range(len(place))])
-            element = cast(x.at(full), dtype)
-            return element if body is None else body(element, full)
+            value = cast(x.at(full), element or dtype)
+            return value if body is None else body(value, full)
 
         out = spec or self.temp_spec([x.shape[d] for d in kept], NEST_KINDS[kind].out_type or dtype)
         return self.nest(kind, out, [x.shape[d] for d in dims], value, role)
@@ -269,11 +292,6 @@ class Builder:
         if isinstance(value, (list, tuple)):
             return tuple([self._argument(v) for v in value])
         return self.sizes(value) if isinstance(value, torch.SymInt) else value
-
-
-def supported(dtype: str) -> bool:
-    """Tell whether bodies can load and store elements of this type."""
-    return dtype in ALL_TYPES
 
 
 def _same(point: Point) -> Point:

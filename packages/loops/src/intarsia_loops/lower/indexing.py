@@ -6,17 +6,17 @@ value is only used where the remainder changes nothing, and the load is always i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from intarsia_loops.index import ONE, ZERO, IndexExpr, lift
+from intarsia_loops.index import ZERO, IndexExpr, lift
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
 from intarsia_loops.lower._values import Point, Tensor, compute_type, constant
-from intarsia_loops.ops import ALL_TYPES
+from intarsia_loops.lower.views import bound
 from intarsia_loops.program import Val, cast, index_value, val
 
 __all__ = ["TABLE", "in_range", "less"]
@@ -144,6 +144,84 @@ def _repeat(b: Builder, self: Tensor, repeats: Sequence[Any]) -> Any:
     return b.map(lambda p: self.at(tuple([_inside(i, n) for i, n in zip(p[extra:], self.shape, strict=True)])))
 
 
+# ---- indexing by known positions -----------------------------------------------------------------------------------------
+
+
+@TABLE.add(aten.index.Tensor)
+def _index(b: Builder, self: Tensor, indices: Sequence[Tensor | None]) -> Any:
+    """x[i, :, j]: the indices' broadcast shape stands where they are, in front when they are apart."""
+    dims = [d for d, t in enumerate(indices) if t is not None]
+    given = [t for t in indices if t is not None]
+    if any(t.dtype in ("b8", "u8") for t in given):
+        return DECLINED  # masks: the result's size depends on data
+    rank = max((len(t.shape) for t in given), default=0)
+    together = dims == list(range(dims[0], dims[0] + len(dims))) if dims else True
+    start = dims[0] if dims and together else 0
+
+    def position(p: Point) -> Point | None:
+        inner, rest = p[start : start + rank], iter((*p[:start], *p[start + rank :]))
+        found: list[IndexExpr] = []
+        for d, n in enumerate(self.shape):
+            if d not in dims:
+                found.append(next(rest))
+            elif (known := b.known(indices[d], inner, n)) is not None:
+                found.append(known)
+            else:
+                return None
+        return tuple(found)
+
+    return _loaded(b, self, position)
+
+
+def _loaded(b: Builder, x: Tensor, position: Callable[[Point], Point | None]) -> Any:
+    """Map over elements of `x`; declined when a position depends on data or may be out of range."""
+    if any(n is ZERO for n in (*x.shape, *b.spec().shape)) or position(b.point_of(b.spec().shape)) is None:
+        return DECLINED
+    return b.map(lambda p: x.at(position(p) or ()))
+
+
+@TABLE.add(aten.index_select.default)
+def _index_select(b: Builder, self: Tensor, dim: int, index: Tensor) -> Any:
+    if not self.shape or not index.shape:
+        return DECLINED
+    dim = dim % len(self.shape)
+
+    def position(p: Point) -> Point | None:
+        known = b.known(index, (p[dim],), self.shape[dim], may_wrap=False)
+        return None if known is None else (*p[:dim], known, *p[dim + 1 :])
+
+    return _loaded(b, self, position)
+
+
+@TABLE.add(aten.gather.default)
+def _gather(b: Builder, self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
+    if not self.shape or not index.shape:
+        return DECLINED
+    dim = dim % len(self.shape)
+
+    def position(p: Point) -> Point | None:
+        known = b.known(index, p, self.shape[dim], may_wrap=False)
+        return None if known is None else (*p[:dim], known, *p[dim + 1 :])
+
+    return _loaded(b, self, position)
+
+
+@TABLE.add(aten.embedding.default)
+def _embedding(
+    b: Builder,
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    def position(p: Point) -> Point | None:
+        known = b.known(indices, p[:-1], weight.shape[0], may_wrap=False)
+        return None if known is None else (known, p[-1])
+
+    return _loaded(b, weight, position)
+
+
 # ---- triangles ---------------------------------------------------------------------------------------------------------
 
 
@@ -177,10 +255,8 @@ def _triu(b: Builder, self: Tensor, diagonal: int = 0) -> Tensor:
 def _slice_scatter(
     b: Builder, self: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
-    from intarsia_loops.lower.views import _bound
-
     dim, dtype = dim % len(self.shape), compute_type(self.dtype)
-    first, length = ZERO if start is None else _bound(b.sizes(start), self.shape[dim]), src.shape[dim]
+    first, length = ZERO if start is None else bound(b.sizes(start), self.shape[dim]), src.shape[dim]
     if length is ZERO or step != 1 and length.const() is None:
         return b.map(self.at) if length is ZERO else DECLINED
 
@@ -200,10 +276,8 @@ def _slice_scatter(
 
 @TABLE.add(aten.select_scatter.default)
 def _select_scatter(b: Builder, self: Tensor, src: Tensor, dim: int, index: Any) -> Any:
-    from intarsia_loops.lower.views import _bound
-
     dim, dtype = dim % len(self.shape), compute_type(self.dtype)
-    position = _bound(b.sizes(index), self.shape[dim])
+    position = bound(b.sizes(index), self.shape[dim])
 
     def body(p: Point) -> Val:
         here = in_range(p[dim], position, position + 1)
@@ -244,6 +318,3 @@ def _upsample2(
 @TABLE.add(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec)
 def _upsample_vec(b: Builder, input: Tensor, output_size: Any, scale_factors: Any) -> Any:
     return _upsample(b, input, scale_factors or [None] * (len(input.shape) - 2))
-
-
-_ = (ALL_TYPES, ONE)

@@ -1,8 +1,8 @@
 """Lowerings of elementwise ops: one map each, in the type that ATen computes in.
 
 Types. `common_type` is ATen's promotion of the operands; arithmetic happens in `compute_type` of it (float32 for the
-half types), and the result is converted to the type that the recorded value has. Numbers that are compared or that
-ATen stores in the operands' type are rounded to that type first.
+half types), and the result is converted to the type that the recorded value has. Numbers that are compared, or bound,
+or are exponents or divisors of a remainder, are rounded to the promoted type first, as ATen does; others are not.
 
 Integer division stays an extern call unless the divisor is a number other than 0 and -1: eager raises for a zero
 divisor, and native code would trap.
@@ -280,6 +280,8 @@ def _division(b: Builder, op: str, self: Any, other: Any) -> Any:
     common = _shared(self, other)
     if common is None or common == "b8" or not _divides_safely(other, common):
         return DECLINED
+    if _is_number(other) and op in ("mod", "fmod"):
+        other = rounded(other, common)
     return b.pointwise(lambda x, y: m.binary(op, x, y), self, other, compute=compute_type(common))
 
 
@@ -401,6 +403,7 @@ def _pow_number(b: Builder, self: Tensor, exponent: Number) -> Any:
         return b.map(lambda _: constant(1, compute_type(spec.dtype)))
     if exponent == 1:
         return b.map(self.at)
+    exponent = rounded(exponent, common)
     return b.pointwise(lambda x: _power(x, exponent), self, compute=compute_type(common))
 
 

@@ -61,6 +61,7 @@ def folded(
     keepdim: bool,
     dtype: str,
     position: int | None = None,
+    element: str | None = None,
     body: Callable[[Val, Point], Val] | None = None,
     after: Callable[[Val], Val] | None = None,
     role: str = "",
@@ -75,6 +76,7 @@ def folded(
         keepdim: Whether the result keeps them with size 1.
         dtype: Type that is folded in.
         position: Which result of the node; None: the only one.
+        element: Type that elements are converted to before `body`; None: `dtype`.
         body: (element, point of x) -> what is folded.
         after: What becomes of the fold's value.
         role: Suffix of the result's name.
@@ -88,7 +90,7 @@ def folded(
         )
     direct = after is None and (NEST_KINDS[kind].out_type or dtype) == spec.dtype
     out = b.reduce(
-        kind, x, dims, dtype=dtype, body=body, spec=target if direct else None, role=role if direct else role + kind
+        kind, x, dims, dtype=dtype, element=element, body=body, spec=target if direct else None, role=role if direct else role + kind
     )
     if not direct:
         fold = out
@@ -169,7 +171,14 @@ def _prod(b: Builder, self: Tensor, dim: int | None = None, keepdim: bool = Fals
 @TABLE.add(aten.count_nonzero.dim_IntList)
 def _count_nonzero(b: Builder, self: Tensor, dim: Any) -> Tensor:
     return folded(
-        b, "sum", self, dimensions(self, dim), keepdim=False, dtype="b8", body=lambda e, _: cast(e, "i64")
+        b,
+        "sum",
+        self,
+        dimensions(self, dim),
+        keepdim=False,
+        dtype="i64",
+        element="b8",
+        body=lambda e, _: cast(e, "i64"),
     )
 
 

@@ -15,7 +15,7 @@ from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
 from intarsia_loops.lower._values import Point, Tensor
 
-__all__ = ["TABLE", "reshaped"]
+__all__ = ["TABLE", "bound", "reshaped"]
 
 aten: Any = torch.ops.aten
 TABLE = Table("views")
@@ -153,8 +153,8 @@ def _along(dim: int, change: Callable[[IndexExpr], IndexExpr]) -> Callable[[Poin
     return lambda p: (*p[:dim], change(p[dim]), *p[dim + 1 :])
 
 
-def _bound(position: Any, size: IndexExpr) -> IndexExpr:
-    """A slice bound as a number from the front, inside [0, size]."""
+def bound(position: Any, size: IndexExpr) -> IndexExpr:
+    """Return a slice bound as a number from the front, inside [0, size]."""
     position = lift(position)
     known, total = position.const(), size.const()
     if known is not None and known < 0:
@@ -168,7 +168,7 @@ def _bound(position: Any, size: IndexExpr) -> IndexExpr:
 @TABLE.add(aten.slice.Tensor, any_dtype=True)
 def _slice(b: Builder, self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
     dim = dim % len(self.shape)
-    first = ZERO if start is None else _bound(start, self.shape[dim])
+    first = ZERO if start is None else bound(start, self.shape[dim])
     return _view(b, self, _along(dim, lambda i: i * step + first))
 
 
@@ -180,7 +180,7 @@ def _narrow(b: Builder, self: Tensor, dim: int, start: Any, length: Any) -> Tens
 @TABLE.add(aten.select.int, any_dtype=True)
 def _select(b: Builder, self: Tensor, dim: int, index: Any) -> Tensor:
     dim = dim % len(self.shape)
-    position = _bound(index, self.shape[dim])
+    position = bound(index, self.shape[dim])
     return _view(b, self, lambda p: (*p[:dim], position, *p[dim:]))
 
 
