@@ -9,7 +9,7 @@ T6  the top level holds exactly the agreed names
 T7  docs/architecture.md names exactly the folders of packages/
 T8  node.meta keys are spelled in intarsia_ir.meta alone
 T9  no machine path or registry host in any tracked file
-T10 the pipeline package stays under 800 lines
+T10 the pipeline package stays under 800 lines of code (blank lines, comments and docstrings don't count)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TOP = {"noxfile.py", "README.md", "packages", "integration", "benchmarks", "docs", "tools", "LICENSE"}
 BAD_CODE = re.compile(
-    r"except:|except (Base)?Exception( as \w+)?:\s*\n\s*pass\b|raise Exception\(|NotImplementedError"
+    r"except:|except (Base)?Exception( as \w+)?:\s*\n\s*pass\b|raise Exception\(|raise NotImplementedError"
     r"|TODO(?!\(docs/status\.md: )"
 )
 # "(?<!...)" keeps paths inside a longer path, such as a URL, apart
@@ -126,9 +126,20 @@ def architecture() -> Iterator[str]:
 
 def pipeline_size() -> Iterator[str]:
     """T10."""
-    lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in ROOT.glob("packages/pipeline/src/**/*.py"))
+    lines = sum(code_lines(p.read_text(encoding="utf-8")) for p in ROOT.glob("packages/pipeline/src/**/*.py"))
     if lines >= PIPELINE_LINES:
-        yield f"T10 packages/pipeline: {lines} lines, {PIPELINE_LINES} allowed"
+        yield f"T10 packages/pipeline: {lines} lines of code, {PIPELINE_LINES} allowed"
+
+
+def code_lines(text: str) -> int:
+    """Count the lines that are neither blank, nor comment, nor docstring."""
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            first = node.body[0]
+            documented |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    lines = enumerate(text.splitlines(), start=1)
+    return sum(bool(line.strip()) and not line.strip().startswith("#") and n not in documented for n, line in lines)
 
 
 def sizes() -> None:

@@ -8,10 +8,10 @@ import torch
 import intarsia
 import intarsia_functionalizer
 import intarsia_loops
-from integration.models import make
 from intarsia_fuser import Decision, Fuse, FusionGraph, FusionPlan, Greedy, InductorLike, NoFusion, apply, plan
 from intarsia_loops import kernels
 from intarsia_loops.program import Kernel
+from integration.models import make
 
 
 @dataclass(frozen=True)

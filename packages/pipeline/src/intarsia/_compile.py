@@ -63,7 +63,7 @@ def compile(
         >>> f(torch.tensor([-1.0, 2.0]))
         tensor([1., 3.])
     """
-    keywords = {
+    keywords: dict[str, Any] = {
         "backend": backend, "mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "pipeline": pipeline,
         "options": options,
     }  # fmt: skip
