@@ -138,11 +138,42 @@ class Fold:
         ctype = vector("i64", self.context.lanes)
         return Rep(f"cv<{ctype}>({self.name}_at[{u}])", "i64", ctype)
 
-    def result(self) -> str:
-        """Return the folded number as C text: over the accumulators as a tree, then over the lanes."""
+    def declare_parts(self, threads: int) -> list[str]:
+        """Return the statements that declare the accumulators of all threads, called `<name>_all`."""
+        lines = [f"{self.ctype} {self.name}_all[{threads * self.count}];"]
+        if self.is_arg:
+            lines.append(f"{vector(self.position_dtype, self.context.lanes)} {self.name}_at_all[{threads * self.count}];")
+        return lines
+
+    def keep_part(self) -> list[str]:
+        """Return the statements that put the accumulators of thread number `part` among those of all threads."""
+        names = [self.name, f"{self.name}_at"] if self.is_arg else [self.name]
+        return [self._each(" ".join(f"{n}_all[part*{self.count} + u] = {n}[u];" for n in names))]
+
+    def join_parts(self, threads: int) -> list[str]:
+        """Return the statements that make the accumulators of all threads ours again, in the order of threads."""
+        if self.is_arg:
+            position = vector(self.position_dtype, self.context.lanes)
+            return [
+                f"const {self.ctype} *const {self.name} = {self.name}_all;",
+                f"const {position} *const {self.name}_at = {self.name}_at_all;",
+            ]
+        new = combine_text(self.step.kind, self.dtype, f"{self.name}[u]", f"{self.name}_all[part*{self.count} + u]")
+        return [
+            f"{self.ctype} {self.name}[{self.count}];",
+            self._each(f"{self.name}[u] = {self.name}_all[u];"),
+            f"for (int part = 1; part < {threads}; part++) {self._each(f'{self.name}[u] = {new};')}",
+        ]
+
+    def result(self, parts: int = 1) -> str:
+        """Return the folded number as C text: over the accumulators as a tree, then over the lanes.
+
+        Args:
+            parts: Threads whose accumulators of a search for a position lie one behind the other.
+        """
         if self.is_arg:
             best = "true" if self.step.kind == "argmax" else "false"
-            return f"arg_fold<{best}>({self.name}, {self.name}_at, {self.count})"
+            return f"arg_fold<{best}>({self.name}, {self.name}_at, {parts * self.count})"
         parts = [f"{self.name}[{k}]" for k in range(self.count)]
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=True)

@@ -37,6 +37,8 @@ def row_loops(
     groups: Sequence[Group],
     stored: frozenset[str],
     lines: Sequence[str],
+    *,
+    parallel: bool = True,
 ) -> list[str]:
     """Return the loops over rows around `lines`, cut into pieces for threads, with the arrays of a row.
 
@@ -46,6 +48,7 @@ def row_loops(
         groups: What a row does, for its cost.
         stored: Local buffers that need an array.
         lines: What a row does, as text.
+        parallel: Whether rows go to threads; otherwise what is inside may use them.
     """
     arrays = {b: context.arrays[b] for b in context.arrays if b in stored}
     on_stack = _on_stack(arrays.values(), context.lanes)
@@ -53,9 +56,9 @@ def row_loops(
     looped = [*heads[:-1], *block(heads[-1], inside)] if heads else block("", inside)
     points, cost = _work(context, groups)
     if on_stack:
-        first = pragma(context, "parallel for", len(heads), points, cost) if heads else None
+        first = pragma(context, "parallel for", len(heads), points, cost) if heads and parallel else None
         return looped if first is None else [first, *looped]
-    first = pragma(context, "parallel", len(heads), points, cost) if heads else None
+    first = pragma(context, "parallel", len(heads), points, cost) if heads and parallel else None
     share = "#pragma omp for schedule(static)" + (f" collapse({len(heads)})" if len(heads) > 1 else "")
     region = [*_heap_arrays(context, arrays), *([share] if first else []), *looped, "free(scratch);"]
     return [*([first] if first else []), *block("", region)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from intarsia_cpp._body import Scope
 from intarsia_cpp._context import Context
@@ -12,20 +13,27 @@ from intarsia_loops.index import Atom
 __all__ = ["lane_loops", "nest"]
 
 
-def nest(parent: Scope, loops: Sequence[Atom], fill: Callable[[Scope], list[str]]) -> list[str]:
+def nest(
+    parent: Scope,
+    loops: Sequence[Atom],
+    fill: Callable[[Scope], list[str]],
+    bounds: Mapping[Atom, tuple[str, str]] = MappingProxyType({}),
+) -> list[str]:
     """Return loops, outermost first, around what `fill` returns; each loop is a scope of its own.
 
     Args:
         parent: Scope around the loops; what doesn't change in them is written there.
         loops: Loop variables, from 0 to their extents.
         fill: Takes the innermost scope, returns the statements after those of the scope itself.
+        bounds: C text of the first and past-the-last value of loops that don't run over their whole extent.
     """
     if not loops:
         return fill(parent)
     context, first = parent.context, loops[0]
     scope = Scope(context, parent, axes=(first,))
-    inner = nest(scope, loops[1:], fill)
-    return block(loop(context.name_of(first), "0", context.c(first.extent)), [*scope.lines, *inner])
+    inner = nest(scope, loops[1:], fill, bounds)
+    start, stop = bounds.get(first) or ("0", context.c(first.extent))
+    return block(loop(context.name_of(first), start, stop), [*scope.lines, *inner])
 
 
 def lane_loops(
@@ -65,7 +73,7 @@ def lane_loops(
     if rest is None or rest >= lanes:
         lines += block(_while(at, lanes, stop), body(None, "0", [f"const i64 {name} = {at};"]))
     if rest is None or rest % lanes:
-        if bounds is None or not _is_multiple(lane, lanes):
+        if extent is not None or not _is_multiple(lane, lanes):
             first = [f"const i64 {name} = {at};", f"const int n = {stop} - {at};"]
             lines += block(f"if ({at} < {stop})", body("n", "0", first))
     return block("", lines)

@@ -7,6 +7,7 @@ number stays in a register.
 from __future__ import annotations
 
 from intarsia_cpp._body import Scope
+from intarsia_cpp._chains import RowLoops, in_parts, row_nest
 from intarsia_cpp._context import Context, Step
 from intarsia_cpp._folds import Fold, combine_text
 from intarsia_cpp._frame import local_buffers, row_loops
@@ -14,16 +15,15 @@ from intarsia_cpp._groups import Group, group_steps
 from intarsia_cpp._index import collapse, product
 from intarsia_cpp._loops import is_empty, lane_loops, nest
 from intarsia_cpp._ops import Rep, element, number_text, vector
+from intarsia_cpp._parallel import SERIAL_WORK
 from intarsia_cpp._text import block, loop
 from intarsia_cpp.pointwise import unit_stride_score
 from intarsia_loops.index import Atom, axis, lift
-from intarsia_loops.ops import FLOATS, identity_of
+from intarsia_loops.ops import identity_of
 
 __all__ = ["emit_rows"]
 
 UNROLL = 4
-# Floats are added up in chains of about this many numbers per lane, and the chains then added up.
-CHAIN = 256
 
 
 def emit_rows(context: Context) -> list[str]:
@@ -34,7 +34,13 @@ def emit_rows(context: Context) -> list[str]:
     for group in groups:
         _emit_group(row, group, stored)
     heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in context.kernel.rows]
-    return row_loops(context, heads, groups, stored, row.lines)
+    return row_loops(context, heads, groups, stored, row.lines, parallel=not few_rows(context))
+
+
+def few_rows(context: Context) -> bool:
+    """Whether there are fewer rows than threads, so that threads share the loops of a row instead."""
+    rows = product(tuple(a.extent for a in context.kernel.rows)).const()
+    return context.threads > 1 and rows is not None and rows < context.threads
 
 
 def _emit_group(row: Scope, group: Group, stored: frozenset[str]) -> None:
@@ -67,8 +73,6 @@ def _shared_loop(row: Scope, group: Group, stored: frozenset[str]) -> None:
     context = row.context
     loops, steps = _ordered(group)
     folds = _folds(context, steps, loops)
-    for fold in folds.values():
-        row.lines += fold.declare()
 
     def point(scope: Scope, u: str) -> None:
         for step in steps:
@@ -80,10 +84,20 @@ def _shared_loop(row: Scope, group: Group, stored: frozenset[str]) -> None:
             if step.in_memory or step.out in stored:
                 scope.store(step.out, step.address, rep)
 
-    if not is_empty(context, loops):
-        row.lines += _loops_in_chains(row, loops, list(folds.values()), point)
+    nest_ = RowLoops(loops, tuple(folds.values()), point, context.cost(steps))
+    parts = context.threads if few_rows(context) and _is_large(nest_) else 1
+    if parts > 1:
+        row.lines += in_parts(row, nest_)
+    else:
+        row.lines += [line for fold in folds.values() for line in fold.declare()]
+        row.lines += [] if is_empty(context, loops) else row_nest(row, nest_)
     for fold in folds.values():
-        _finish(row, fold)
+        _finish(row, fold, parts)
+
+
+def _is_large(loops: RowLoops) -> bool:
+    points = product(tuple(a.extent for a in loops.loops)).const()
+    return points is None or points * loops.cost >= SERIAL_WORK
 
 
 def _folds(context: Context, steps: tuple[Step, ...], loops: tuple[Atom, ...]) -> dict[str, Fold]:
@@ -92,50 +106,11 @@ def _folds(context: Context, steps: tuple[Step, ...], loops: tuple[Atom, ...]) -
     return {s.out: Fold(context, s, context.temp("acc"), count) for s in steps if s.is_fold}
 
 
-def _loops_in_chains(row: Scope, loops, folds: list[Fold], point) -> list[str]:
-    """The loops of a group; sums of many floats in two levels, because the error grows with the length of a chain."""
-    context = row.context
-    *outer, lane = loops
-    unroll = folds[0].count if folds else 1
-    maybe_empty = any(a.extent.lo < 1 for a in loops)
-    parent = Scope(context, row, barrier=True) if maybe_empty else row
-    long = [f for f in folds if f.step.kind == "sum" and f.dtype in FLOATS]
-    points = product(tuple(a.extent for a in loops)).const()
-    if not long or (points is not None and points <= 2 * CHAIN * unroll * context.lanes):
-        lines = nest(parent, outer, lambda scope: lane_loops(scope, lane, point, unroll))
-    else:
-        lines = _two_levels(parent, outer, lane, long, point, unroll)
-    if not maybe_empty:
-        return lines
-    condition = " && ".join(f"{context.c(a.extent)} > 0" for a in loops if a.extent.lo < 1)
-    return block(f"if ({condition})", [*parent.lines, *lines])
-
-
-def _two_levels(parent: Scope, outer: list[Atom], lane: Atom, folds: list[Fold], point, unroll: int) -> list[str]:
-    context = parent.context
-    totals = {f.name: context.temp("total") for f in folds}
-    flush = [text for f in folds for text in f.flush(totals[f.name])]
-    chunk = CHAIN * unroll * context.lanes
-    extent = lane.extent.const()
-
-    def chains(scope: Scope) -> list[str]:
-        if extent is not None and extent <= 2 * chunk:
-            return [*lane_loops(scope, lane, point, unroll), *flush]
-        stop = context.c(lane.extent)
-        inner = lane_loops(scope, lane, point, unroll, ("first", "last"))
-        last = f"const i64 last = first + {chunk} < {stop} ? first + {chunk} : {stop};"
-        return block(loop("first", "0", stop, chunk), [last, *inner, *flush])
-
-    starts = [text for f in folds for text in f.start(totals[f.name])]
-    ends = [text for f in folds for text in f.take(totals[f.name])]
-    return [*starts, *nest(parent, outer, chains), *ends]
-
-
-def _finish(row: Scope, fold: Fold) -> None:
+def _finish(row: Scope, fold: Fold, parts: int) -> None:
     """Combine the accumulators; the result is a number of the row."""
     context, step = row.context, fold.step
     scalar = context.temp("s")
-    row.lines.append(f"const {fold.scalar_type()} {scalar} = {fold.result()};")
+    row.lines.append(f"const {fold.scalar_type()} {scalar} = {fold.result(parts)};")
     row.known[step.out] = row.name(fold.broadcast(scalar))
     if step.in_memory:
         row.store(step.out, step.address, row.known[step.out])
@@ -185,7 +160,7 @@ def _fold_along(row: Scope, step: Step) -> list[str]:
             def point(s: Scope, u: str) -> None:
                 fold.update(s, s.value(moved.body), u, masked=True)
 
-            here.lines += _loops_in_chains(here, loops, [fold], point)
+            here.lines += row_nest(here, RowLoops(loops, (fold,), point))
         scalar = context.temp("s")
         here.lines.append(f"const {fold.scalar_type()} {scalar} = {fold.result()};")
         here.store(step.out, step.address, fold.broadcast(scalar))
