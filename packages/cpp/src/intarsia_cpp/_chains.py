@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from intarsia_cpp._body import Scope
+from intarsia_cpp._context import Context
 from intarsia_cpp._folds import Fold
 from intarsia_cpp._index import product
 from intarsia_cpp._loops import lane_loops, nest
-from intarsia_cpp._parallel import pragma
 from intarsia_cpp._text import block, loop
 from intarsia_loops.index import Atom
 from intarsia_loops.ops import FLOATS
 
-__all__ = ["CHAIN", "RowLoops", "in_parts", "row_nest"]
+__all__ = ["CHAIN", "WHOLE", "Bounds", "RowLoops", "in_parts", "row_nest"]
 
 # Floats are added up in chains of about this many numbers per lane, and the chains then added up.
 CHAIN = 256
@@ -90,22 +90,35 @@ def _two_levels(parent: Scope, loops: RowLoops, sums: list[Fold], bounds: Bounds
     return [*starts, *nest(parent, outer, chains, bounds), *ends]
 
 
-def in_parts(row: Scope, loops: RowLoops) -> list[str]:
-    """Return the loops cut into one part for each thread; the parts' accumulators are combined in their order."""
-    context, first = row.context, loops.loops[0]
+def in_parts(
+    context: Context,
+    first: Atom,
+    step: int,
+    folds: Sequence[Fold],
+    line: str | None,
+    loops: Callable[[Bounds], list[str]],
+) -> list[str]:
+    """Return loops cut into one part for each thread; the parts' accumulators are combined in their order.
+
+    Args:
+        context: The kernel.
+        first: The outermost loop.
+        step: What its part sizes are multiples of.
+        folds: Accumulators; none for maps alone.
+        line: OpenMP line for the loop over parts.
+        loops: Gives the loops between bounds.
+    """
     threads, extent = context.threads, context.c(first.extent)
-    step = context.lanes if len(loops.loops) == 1 else 1
-    size = f"(({extent} + {threads * step - 1})/{threads * step}*{step})"
     known = first.extent.const()
+    size = f"(({extent} + {threads * step - 1})/{threads * step}*{step})"
     if known is not None:
         size = str(-(-known // (threads * step)) * step)
-    lines = [line for f in loops.folds for line in f.declare_parts(threads)]
-    line = pragma(context, "parallel for", 1, product(tuple(a.extent for a in loops.loops)), loops.cost)
     body = [
         f"const i64 low = part*{size}, high = low + {size} < {extent} ? low + {size} : {extent};",
-        *(text for f in loops.folds for text in f.declare()),
-        *row_nest(row, loops, {first: ("low", "high")}),
-        *(text for f in loops.folds for text in f.keep_part()),
+        *(text for f in folds for text in f.declare()),
+        *loops({first: ("low", "high")}),
+        *(text for f in folds for text in f.keep_part()),
     ]
+    lines = [text for f in folds for text in f.declare_parts(threads)]
     lines += [*([line] if line else []), *block(f"for (int part = 0; part < {threads}; part++)", body)]
-    return [*lines, *(text for f in loops.folds for text in f.join_parts(threads))]
+    return [*lines, *(text for f in folds for text in f.join_parts(threads))]

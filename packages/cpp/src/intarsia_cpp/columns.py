@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from intarsia_cpp._body import Scope
+from intarsia_cpp._chains import WHOLE, Bounds, in_parts
 from intarsia_cpp._context import Context, Step
 from intarsia_cpp._folds import Fold, combine_text
 from intarsia_cpp._frame import local_buffers, row_loops
@@ -17,6 +18,7 @@ from intarsia_cpp._groups import Group, group_steps
 from intarsia_cpp._index import collapse, product
 from intarsia_cpp._loops import is_empty, nest
 from intarsia_cpp._ops import Rep, number_text, vector
+from intarsia_cpp._parallel import pragma
 from intarsia_cpp._text import block, loop
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.ops import FLOATS, identity_of
@@ -160,13 +162,30 @@ def _folds(state: _Columns, place: Scope, group: Group) -> None:
             parts = [scope.value(at(f.step.body, {loops[-1]: lift(loops[-1]) + u})) for u in range(lines_at_once)]
             f.update(scope, _tree(f, parts), "q", masked=False)
 
-    place.lines += [line for f in folds for line in f.declare()]
-    if not is_empty(state.context, loops):
-        place.lines += _in_chains(
-            state, place, loops, [f for f in folds if _is_float_sum(f.step)], sweep,
-            lambda scope, n: _each_vector(state, scope, lambda inside: point(inside, n)),
+    sums = [f for f in folds if _is_float_sum(f.step)]
+
+    def fill(scope: Scope, n: int) -> list[str]:
+        return _each_vector(state, scope, lambda inside: point(inside, n))
+
+    if plain and _few_blocks(state) and not is_empty(state.context, loops):
+        context, points = state.context, product(tuple(a.extent for a in (*state.context.kernel.rows, *loops)))
+        place.lines += in_parts(
+            context, loops[0], 1, folds, pragma(context, "parallel for", 1, points, context.cost(steps)),
+            lambda bounds: _in_chains(state, place, loops, sums, sweep, fill, bounds),
         )  # fmt: skip
+    else:
+        place.lines += [line for f in folds for line in f.declare()]
+        place.lines += [] if is_empty(state.context, loops) else _in_chains(state, place, loops, sums, sweep, fill)
     _finish(state, place, folds)
+
+
+def _few_blocks(state: _Columns) -> bool:
+    """Whether there are fewer blocks than threads, so that threads share the lines of memory instead."""
+    context, extent = state.context, state.lane.extent.const()
+    outer = product(tuple(a.extent for a in context.kernel.rows if a is not state.lane)).const()
+    if context.threads == 1 or extent is None or outer is None:
+        return False
+    return outer * -(-extent // (state.count * context.lanes)) < context.threads
 
 
 def _tree(fold: Fold, parts: list[Rep]) -> Rep:
@@ -187,6 +206,7 @@ def _in_chains(
     sums: list[Fold],
     sweep: int,
     fill: Callable[[Scope, int], list[str]],
+    bounds: Bounds = WHOLE,
 ) -> list[str]:
     """The loops around sweeps; sums of many floats in two levels, because the error grows with the length of a chain.
 
@@ -197,6 +217,7 @@ def _in_chains(
         sums: The folds that need two levels when they are long.
         sweep: Lines of memory at once.
         fill: Statements of so many lines, at the innermost loop's variable.
+        bounds: Loop variable -> C text of its first and past-the-last value, where it isn't the whole extent.
     """
     context = state.context
     *outer, inner = loops
@@ -207,19 +228,21 @@ def _in_chains(
     flush = [line for f in sums if two_levels for line in f.flush(totals[f.name])]
     split = two_levels and (extent is None or extent > 2 * CHAIN)
 
+    low, high = bounds.get(inner, ("0", context.c(inner.extent)))
+    exact = split or inner in bounds
+
     def lines_of(scope: Scope) -> list[str]:
-        return _lines(scope, inner, sweep, fill, ("first", "last") if split else ("0", context.c(inner.extent)))
+        return _lines(scope, inner, sweep, fill, ("first", "last") if split else (low, high), exact)
 
     def around(scope: Scope) -> list[str]:
         if not split:
             return [*lines_of(scope), *flush]
-        stop = context.c(inner.extent)
-        last = f"const i64 last = first + {CHAIN} < {stop} ? first + {CHAIN} : {stop};"
-        return block(loop("first", "0", stop, CHAIN), [last, *lines_of(scope), *flush])
+        last = f"const i64 last = first + {CHAIN} < {high} ? first + {CHAIN} : {high};"
+        return block(loop("first", low, high, CHAIN), [last, *lines_of(scope), *flush])
 
     maybe_empty = any(a.extent.lo < 1 for a in loops)
     parent = Scope(context, place, barrier=True) if maybe_empty else place
-    body = nest(parent, outer, around)
+    body = nest(parent, outer, around, bounds)
     if maybe_empty:
         condition = " && ".join(f"{context.c(a.extent)} > 0" for a in loops if a.extent.lo < 1)
         body = block(f"if ({condition})", [*parent.lines, *body])
@@ -230,10 +253,11 @@ def _in_chains(
 
 
 def _lines(
-    parent: Scope, inner: Atom, sweep: int, fill: Callable[[Scope, int], list[str]], bounds: tuple[str, str]
+    parent: Scope, inner: Atom, sweep: int, fill: Callable[[Scope, int], list[str]], bounds: tuple[str, str], part: bool
 ) -> list[str]:
     """The innermost loop: whole sweeps, then line by line."""
-    context, name, extent = parent.context, parent.context.name_of(inner), inner.extent.const()
+    context, name = parent.context, parent.context.name_of(inner)
+    extent = None if part else inner.extent.const()
     lines = [f"i64 {name} = {bounds[0]};"]
     for n in (sweep, 1) if sweep > 1 else (1,):
         if extent is not None and (extent < n or (n < sweep and extent % sweep == 0)):

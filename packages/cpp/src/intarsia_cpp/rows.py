@@ -15,7 +15,7 @@ from intarsia_cpp._groups import Group, group_steps
 from intarsia_cpp._index import collapse, product
 from intarsia_cpp._loops import is_empty, lane_loops, nest
 from intarsia_cpp._ops import Rep, element, number_text, vector
-from intarsia_cpp._parallel import SERIAL_WORK
+from intarsia_cpp._parallel import SERIAL_WORK, pragma
 from intarsia_cpp._text import block, loop
 from intarsia_cpp.pointwise import unit_stride_score
 from intarsia_loops.index import Atom, axis, lift
@@ -87,7 +87,11 @@ def _shared_loop(row: Scope, group: Group, stored: frozenset[str]) -> None:
     nest_ = RowLoops(loops, tuple(folds.values()), point, context.cost(steps))
     parts = context.threads if few_rows(context) and _is_large(nest_) else 1
     if parts > 1:
-        row.lines += in_parts(row, nest_)
+        points = product(tuple(a.extent for a in loops))
+        row.lines += in_parts(
+            context, loops[0], context.lanes if len(loops) == 1 else 1, nest_.folds,
+            pragma(context, "parallel for", 1, points, nest_.cost), lambda bounds: row_nest(row, nest_, bounds),
+        )  # fmt: skip
     else:
         row.lines += [line for fold in folds.values() for line in fold.declare()]
         row.lines += [] if is_empty(context, loops) else row_nest(row, nest_)
