@@ -166,6 +166,7 @@ def test_other_thread_keeps_ours_installed(other):
     thread.join()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_fork_counts_threads_anew():
     go_on, ready = threading.Event(), threading.Event()
 

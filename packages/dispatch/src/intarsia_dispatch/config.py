@@ -85,7 +85,8 @@ class DispatchConfig:
     """The passes that a dispatcher calls, and its policy.
 
     Args:
-        capture: The tracer's `capture_frame`.
+        capture: The tracer's `capture_frame`. Its replacement bytecode calls the graph before any effect, and leaves
+            the parameters as they came until then: after a fault the original runs from them.
         compile_graph: From a capture with a graph to what runs it; a plain callable stands for `CompiledGraph(run)`.
         build_guards: Joins the guards and facts of all stages into one.
         link: The tracer's `link`: fills the named holes of replacement bytecode.
@@ -96,7 +97,7 @@ class DispatchConfig:
         recompile_limit: Versions of one code object; further calls that none fits run in eager, with one warning.
         fullgraph: A graph break raises `UnsupportedError`, whatever `on_error` says.
         lock: Held while a frame is captured and compiled, never while compiled code runs. One reentrant lock for all
-            dispatchers whose passes share state.
+            dispatchers whose passes share state. (A process forked while another thread compiles inherits it held.)
         on_event: Told what happened to a frame, as it happens; for logs and `explain`.
         count: Told the same as amounts to add to counters: `count(graphs=1)`.
     """
