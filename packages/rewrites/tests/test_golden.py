@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from intarsia_ir.aten import parse_ir, print_ir
 from intarsia_rewrites import eliminate_common_subexpressions, eliminate_dead_code, fold_constants
 from intarsia_testkit.golden import check_golden
