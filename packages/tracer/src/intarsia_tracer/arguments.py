@@ -11,20 +11,20 @@ from intarsia_ir.errors import InvalidArgumentError
 __all__ = ["frame_of_call"]
 
 
-def frame_of_call(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[types.CodeType, Any]:
-    """Return the code that `fn(*args, **kwargs)` would run first, and its frame on entry.
+def frame_of_call(
+    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[types.CodeType, tuple[dict[str, Any], tuple[types.CellType, ...] | None, dict[str, Any], types.FunctionType]]:
+    """Return the code that `fn(*args, **kwargs)` would run first, and its frame: globals, closure, arguments, function.
 
     Raises:
         InvalidArgumentError: `fn` doesn't lead to a Python function.
         TypeError: The arguments don't fit the parameters, as the call itself would say.
     """
-    from intarsia_tracer.capture import FrameInfo
-
     function, args = _function_of(fn, args)
     signature = inspect.Signature.from_callable(function, follow_wrapped=False)
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
-    return function.__code__, FrameInfo(function.__globals__, function.__closure__, dict(bound.arguments), function)
+    return function.__code__, (function.__globals__, function.__closure__, dict(bound.arguments), function)
 
 
 def _function_of(fn: Any, args: tuple[Any, ...]) -> tuple[types.FunctionType, tuple[Any, ...]]:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
-from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Signature
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature
+
+from intarsia_tracer.arguments import frame_of_call
+from intarsia_tracer.assemble import assemble_break, assemble_native, assemble_return
+from intarsia_tracer.breaks import Break, Raised, Stop, Unreconstructable, graph_break
+from intarsia_tracer.evaluate import EvaluatedFrame
+from intarsia_tracer.extension import Extension, Graph
+from intarsia_tracer.opcodes import table
+from intarsia_tracer.opcodes.common import Pending
+from intarsia_tracer.resume import info_of
+from intarsia_tracer.tracer import Limits, Tracer
+from intarsia_tracer.values.base import Value
+from intarsia_tracer.values.functions import Cell, Globals
 
 __all__ = ["Frame", "FrameInfo", "capture", "capture_frame"]
 
@@ -56,6 +70,9 @@ def capture(
     *,
     fullgraph: bool = False,
     number: int = 0,
+    extension: Callable[[], Extension] | None = None,
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    force: bool = False,
 ) -> Capture:
     """Trace the call `fn(*args, **kwargs)` without running it or installing anything.
 
@@ -65,20 +82,32 @@ def capture(
         kwargs: Keyword arguments.
         fullgraph: Raise instead of breaking.
         number: Number in the name of the graph's hole, `__compiled_fn_<number>`.
+        extension: Makes the plug-in of value models; None is the one for tensors.
+        limits: How far one capture goes.
+        force: Make replacement code even where there is nothing to compile; for tests of the code itself.
 
     Returns:
         What was learned; `code` replaces the code of the function whose frame was traced.
 
     Raises:
         UnsupportedError: `fullgraph`, and something can't be captured.
+        InvalidArgumentError: `fn` doesn't lead to a Python function.
     """
-    from intarsia_tracer.arguments import frame_of_call
-
     code, frame = frame_of_call(fn, tuple(args), dict(kwargs or {}))
-    return capture_frame(code, frame, fullgraph=fullgraph, number=number)
+    info = FrameInfo(*frame)
+    return capture_frame(code, info, fullgraph=fullgraph, number=number, extension=extension, limits=limits, force=force)
 
 
-def capture_frame(code: CodeType, frame: Frame, *, fullgraph: bool = False, number: int = 0) -> Capture:
+def capture_frame(
+    code: CodeType,
+    frame: Frame,
+    *,
+    fullgraph: bool = False,
+    number: int = 0,
+    extension: Callable[[], Extension] | None = None,
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    force: bool = False,
+) -> Capture:
     """Trace a frame that is about to run.
 
     Args:
@@ -86,6 +115,9 @@ def capture_frame(code: CodeType, frame: Frame, *, fullgraph: bool = False, numb
         frame: Its globals, closure cells, arguments and function.
         fullgraph: Raise instead of breaking.
         number: Number in the name of the graph's hole, `__compiled_fn_<number>`.
+        extension: Makes the plug-in of value models; None is the one for tensors.
+        limits: How far one capture goes.
+        force: Make replacement code even where there is nothing to compile; for tests of the code itself.
 
     Returns:
         What was learned. `code` has the parameters and free variables of the original, so it can run in the same
@@ -96,5 +128,161 @@ def capture_frame(code: CodeType, frame: Frame, *, fullgraph: bool = False, numb
     Raises:
         UnsupportedError: `fullgraph`, and something can't be captured.
     """
-    reason = GraphBreak("tracer.frame", "frames are not evaluated yet")
-    return Capture(None, Signature(), (), (), LinkableCode(code), (reason,))
+    if extension is None:
+        from intarsia_tracer.tensors import Tensors
+
+        extension = Tensors
+    found = Attempts(code, frame, number, extension, limits, force).run()
+    if fullgraph and found.breaks and found.breaks[0].code != "tracer.exception":
+        _refuse(found.breaks[0])
+    return found
+
+
+def _refuse(broken: GraphBreak) -> NoReturn:
+    """Raise for a break that the caller doesn't want."""
+    where = (broken.origin,) if broken.origin else ()
+    hints = (broken.remedy,) if broken.remedy else ()
+    raise UnsupportedError(broken.reason, code=broken.code, where=where, hints=hints)
+
+
+class Attempts:
+    """Traces a frame until a way through is found.
+
+    A break that happens in the middle of an instruction, after something was changed or recorded, can't be undone.
+    The frame is then traced again, up to that instruction: tracing has no effects, so it comes there in the same way.
+    """
+
+    def __init__(
+        self,
+        code: CodeType,
+        frame: Frame,
+        number: int,
+        extension: Callable[[], Extension],
+        limits: Limits,
+        force: bool,
+    ) -> None:
+        self.code = code
+        self.frame = frame
+        self.number = number
+        self.hole = f"__compiled_fn_{number}"
+        self.extension = extension
+        self.limits = limits
+        self.force = force
+        self.stop_at = -1
+        self.broken: GraphBreak | None = None
+
+    def run(self) -> Capture:
+        """Trace, again while an attempt only finds out where to stop."""
+        refused = self._refused()
+        if refused is not None:
+            return self._native(refused)
+        while True:
+            found = self._attempt()
+            if found is not None:
+                return found
+
+    def _refused(self) -> GraphBreak | None:
+        """Return why the frame isn't traced at all."""
+        info = info_of(self.code)
+        origin = Origin(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
+        if info is not None and info.native:
+            return graph_break("tracer.repeated", "an instruction broke before in this call", origin)
+        if self.code.co_flags & _GENERATORS or not self.code.co_flags & inspect.CO_NEWLOCALS:
+            return graph_break("tracer.frame", f"{self.code.co_name} is a generator, coroutine or class body", origin)
+        return None
+
+    def _native(self, broken: GraphBreak | None) -> Capture:
+        """Return that the frame runs as it is."""
+        return Capture(None, Signature(), (), (), LinkableCode(self.code), (broken,) if broken else ())
+
+    def _attempt(self) -> Capture | None:
+        """Trace once; None when another attempt must stop earlier."""
+        extension = self.extension()
+        tx = Tracer(extension, table(), self.limits, self.stop_at)
+        extension.begin(tx)
+        try:
+            frame = outermost_frame(tx, self.code, self.frame)
+            tx.frames.append(frame)
+            return self._trace(tx, frame)
+        except Unreconstructable as failed:
+            return self._earlier(tx, failed)
+        finally:
+            extension.end()
+
+    def _trace(self, tx: Tracer, frame: EvaluatedFrame) -> Capture | None:
+        """Evaluate the frame, and make code for how it ended."""
+        try:
+            value = frame.run(tx.table)
+        except Stop:
+            return self._break(tx, frame)
+        except Break as broken:
+            found = graph_break(broken.code, broken.reason, broken.origin or tx.origin())
+        except Raised as raised:
+            found = graph_break("tracer.exception", f"{raised.value.type().__name__} is raised", tx.origin())
+        except RecursionError:
+            found = graph_break("tracer.depth", "the evaluator ran out of stack", tx.origin())
+        else:
+            assert isinstance(value, Value)
+            linkable, graph = assemble_return(tx, frame, value, self.hole)
+            return self._captured(tx, linkable, graph, ())
+        self.broken = self.broken or found
+        del tx.frames[1:]
+        if not tx.spotless():
+            self.stop_at = tx.step
+            return None
+        return self._break(tx, frame)
+
+    def _break(self, tx: Tracer, frame: EvaluatedFrame) -> Capture | None:
+        """Make code for a break before the current instruction."""
+        handling = tx.handling_at_step
+        if handling is not None:  # run the handler in CPython: break where the exception was raised
+            self.stop_at = tx.raised_in[id(handling)]
+            return None
+        frame.stack = tx.saved_stack
+        broken = self.broken
+        assert broken is not None
+        if tx.extension.position() == 0 and not self.force:
+            native = assemble_native(tx, frame, self.number)
+            if native is not None:
+                return Capture(None, Signature(), (), (), native, (broken,))
+        linkable, graph = assemble_break(tx, frame, self.hole, self.number)
+        if graph is None and not linkable.resumes and not self.force:
+            return self._native(broken)
+        return self._captured(tx, linkable, graph, (broken,))
+
+    def _earlier(self, tx: Tracer, failed: Unreconstructable) -> Capture | None:
+        """A value can't be built: break where it was made."""
+        origin = tx.origin()
+        self.broken = self.broken or graph_break("tracer.codegen", failed.reason, origin)
+        before = self.stop_at if self.stop_at >= 0 else tx.step + 1
+        if 0 <= failed.birth < before:
+            self.stop_at = failed.birth
+            return None
+        return self._native(self.broken)
+
+    def _captured(
+        self, tx: Tracer, linkable: LinkableCode, graph: Graph | None, breaks: tuple[GraphBreak, ...]
+    ) -> Capture:
+        """Return the result."""
+        if graph is None and not breaks and not self.force:
+            return self._native(None)
+        guards = tx.guards.records()
+        if graph is None:
+            return Capture(None, Signature(), (), guards, linkable, breaks)
+        return Capture(graph.module, graph.signature, graph.example_inputs, guards, linkable, breaks)
+
+
+def outermost_frame(tx: Tracer, code: CodeType, frame: Frame) -> EvaluatedFrame:
+    """Return the captured frame, ready to be evaluated; its arguments are modelled when they are looked at."""
+    names = Globals(frame.globals, None, frame=True)
+    tx.known[id(frame.globals)] = names
+    cells = []
+    for name, real in zip(code.co_freevars, frame.closure or (), strict=True):
+        cell = Cell(real=real, source=tx.sources.cell(name), frame_name=name)
+        tx.known[id(real)] = cell
+        cells.append(cell)
+    values: dict[str, Value] = {n: Pending(v, tx.sources.argument(n)) for n, v in frame.locals.items()}
+    return EvaluatedFrame(tx, code, values, names, cells, outermost=True)
+
+
+_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE

@@ -1,0 +1,380 @@
+"""Replacement code: of a frame that returned, and of one that broke."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from bytecode import Bytecode, CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
+from intarsia_ir.records import LinkableCode
+
+from intarsia_tracer.codegen import Builder, parameters
+from intarsia_tracer.decode import Instruction, decode
+from intarsia_tracer.link import Hole
+from intarsia_tracer.liveness import assigned_locals, live_locals, successors
+from intarsia_tracer.opcodes.stack import entries
+from intarsia_tracer.resume import ResumeInfo, StackEntry, carried_code, info_of, place_of, resume_code
+from intarsia_tracer.values.base import NULL, Value
+from intarsia_tracer.values.functions import Cell, Globals
+from intarsia_tracer.values.iterators import Enumerate, Position
+from intarsia_tracer.values.sequences import Items
+
+if TYPE_CHECKING:
+    from intarsia_tracer.evaluate import EvaluatedFrame
+    from intarsia_tracer.extension import Graph
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["assemble_break", "assemble_native", "assemble_return"]
+
+_TRIVIAL = frozenset({"POP_TOP", "LOAD_CONST", "LOAD_FAST", "STORE_FAST", "NOP", "SWAP", "COPY"})
+_ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
+
+
+def assemble_return(tx: Tracer, frame: EvaluatedFrame, value: Value, hole: str) -> tuple[LinkableCode, Graph | None]:
+    """Return code that calls the graph, carries out the effects and returns `value`, and that graph."""
+    out = Builder(tx, frame.code, frame.at.line)
+    emit_effects(tx, out)
+    out.load(value)
+    out.emit("RETURN_VALUE")
+    graph = tx.extension.finish(tx, out.results)
+    items = [*_graph_call(out, graph, hole), *out.body]
+    return LinkableCode(_to_code(frame.code, out, items), (hole,) if graph else ()), graph
+
+
+def emit_effects(tx: Tracer, out: Builder) -> None:
+    """Bring existing objects and ambient state up to where tracing left them."""
+    for value in tx.dirty:
+        if value.identity() is not None or isinstance(value, (Cell, Globals)):
+            value.emit_effects(out)
+    tx.extension.emit_ambient(out)
+
+
+def _graph_call(out: Builder, graph: Graph | None, hole: str) -> list[Instr]:
+    """Return what comes before the body: fetching inputs, calling the graph, keeping its results."""
+    body, out.body = out.body, []
+    out._out = out.body
+    if graph is not None:
+        out.emit("LOAD_CONST", Hole(hole))
+        out.emit("STORE_FAST", hole)
+        out.call(lambda: out.emit("LOAD_FAST", hole), [lambda i=i: out.load(i) for i in graph.inputs])  # type: ignore[misc]
+        if graph.outputs:
+            out.emit("UNPACK_SEQUENCE", len(graph.outputs))
+            for value in graph.outputs:
+                out.emit("STORE_FAST", out._temporaries[id(value)])
+        else:
+            out.emit("POP_TOP")
+    call, out.body = out.body, body
+    return [*out.fetches, *call]
+
+
+def _to_code(code: CodeType, out: Builder, items: Sequence[Any]) -> CodeType:
+    """Assemble: parameters, cells and free variables of `code`, then `items`."""
+    made = Bytecode()
+    made.name, made.qualname, made.filename = code.co_name, code.co_qualname, code.co_filename
+    made.first_lineno = code.co_firstlineno
+    made.argcount, made.posonlyargcount = code.co_argcount, code.co_posonlyargcount
+    made.kwonlyargcount = code.co_kwonlyargcount
+    made.flags = code.co_flags  # type: ignore[assignment]
+    made.argnames = list(parameters(code))
+    made.cellvars, made.freevars = list(code.co_cellvars), list(code.co_freevars)
+    made.docstring = None
+    line = code.co_firstlineno
+    if code.co_freevars:
+        made.append(Instr("COPY_FREE_VARS", len(code.co_freevars), lineno=line))
+    made.extend(Instr("MAKE_CELL", CellVar(name), lineno=line) for name in code.co_cellvars)
+    made.append(Instr("RESUME", 0, lineno=line))
+    made.extend(items)
+    handled = any(isinstance(item, TryBegin) for item in made)
+    if not handled:
+        return made.to_code(compute_exception_stack_depths=False)
+    size = made.compute_stacksize(check_pre_and_post=False)
+    return made.to_code(stacksize=max(size, code.co_stacksize + 8), compute_exception_stack_depths=False)
+
+
+# ---- breaks ----------------------------------------------------------------------------------------------------
+
+
+def assemble_break(
+    tx: Tracer, frame: EvaluatedFrame, hole: str, number: int
+) -> tuple[LinkableCode, Graph | None]:
+    """Return code that runs up to the current instruction, then it, then a resume function; and the graph.
+
+    `frame.at` is the instruction and `frame.stack` the stack before it.
+
+    Raises:
+        Unreconstructable: A live value can't be built.
+    """
+    return _BreakAssembly(tx, frame, hole, number).run()
+
+
+def assemble_native(tx: Tracer, frame: EvaluatedFrame, number: int) -> LinkableCode | None:
+    """Return the original code with resume functions behind the current instruction, when no graph precedes it.
+
+    It relies on nothing, so it needs no guards. None when the rest isn't worth a resume function, or when the stack
+    or the locals there aren't certain.
+    """
+    return _BreakAssembly(tx, frame, "", number).run_native()
+
+
+class _BreakAssembly:
+    """Puts one break together.
+
+    Terms: of the stack before the instruction, the `operands` are what it consumes, `under` is the part that its
+    exception handler keeps (empty without a handler), and what lies between is only carried to the resume function.
+    """
+
+    def __init__(self, tx: Tracer, frame: EvaluatedFrame, hole: str, number: int) -> None:
+        self.tx = tx
+        self.frame = frame
+        self.code = frame.code
+        self.hole = hole
+        self.number = number
+        self.out = Builder(tx, frame.code, frame.at.line)
+        self.instruction = frame.at
+        self.decoded = decode(frame.code)
+        self.handler = self.decoded.handlers[frame.at.index]
+        self.raw = _raw_instructions(frame.code, frame.at)
+        self.carried: list[StackEntry] = []
+        self.resumes: dict[str, CodeType] = {}
+
+    def run(self) -> tuple[LinkableCode, Graph | None]:
+        """Assemble."""
+        out, stack = self.out, self.frame.stack
+        consumed = entries(self.instruction)
+        split = len(stack) - consumed
+        under = stack[: self.handler.depth] if self.handler else []
+        emit_effects(self.tx, out)
+        for value in under:
+            out.load(value)
+        self._set_locals()
+        self.carried = [self._carry(value, index) for index, value in enumerate(stack[:split])]
+        for value in stack[split:]:
+            out.load(value)
+        for name in out.temporaries():
+            if name not in self._carried_names():
+                self.out.emit("DELETE_FAST", name)
+        tail = self._instruction_and_stubs(len(under), split)
+        graph = self.tx.extension.finish(self.tx, out.results)
+        items = [*_graph_call(out, graph, self.hole), *self._clean(out.body, graph), *tail]
+        linkable = LinkableCode(_to_code(self.code, out, items), (self.hole,) if graph else (), self.resumes)
+        return linkable, graph
+
+    def _clean(self, body: list[Instr], graph: Graph | None) -> list[Instr]:
+        """Return the body; nothing of ours stays behind in the frame that goes on."""
+        if graph is None:
+            return body
+        return [Instr("DELETE_FAST", self.hole, lineno=self.out.line), *body]
+
+    def _carried_names(self) -> set[str]:
+        return {name for entry in self.carried for name in entry.names}
+
+    def run_native(self) -> LinkableCode | None:
+        """Assemble on the original code."""
+        if len(self.frame.stack) != entries(self.instruction):
+            return None
+        certain = assigned_locals(self.code, self.instruction.index)
+        nexts = successors(self.decoded, self.instruction)
+        if not nexts or any(not certain.issuperset(self._passed_locals(index)) for index in nexts):
+            return None
+        if any(self._trivial_tail(index) is not None for index in nexts):
+            return None
+        label, items = carried_code(self.code, 0)
+        at = _position(items, self.instruction.last)
+        stubs = self._stubs(0, 0)
+        first, second = Label(), Label()
+        old = items[at]
+        assert isinstance(old, Instr)
+        jumps = isinstance(old.arg, Label)
+        new = Instr(old.name, second if jumps else old.arg, location=old.location) if jumps else old
+        falls = _falls_through(self.instruction)
+        ending = [Instr("JUMP_FORWARD", first, location=old.location)] if falls else []
+        tail: list[Any] = [first, *stubs[0]] if falls else []
+        tail += [second, *stubs[-1]] if jumps else []
+        items[at : at + 1] = [new, *ending]
+        made = [label, *items, *tail]
+        return LinkableCode(_patched(self.code, made), (), self.resumes)
+
+    # -- before the instruction ----------------------------------------------------------------------------------
+
+    def _set_locals(self) -> None:
+        """Give the live locals their values, all at once: one may hold what another one's parameter did."""
+        live = live_locals(self.code, self.instruction.index)
+        names = [n for n in self.frame.locals if n in live and not self._unchanged(n)]
+        for name in names:
+            self.out.load(self.frame.locals[name])
+        for name in reversed(names):
+            self.out.emit("STORE_FAST", name)
+        for name in parameters(self.code):
+            if name in live and name not in self.frame.locals and name not in self.code.co_cellvars:
+                self.out.emit("DELETE_FAST", name)
+
+    def _unchanged(self, name: str) -> bool:
+        """Tell whether a local still is the parameter of that name."""
+        return self.frame.locals[name].source is self.tx.sources.argument(name)
+
+    def _carry(self, value: Value, index: int) -> StackEntry:
+        """Keep a stack entry below the operands for the resume function."""
+        if value is NULL:
+            return StackEntry("null")
+        parts, kind = self._parts(value)
+        names = []
+        for number, part in enumerate(parts):
+            name = f"__stack_{index}" if len(parts) == 1 else f"__stack_{index}_{number}"
+            self.out.load(part)
+            self.out.emit("STORE_FAST", name)
+            names.append(name)
+        return StackEntry(kind, tuple(names))
+
+    def _parts(self, value: Value) -> tuple[tuple[Value, ...], str]:
+        """Return what a stack entry is made of again: iterators over lists and ranges keep their state open."""
+        parts = value.carry()
+        if parts is None:
+            return (value,), "value"
+        if isinstance(value, Enumerate):
+            return parts, "enumerate"
+        assert isinstance(value, Position)
+        return parts, "iterator" if isinstance(value.over, Items) else "range"
+
+    # -- the instruction and after -------------------------------------------------------------------------------
+
+    def _instruction_and_stubs(self, n_under: int, split: int) -> list[Any]:
+        """Return the instruction, in a try region if it has a handler, and what follows in each case."""
+        items: list[Any] = []
+        region: TryBegin | None = None
+        pristine: list[Any] = []
+        if self.handler is not None:
+            label, pristine = carried_code(self.code, self.handler.target)
+            region = TryBegin(label, self.handler.lasti, self.handler.depth)
+            items.append(region)
+        jumped = Label()
+        for instruction in self.raw:
+            if isinstance(instruction.arg, Label):
+                instruction = Instr(instruction.name, jumped, location=instruction.location)
+            items.append(instruction)
+        if region is not None:
+            items.append(TryEnd(region))
+        stubs = self._stubs(n_under, split)
+        if len(stubs) == 1 and not _falls_through(self.instruction):
+            items.append(jumped)
+            items.extend(stubs[0])
+        elif stubs:
+            items.extend(stubs[0])
+            if len(stubs) > 1:
+                items.append(jumped)
+                items.extend(stubs[1])
+        items.extend(pristine)
+        return items
+
+    def _stubs(self, n_under: int, split: int) -> list[list[Any]]:
+        """Return what follows the instruction, for fall-through and jump."""
+        found = []
+        for number, index in enumerate(successors(self.decoded, self.instruction)):
+            jumped = number == 1 or not _falls_through(self.instruction)
+            found.append(self._stub(index, n_under, split, jumped, number))
+        return found
+
+    def _stub(self, index: int, n_under: int, split: int, jumped: bool, number: int) -> list[Any]:
+        """Return code that goes on at a successor: in place if it is a trivial return, else in a resume function."""
+        trivial = self._trivial_tail(index)
+        if trivial is not None and split == 0:
+            return trivial
+        pushed = _depth_after(self.raw, split + entries(self.instruction), jumped) - split
+        out = Builder(self.tx, self.code, self.out.line)
+        results = [StackEntry("value", (f"__stack_{split + i}",)) for i in range(pushed)]
+        for entry in reversed(results):
+            out.emit("STORE_FAST", entry.names[0])
+        for _ in range(n_under):
+            out.emit("POP_TOP")
+        stack = [*self.carried, *results]
+        names = self._passed_locals(index)
+        name, code = self._resume(index, names, stack, number)
+        self.resumes[name] = code
+        self._call_resume(out, code, [*names, *[n for entry in stack for n in entry.names]])
+        return list(out.body)
+
+    def _resume(self, index: int, names: Sequence[str], stack: Sequence[StackEntry], number: int) -> tuple[str, CodeType]:
+        """Make the resume function's code."""
+        line = self.decoded.instructions[index].line
+        name = f"__resume_at_{line}_{2 * self.number + number}"
+        before = info_of(self.code)
+        places = before.places if before else frozenset()
+        place = place_of(self.instruction)
+        info = ResumeInfo(places | {place}, place in places)
+        return name, resume_code(self.code, index, name, names, stack, info)
+
+    def _passed_locals(self, index: int) -> list[str]:
+        """Return the locals that a resume function needs; the first parameter comes first, for `super()`."""
+        live = live_locals(self.code, index)
+        names = [n for n in self.frame.locals if n in live]
+        first = self.code.co_varnames[0] if self.code.co_argcount else None
+        if first in self.frame.locals and "__class__" in self.code.co_freevars:
+            names = [first, *[n for n in names if n != first]]
+        return names
+
+    def _call_resume(self, out: Builder, code: CodeType, names: Sequence[str]) -> None:
+        """Make the resume function, call it and return what it returns."""
+
+        def make() -> None:
+            flags = 0
+            if code.co_freevars:
+                for name in code.co_freevars:
+                    out.closure_cell(name)
+                out.emit("BUILD_TUPLE", len(code.co_freevars))
+                flags = 8
+            out.emit_function(code, flags)
+
+        out.call(make, [lambda n=name: out.emit("LOAD_FAST", n) for name in names])  # type: ignore[misc]
+        out.emit("RETURN_VALUE")
+
+    def _trivial_tail(self, index: int) -> list[Any] | None:
+        """Return the instructions from `index` to a return, if all of them are trivial."""
+        end = index
+        instructions = self.decoded.instructions
+        while instructions[end].op in _TRIVIAL and end - index < 8:
+            end += 1
+        if instructions[end].op not in _ENDS:
+            return None
+        found: list[Any] = []
+        for instruction in instructions[index : end + 1]:
+            found.extend(_raw_instructions(self.code, instruction))
+        return found
+
+
+def _position(items: Sequence[Any], number: int) -> int:
+    """Return the place of the assembler's instruction `number` among items that may begin with a label."""
+    seen = -1
+    for index, item in enumerate(items):
+        seen += isinstance(item, Instr)
+        if seen == number:
+            return index
+    raise IndexError(number)
+
+
+def _patched(code: CodeType, items: Sequence[Any]) -> CodeType:
+    """Assemble changed original code."""
+    made = Bytecode()
+    made._copy_attr_from(Bytecode.from_code(code))
+    made.extend(items)
+    return made.to_code(stacksize=code.co_stacksize + 300, compute_exception_stack_depths=False)
+
+
+def _falls_through(instruction: Instruction) -> bool:
+    """Tell whether control may go on at the next instruction."""
+    return not instruction.op.startswith("JUMP_") or "IF" in instruction.op
+
+
+def _depth_after(raw: Sequence[Instr], depth: int, jumped: bool) -> int:
+    """Return the stack depth after an instruction."""
+    for instruction in raw:
+        depth += instruction.stack_effect(jump=jumped if instruction.has_jump() else None)
+    return depth
+
+
+def _raw_instructions(code: CodeType, instruction: Instruction) -> list[Instr]:
+    """Return the assembler's instructions of a decoded one."""
+    found = [item for item in Bytecode.from_code(code) if isinstance(item, Instr)]
+    return found[instruction.first : instruction.last + 1]
+
+
+_ = (FreeVar, Value)

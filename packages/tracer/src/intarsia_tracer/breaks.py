@@ -1,0 +1,149 @@
+"""Why tracing stops: the registry of graph breaks, and the exceptions that carry control inside the evaluator.
+
+A break is not an error: the frame goes on in CPython and is captured again after the instruction. Every code in
+`REGISTRY` has a documentation page; codes are never renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from intarsia_ir.records import GraphBreak, Origin
+
+__all__ = ["REGISTRY", "Break", "BreakKind", "Raised", "Stop", "Unreconstructable", "graph_break"]
+
+
+@dataclass(frozen=True, slots=True)
+class BreakKind:
+    """One row of the registry.
+
+    Args:
+        summary: What can't be traced, in general.
+        remedy: What the user can change.
+    """
+
+    summary: str
+    remedy: str
+
+
+_ROWS: dict[str, tuple[str, str]] = {
+    "tracer.attribute": (
+        "an attribute whose lookup runs code that isn't modelled",
+        "read the attribute outside of the compiled region and pass its value in",
+    ),
+    "tracer.budget": (
+        "the frame runs too many Python instructions to unroll them all",
+        "move the long Python loop out of the compiled region, or use tensor operations",
+    ),
+    "tracer.call": (
+        "a call of something whose effects aren't known",
+        "move the call out of the compiled region",
+    ),
+    "tracer.codegen": (
+        "a live value can't be built again by bytecode",
+        "create the value outside of the compiled region",
+    ),
+    "tracer.data_dependent": (
+        "an operation whose result depends on the data of a tensor",
+        "keep the result in a tensor, or compute it outside of the compiled region",
+    ),
+    "tracer.depth": (
+        "calls nest too deeply to inline them",
+        "turn the recursion into a loop",
+    ),
+    "tracer.disabled": ("the function is marked as not to be compiled", "remove the mark, or call it outside"),
+    "tracer.exception": (
+        "an exception leaves the frame",
+        "avoid raising in the compiled region; the exception itself reaches the caller as in eager",
+    ),
+    "tracer.frame": (
+        "a kind of frame that isn't captured: generator, coroutine, class body or module",
+        "compile the function that uses it",
+    ),
+    "tracer.hashing": (
+        "a key whose hash or equality runs user code",
+        "use keys of built-in types",
+    ),
+    "tracer.identity": ("the identity of an object that exists only in the compiled code", "compare by value"),
+    "tracer.import": ("an import of a module that isn't loaded yet", "import the module at the top of the file"),
+    "tracer.iterator": (
+        "an iterator whose state isn't known, such as a generator made outside",
+        "make the iterator inside of the compiled region, or loop over a list",
+    ),
+    "tracer.mutation": (
+        "a change of an object whose state isn't modelled",
+        "move the change out of the compiled region",
+    ),
+    "tracer.opcode": ("an instruction that isn't traced", "move the statement out of the compiled region"),
+    "tracer.operator": ("an operator on values whose meaning isn't known", "convert the operands before"),
+    "tracer.output": ("something is written to the outside, as by print", "print after the compiled region"),
+    "tracer.repeated": (
+        "the same instruction broke before in this call",
+        "remove that break; from here on the frame runs in CPython, and only its callees are compiled",
+    ),
+    "tracer.requested": ("the program asks for a break here", "remove the call of graph_break"),
+    "tracer.resume": ("the frame can't be entered again after the break", "remove the break named before"),
+    "tracer.tensor_branch": (
+        "a branch on the value of a tensor",
+        "use torch.where or torch.cond, or branch on sizes",
+    ),
+    "tracer.tensor_op": (
+        "a tensor operation that failed or isn't supported while tracing",
+        "see the reason; the operation itself runs in eager",
+    ),
+    "tracer.tensor_input": (
+        "a kind of tensor that isn't traced: a subclass, sparse, quantized or nested tensor",
+        "convert it to a plain strided tensor before the compiled region",
+    ),
+    "tracer.tensor_value": (
+        "the value of a tensor becomes a Python number",
+        "keep the value in a tensor",
+    ),
+}
+
+REGISTRY: Mapping[str, BreakKind] = MappingProxyType({code: BreakKind(*row) for code, row in _ROWS.items()})
+
+
+class Break(Exception):  # noqa: N818  (control flow, not an error)
+    """The current instruction of the outermost frame can't be traced.
+
+    Args:
+        code: Key of `REGISTRY`.
+        reason: One sentence with the offending value in it.
+        origin: The user line, when the place that raises knows it.
+    """
+
+    def __init__(self, code: str, reason: str, origin: Origin | None = None) -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
+        self.origin = origin
+
+
+class Raised(Exception):  # noqa: N818
+    """The traced program raises; `value` is the model of its exception."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Stop(Exception):  # noqa: N818
+    """Tracing reached the planned end at an instruction of the outermost frame, before running it."""
+
+
+class Unreconstructable(Exception):  # noqa: N818
+    """Bytecode can't build `value`; `birth` is the outermost step in which it was made, or -1."""
+
+    def __init__(self, reason: str, birth: int = -1) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.birth = birth
+
+
+def graph_break(code: str, reason: str, origin: Origin | None) -> GraphBreak:
+    """Return the record of a break; the remedy comes from the registry."""
+    return GraphBreak(code, reason, origin, REGISTRY[code].remedy)

@@ -1,0 +1,572 @@
+"""Calls of built-in functions and classes: a table from the callable to what it does with models."""
+
+from __future__ import annotations
+
+import builtins
+import cmath
+import collections
+import collections.abc
+import functools
+import math
+import operator
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from intarsia_tracer.breaks import Break, Raised
+from intarsia_tracer.operators import BINARY, COMPARE
+from intarsia_tracer.values.base import Keywords, NotConstantError, Value
+from intarsia_tracer.values.constants import NONE, Const, boolean, is_none
+from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Partial, PythonFunction
+from intarsia_tracer.values.iterators import Enumerate, Filter, Map, Reversed, Zip
+from intarsia_tracer.values.mappings import Dict, DictView, SetValue
+from intarsia_tracer.values.objects import Builtin, ClassValue, InstanceDict, Object, Reference, Super
+from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
+
+if TYPE_CHECKING:
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["BUILTIN_CALLS", "PURE_FUNCTIONS", "BuiltinCall", "is_instance"]
+
+BuiltinCall = Callable[["Tracer", Sequence[Value], Keywords], Value]
+
+
+def _len(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = tx.arity("len", args, keywords, 1)
+    return Const(value.length(tx))
+
+
+# ---- classes ---------------------------------------------------------------------------------------------------
+
+
+def is_instance(tx: Tracer, value: Value, cls: Value) -> bool:
+    """Model `isinstance`."""
+    if isinstance(cls, Tuple):
+        return any(is_instance(tx, value, item) for item in cls.items)
+    if isinstance(cls, Object) and isinstance(cls.value, types.UnionType):
+        return any(is_instance(tx, value, tx.wrap(item, None)) for item in cls.value.__args__)
+    if not isinstance(cls, ClassValue):
+        raise Break("tracer.call", f"isinstance is asked about {cls.describe()}")
+    found = tx.extension.is_instance(tx, value, cls.value)
+    return _is_subclass(tx, value.type(), cls.value) if found is None else found
+
+
+def _is_subclass(tx: Tracer, kind: Any, cls: Any) -> bool:
+    """Model `issubclass` where the metaclass runs no user code."""
+    if cls in kind.__mro__:
+        return True
+    meta = type(cls)
+    if meta is type or getattr(meta, "__subclasscheck__", None) is type.__subclasscheck__:
+        return False
+    if getattr(cls, "_is_protocol", False):
+        raise Break("tracer.call", f"isinstance is asked about the protocol {cls.__name__}")
+    if meta.__module__ in ("abc", "enum", "typing", "collections.abc", "_py_abc") or cls.__module__ in (
+        "collections.abc",
+        "numbers",
+    ):
+        return issubclass(kind, cls)
+    own = [name for name in ("__instancecheck__", "__subclasscheck__") if name in _defined_below_type(meta)]
+    if not own:
+        return issubclass(kind, cls)
+    raise Break("tracer.call", f"isinstance is asked about {cls.__name__}, whose metaclass decides")
+
+
+def _defined_below_type(meta: Any) -> set[str]:
+    """Return the names that a metaclass and its bases define below `type` and `ABCMeta`."""
+    import abc
+
+    return {name for base in meta.__mro__ if base not in (type, object, abc.ABCMeta) for name in base.__dict__}
+
+
+def _isinstance(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    value, cls = tx.arity("isinstance", args, keywords, 2)
+    return boolean(is_instance(tx, value, cls))
+
+
+def _issubclass(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    value, cls = tx.arity("issubclass", args, keywords, 2)
+    if not isinstance(value, ClassValue):
+        raise Break("tracer.exception", f"issubclass is asked about {value.describe()}")
+    if isinstance(cls, Tuple):
+        return boolean(any(tx.truth(_issubclass(tx, [value, item], {})) for item in cls.items))
+    if not isinstance(cls, ClassValue):
+        raise Break("tracer.call", f"issubclass is asked about {cls.describe()}")
+    return boolean(_is_subclass(tx, value.value, cls.value))
+
+
+def _type(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    if len(args) != 1 or keywords:
+        raise Break("tracer.call", "a class made by the traced code isn't modelled")
+    value = args[0]
+    cls = value.type()
+    if value.source is not None:
+        tx.reference_sources.setdefault(id(cls), tx.sources.type_of(value.source))
+    return tx.class_value(cls)
+
+
+def _super(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    if keywords or len(args) not in (0, 2):
+        raise Break("tracer.call", f"super is called with {len(args)} arguments")
+    if args:
+        cls, owner = args
+    else:
+        frame = tx.frames[-1]
+        if "__class__" not in frame.cells or not frame.code.co_varnames:
+            raise Break("tracer.exception", "super() is called outside of a method")
+        cls = frame.cells["__class__"].load(tx, "__class__", free=True)
+        first = frame.code.co_varnames[0]
+        found = frame.locals.get(first) or (frame.cells[first].load(tx, first, free=False) if first in frame.cells else None)
+        if found is None:
+            raise Break("tracer.exception", "super(): arg[0] deleted")
+        owner = found
+    if not isinstance(cls, ClassValue):
+        raise Break("tracer.exception", f"super is called with {cls.describe()}")
+    return Super(cls.value, owner)
+
+
+# ---- attributes ------------------------------------------------------------------------------------------------
+
+
+def _name(value: Value) -> str:
+    """Return an attribute name."""
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return value.value
+    raise Break("tracer.exception", f"an attribute name is {value.describe()}")
+
+
+def _getattr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    owner, name, *default = tx.arity("getattr", args, keywords, 2, 3)
+    if not default:
+        return owner.get_attribute(tx, _name(name))
+    try:
+        return owner.get_attribute(tx, _name(name))
+    except Raised as raised:
+        if not tx.is_exception(raised.value, AttributeError):
+            raise
+        return default[0]
+
+
+def _hasattr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    owner, name = tx.arity("hasattr", args, keywords, 2)
+    return boolean(tx.has_attribute(owner, _name(name)))
+
+
+def _setattr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    owner, name, value = tx.arity("setattr", args, keywords, 3)
+    owner.set_attribute(tx, _name(name), value)
+    return NONE
+
+
+def _delattr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    owner, name = tx.arity("delattr", args, keywords, 2)
+    owner.delete_attribute(tx, _name(name))
+    return NONE
+
+
+def _callable(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = tx.arity("callable", args, keywords, 1)
+    if isinstance(value, (PythonFunction, BoundMethod, BoundBuiltin, Builtin, ClassValue, Partial)):
+        return boolean(True)
+    return boolean(hasattr(value.type(), "__call__"))
+
+
+def _vars(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    if len(args) != 1 or keywords:
+        raise Break("tracer.call", "vars() without an argument looks at the frame")
+    return args[0].get_attribute(tx, "__dict__")
+
+
+# ---- iteration -------------------------------------------------------------------------------------------------
+
+
+def _iter(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    value, *sentinel = tx.arity("iter", args, keywords, 1, 2)
+    return tx.polyfill("call_until", [value, *sentinel]) if sentinel else value.iterate(tx)
+
+
+def _next(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    iterator, *default = tx.arity("next", args, keywords, 1, 2)
+    found = tx.advance(iterator)
+    if found is not None:
+        return found
+    if default:
+        return default[0]
+    tx.raise_model(StopIteration, [])
+
+
+def _enumerate(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    start = args[1] if len(args) > 1 else keywords.get("start", Const(0))
+    return Enumerate(args[0].iterate(tx), tx.index(start), tx.step)
+
+
+def _zip(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    strict = "strict" in keywords and tx.truth(keywords["strict"])
+    return Zip([arg.iterate(tx) for arg in args], strict, tx.step)
+
+
+def _map(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    function, first, *rest = tx.arity("map", args, keywords, 2, 99)
+    return Map(function, [first.iterate(tx), *[arg.iterate(tx) for arg in rest]], tx.step)
+
+
+def _filter(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    function, values = tx.arity("filter", args, keywords, 2)
+    return Filter(function, values.iterate(tx), tx.step)
+
+
+def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = tx.arity("reversed", args, keywords, 1)
+    if isinstance(value, Items):
+        return Reversed(value, value.count() - 1, tx.step)
+    if isinstance(value, Const) and isinstance(value.value, (range, str)):
+        return tx.iterator_over(Const(value.value[::-1])) if isinstance(value.value, range) else Reversed(
+            value, len(value.value) - 1, tx.step
+        )
+    if isinstance(value, (Dict, DictView)):
+        return tx.iterator_over(Tuple(tx.unpack(value)[::-1]))
+    if isinstance(value, Object) and tx.find_in_class(value.cls, "__reversed__") is not None:
+        return tx.special(value, "__reversed__", [])
+    if isinstance(value, Object):
+        items = [value.get_item(tx, Const(index)) for index in reversed(range(value.length(tx)))]
+        return tx.iterator_over(Tuple(items))
+    raise Break("tracer.iterator", f"reversing {value.describe()} isn't modelled")
+
+
+def _sorted(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (values,) = tx.arity("sorted", args, {}, 1)
+    made = tx.list_of(values)
+    made.call_method(tx, "sort", [], keywords)
+    return made
+
+
+def _sum(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    values = tx.unpack(args[0])
+    start = args[1] if len(args) > 1 else keywords.get("start", Const(0))
+    if all(isinstance(value, Const) for value in [*values, start]):
+        return tx.from_python(tx.real(sum, [v.as_python() for v in values], start.as_python()))
+    if any(isinstance(value, Const) and isinstance(value.value, float) for value in values) and _COMPENSATED:
+        raise Break("tracer.call", "the sum of floats and other values isn't modelled")
+    return functools.reduce(lambda total, value: tx.binary("+", total, value), values, start)
+
+
+_COMPENSATED = sum([0.1] * 10) == 1.0  # since 3.12
+
+
+def _extreme(name: str) -> BuiltinCall:
+    """Return min or max: run on constants, else evaluated."""
+    real: Callable[..., Any] = getattr(builtins, name)
+
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        if not keywords:
+            values = tx.unpack(args[0]) if len(args) == 1 else args
+            if values and all(isinstance(value, Const) for value in values):
+                return tx.from_python(tx.real(real, [value.as_python() for value in values]))
+            args = [Tuple(values)] if len(args) == 1 else args
+        return tx.polyfill(f"{name}_", args, keywords)
+
+    return handler
+
+
+# ---- making atoms and containers -------------------------------------------------------------------------------
+
+
+def _list(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    tx.arity("list", args, keywords, 0, 1)
+    return tx.list_of(args[0]) if args else List()
+
+
+def _tuple(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    tx.arity("tuple", args, keywords, 0, 1)
+    if args and isinstance(args[0], Tuple) and args[0].cls is tuple:
+        return args[0]
+    return Tuple(tx.unpack(args[0]) if args else ())
+
+
+def _set(cls: Any) -> BuiltinCall:
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        tx.arity(cls.__name__, args, keywords, 0, 1)
+        if args and isinstance(args[0], SetValue):
+            return SetValue(args[0].elements, cls)
+        return SetValue.of(tx, tx.unpack(args[0]) if args else (), cls)
+
+    return handler
+
+
+def _dict(cls: Any) -> BuiltinCall:
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        factory: Value = NONE
+        if cls is collections.defaultdict:
+            factory, args = (args[0], args[1:]) if args else (NONE, args)
+        made = Dict(cls=cls, factory=factory)
+        made.call_method(tx, "update", args, keywords)
+        return made
+
+    return handler
+
+
+def _atom(cls: Any) -> BuiltinCall:
+    """Return the constructor of an atom: run on constants, else ask a special method."""
+    special = {int: "__int__", float: "__float__", complex: "__complex__", bytes: "__bytes__"}.get(cls)
+
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        value = args[0] if args else None
+        if len(args) == 1 and not keywords and isinstance(value, Object) and special:
+            if tx.find_in_class(value.cls, special) is not None:
+                return tx.special(value, special, [])
+        if value is not None and special and value.convert(tx, cls) is not None:
+            return cast(Value, value.convert(tx, cls))
+        return tx.call_pure(cls, args, keywords)
+
+    return handler
+
+
+def _bool(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    tx.arity("bool", args, keywords, 0, 1)
+    return boolean(bool(args) and tx.truth(args[0]))
+
+
+def _str(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    if len(args) == 1 and not keywords:
+        return tx.call_str(args[0])
+    return tx.call_pure(str, args, keywords)
+
+
+def _repr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = tx.arity("repr", args, keywords, 1)
+    return tx.call_repr(value)
+
+
+def _format(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    value, *spec = tx.arity("format", args, keywords, 1, 2)
+    return tx.format_value(value, 0, spec[0] if spec else None)
+
+
+def _hash(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = tx.arity("hash", args, keywords, 1)
+    if isinstance(value, Object) and tx.find_in_class(value.cls, "__hash__") is not None:
+        found = tx.find_in_class(value.cls, "__hash__")
+        if found is not None and isinstance(found[0], types.FunctionType):
+            return tx.special(value, "__hash__", [])
+    return tx.call_hash(value)
+
+
+def _slice(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    parts = list(tx.arity("slice", args, keywords, 1, 3))
+    return Slice(NONE, parts[0]) if len(parts) == 1 else Slice(*parts)
+
+
+def _object(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    tx.arity("object", args, keywords, 0)
+    return Object(object, birth=tx.step)
+
+
+def _object_new(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    if not args or not isinstance(args[0], ClassValue):
+        raise Break("tracer.call", "__new__ is called without a class")
+    cls = args[0]
+    maker = tx.find_in_class(cls.value, "__new__")
+    return tx.new_instance(cls, maker[0] if maker and not isinstance(maker[0], staticmethod) else object.__new__, args[1:], keywords)
+
+
+def _new_of(base: Any) -> BuiltinCall:
+    """Return `base.__new__` as called by a subclass's own `__new__`."""
+
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        if not args or not isinstance(args[0], ClassValue):
+            raise Break("tracer.call", f"{base.__name__}.__new__ is called without a class")
+        return tx.new_instance(args[0], base.__new__, args[1:], keywords)
+
+    return handler
+
+
+def _partial(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    if not args:
+        raise Break("tracer.exception", "partial is called without a function")
+    function, *rest = args
+    if isinstance(function, Partial):
+        return Partial(function.function, [*function.args, *rest], {**function.keywords, **keywords})
+    return Partial(function, rest, keywords)
+
+
+def _special(name: str) -> BuiltinCall:
+    """Return a function that asks one special method unless all is constant."""
+    real: Callable[..., Any] = getattr(builtins, name.strip("_"))
+
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        if args and not isinstance(args[0], Const) and not keywords:
+            return tx.call(tx.special_method(args[0], name), args[1:], {})
+        return tx.call_pure(real, args, keywords)
+
+    return handler
+
+
+# ---- operator module -------------------------------------------------------------------------------------------
+
+
+def _binary(op: str, in_place: bool) -> BuiltinCall:
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        left, right = tx.arity(op, args, keywords, 2)
+        return tx.binary(op, left, right, in_place)
+
+    return handler
+
+
+def _compare(op: str) -> BuiltinCall:
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        left, right = tx.arity(op, args, keywords, 2)
+        return tx.compare(op, left, right)
+
+    return handler
+
+
+def _getitem(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    owner, key = tx.arity("getitem", args, keywords, 2)
+    return owner.get_item(tx, key)
+
+
+def _setitem(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    owner, key, value = tx.arity("setitem", args, keywords, 3)
+    owner.set_item(tx, key, value)
+    return NONE
+
+
+def _delitem(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    owner, key = tx.arity("delitem", args, keywords, 2)
+    owner.delete_item(tx, key)
+    return NONE
+
+
+def _contains(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    owner, item = tx.arity("contains", args, keywords, 2)
+    return boolean(owner.contains(tx, item))
+
+
+def _is(expected: bool) -> BuiltinCall:
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        left, right = tx.arity("is_", args, keywords, 2)
+        return boolean(tx.same(left, right) is expected)
+
+    return handler
+
+
+def _not(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = tx.arity("not_", args, keywords, 1)
+    return boolean(not tx.truth(value))
+
+
+def _unary(op: str) -> BuiltinCall:
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        (value,) = tx.arity(op, args, keywords, 1)
+        return value.unary(tx, op)
+
+    return handler
+
+
+def _index(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = tx.arity("index", args, keywords, 1)
+    if isinstance(value, Object):
+        return tx.special(value, "__index__", [])
+    return tx.call_pure(operator.index, args, keywords)
+
+
+# ---- what breaks, and what does nothing ------------------------------------------------------------------------
+
+
+def _breaks(code: str, reason: str) -> BuiltinCall:
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        raise Break(code, reason)
+
+    return handler
+
+
+def _cast(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    return args[1]
+
+
+def _id(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    raise Break("tracer.identity", "id() is asked for")
+
+
+BUILTIN_CALLS: dict[Any, BuiltinCall] = {
+    abs: _special("__abs__"),
+    bool: _bool,
+    breakpoint: _breaks("tracer.output", "breakpoint() starts a debugger"),
+    bytes: _atom(bytes),
+    callable: _callable,
+    collections.OrderedDict: _dict(collections.OrderedDict),
+    collections.defaultdict: _dict(collections.defaultdict),
+    complex: _atom(complex),
+    delattr: _delattr,
+    dict: _dict(dict),
+    enumerate: _enumerate,
+    filter: _filter,
+    float: _atom(float),
+    format: _format,
+    frozenset: _set(frozenset),
+    functools.partial: _partial,
+    getattr: _getattr,
+    globals: _breaks("tracer.call", "globals() looks at the frame"),
+    hasattr: _hasattr,
+    hash: _hash,
+    id: _id,
+    input: _breaks("tracer.output", "input() reads from the outside"),
+    int: _atom(int),
+    isinstance: _isinstance,
+    issubclass: _issubclass,
+    iter: _iter,
+    len: _len,
+    list: _list,
+    locals: _breaks("tracer.call", "locals() looks at the frame"),
+    map: _map,
+    max: _extreme("max"),
+    min: _extreme("min"),
+    next: _next,
+    object: _object,
+    object.__new__: _object_new,
+    operator.contains: _contains,
+    operator.delitem: _delitem,
+    operator.getitem: _getitem,
+    operator.index: _index,
+    operator.inv: _unary("~"),
+    operator.invert: _unary("~"),
+    operator.is_: _is(True),
+    operator.is_not: _is(False),
+    operator.neg: _unary("-"),
+    operator.not_: _not,
+    operator.pos: _unary("+"),
+    operator.setitem: _setitem,
+    operator.truth: _bool,
+    print: _breaks("tracer.output", "print() writes to the outside"),
+    repr: _repr,
+    reversed: _reversed,
+    round: _special("__round__"),
+    set: _set(set),
+    setattr: _setattr,
+    slice: _slice,
+    sorted: _sorted,
+    str: _str,
+    sum: _sum,
+    super: _super,
+    tuple: _tuple,
+    tuple.__new__: _new_of(tuple),
+    dict.__new__: _new_of(dict),
+    list.__new__: _new_of(list),
+    set.__new__: _new_of(set),
+    BaseException.__new__: _new_of(BaseException),
+    type: _type,
+    typing.cast: _cast,
+    vars: _vars,
+    zip: _zip,
+    **{getattr(operator, name if name not in ("and", "or") else name + "_"): _binary(op, False) for op, (_, name) in BINARY.items()},
+    **{getattr(operator, "i" + name): _binary(op, True) for op, (_, name) in BINARY.items()},
+    **{function: _compare(op) for op, (function, _, _) in COMPARE.items()},
+}
+
+PURE_FUNCTIONS: frozenset[Any] = frozenset(
+    [ascii, bin, chr, divmod, hex, oct, ord, pow, range, round, abs, int, float, complex, bytes, str]
+    + [value for value in vars(math).values() if callable(value) and value is not math.prod]
+    + [value for value in vars(cmath).values() if callable(value)]
+    + [operator.length_hint, int.from_bytes, float.fromhex, bytes.fromhex, str.maketrans]
+)
+_ = (collections.abc, InstanceDict, NotConstantError, Reference)

@@ -1,0 +1,385 @@
+"""Bytecode that builds values, calls the graph and carries out side effects, for CPython 3.11, 3.12 and 3.13.
+
+The code has three parts, put together at the end: what is fetched from the call before anything changes, the call
+of the graph, and the body. The body is written first; it decides what is fetched and which results are needed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bytecode import CellVar, FreeVar, Instr
+from intarsia_ir.records import (
+    ArgumentSource,
+    AttributeSource,
+    CellSource,
+    GlobalSource,
+    ItemSource,
+    Source,
+    TypeSource,
+)
+
+from intarsia_tracer.breaks import Unreconstructable
+from intarsia_tracer.values.base import NULL, Value
+from intarsia_tracer.values.constants import ATOMS, Const
+from intarsia_tracer.values.functions import Cell, MadeFunction
+from intarsia_tracer.values.mappings import Dict
+from intarsia_tracer.values.objects import Object, Traceback
+from intarsia_tracer.values.sequences import List, Tuple
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["Builder", "Loader"]
+
+Loader = Callable[[], None]
+_311 = sys.version_info < (3, 12)
+_313 = sys.version_info >= (3, 13)
+
+
+class Builder:
+    """Writes bytecode that loads values.
+
+    Args:
+        tx: The capture.
+        code: The code of the captured frame.
+        line: Line that the generated instructions get.
+    """
+
+    def __init__(self, tx: Tracer, code: CodeType, line: int) -> None:
+        self.tx = tx
+        self.code = code
+        self.line = line
+        self.fetches: list[Instr] = []
+        self.body: list[Instr] = []
+        self.results: list[Value] = []  # values that the graph gives
+        self._out = self.body
+        self._temporaries: dict[int, str] = {}  # id of a model -> local that holds it
+        self._fetched: dict[int, str] = {}  # id of a source -> local that holds it
+        self._loading: set[int] = set()
+        self._count = 0
+
+    # -- instructions --------------------------------------------------------------------------------------------
+
+    def emit(self, op: str, *arg: Any) -> None:
+        """Append one instruction."""
+        self._out.append(Instr(op, *arg, lineno=self.line))
+
+    def temporary(self) -> str:
+        """Return the name of a new local."""
+        self._count += 1
+        return f"__tmp_{self._count - 1}"
+
+    def temporaries(self) -> list[str]:
+        """Return the names of all locals made so far."""
+        return [f"__tmp_{number}" for number in range(self._count)]
+
+    def constant(self, value: Any) -> None:
+        """Push an object: atoms as constants, others from where they were found, if they were."""
+        source = None if type(value) in ATOMS else self.tx.reference_sources.get(id(value))
+        if source is not None:
+            self.load_source(source)
+        else:
+            self.emit("LOAD_CONST", value)
+
+    def load_attribute(self, name: str) -> None:
+        """Replace the top by its attribute."""
+        self.emit("LOAD_ATTR", name if _311 else (False, name))
+
+    def store_attribute(self, name: str, value: Value) -> None:
+        """Pop the top and set its attribute."""
+        self.load(value)
+        self.emit("SWAP", 2)
+        self.emit("STORE_ATTR", name)
+
+    def store_item(self, value: Value, key: Value) -> None:
+        """Pop the top and set its item."""
+        self.load(value)
+        self.emit("SWAP", 2)
+        self.load(key)
+        self.emit("STORE_SUBSCR")
+
+    def call(self, function: Loader, args: Sequence[Loader]) -> None:
+        """Push the result of a call."""
+        if not _313:
+            self.emit("PUSH_NULL")
+        function()
+        if _313:
+            self.emit("PUSH_NULL")
+        for arg in args:
+            arg()
+        self.finish_call(len(args))
+
+    def finish_call(self, count: int) -> None:
+        """Call with what lies on the stack."""
+        if _311:
+            self.emit("PRECALL", count)
+        self.emit("CALL", count)
+
+    def call_method(self, name: str, args: Sequence[Loader]) -> None:
+        """Replace the top by the result of its method."""
+        self.emit("LOAD_METHOD" if _311 else "LOAD_ATTR", name if _311 else (True, name))
+        for arg in args:
+            arg()
+        self.finish_call(len(args))
+
+    def call_method_of(self, value: Value, name: str, args: Sequence[Loader]) -> None:
+        """Call a method for its effect."""
+        self.load(value)
+        self.call_method(name, args)
+        self.emit("POP_TOP")
+
+    def call_with_keywords(self, function: Any, args: Sequence[Value], keywords: Mapping[str, Value]) -> None:
+        """Push the result of a call with keywords."""
+        if not _313:
+            self.emit("PUSH_NULL")
+        self.constant(function)
+        if _313:
+            self.emit("PUSH_NULL")
+        self.build_tuple(args)
+        self.build_map([(Const(name), value) for name, value in keywords.items()])
+        self.emit("CALL_FUNCTION_EX", 1)
+
+    def wrap_call(self, function: Any) -> None:
+        """Replace the top by `function(top)`."""
+        name = self.temporary()
+        self.emit("STORE_FAST", name)
+        self.call(lambda: self.constant(function), [lambda: self.emit("LOAD_FAST", name)])
+
+    def set_state(self, at: int) -> None:
+        """Set the position of the iterator on top."""
+        self.emit("COPY", 1)
+        self.call_method("__setstate__", [lambda: self.constant(at)])
+        self.emit("POP_TOP")
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def load(self, value: Value) -> None:
+        """Push a value.
+
+        Raises:
+            Unreconstructable: It, or what it holds, can't be built.
+        """
+        name = self._temporaries.get(id(value))
+        if name is not None:
+            self.emit("LOAD_FAST", name)
+        elif self.tx.extension.is_result(value):
+            self.results.append(value)
+            self._temporaries[id(value)] = name = self.temporary()
+            self.emit("LOAD_FAST", name)
+        elif value.source is not None and not isinstance(value, (Const, Cell)):
+            self.load_source(value.source)
+        elif value is NULL:
+            self.emit("PUSH_NULL")
+        else:
+            self._build(value)
+
+    def _build(self, value: Value) -> None:
+        """Push a value that has no place to be fetched from."""
+        found = value.identity()
+        if found is not None and not isinstance(value, Cell):
+            self.constant(found)
+            return
+        if id(value) in self._loading:
+            raise Unreconstructable(f"{value.describe()} refers back to itself")
+        self._loading.add(id(value))
+        value.reconstruct(self)
+        self._loading.discard(id(value))
+        if value.shared and id(value) not in self._temporaries:
+            self.remember(value)
+
+    def remember(self, value: Value) -> str:
+        """Keep the top in a local: later loads of `value` take it from there."""
+        name = self._temporaries[id(value)] = self.temporary()
+        self.tx.kept.append(value)
+        self.emit("COPY", 1)
+        self.emit("STORE_FAST", name)
+        self._loading.discard(id(value))
+        return name
+
+    def is_leaf(self, value: Value) -> bool:
+        """Tell whether loading a value can't lead back to what is being built."""
+        if isinstance(value, Const) or id(value) in self._temporaries or self.tx.extension.is_result(value):
+            return True
+        if value.source is not None and not isinstance(value, Cell):
+            return True
+        return isinstance(value, Tuple) and all(self.is_leaf(item) for item in value.items)
+
+    def build_list(self, items: Sequence[Value]) -> None:
+        """Push a new list."""
+        for item in items:
+            self.load(item)
+        self.emit("BUILD_LIST", len(items))
+
+    def build_tuple(self, items: Sequence[Value]) -> None:
+        """Push a new tuple."""
+        for item in items:
+            self.load(item)
+        self.emit("BUILD_TUPLE", len(items))
+
+    def build_map(self, entries: Sequence[tuple[Value, Value]]) -> None:
+        """Push a new dict."""
+        for key, value in entries:
+            self.load(key)
+            self.load(value)
+        self.emit("BUILD_MAP", len(entries))
+
+    def sequence_of_class(self, cls: Any, items: Sequence[Value]) -> None:
+        """Push a tuple of a class, made without its own constructor where it has named fields."""
+        if cls is tuple:
+            self.build_tuple(items)
+        elif hasattr(cls, "_fields"):
+            parts = [lambda: self.constant(cls), lambda: self.build_tuple(items)]
+            self.call(lambda: self.constant(tuple.__new__), parts)
+        else:
+            self.call(lambda: self.constant(cls), [lambda: self.build_tuple(items)])
+
+    def make_function(self, function: MadeFunction) -> None:
+        """Push a function made by the traced code."""
+        flags = 0
+        if function.defaults:
+            self.build_tuple(function.defaults)
+            flags |= 1
+        if function.keyword_defaults is not None:
+            self.load(function.keyword_defaults)
+            flags |= 2
+        if function.annotations is not None:
+            self.load(function.annotations)
+            flags |= 4
+        if function.closure:
+            self.build_tuple(function.closure)
+            flags |= 8
+        self.emit_function(function.code, flags)
+
+    def emit_function(self, code: CodeType, flags: int) -> None:
+        """Make a function of what lies on the stack: defaults (1), keyword defaults (2), annotations (4), cells (8)."""
+        self.emit("LOAD_CONST", code)
+        if not _313:
+            self.emit("MAKE_FUNCTION", flags)
+            return
+        self.emit("MAKE_FUNCTION")
+        for flag in (8, 4, 2, 1):
+            if flags & flag:
+                self.emit("SET_FUNCTION_ATTRIBUTE", flag)
+
+    def new_object(self, value: Object) -> None:
+        """Push an instance made without its constructor, with its attributes."""
+        cls = value.cls
+        args = value.base.items if isinstance(value.base, Tuple) else []
+        self.call(
+            lambda: self.emit("LOAD_CONST", _native_new(cls)),
+            [lambda: self.constant(cls), *[lambda a=arg: self.load(a) for arg in args]],  # type: ignore[misc]
+        )
+        self.remember(value)
+        if isinstance(value.base, Dict):
+            for key, item in value.base.entries(self.tx).values():
+                parts = [lambda k=key: self.load(k), lambda i=item: self.load(i)]  # type: ignore[misc]
+                self._call_unbound(value.base.cls.__setitem__, value, parts)
+        elif isinstance(value.base, List):
+            items = value.base.items
+            self._call_unbound(list.extend, value, [lambda: self.build_list(items)])
+        self.write_attributes(value, value.written)
+
+    def _call_unbound(self, method: Any, owner: Value, args: Sequence[Loader]) -> None:
+        """Call a method of a built-in base class for its effect."""
+        self.call(lambda: self.emit("LOAD_CONST", method), [lambda: self.load(owner), *args])
+        self.emit("POP_TOP")
+
+    def write_attributes(self, owner: Object, written: Mapping[str, Value | None]) -> None:
+        """Set and delete attributes, past any `__setattr__` of the class: that ran while tracing."""
+        plain = all(
+            (self.tx.find_in_class(owner.cls, name) or (None,))[0] in (getattr(object, name), getattr(BaseException, name))
+            for name in ("__setattr__", "__delattr__")
+        )
+        for name, value in written.items():
+            if isinstance(value, Traceback):
+                continue
+            if plain:
+                self.load(owner)
+                self.emit("DELETE_ATTR", name) if value is None else self.store_attribute(name, value)
+                continue
+            named: list[Loader] = [lambda n=name: self.constant(n)]  # type: ignore[misc]
+            if value is None:
+                self._call_unbound(object.__delattr__, owner, named)
+            else:
+                self._call_unbound(object.__setattr__, owner, [*named, lambda v=value: self.load(v)])  # type: ignore[misc]
+
+    # -- the frame's own variables -------------------------------------------------------------------------------
+
+    def variable(self, name: str) -> CellVar | FreeVar:
+        """Return how the assembler names a cell or free variable of the frame."""
+        return FreeVar(name) if name in self.code.co_freevars else CellVar(name)
+
+    def closure_cell(self, name: str) -> None:
+        """Push a cell of the frame."""
+        self.emit("LOAD_FAST" if _313 else "LOAD_CLOSURE", self.variable(name))
+
+    def store_cell(self, name: str, content: Value | None) -> None:
+        """Set the content of a cell of the frame; without one, empty the cell if it has content."""
+        if content is not None:
+            self.load(content)
+            self.emit("STORE_DEREF", self.variable(name))
+        elif name in self.code.co_freevars or name in parameters(self.code):
+            self.emit("DELETE_DEREF", self.variable(name))
+
+    # -- sources -------------------------------------------------------------------------------------------------
+
+    def load_source(self, source: Source) -> None:
+        """Push what a source gives at the beginning of the call."""
+        if isinstance(source, ArgumentSource) and source.name not in self.code.co_cellvars:
+            self.emit("LOAD_FAST", source.name)
+            return
+        name = self._fetched.get(id(source))
+        if name is None:
+            before, self._out = self._out, self.fetches
+            name = self._fetch(source)
+            self._out = before
+        self.emit("LOAD_FAST", name)
+
+    def _fetch(self, source: Source) -> str:
+        """Fetch a source into a local, its base first."""
+        known = self._fetched.get(id(source))
+        if known is not None:
+            return known
+        if isinstance(source, ArgumentSource):
+            if source.name not in self.code.co_cellvars:
+                return source.name
+            self.emit("LOAD_DEREF", CellVar(source.name))
+        elif isinstance(source, CellSource):
+            self.emit("LOAD_DEREF", self.variable(source.name))
+        elif isinstance(source, GlobalSource):
+            self.emit("LOAD_GLOBAL", (False, source.name))
+        elif isinstance(source, AttributeSource):
+            self.emit("LOAD_FAST", self._fetch(source.base))
+            self.load_attribute(source.name)
+        elif isinstance(source, ItemSource):
+            self.emit("LOAD_FAST", self._fetch(source.base))
+            self.emit("LOAD_CONST", source.key)
+            self.emit("BINARY_SUBSCR")
+        elif isinstance(source, TypeSource):
+            base = self._fetch(source.base)
+            self.call(lambda: self.emit("LOAD_CONST", type), [lambda: self.emit("LOAD_FAST", base)])
+        else:
+            raise Unreconstructable(f"{source} can't be fetched by bytecode")
+        name = self._fetched[id(source)] = self.temporary()
+        self.emit("STORE_FAST", name)
+        return name
+
+
+def parameters(code: CodeType) -> tuple[str, ...]:
+    """Return the names of all parameters, `*args` and `**kwargs` included."""
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    return code.co_varnames[:count]
+
+
+def _native_new(cls: Any) -> Any:
+    """Return the `__new__` of the nearest base class that is written in C."""
+    for base in cls.__mro__:
+        maker = base.__dict__.get("__new__")
+        if maker is not None and type(maker) is type(object.__new__):
+            return maker
+    return object.__new__

@@ -1,0 +1,117 @@
+"""The evaluator: one frame of symbolic execution, its loop, and its exception handling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from intarsia_tracer.breaks import Raised
+from intarsia_tracer.decode import Instruction, decode
+from intarsia_tracer.values.base import Value
+from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.functions import Cell, Globals
+
+if TYPE_CHECKING:
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["EvaluatedFrame", "Opcode", "Signal", "Yielded"]
+
+
+class Yielded:
+    """What a frame gives when it yields instead of returning."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+Signal = Value | Yielded | None
+
+
+class EvaluatedFrame:
+    """A frame under evaluation: locals, cells, value stack and position.
+
+    Args:
+        tx: The tracer.
+        code: Its code.
+        values: Parameters.
+        names: Its globals.
+        closure: Cells of its free variables.
+        outermost: Whether it is the captured frame.
+    """
+
+    __slots__ = ("at", "cells", "closure", "code", "decoded", "globals", "locals", "outermost", "pc", "stack", "tx")
+
+    def __init__(
+        self,
+        tx: Tracer,
+        code: CodeType,
+        values: dict[str, Value],
+        names: Globals,
+        closure: Sequence[Cell] = (),
+        outermost: bool = False,
+    ) -> None:
+        self.tx = tx
+        self.code = code
+        self.decoded = decode(code)
+        self.locals = values
+        self.globals = names
+        self.closure = closure
+        self.cells: dict[str, Cell] = {}
+        self.stack: list[Value] = []
+        self.pc = 0
+        self.at: Instruction = self.decoded.instructions[0]
+        self.outermost = outermost
+
+    def run(self, table: Mapping[str, Opcode], exception: Value | None = None) -> Value | Yielded:
+        """Evaluate until the frame returns or yields; `exception` is thrown in at the current instruction.
+
+        Raises:
+            Raised: The traced program raises, and the frame doesn't handle it.
+        """
+        instructions = self.decoded.instructions
+        if exception is not None:
+            self.unwind(Raised(exception))
+        while True:
+            try:
+                while True:
+                    self.at = instruction = instructions[self.pc]
+                    if self.outermost:
+                        self.tx.begin_step(self)
+                    self.pc += 1
+                    signal = table[instruction.op](self, instruction)
+                    if signal is not None:
+                        return signal
+            except Raised as raised:
+                self.unwind(raised)
+
+    def unwind(self, raised: Raised) -> None:
+        """Go to the handler of the current instruction, or raise again."""
+        handler = self.decoded.handlers[self.at.index]
+        if handler is None:
+            raise raised
+        if self.outermost:
+            self.tx.note_raised(raised.value)
+        del self.stack[handler.depth :]
+        if handler.lasti:
+            self.stack.append(Const(self.at.index))
+        self.stack.append(raised.value)
+        self.pc = handler.target
+
+    def module_name(self) -> str | None:
+        """Return the name of the module whose globals the frame uses."""
+        real = self.globals.real
+        return real.get("__name__") if real is not None else None
+
+    def popn(self, count: int) -> list[Value]:
+        """Pop `count` values, the top one last."""
+        if not count:
+            return []
+        found = self.stack[-count:]
+        del self.stack[-count:]
+        return found
+
+
+Opcode = Callable[[EvaluatedFrame, Instruction], Signal]

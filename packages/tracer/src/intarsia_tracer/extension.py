@@ -1,0 +1,105 @@
+"""What a plug-in of value models provides. The one for tensors is `intarsia_tracer.tensors`; this base knows none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_ir.records import Signature, Source
+
+from intarsia_tracer.values.base import Keywords, Value
+
+if TYPE_CHECKING:
+    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.tracer import Tracer
+    from intarsia_tracer.values.functions import PythonFunction
+    from intarsia_tracer.values.objects import Object
+
+__all__ = ["Extension", "Graph"]
+
+
+class Graph:
+    """What the plug-in recorded: a graph with its inputs, or nothing.
+
+    Args:
+        module: The graph module.
+        signature: Its signature.
+        example_inputs: Its inputs at capture.
+        inputs: Models of its inputs, in order.
+        outputs: Models of its results, in order.
+    """
+
+    __slots__ = ("example_inputs", "inputs", "module", "outputs", "signature")
+
+    def __init__(
+        self,
+        module: Any,
+        signature: Signature,
+        example_inputs: tuple[Any, ...],
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+    ) -> None:
+        self.module = module
+        self.signature = signature
+        self.example_inputs = example_inputs
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+
+
+class Extension:
+    """Hooks of the evaluator. Every one may decline by returning None; this class declines everything."""
+
+    def begin(self, tx: Tracer) -> None:
+        """Tracing begins."""
+
+    def end(self) -> None:
+        """Tracing has ended, in whatever way."""
+
+    def is_atom(self, kind: type) -> bool:
+        """Tell whether values of a class are immutable, compare by value and have methods without effects."""
+        return False
+
+    def wrap(self, tx: Tracer, value: Any, source: Source | None) -> Value | None:
+        """Model an existing object."""
+        return None
+
+    def call(self, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Model a call of a built-in callable or class."""
+        return None
+
+    def call_function(
+        self, tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords
+    ) -> Value | None:
+        """Model a call of a Python function without evaluating its body."""
+        return None
+
+    def call_object(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Model a call of an instance."""
+        return None
+
+    def attribute(self, tx: Tracer, owner: Object, name: str) -> Value | None:
+        """Model an attribute of an instance."""
+        return None
+
+    def set_attribute(self, tx: Tracer, owner: Object, name: str, value: Value | None) -> bool:
+        """Model setting an attribute of an instance; tell whether it was done."""
+        return False
+
+    def is_instance(self, tx: Tracer, value: Value, cls: Any) -> bool | None:
+        """Answer `isinstance` for classes with their own check."""
+        return None
+
+    def position(self) -> int:
+        """Return a number that grows with every recorded operation."""
+        return 0
+
+    def finish(self, tx: Tracer, results: Sequence[Value]) -> Graph | None:
+        """Close the graph: `results` are the recorded values that live on. None when nothing was recorded."""
+        return None
+
+    def is_result(self, value: Value) -> bool:
+        """Tell whether codegen takes the value from the results of the graph."""
+        return False
+
+    def emit_ambient(self, out: Builder) -> None:
+        """Emit bytecode that sets ambient state, such as the grad mode, as tracing left it."""

@@ -1,0 +1,114 @@
+"""Which locals a piece of code may still read: backward data flow over decoded instructions."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from intarsia_tracer.decode import Decoded, Instruction, decode
+
+__all__ = ["assigned_locals", "live_locals", "successors"]
+
+_PAIRS = {
+    "LOAD_FAST_LOAD_FAST": ((0, 1), ()),
+    "STORE_FAST_LOAD_FAST": ((1,), (0,)),
+    "STORE_FAST_STORE_FAST": ((), (0, 1)),
+}
+_FINAL = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
+_JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
+#: Names whose use may look at the frame, so that no local is dead.
+FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "set_trace"})
+
+
+def live_locals(code: CodeType, index: int) -> frozenset[str]:
+    """Return the locals that may be read from instruction `index` on, handlers included."""
+    if FRAME_READERS.intersection(code.co_names):
+        return frozenset(code.co_varnames)
+    decoded = decode(code)
+    return _flow(decoded)[index]
+
+
+def successors(decoded: Decoded, instruction: Instruction) -> list[int]:
+    """Return where control may go after an instruction, without exceptions; fall-through first."""
+    found = []
+    if instruction.op not in _FINAL and instruction.op not in _JUMPS:
+        found.append(instruction.index + 1)
+    if instruction.target >= 0:
+        skipped = _skipped_at_loop_end(instruction)
+        found.append(instruction.target + skipped)
+    return found
+
+
+def assigned_locals(code: CodeType, index: int) -> frozenset[str]:
+    """Return the locals that have a value whenever instruction `index` is reached."""
+    decoded = decode(code)
+    count = len(decoded.instructions)
+    before: list[frozenset[str] | None] = [None] * count
+    n_parameters = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    before[0] = frozenset(code.co_varnames[:n_parameters])
+    work = [0]
+    while work:
+        at = work.pop()
+        known = before[at]
+        assert known is not None
+        after = _after(known, decoded.instructions[at])
+        handler = decoded.handlers[at]
+        goals = [(goal, after) for goal in successors(decoded, decoded.instructions[at]) if goal < count]
+        goals += [(handler.target, known & after)] if handler else []
+        for goal, values in goals:
+            old = before[goal]
+            new = values if old is None else old & values
+            if new != old:
+                before[goal] = new
+                work.append(goal)
+    return before[index] or frozenset()
+
+
+def _after(known: frozenset[str], instruction: Instruction) -> frozenset[str]:
+    """Return the locals that have a value after an instruction."""
+    read, written = _locals_of(instruction)
+    if instruction.op in ("DELETE_FAST", "LOAD_FAST_AND_CLEAR"):
+        return known - read
+    return known | read | written
+
+
+def _skipped_at_loop_end(instruction: Instruction) -> int:
+    """Return how many instructions FOR_ITER jumps over at its target: 3.12 skips END_FOR, 3.13 POP_TOP too."""
+    import sys
+
+    if instruction.op != "FOR_ITER" or sys.version_info < (3, 12):
+        return 0
+    return 2 if sys.version_info >= (3, 13) else 1
+
+
+def _flow(decoded: Decoded) -> list[frozenset[str]]:
+    """Return the live locals before each instruction."""
+    count = len(decoded.instructions)
+    live: list[frozenset[str]] = [frozenset()] * count
+    nexts = [successors(decoded, instruction) for instruction in decoded.instructions]
+    changed = True
+    while changed:
+        changed = False
+        for instruction in reversed(decoded.instructions):
+            index = instruction.index
+            after: frozenset[str] = frozenset().union(*[live[n] for n in nexts[index] if n < count])
+            read, written = _locals_of(instruction)
+            before = (after - written) | read
+            handler = decoded.handlers[index]
+            if handler is not None:
+                before |= live[handler.target]
+            if before != live[index]:
+                live[index] = before
+                changed = True
+    return live
+
+
+def _locals_of(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the locals that an instruction reads and writes."""
+    op, value = instruction.op, instruction.value
+    if op in _PAIRS:
+        reads, writes = _PAIRS[op]
+        written = frozenset(value[i] for i in writes)
+        return frozenset(value[i] for i in reads) - (written if op == "STORE_FAST_LOAD_FAST" else frozenset()), written
+    if op in ("LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
+        return frozenset((value,)), frozenset()
+    return frozenset(), frozenset((value,)) if op == "STORE_FAST" else frozenset()

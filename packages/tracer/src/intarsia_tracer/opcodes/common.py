@@ -1,0 +1,682 @@
+"""Instructions that mean the same in CPython 3.11, 3.12 and 3.13."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, cast
+
+from intarsia_tracer.breaks import Break, Raised
+from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Signal, Yielded
+from intarsia_tracer.operators import BINARY
+from intarsia_tracer.values.base import NULL, Value
+from intarsia_tracer.values.constants import FALSE, NONE, TRUE, Const, boolean, is_none
+from intarsia_tracer.values.functions import Cell
+from intarsia_tracer.values.iterators import Generator
+from intarsia_tracer.values.mappings import Dict, SetValue
+from intarsia_tracer.values.objects import Traceback
+from intarsia_tracer.values.sequences import List, Slice, Tuple
+
+if TYPE_CHECKING:
+    from intarsia_tracer.decode import Instruction
+
+__all__ = ["COMMON", "call", "compare", "for_iter", "make_function"]
+
+_OPERATORS = ["+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^"]
+_IN_PLACE = len(_OPERATORS)
+
+
+# ---- stack and names -------------------------------------------------------------------------------------------
+
+
+def nothing(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """NOP, RESUME and the like."""
+
+
+def pop_top(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Drop the top."""
+    f.stack.pop()
+
+
+def push_null(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push the empty slot of a call."""
+    f.stack.append(NULL)
+
+
+def copy(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Copy an entry to the top."""
+    f.stack.append(f.stack[-i.arg])
+
+
+def swap(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Swap the top with an entry."""
+    f.stack[-i.arg], f.stack[-1] = f.stack[-1], f.stack[-i.arg]
+
+
+def load_const(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push a constant of the code."""
+    f.stack.append(f.tx.constant(i.value))
+
+
+def load_fast(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push a local."""
+    f.stack.append(read_local(f, i.value))
+
+
+def read_local(f: EvaluatedFrame, name: str) -> Value:
+    """Return a local; what the frame was given is modelled at the first look."""
+    found = f.locals.get(name)
+    if found is None:
+        if name in f.cells:  # 3.13 loads cells as if they were locals
+            return f.cells[name]
+        f.tx.raise_error(
+            UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value"
+        )
+    if type(found) is Pending:
+        found = f.locals[name] = found.realize(f.tx)
+    return found
+
+
+class Pending(Value):
+    """An argument of the captured frame that nobody looked at yet: nothing is guarded."""
+
+    __slots__ = ("real",)
+
+    def __init__(self, real: Any, source: Any) -> None:
+        self.source = source
+        self.real = real
+
+    def type(self) -> Any:
+        """Return the class."""
+        return type(self.real)
+
+    def identity(self) -> object | None:
+        """Return the object."""
+        found: object | None = self.real
+        return found
+
+    def realize(self, tx: Any) -> Value:
+        """Model it."""
+        return cast(Value, tx.wrap(self.real, self.source))
+
+
+def store_fast(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Set a local."""
+    f.locals[i.value] = f.stack.pop()
+
+
+def delete_fast(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Delete a local."""
+    read_local(f, i.value)
+    del f.locals[i.value]
+
+
+def load_global(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push a global or builtin, below it the empty slot of a call."""
+    found = f.tx.global_or_builtin(f.globals, i.value)
+    if i.arg & 1:
+        f.stack.append(NULL)
+    f.stack.append(found)
+
+
+def store_global(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Set a global."""
+    f.globals.store(f.tx, i.value, Const(i.value), f.stack.pop())
+
+
+def delete_global(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Delete a global."""
+    if f.globals.remove(f.tx, i.value, Const(i.value)) is None:
+        f.tx.raise_error(NameError, f"name {i.value!r} is not defined")
+
+
+def make_cell(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Make the cell of a variable; a parameter moves into it."""
+    content = f.locals.pop(i.value, None)
+    if type(content) is Pending:
+        content = content.realize(f.tx)
+    f.cells[i.value] = Cell(content, frame_name=i.value if f.outermost else None)
+
+
+def copy_free_vars(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Take the cells of the free variables from the function."""
+    f.cells.update(zip(f.code.co_freevars, f.closure, strict=True))
+
+
+def load_closure(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push a cell."""
+    f.stack.append(f.cells[i.value])
+
+
+def load_deref(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push the content of a cell."""
+    f.stack.append(f.cells[i.value].load(f.tx, i.value, i.value in f.code.co_freevars))
+
+
+def store_deref(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Set the content of a cell."""
+    f.cells[i.value].store(f.tx, f.stack.pop())
+
+
+def delete_deref(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Empty a cell."""
+    f.cells[i.value].load(f.tx, i.value, i.value in f.code.co_freevars)
+    f.cells[i.value].store(f.tx, None)
+
+
+# ---- attributes and items --------------------------------------------------------------------------------------
+
+
+def store_attr(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Set an attribute."""
+    value, owner = f.popn(2)
+    owner.set_attribute(f.tx, i.value, value)
+
+
+def delete_attr(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Delete an attribute."""
+    f.stack.pop().delete_attribute(f.tx, i.value)
+
+
+def binary_subscr(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Read an item."""
+    owner, key = f.popn(2)
+    f.stack.append(owner.get_item(f.tx, key))
+
+
+def store_subscr(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Set an item."""
+    value, owner, key = f.popn(3)
+    owner.set_item(f.tx, key, value)
+
+
+def delete_subscr(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Delete an item."""
+    owner, key = f.popn(2)
+    owner.delete_item(f.tx, key)
+
+
+# ---- operators -------------------------------------------------------------------------------------------------
+
+
+def binary_op(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Apply a binary operator, plain or in place."""
+    left, right = f.popn(2)
+    in_place = i.arg >= _IN_PLACE
+    f.stack.append(f.tx.binary(_OPERATORS[i.arg - _IN_PLACE * in_place], left, right, in_place))
+
+
+def unary_negative(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Negate."""
+    f.stack.append(f.stack.pop().unary(f.tx, "-"))
+
+
+def unary_positive(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Apply unary plus."""
+    f.stack.append(f.stack.pop().unary(f.tx, "+"))
+
+
+def unary_invert(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Invert."""
+    f.stack.append(f.stack.pop().unary(f.tx, "~"))
+
+
+def unary_not(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push whether the top is false."""
+    f.stack.append(boolean(not f.tx.truth(f.stack.pop())))
+
+
+def compare(f: EvaluatedFrame, op: str) -> None:
+    """Compare the two topmost entries."""
+    left, right = f.popn(2)
+    f.stack.append(f.tx.compare(op, left, right))
+
+
+def is_op(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Compare by identity."""
+    left, right = f.popn(2)
+    f.stack.append(boolean(f.tx.same(left, right) is not bool(i.arg)))
+
+
+def contains_op(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Test membership."""
+    item, container = f.popn(2)
+    f.stack.append(boolean(container.contains(f.tx, item) is not bool(i.arg)))
+
+
+# ---- building --------------------------------------------------------------------------------------------------
+
+
+def build_tuple(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Build a tuple."""
+    f.stack.append(Tuple(f.popn(i.arg)))
+
+
+def build_list(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Build a list."""
+    f.stack.append(List(f.popn(i.arg)))
+
+
+def build_set(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Build a set."""
+    f.stack.append(SetValue.of(f.tx, f.popn(i.arg)))
+
+
+def build_map(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Build a dict from alternating keys and values."""
+    flat = f.popn(2 * i.arg)
+    made = Dict()
+    for key, value in zip(flat[::2], flat[1::2], strict=True):
+        made.set_item(f.tx, key, value)
+    f.stack.append(made)
+
+
+def build_const_key_map(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Build a dict from values and a tuple of keys."""
+    keys = f.tx.unpack(f.stack.pop())
+    made = Dict()
+    for key, value in zip(keys, f.popn(i.arg), strict=True):
+        made.set_item(f.tx, key, value)
+    f.stack.append(made)
+
+
+def build_slice(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Build a slice."""
+    f.stack.append(Slice(*f.popn(i.arg)))
+
+
+def build_string(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Join strings."""
+    f.stack.append(Const("".join(str(part.as_python()) for part in f.popn(i.arg))))
+
+
+def list_append(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Append inside a comprehension."""
+    item = f.stack.pop()
+    f.stack[-i.arg].call_method(f.tx, "append", [item], {})
+
+
+def list_extend(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Extend a list that is being built."""
+    items = f.stack.pop()
+    f.stack[-i.arg].call_method(f.tx, "extend", [items], {})
+
+
+def set_add(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Add inside a comprehension."""
+    item = f.stack.pop()
+    f.stack[-i.arg].call_method(f.tx, "add", [item], {})
+
+
+def set_update(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Update a set that is being built."""
+    items = f.stack.pop()
+    f.stack[-i.arg].call_method(f.tx, "update", [items], {})
+
+
+def map_add(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Store inside a comprehension."""
+    key, value = f.popn(2)
+    f.stack[-i.arg].set_item(f.tx, key, value)
+
+
+def dict_update(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Update a dict that is being built."""
+    items = f.stack.pop()
+    f.stack[-i.arg].call_method(f.tx, "update", [items], {})
+
+
+def dict_merge(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Merge keyword arguments; a repeated one is left to CPython."""
+    items = f.stack.pop()
+    target = cast(Dict, f.stack[-i.arg])
+    for hashed, key, value in f.tx.pairs(items):
+        if target.find(f.tx, hashed) is not None:
+            raise Break("tracer.exception", f"the keyword {hashed!r} is given twice")
+        target.store(f.tx, hashed, key, value)
+
+
+def unpack_sequence(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Unpack exactly as many elements."""
+    value = f.stack.pop()
+    found = f.tx.unpack_exactly(value, i.arg)
+    f.stack.extend(reversed(found))
+
+
+def unpack_ex(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Unpack with a starred target."""
+    before, after = i.arg & 255, i.arg >> 8
+    found = f.tx.unpack(f.stack.pop())
+    if len(found) < before + after:
+        wanted = f"expected at least {before + after}, got {len(found)}"
+        f.tx.raise_error(ValueError, f"not enough values to unpack ({wanted})")
+    end = len(found) - after
+    f.stack.extend(reversed([*found[:before], List(found[before:end]), *found[end:]]))
+
+
+def list_to_tuple(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Turn a list into a tuple."""
+    f.stack.append(Tuple(f.tx.unpack(f.stack.pop())))
+
+
+# ---- jumps and loops -------------------------------------------------------------------------------------------
+
+
+def jump(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Jump."""
+    f.pc = i.target
+
+
+def jump_backward(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Jump back; loops are unrolled, so they spend the budget."""
+    f.tx.spend(i.index - i.target)
+    f.pc = i.target
+
+
+def pop_jump_if_false(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Jump if the top is false."""
+    if not f.tx.truth(f.stack.pop()):
+        _jump(f, i)
+
+
+def pop_jump_if_true(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Jump if the top is true."""
+    if f.tx.truth(f.stack.pop()):
+        _jump(f, i)
+
+
+def pop_jump_if_none(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Jump if the top is None."""
+    if is_none(f.stack.pop()):
+        _jump(f, i)
+
+
+def pop_jump_if_not_none(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Jump if the top isn't None."""
+    if not is_none(f.stack.pop()):
+        _jump(f, i)
+
+
+def _jump(f: EvaluatedFrame, i: Instruction) -> None:
+    """Jump; going back spends the budget."""
+    if i.target < i.index:
+        f.tx.spend(i.index - i.target)
+    f.pc = i.target
+
+
+def jump_if_false_or_pop(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Jump if the top is false, else drop it."""
+    if f.tx.truth(f.stack[-1]):
+        f.stack.pop()
+    else:
+        f.pc = i.target
+
+
+def jump_if_true_or_pop(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Jump if the top is true, else drop it."""
+    if f.tx.truth(f.stack[-1]):
+        f.pc = i.target
+    else:
+        f.stack.pop()
+
+
+def get_iter(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Make an iterator."""
+    f.stack.append(f.stack.pop().iterate(f.tx))
+
+
+def for_iter(f: EvaluatedFrame, i: Instruction, skipped: int) -> None:
+    """Push the next element, or drop the iterator and leave the loop."""
+    found = f.tx.advance(f.stack[-1])
+    if found is not None:
+        f.stack.append(found)
+        return
+    f.stack.pop()
+    f.pc = i.target + skipped
+
+
+def get_len(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push the length of the top."""
+    f.stack.append(Const(f.stack[-1].length(f.tx)))
+
+
+# ---- calls and functions ---------------------------------------------------------------------------------------
+
+
+def call(f: EvaluatedFrame, function: Value, args: list[Value], names: tuple[str, ...]) -> None:
+    """Call; the last arguments are named."""
+    keywords = {}
+    if names:
+        keywords = dict(zip(names, args[-len(names) :], strict=True))
+        args = args[: -len(names)]
+    f.stack.append(f.tx.call(function, args, keywords))
+
+
+def call_function_ex(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Call with an iterable of arguments and a mapping of keywords."""
+    keywords: dict[str, Value] = {}
+    if i.arg & 1:
+        for hashed, _, value in f.tx.pairs(f.stack.pop()):
+            if not isinstance(hashed, str):
+                raise Break("tracer.exception", "keywords must be strings")
+            keywords[hashed] = value
+    args = f.tx.unpack(f.stack.pop())
+    one, other = f.popn(2)
+    f.stack.append(f.tx.call(one if other is NULL else other, args, keywords))
+
+
+def make_function(f: EvaluatedFrame, code: Any) -> Any:
+    """Make a function without defaults."""
+    return f.tx.make_function(code, f.globals)
+
+
+def return_value(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Return the top."""
+    return f.stack.pop()
+
+
+def return_generator(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """The generator was made by the call; its first `send` puts the value for the next POP_TOP on the stack."""
+
+
+def yield_value(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Give the top to whoever advances the generator."""
+    return Yielded(f.stack.pop())
+
+
+def get_yield_from_iter(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Make an iterator for `yield from`."""
+    if not isinstance(f.stack[-1], Generator):
+        f.stack.append(f.stack.pop().iterate(f.tx))
+
+
+def send(f: EvaluatedFrame, i: Instruction, keep_receiver: bool) -> None:
+    """Advance the inner iterator of `yield from`."""
+    value = f.stack.pop()
+    receiver = f.stack[-1]
+    try:
+        if is_none(value):
+            found = f.tx.next_or_stop(receiver) if not isinstance(receiver, Generator) else receiver.send(f.tx, value)
+        else:
+            found = f.tx.call(receiver.get_attribute(f.tx, "send"), [value], {})
+    except Raised as raised:
+        if not f.tx.is_exception(raised.value, StopIteration):
+            raise
+        result = raised.value.get_attribute(f.tx, "value")
+        if not keep_receiver:
+            f.stack.pop()
+        f.stack.append(result)
+        f.pc = i.target
+        return
+    f.stack.append(found)
+
+
+# ---- with, exceptions ------------------------------------------------------------------------------------------
+
+
+def before_with(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Enter a context manager."""
+    manager = f.stack.pop()
+    enter = f.tx.special_method(manager, "__enter__")
+    f.stack.append(f.tx.special_method(manager, "__exit__"))
+    f.stack.append(f.tx.call(enter, [], {}))
+
+
+def with_except_start(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Call `__exit__` with the exception."""
+    exception = f.stack[-1]
+    leave = f.stack[-4]
+    f.stack.append(f.tx.call(leave, [f.tx.class_value(exception.type()), exception, Traceback()], {}))
+
+
+def push_exc_info(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Begin handling the exception on top."""
+    exception = f.stack.pop()
+    f.stack.append(f.tx.handling or NONE)
+    f.stack.append(exception)
+    f.tx.handling = exception
+
+
+def pop_except(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """End handling."""
+    before = f.stack.pop()
+    f.tx.handling = None if is_none(before) else before
+
+
+def check_exc_match(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push whether the exception is of a class."""
+    wanted = f.stack.pop()
+    f.stack.append(boolean(f.tx.matches_exception(f.stack[-1], wanted)))
+
+
+def reraise(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Raise the exception on top again."""
+    raise Raised(f.stack.pop())
+
+
+def raise_varargs(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Model the raise statement."""
+    f.tx.raise_statement(f.popn(i.arg))
+
+
+def load_assertion_error(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push AssertionError."""
+    f.stack.append(f.tx.class_value(AssertionError))
+
+
+# ---- match -----------------------------------------------------------------------------------------------------
+
+
+def match_mapping(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push whether the top is a mapping."""
+    f.stack.append(boolean(bool(f.stack[-1].type().__flags__ & (1 << 6))))
+
+
+def match_sequence(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push whether the top is a sequence."""
+    f.stack.append(boolean(bool(f.stack[-1].type().__flags__ & (1 << 5))))
+
+
+def match_keys(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push the values of keys, or None."""
+    subject, keys = f.stack[-2], f.stack[-1]
+    found = []
+    for key in f.tx.unpack(keys):
+        if not subject.contains(f.tx, key):
+            f.stack.append(NONE)
+            return
+        found.append(subject.get_item(f.tx, key))
+    f.stack.append(Tuple(found))
+
+
+def match_class(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Push the attributes of a class pattern, or None."""
+    subject, cls, names = f.popn(3)
+    f.stack.append(f.tx.match_class(subject, cls, i.arg, f.tx.unpack(names)))
+
+
+# ---- imports ---------------------------------------------------------------------------------------------------
+
+
+def import_name(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Import a module that is loaded already."""
+    level, names = f.popn(2)
+    f.stack.append(f.tx.import_module(f.globals, i.value, level.as_python(), names.as_python()))
+
+
+def import_from(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Read a name of a module."""
+    f.stack.append(f.tx.import_from(f.stack[-1], i.value))
+
+
+COMMON: dict[str, Opcode] = {
+    "BEFORE_WITH": before_with,
+    "BINARY_OP": binary_op,
+    "BINARY_SUBSCR": binary_subscr,
+    "BUILD_CONST_KEY_MAP": build_const_key_map,
+    "BUILD_LIST": build_list,
+    "BUILD_MAP": build_map,
+    "BUILD_SET": build_set,
+    "BUILD_SLICE": build_slice,
+    "BUILD_STRING": build_string,
+    "BUILD_TUPLE": build_tuple,
+    "CALL_FUNCTION_EX": call_function_ex,
+    "CHECK_EXC_MATCH": check_exc_match,
+    "CONTAINS_OP": contains_op,
+    "COPY": copy,
+    "COPY_FREE_VARS": copy_free_vars,
+    "DELETE_ATTR": delete_attr,
+    "DELETE_DEREF": delete_deref,
+    "DELETE_FAST": delete_fast,
+    "DELETE_GLOBAL": delete_global,
+    "DELETE_SUBSCR": delete_subscr,
+    "DICT_MERGE": dict_merge,
+    "DICT_UPDATE": dict_update,
+    "GET_ITER": get_iter,
+    "GET_LEN": get_len,
+    "GET_YIELD_FROM_ITER": get_yield_from_iter,
+    "IMPORT_FROM": import_from,
+    "IMPORT_NAME": import_name,
+    "IS_OP": is_op,
+    "JUMP_BACKWARD": jump_backward,
+    "JUMP_BACKWARD_NO_INTERRUPT": jump_backward,
+    "JUMP_FORWARD": jump,
+    "LIST_APPEND": list_append,
+    "LIST_EXTEND": list_extend,
+    "LOAD_ASSERTION_ERROR": load_assertion_error,
+    "LOAD_CONST": load_const,
+    "LOAD_DEREF": load_deref,
+    "LOAD_FAST": load_fast,
+    "LOAD_GLOBAL": load_global,
+    "MAKE_CELL": make_cell,
+    "MAP_ADD": map_add,
+    "MATCH_CLASS": match_class,
+    "MATCH_KEYS": match_keys,
+    "MATCH_MAPPING": match_mapping,
+    "MATCH_SEQUENCE": match_sequence,
+    "NOP": nothing,
+    "POP_EXCEPT": pop_except,
+    "POP_TOP": pop_top,
+    "PUSH_EXC_INFO": push_exc_info,
+    "PUSH_NULL": push_null,
+    "RAISE_VARARGS": raise_varargs,
+    "RERAISE": reraise,
+    "RESUME": nothing,
+    "RETURN_GENERATOR": return_generator,
+    "RETURN_VALUE": return_value,
+    "SET_ADD": set_add,
+    "SET_UPDATE": set_update,
+    "STORE_ATTR": store_attr,
+    "STORE_DEREF": store_deref,
+    "STORE_FAST": store_fast,
+    "STORE_GLOBAL": store_global,
+    "STORE_SUBSCR": store_subscr,
+    "SWAP": swap,
+    "UNARY_INVERT": unary_invert,
+    "UNARY_NEGATIVE": unary_negative,
+    "UNARY_NOT": unary_not,
+    "UNPACK_EX": unpack_ex,
+    "UNPACK_SEQUENCE": unpack_sequence,
+    "WITH_EXCEPT_START": with_except_start,
+    "YIELD_VALUE": yield_value,
+}
+_ = (operator, BINARY, TRUE, FALSE)

@@ -1,0 +1,73 @@
+"""Instructions that end a graph, each with its reason; and those that never reach the evaluator."""
+
+from __future__ import annotations
+
+import dis
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from intarsia_tracer.breaks import Break
+from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Signal
+
+if TYPE_CHECKING:
+    from intarsia_tracer.decode import Instruction
+
+__all__ = ["BREAKS", "FOLDED", "raise_break"]
+
+_ASYNC = "asynchronous code isn't captured"
+_CLASS = "class bodies and modules run in CPython"
+_GROUP = "exception groups aren't modelled"
+
+BREAKS = MappingProxyType(
+    {
+        "ASYNC_GEN_WRAP": _ASYNC,
+        "BEFORE_ASYNC_WITH": _ASYNC,
+        "CALL_INTRINSIC_2": "type parameters and exception groups aren't modelled",
+        "CHECK_EG_MATCH": _GROUP,
+        "CLEANUP_THROW": "throwing into `yield from` isn't modelled",
+        "END_ASYNC_FOR": _ASYNC,
+        "EXIT_INIT_CHECK": "only CPython's own shortcut for constructors runs it",
+        "GET_AITER": _ASYNC,
+        "GET_ANEXT": _ASYNC,
+        "GET_AWAITABLE": _ASYNC,
+        "IMPORT_STAR": _CLASS,
+        "LOAD_BUILD_CLASS": "a class made by the traced code isn't modelled",
+        "LOAD_CLASSDEREF": _CLASS,
+        "LOAD_FROM_DICT_OR_DEREF": _CLASS,
+        "LOAD_FROM_DICT_OR_GLOBALS": _CLASS,
+        "LOAD_LOCALS": _CLASS,
+        "LOAD_NAME": _CLASS,
+        "PREP_RERAISE_STAR": _GROUP,
+        "PRINT_EXPR": "only an interactive session runs it",
+        "SETUP_ANNOTATIONS": _CLASS,
+        "STORE_NAME": _CLASS,
+        "DELETE_NAME": _CLASS,
+    }
+)
+
+#: Instructions that the decoder folds into others, or that only CPython's own machinery executes.
+FOLDED = MappingProxyType(
+    {
+        "CACHE": "inline cache of the instruction before",
+        "ENTER_EXECUTOR": "optimised code; decoded code is the original",
+        "EXTENDED_ARG": "part of the next argument",
+        "INTERPRETER_EXIT": "ends C's entry into the evaluation loop",
+        "KW_NAMES": "part of the call that follows",
+        "PRECALL": "part of the call that follows",
+        "RESERVED": "never generated",
+    }
+)
+
+
+def raise_break() -> dict[str, Opcode]:
+    """Return handlers that break, for those instructions above that the running Python has."""
+    return {name: _handler(name, reason) for name, reason in BREAKS.items() if name in dis.opmap}
+
+
+def _handler(name: str, reason: str) -> Opcode:
+    """Return a handler that breaks."""
+
+    def handler(f: EvaluatedFrame, i: Instruction) -> Signal:
+        raise Break("tracer.opcode", f"{name}: {reason}")
+
+    return handler

@@ -1,0 +1,309 @@
+"""Library functions written in Python, for the evaluator to inline in place of their C versions.
+
+Each does what its namesake documents. They only see values under evaluation, so they take no short cuts.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.functions import Function
+
+if TYPE_CHECKING:
+    from intarsia_tracer.builtin_calls import BuiltinCall
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["STAND_INS", "model"]
+
+# ruff: noqa: D103, SIM110  (each is its namesake; any() can't be written by any())
+
+
+def any_(iterable: Iterable[Any], /) -> bool:
+    for element in iterable:
+        if element:
+            return True
+    return False
+
+
+def all_(iterable: Iterable[Any], /) -> bool:
+    for element in iterable:
+        if not element:
+            return False
+    return True
+
+
+_MISSING = object()
+
+
+def reduce_(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _MISSING, /) -> Any:
+    it = iter(iterable)
+    if initial is _MISSING:
+        try:
+            value = next(it)
+        except StopIteration:
+            raise TypeError("reduce() of empty iterable with no initial value") from None
+    else:
+        value = initial
+    for element in it:
+        value = function(value, element)
+    return value
+
+
+def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
+    for iterable in iterables:
+        yield from iterable
+
+
+def chain_from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
+    for iterable in iterables:
+        yield from iterable
+
+
+def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
+    while True:
+        yield start
+        start = start + step
+
+
+def repeat(value: Any, times: int | None = None) -> Iterator[Any]:
+    if times is None:
+        while True:
+            yield value
+    for _ in range(times):
+        yield value
+
+
+def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
+    saved = []
+    for element in iterable:
+        yield element
+        saved.append(element)
+    while saved:
+        for element in saved:
+            yield element
+
+
+def islice(iterable: Iterable[Any], *bounds: int | None) -> Iterator[Any]:
+    start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (bounds[0], bounds[1], bounds[2:] or 1)
+    start = 0 if start is None else start
+    step = step[0] if isinstance(step, tuple) else step
+    step = 1 if step is None else step
+    it = iter(iterable)
+    at = 0
+    while stop is None or at < stop:
+        try:
+            element = next(it)
+        except StopIteration:
+            return
+        if at >= start and (at - start) % step == 0:
+            yield element
+        at += 1
+
+
+def accumulate(iterable: Iterable[Any], function: Any = None, *, initial: Any = None) -> Iterator[Any]:
+    it = iter(iterable)
+    total = initial
+    if initial is None:
+        try:
+            total = next(it)
+        except StopIteration:
+            return
+    yield total
+    for element in it:
+        total = total + element if function is None else function(total, element)
+        yield total
+
+
+def starmap(function: Callable[..., Any], iterable: Iterable[Iterable[Any]], /) -> Iterator[Any]:
+    for args in iterable:
+        yield function(*args)
+
+
+def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    for element in iterable:
+        if not predicate(element):
+            return
+        yield element
+
+
+def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    it = iter(iterable)
+    for element in it:
+        if not predicate(element):
+            yield element
+            break
+    yield from it
+
+
+def filterfalse(predicate: Callable[[Any], Any] | None, iterable: Iterable[Any], /) -> Iterator[Any]:
+    for element in iterable:
+        if not (element if predicate is None else predicate(element)):
+            yield element
+
+
+def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
+    for element, selected in zip(data, selectors, strict=False):
+        if selected:
+            yield element
+
+
+def pairwise(iterable: Iterable[Any], /) -> Iterator[Any]:
+    it = iter(iterable)
+    try:
+        before = next(it)
+    except StopIteration:
+        return
+    for element in it:
+        yield before, element
+        before = element
+
+
+def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[Any]:
+    iterators = [iter(it) for it in iterables]
+    ended = [False] * len(iterators)
+    while True:
+        found = []
+        for number, it in enumerate(iterators):
+            value = fillvalue
+            if not ended[number]:
+                try:
+                    value = next(it)
+                except StopIteration:
+                    ended[number] = True
+                    value = fillvalue
+            found.append(value)
+        if all(ended):
+            return
+        yield tuple(found)
+
+
+def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[Any]:
+    pools = [tuple(pool) for pool in iterables] * repeat
+    results: list[tuple[Any, ...]] = [()]
+    for pool in pools:
+        results = [(*head, tail) for head in results for tail in pool]
+    yield from results
+
+
+def combinations(iterable: Iterable[Any], r: int) -> Iterator[Any]:
+    pool = tuple(iterable)
+    n = len(pool)
+    if r > n:
+        return
+    at = list(range(r))
+    yield tuple([pool[i] for i in at])
+    while True:
+        for i in reversed(range(r)):
+            if at[i] != i + n - r:
+                break
+        else:
+            return
+        at[i] += 1
+        for j in range(i + 1, r):
+            at[j] = at[j - 1] + 1
+        yield tuple([pool[i] for i in at])
+
+
+def min_(*values: Any, key: Any = None, default: Any = _MISSING) -> Any:
+    return _extreme("min", operator.lt, values, key, default)
+
+
+def max_(*values: Any, key: Any = None, default: Any = _MISSING) -> Any:
+    return _extreme("max", operator.gt, values, key, default)
+
+
+def _extreme(name: str, better: Any, values: Any, key: Any, default: Any) -> Any:
+    it = iter(values[0] if len(values) == 1 else values)
+    try:
+        best = next(it)
+    except StopIteration:
+        if default is _MISSING:
+            raise ValueError(f"{name}() arg is an empty sequence") from None
+        return default
+    best_key = best if key is None else key(best)
+    for element in it:
+        element_key = element if key is None else key(element)
+        if better(element_key, best_key):
+            best, best_key = element, element_key
+    return best
+
+
+def sequence_iterator(sequence: Any) -> Iterator[Any]:
+    at = 0
+    while True:
+        try:
+            element = sequence[at]
+        except IndexError:
+            return
+        yield element
+        at += 1
+
+
+def call_until(function: Callable[[], Any], sentinel: Any) -> Iterator[Any]:
+    while True:
+        element = function()
+        if element == sentinel:
+            return
+        yield element
+
+
+def dict_from_keys(keys: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
+    return {key: value for key in keys}
+
+
+def product_of(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
+    for element in iterable:
+        start = start * element
+    return start
+
+
+_WRITTEN: dict[Any, Callable[..., Any]] = {
+    all: all_,
+    any: any_,
+    dict.fromkeys: dict_from_keys,
+    functools.reduce: reduce_,
+    itertools.accumulate: accumulate,
+    itertools.chain: chain,
+    itertools.chain.from_iterable: chain_from_iterable,
+    itertools.combinations: combinations,
+    itertools.compress: compress,
+    itertools.count: count,
+    itertools.cycle: cycle,
+    itertools.dropwhile: dropwhile,
+    itertools.filterfalse: filterfalse,
+    itertools.islice: islice,
+    itertools.pairwise: pairwise,
+    itertools.product: product,
+    itertools.repeat: repeat,
+    itertools.starmap: starmap,
+    itertools.takewhile: takewhile,
+    itertools.zip_longest: zip_longest,
+    math.prod: product_of,
+    max: max_,
+    min: min_,
+}
+
+
+def model(function: Callable[..., Any]) -> Function:
+    """Return the model of one of the functions above."""
+    assert isinstance(function, FunctionType)
+    return Function(function)
+
+
+def _stand_in(function: Callable[..., Any]) -> BuiltinCall:
+    """Return a handler that inlines a function in place of another."""
+
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        return tx.inline(model(function), args, keywords)
+
+    return handler
+
+
+STAND_INS: dict[Any, BuiltinCall] = {original: _stand_in(function) for original, function in _WRITTEN.items()}

@@ -1,0 +1,233 @@
+"""Code that goes on after a break: the instruction itself, resume functions, and the original's exception handlers.
+
+A resume function is the rest of the original bytecode behind a prologue that puts the live stack back. Its
+parameters are the live locals and stack entries; cells come through its closure. The hook captures it in turn.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from bytecode import Bytecode, CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
+
+from intarsia_tracer.decode import Instruction, decode
+
+__all__ = ["Place", "ResumeInfo", "StackEntry", "carried_code", "info_of", "place_of", "resume_code"]
+
+Place = tuple[str, int | None, int | None, int | None, int | None]
+Item = Instr | Label | TryBegin | TryEnd
+_PREFIX = frozenset({"COPY_FREE_VARS", "MAKE_CELL", "RESUME"})
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeInfo:
+    """What a resume function remembers, kept among its constants.
+
+    Args:
+        places: The instructions that broke before in this call.
+        native: Whether the last of them had broken before: the rest runs in CPython.
+    """
+
+    places: frozenset[Place]
+    native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StackEntry:
+    """How a resume function gets one stack entry.
+
+    Args:
+        kind: "value", "null", or the kind of iterator that is made again: "iterator", "range", "enumerate".
+        names: Parameters that it is made from.
+    """
+
+    kind: str
+    names: tuple[str, ...] = ()
+
+
+def info_of(code: CodeType) -> ResumeInfo | None:
+    """Return what a resume function remembers; None for other code."""
+    last = code.co_consts[-1] if code.co_consts else None
+    return last if isinstance(last, ResumeInfo) else None
+
+
+def place_of(instruction: Instruction) -> Place:
+    """Return what identifies an instruction in the user's program: resume functions share it with the original."""
+    return (instruction.op, *instruction.positions)
+
+
+def resume_code(
+    code: CodeType, index: int, name: str, locals_: Sequence[str], stack: Sequence[StackEntry], info: ResumeInfo
+) -> CodeType:
+    """Return the code of a resume function.
+
+    Args:
+        code: The code that broke.
+        index: Decoded instruction to go on at.
+        name: Name of the function.
+        locals_: Locals that are passed, the first parameter of the original first.
+        stack: The stack there, bottom first.
+        info: What it remembers.
+    """
+    original = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
+    start = Label()
+    body = _reachable(_with_label(original, code, index, start), start)
+    made = Bytecode()
+    made._copy_attr_from(original)
+    free = [*code.co_freevars, *code.co_cellvars]
+    _set_signature(made, name, locals_, stack, free)
+    line = decode(code).instructions[index].line
+    made.extend(_prologue(stack, len(free), start, line))
+    made.extend(_as_free(item, code) for item in body)
+    size = max(code.co_stacksize, len(stack)) + 8
+    built = made.to_code(stacksize=size, compute_exception_stack_depths=False)
+    return built.replace(co_consts=(*built.co_consts, info))
+
+
+def _set_signature(
+    made: Bytecode, name: str, locals_: Sequence[str], stack: Sequence[StackEntry], free: list[str]
+) -> None:
+    """Give the function its name, parameters and free variables."""
+    made.name = name
+    made.qualname = f"{made.qualname}.{name}"
+    made.argnames = [*locals_, *[n for entry in stack for n in entry.names]]
+    made.argcount, made.posonlyargcount, made.kwonlyargcount = len(made.argnames), 0, 0
+    made.freevars, made.cellvars = free, []
+    made.flags = made.flags & ~0x2C | 0x10 if free else made.flags & ~0x3C
+    made.docstring = None
+
+
+def _prologue(stack: Sequence[StackEntry], n_free: int, start: Label, line: int) -> list[Instr]:
+    """Put the stack back and go on."""
+    out = [Instr("COPY_FREE_VARS", n_free, lineno=line)] if n_free else []
+    out.append(Instr("RESUME", 0, lineno=line))
+
+    def emit(op: str, *arg: Any) -> None:
+        out.append(Instr(op, *arg, lineno=line))
+
+    for entry in stack:
+        _put_back(entry, emit)
+    for name in dict.fromkeys(n for entry in stack for n in entry.names):
+        emit("DELETE_FAST", name)
+    emit("JUMP_FORWARD", start)
+    return out
+
+
+def _put_back(entry: StackEntry, emit: Any) -> None:
+    """Push one stack entry."""
+    if entry.kind == "null":
+        emit("PUSH_NULL")
+        return
+    if entry.kind == "enumerate":
+        new = sys.version_info >= (3, 13)
+        if not new:
+            emit("PUSH_NULL")
+        emit("LOAD_CONST", enumerate)
+        if new:
+            emit("PUSH_NULL")
+        inner = "iterator" if len(entry.names) == 3 else "range"
+        _put_back(StackEntry(inner, entry.names[:-1]), emit)
+        emit("LOAD_FAST", entry.names[-1])
+        _finish_call(emit, 2)
+        return
+    emit("LOAD_FAST", entry.names[0])
+    if entry.kind == "value":
+        return
+    emit("GET_ITER")
+    if entry.kind == "iterator":
+        emit("COPY", 1)
+        old = sys.version_info < (3, 12)
+        emit("LOAD_METHOD" if old else "LOAD_ATTR", "__setstate__" if old else (True, "__setstate__"))
+        emit("LOAD_FAST", entry.names[1])
+        _finish_call(emit, 1)
+        emit("POP_TOP")
+
+
+def _finish_call(emit: Any, count: int) -> None:
+    """Call with what lies on the stack."""
+    if sys.version_info < (3, 12):
+        emit("PRECALL", count)
+    emit("CALL", count)
+
+
+def carried_code(code: CodeType, index: int) -> tuple[Label, list[Item]]:
+    """Return the part of `code` that can be reached from a decoded instruction, and the label of that instruction."""
+    original = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
+    start = Label()
+    return start, _reachable(_with_label(original, code, index, start), start)
+
+
+def _with_label(original: Bytecode, code: CodeType, index: int, start: Label) -> list[Item]:
+    """Return the instructions with a label before a decoded one."""
+    wanted = decode(code).instructions[index].first
+    out: list[Item] = []
+    number = 0
+    for item in original:
+        if isinstance(item, Instr):
+            if number == wanted:
+                out.append(start)
+            number += 1
+        out.append(item)  # type: ignore[arg-type]
+    return out
+
+
+def _reachable(items: list[Item], start: Label) -> list[Item]:
+    """Drop what can't be reached from `start`, and the try regions of what was dropped."""
+    regions: list[TryBegin | None] = []
+    current: TryBegin | None = None
+    for item in items:
+        if isinstance(item, TryBegin):
+            current = item
+        regions.append(current)
+        if isinstance(item, TryEnd):
+            current = None
+    places = {id(item): index for index, item in enumerate(items) if isinstance(item, Label)}
+    seen: set[int] = set()
+    work = [places[id(start)]]
+    while work:
+        index = work.pop()
+        while index < len(items) and index not in seen:
+            seen.add(index)
+            item = items[index]
+            region = regions[index]
+            if isinstance(item, Instr):
+                if region is not None:
+                    work.append(places[id(region.target)])
+                if isinstance(item.arg, Label):
+                    work.append(places[id(item.arg)])
+                if item.is_final():
+                    break
+            index += 1
+    return _with_regions(items, regions, seen)
+
+
+def _with_regions(items: list[Item], regions: list[TryBegin | None], seen: set[int]) -> list[Item]:
+    """Keep the seen items, in try regions made anew."""
+    out: list[Item] = []
+    old: TryBegin | None = None
+    new: TryBegin | None = None
+    for index, item in enumerate(items):
+        if index not in seen or isinstance(item, (TryBegin, TryEnd)):
+            continue
+        if isinstance(item, Instr) and regions[index] is not old:
+            if new is not None:
+                out.append(TryEnd(new))
+            old = regions[index]
+            new = old.copy() if old is not None else None
+            if new is not None:
+                out.append(new)
+        out.append(item)
+    if new is not None:
+        out.append(TryEnd(new))
+    return out
+
+
+def _as_free(item: Item, code: CodeType) -> Item:
+    """Turn uses of the original's own cells into uses of free variables."""
+    if isinstance(item, Instr) and isinstance(item.arg, CellVar):
+        return Instr(item.name, FreeVar(item.arg.name), location=item.location)
+    return item

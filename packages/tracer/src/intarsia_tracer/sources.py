@@ -1,0 +1,86 @@
+"""Sources, kept one object each so that they compare by identity, and the guards that were collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from intarsia_ir.records import (
+    ArgumentSource,
+    AttributeSource,
+    CellSource,
+    GlobalSource,
+    GuardKind,
+    GuardRecord,
+    ItemSource,
+    Origin,
+    Source,
+    TypeSource,
+)
+
+__all__ = ["Guards", "Sources"]
+
+S = TypeVar("S", bound=Source)
+
+
+class Sources:
+    """Makes each source once: comparing deep frozen records would cost their whole depth every time."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Source] = {}
+
+    def argument(self, name: str) -> Source:
+        """The parameter `name`."""
+        return self._once(("argument", name), lambda: ArgumentSource(name))
+
+    def glob(self, name: str) -> Source:
+        """The global or builtin `name` of the captured frame."""
+        return self._once(("global", name), lambda: GlobalSource(name))
+
+    def cell(self, name: str) -> Source:
+        """The content of the free variable `name`."""
+        return self._once(("cell", name), lambda: CellSource(name))
+
+    def attribute(self, base: Source, name: str) -> Source:
+        """`base.name`."""
+        return self._once(("attribute", id(base), name), lambda: AttributeSource(base, name))
+
+    def item(self, base: Source, key: Any) -> Source:
+        """`base[key]`."""
+        return self._once(("item", id(base), type(key), key), lambda: ItemSource(base, key))
+
+    def type_of(self, base: Source) -> Source:
+        """`type(base)`."""
+        return self._once(("type", id(base)), lambda: TypeSource(base))
+
+    def _once(self, key: Hashable, make: Callable[[], Source]) -> Source:
+        """Return the source under `key`, made at the first request."""
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = make()
+        return found
+
+
+class Guards:
+    """The guard records of one capture, without repeats, in the order in which they were needed."""
+
+    def __init__(self, origin: Callable[[], Origin | None]) -> None:
+        self._origin = origin
+        self._records: dict[Hashable, GuardRecord] = {}
+
+    def add(self, kind: GuardKind, source: Source | None, value: Any, reason: str = "") -> None:
+        """Record that `value` of `kind` was relied on."""
+        key: Hashable = (kind, id(source))
+        if kind is GuardKind.ALIASING:
+            key = (kind, id(source), id(value[0]))
+        elif kind in _SEVERAL:
+            key = (kind, id(source), value)
+        if key not in self._records:
+            self._records[key] = GuardRecord(kind, source, value, self._origin(), reason)
+
+    def records(self) -> tuple[GuardRecord, ...]:
+        """Return what was collected."""
+        return tuple(self._records.values())
+
+
+_SEVERAL = frozenset({GuardKind.ABSENT, GuardKind.HAS_ATTRIBUTE, GuardKind.NOT_IDENTITY})

@@ -1,0 +1,6 @@
+"""Models of tensors and of torch's own functions, modules and contexts: the plug-in that records FX(torch)."""
+
+from intarsia_tracer.tensors.plugin import Tensors
+from intarsia_tracer.tensors.tensor import TensorValue
+
+__all__ = ["TensorValue", "Tensors"]

@@ -1,0 +1,126 @@
+"""Calls of torch's functions: as nodes, as answers, as regions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from intarsia_tracer.breaks import Break
+from intarsia_tracer.tensors import contexts
+from intarsia_tracer.tensors.tables import ANSWERS, PURE, is_leaf
+from intarsia_tracer.tensors.tensor import TensorValue
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.constants import NONE, Const, boolean
+from intarsia_tracer.values.objects import Object
+from intarsia_tracer.values.sequences import Tuple
+
+if TYPE_CHECKING:
+    from intarsia_tracer.tensors.plugin import Tensors
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["call_leaf_or_table"]
+
+Handler = Callable[["Tensors", "Tracer", Sequence[Value], Keywords], Value]
+
+
+def call_leaf_or_table(
+    plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords
+) -> Value | None:
+    """Model a call of a function or class of torch; None when it isn't one that is known."""
+    try:
+        handler = HANDLERS.get(function)
+    except TypeError:  # unhashable
+        return None
+    if handler is not None:
+        return handler(plugin, tx, args, keywords)
+    name = getattr(function, "__name__", "")
+    if name in ANSWERS and _of_torch(function):
+        return Const(ANSWERS[name]) if ANSWERS[name] is None else boolean(bool(ANSWERS[name]))
+    if function in PURE:
+        return _pure(plugin, tx, function, args, keywords)
+    if is_leaf(function):
+        return _record(plugin, tx, function, args, keywords)
+    if isinstance(function, type) and issubclass(function, torch.Tensor):
+        raise Break("tracer.tensor_op", f"a {function.__name__} is made")
+    return None
+
+
+def _of_torch(function: Any) -> bool:
+    """Tell whether a function belongs to torch."""
+    module = getattr(function, "__module__", None) or ""
+    return bool(module == "torch" or module.startswith("torch."))
+
+
+def _record(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Make a node; a method of Tensor that is called through its class becomes a method call."""
+    name = getattr(function, "__name__", "")
+    if args and isinstance(args[0], TensorValue) and getattr(torch.Tensor, name, None) is function:
+        return args[0].call_method(tx, name, args[1:], keywords)
+    return plugin.record(tx, "call_function", function, args, keywords)
+
+
+def _pure(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Run a function without effects on constants."""
+    if function is torch.Size and args:
+        args = [Tuple(tx.unpack(args[0]))]
+    found = tx.call_pure(function, args, keywords)
+    return found
+
+
+def _is_tensor(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = tx.arity("is_tensor", args, keywords, 1)
+    return boolean(issubclass(value.type(), torch.Tensor))
+
+
+def _check(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    condition = args[0] if args else keywords["cond"]
+    if isinstance(condition, Const) and condition.value is True:
+        return NONE
+    raise Break("tracer.exception", "a torch._check doesn't hold, or isn't known to hold")
+
+
+def _nothing(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    return NONE
+
+
+def _result_type(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    return plugin.record(tx, "call_function", torch.result_type, args, keywords)
+
+
+def _cuda_available(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    return boolean(torch.cuda.is_available())
+
+
+def _graph_break(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    raise Break("tracer.requested", "a graph break is asked for")
+
+
+def _parameter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    raise Break("tracer.tensor_op", "a Parameter is made")
+
+
+HANDLERS: dict[Any, Handler] = {
+    torch.is_tensor: _is_tensor,
+    torch._check: _check,
+    torch._check_is_size: _nothing,
+    torch._check_value: _check,
+    torch._check_type: _check,
+    torch._check_index: _check,
+    torch.nn.Parameter: _parameter,
+    torch.cuda.is_available: _cuda_available,
+    torch._C._log_api_usage_once: _nothing,
+    torch.result_type: _result_type,
+    torch.is_grad_enabled: contexts.is_grad_enabled,
+    torch._C._set_grad_enabled: contexts.set_grad_enabled,
+    torch.is_inference_mode_enabled: contexts.is_inference_mode_enabled,
+    torch.get_default_dtype: contexts.get_default_dtype,
+    torch.is_autocast_enabled: contexts.is_autocast_enabled,
+    torch.get_autocast_dtype: contexts.get_autocast_dtype,
+    torch.autocast: contexts.make_autocast,
+    torch.amp.autocast_mode.autocast: contexts.make_autocast,
+    torch.cuda.amp.autocast: contexts.autocast_for("cuda"),
+    torch.cpu.amp.autocast: contexts.autocast_for("cpu"),
+}
+_ = Object

@@ -1,0 +1,152 @@
+"""`nn.Module`: calls without hooks go straight to `forward`; what is registered is found without `__getattr__`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from intarsia_ir.records import GuardKind
+
+from intarsia_tracer.breaks import Break
+from intarsia_tracer.lookup import real_dict
+from intarsia_tracer.tensors.tensor import TensorValue
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.mappings import Dict
+from intarsia_tracer.values.objects import Object
+
+if TYPE_CHECKING:
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["call_module", "module_attribute", "set_module_attribute"]
+
+_REGISTERED = ("_parameters", "_buffers", "_modules")
+_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+_GLOBAL_HOOKS = (
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+)
+_CALL = torch.nn.Module.__call__
+_GETATTR = torch.nn.Module.__getattr__
+_SETATTR = torch.nn.Module.__setattr__
+
+
+def call_module(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+    """Call a module. With hooks, its own `_call_impl` is evaluated."""
+    found = tx.find_in_class(callee.cls, "__call__")
+    if found is None or found[0] is not _CALL:
+        return None
+    own = real_dict(callee.value) or {}
+    if own.get("_compiled_call_impl") is not None:
+        raise Break("tracer.call", "the module has its own compiled call")
+    if _has_hooks(tx, callee):
+        function = tx.class_function(callee, callee.cls, "_call_impl")
+        return tx.call(function, [callee, *args], keywords)
+    return tx.call(callee.get_attribute(tx, "forward"), args, keywords)
+
+
+def _has_hooks(tx: Tracer, callee: Object) -> bool:
+    """Tell whether hooks are registered, for this module or for all; relies on the answer."""
+    _guard_global_hooks(tx, callee)
+    if any(getattr(torch.nn.modules.module, name) for name in _GLOBAL_HOOKS):
+        return True
+    own = real_dict(callee.value) or {}
+    for name in _HOOKS:
+        if name in callee.written or name in callee.read or own.get(name):
+            hooks = tx.instance_attribute(callee, name)
+            if hooks is not None and hooks.length(tx):
+                return True
+        elif callee.source is not None:
+            tx.guards.add(GuardKind.LENGTH, tx.sources.attribute(callee.source, name), 0)
+    return False
+
+
+def _guard_global_hooks(tx: Tracer, callee: Object) -> None:
+    """Rely on the hooks that hold for all modules, once for a capture."""
+    if callee.source is None or tx.extension_notes.get("global hooks"):
+        return
+    tx.extension_notes["global hooks"] = True
+    call = tx.sources.attribute(tx.sources.type_of(callee.source), "__call__")
+    names = tx.sources.attribute(call, "__globals__")
+    for name in _GLOBAL_HOOKS:
+        real = getattr(torch.nn.modules.module, name)
+        tx.guards.add(GuardKind.LENGTH, tx.sources.item(names, name), len(real))
+
+
+def module_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
+    """Read a parameter, buffer or submodule; None when `name` is none of them."""
+    if not _is_plain_module(tx, owner):
+        return None
+    if name in _REGISTERED:
+        return registered(tx, owner, name)
+    own = real_dict(owner.value) or {}
+    if name in owner.written or name in own or tx.find_in_class(owner.cls, name) is not None:
+        return None
+    for kind in _REGISTERED:
+        names = registered(tx, owner, kind)
+        if names is not None and peek(names, name):
+            return names.find(tx, name)
+    return None
+
+
+def _is_plain_module(tx: Tracer, owner: Object) -> bool:
+    """Tell whether an object finds attributes as `nn.Module` does."""
+    if not issubclass(owner.cls, torch.nn.Module):
+        return False
+    getter = tx.find_in_class(owner.cls, "__getattr__")
+    return getter is not None and getter[0] is _GETATTR
+
+
+def registered(tx: Tracer, owner: Object, name: str) -> Dict | None:
+    """Return one of the dicts in which a module keeps what is registered. Their classes aren't guarded."""
+    if name in owner.written:
+        found = owner.written[name]
+        return found if isinstance(found, Dict) else None
+    known = owner.read.get(name)
+    if known is not None:
+        return known if isinstance(known, Dict) else None
+    real = (real_dict(owner.value) or {}).get(name) if owner.existing else None
+    if type(real) is not dict:
+        found = tx.instance_attribute(owner, name)
+        return found if isinstance(found, Dict) else None
+    shared = tx.known.get(id(real))
+    if isinstance(shared, Dict):
+        return shared
+    source = None if owner.source is None else tx.sources.attribute(owner.source, name)
+    made = Dict(source=source, real=real)
+    owner.read[name] = made
+    tx.known[id(real)] = made
+    tx.kept.append(real)
+    return made
+
+
+def peek(names: Dict, key: Hashable) -> bool:
+    """Tell whether a dict has a key, without relying on the answer."""
+    if key in names._entries:
+        return True
+    if names._whole or key in names._log:
+        return False
+    return names.real is not None and key in names.real
+
+
+def set_module_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -> bool:
+    """Set what is neither a parameter nor a module; tell whether it was done."""
+    if value is None or not issubclass(owner.cls, torch.nn.Module):
+        return False
+    setter = tx.find_in_class(owner.cls, "__setattr__")
+    if setter is None or setter[0] is not _SETATTR or issubclass(value.type(), (torch.nn.Module, torch.nn.Parameter)):
+        return False
+    kinds: dict[str, Any] = {kind: registered(tx, owner, kind) for kind in _REGISTERED}
+    if any(names is None for names in kinds.values()):
+        return False
+    if peek(kinds["_parameters"], name) or peek(kinds["_modules"], name):
+        return False
+    if peek(kinds["_buffers"], name):
+        if not isinstance(value, TensorValue):
+            return False
+        kinds["_buffers"].store(tx, name, tx.from_python(name), value)
+        return True
+    tx.plain_set_attribute(owner, name, value)
+    return True

@@ -1,0 +1,345 @@
+"""The plug-in of the evaluator for torch: what it takes over, and the graph that it records."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from intarsia_ir import meta
+from intarsia_ir.records import (
+    AttributeSource,
+    Fresh,
+    GuardKind,
+    InputSpec,
+    ItemSource,
+    Origin,
+    Role,
+    Signature,
+    Source,
+    TensorFacts,
+)
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+
+from intarsia_tracer.breaks import Break
+from intarsia_tracer.extension import Extension, Graph
+from intarsia_tracer.tensors import contexts, modules
+from intarsia_tracer.tensors.calls import call_leaf_or_table
+from intarsia_tracer.tensors.tables import ATOM_TYPES, is_inlined, is_leaf
+from intarsia_tracer.tensors.tensor import TensorValue
+from intarsia_tracer.values.base import Keywords, NotConstantError, Value
+from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.functions import Function, PythonFunction
+from intarsia_tracer.values.mappings import Dict
+from intarsia_tracer.values.objects import Object
+from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
+
+if TYPE_CHECKING:
+    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["Tensors"]
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Tensors(Extension):
+    """Records torch operations as FX(torch) while the evaluator runs."""
+
+    def begin(self, tx: Tracer) -> None:
+        """Begin a graph under the grad mode and autocast state of the call."""
+        self.tx = tx
+        self.mode = FakeTensorMode()
+        self.graph = torch.fx.Graph()
+        self.inputs: list[TensorValue] = []
+        self.names: dict[str, int] = {}
+        self.last_input: torch.fx.Node | None = None
+        self.n_calls = 0
+        self.state = contexts.Ambient()
+        self.closed = False
+
+    def end(self) -> None:
+        """Put the ambient state back."""
+        self.state.restore()
+
+    def position(self) -> int:
+        """Return the number of recorded calls."""
+        return self.n_calls
+
+    def is_atom(self, kind: type) -> bool:
+        """Dtypes, devices and the like are atoms."""
+        return kind in ATOM_TYPES
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def wrap(self, tx: Tracer, value: Any, source: Source | None) -> Value | None:
+        """Model tensors and sizes."""
+        kind = type(value)
+        if kind is torch.Size:
+            if source is not None:
+                tx.guards.add(GuardKind.CONSTANT, source, value)
+            return Tuple([Const(int(size)) for size in value], torch.Size)
+        if not isinstance(value, torch.Tensor):
+            return None
+        if kind not in _PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
+            return None
+        if source is not None:
+            tx.guards.add(GuardKind.TYPE, source, kind)
+        return TensorValue(self, None, None, value, source)
+
+    def lift(self, value: TensorValue) -> None:
+        """Make an input of the graph of an existing tensor; relies on its metadata."""
+        real = value.real
+        assert real is not None
+        if contexts.modes_active():
+            raise Break("tracer.tensor_op", "a torch function mode or dispatch mode is active")
+        name = self._name(value.source)
+        with self._at_inputs():
+            node = self.graph.placeholder(name)
+        self.last_input = node
+        fake = self._fake_input(real)
+        origin = self.tx.origin() or Origin("", 0, "")
+        meta.set_value(node, fake)
+        meta.set_origins(node, (Origin(origin.file, origin.line, origin.function, node.name),))
+        value.lifted(node, fake)
+        self.inputs.append(value)
+        if value.source is not None:
+            self.tx.guards.add(GuardKind.TENSOR, value.source, facts_of(real))
+
+    def _at_inputs(self) -> Any:
+        """Return the place after the last placeholder."""
+        if self.last_input is not None:
+            return self.graph.inserting_after(self.last_input)
+        first = next(iter(self.graph.nodes), None)
+        return self.graph.inserting_before(first)
+
+    def _name(self, source: Source | None) -> str:
+        """Return a readable name for an input."""
+        parts = []
+        while source is not None:
+            if isinstance(source, (AttributeSource, ItemSource)):
+                part = source.name if isinstance(source, AttributeSource) else str(source.key)
+                if part not in ("_modules", "_parameters", "_buffers", "__dict__"):
+                    parts.append(part)
+                source = source.base
+            else:
+                parts.append(str(getattr(source, "name", "value")))
+                break
+        text = "_".join(reversed(parts)) or "constant"
+        return "".join(c if c.isalnum() else "_" for c in text)
+
+    def _fake_input(self, real: torch.Tensor) -> Any:
+        """Return the fake tensor of an input."""
+        plain = type(real) is torch.Tensor or type(real) is torch.nn.Parameter
+        simple = plain and real.is_leaf and not real.is_conj() and not real.is_neg() and not real.is_inference()
+        if not simple:
+            return self.mode.from_tensor(real, static_shapes=True)
+        with torch.no_grad():
+            shell = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
+        fake = FakeTensor(self.mode, shell, real.device)
+        if real.requires_grad:
+            fake.requires_grad_()
+        return fake
+
+    # -- recording -----------------------------------------------------------------------------------------------
+
+    def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Run an operation on fake tensors and make a node of it; constant answers need no node."""
+        try:
+            nodes = tuple([self.argument(a, False) for a in args])
+            named = {k: self.argument(v, False) for k, v in keywords.items()}
+            fakes = [self.argument(a, True) for a in args]
+            fake_named = {k: self.argument(v, True) for k, v in keywords.items()}
+        except NotConstantError as unknown:
+            raise Break("tracer.tensor_op", f"{_shown(target)} is called with {unknown}") from None
+        result = self.propagate(kind, target, fakes, fake_named)
+        if not _needs_node(result, args, keywords):
+            return tx.from_python(result)
+        node = self.graph.create_node(kind, target, nodes, named)
+        self.n_calls += 1
+        self.describe(node, result)
+        return self.result(tx, node, result, [*args, *keywords.values()])
+
+    def propagate(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Run an operation on fake tensors; what it refuses, breaks."""
+        function = getattr(torch.Tensor, target) if kind == "call_method" else target
+        try:
+            with self.mode:
+                return function(*args, **keywords)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise Break("tracer.data_dependent", f"{_shown(target)} gives a result that depends on data ({error})") from None
+        except UnsupportedOperatorException as error:
+            raise Break("tracer.tensor_op", f"{_shown(target)} can't be run on fake tensors ({error})") from None
+        except Exception as error:  # whatever eager raises, it raises at the break
+            reason = f"{_shown(target)} raised {type(error).__name__} while tracing: {error}"
+            raise Break("tracer.tensor_op", reason) from None
+
+    def describe(self, node: torch.fx.Node, result: Any) -> None:
+        """Set the value and origin of a node."""
+        meta.set_value(node, result)
+        origin = self.tx.origin()
+        if origin is not None:
+            meta.set_origins(node, (Origin(origin.file, origin.line, origin.function, node.name),))
+
+    def result(self, tx: Tracer, node: torch.fx.Node, value: Any, inputs: Sequence[Value]) -> Value:
+        """Model what a node gives; a tensor that was passed in is that very tensor."""
+        if isinstance(value, torch.Tensor):
+            for given in inputs:
+                if isinstance(given, TensorValue) and given.fake is value:
+                    given.follow(node)
+                    return given
+            return TensorValue(self, node, value)
+        if isinstance(value, (tuple, list)) and any(isinstance(item, (torch.Tensor, tuple, list)) for item in value):
+            items = [self._item(tx, node, index, item, inputs) for index, item in enumerate(value)]
+            return List(items) if isinstance(value, list) else Tuple(items, type(value))
+        return tx.from_python(value)
+
+    def _item(self, tx: Tracer, node: torch.fx.Node, index: int, value: Any, inputs: Sequence[Value]) -> Value:
+        """Model one item of a node that gives several."""
+        if not isinstance(value, (torch.Tensor, tuple, list)):
+            return tx.from_python(value)
+        part = self.graph.call_function(operator.getitem, (node, index))
+        self.describe(part, value)
+        return self.result(tx, part, value, inputs)
+
+    def argument(self, value: Value, fake: bool) -> Any:
+        """Return an argument for a node, or for running on fake tensors."""
+        if isinstance(value, TensorValue):
+            return value.fake if fake else value.node
+        if isinstance(value, Const):
+            return value.value
+        if isinstance(value, Items):
+            items = [self.argument(item, fake) for item in value.items]
+            if isinstance(value, List):
+                return items
+            if value.type() in (tuple, torch.Size):
+                return tuple(items)
+            return value.type()._make(items) if hasattr(value.type(), "_make") else tuple(items)
+        if isinstance(value, Slice):
+            return slice(*[self.argument(part, fake) for part in value.parts])
+        if isinstance(value, Dict) and value.cls is dict:
+            return {k.as_python(): self.argument(v, fake) for k, v in value.entries(self.tx).values()}
+        return value.as_python()
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def call(self, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Take over calls of torch's built-in functions and classes."""
+        return call_leaf_or_table(self, tx, function, args, keywords)
+
+    def call_function(
+        self, tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords
+    ) -> Value | None:
+        """Take over calls of torch's Python functions; those that aren't evaluated break."""
+        if not isinstance(function, Function):
+            return None
+        module = function.value.__module__ or ""
+        if module != "torch" and not module.startswith("torch."):
+            return None
+        found = call_leaf_or_table(self, tx, function.value, args, keywords)
+        if found is None and not is_inlined(module):
+            raise Break("tracer.call", f"{function.describe()} isn't evaluated")
+        return found
+
+    def call_object(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Call a module, or an operator object."""
+        if callee.existing and is_leaf(callee.value):
+            return self.record(tx, "call_function", callee.value, args, keywords)
+        return modules.call_module(tx, callee, args, keywords)
+
+    def attribute(self, tx: Tracer, owner: Object, name: str) -> Value | None:
+        """Read what a module registers."""
+        return modules.module_attribute(tx, owner, name)
+
+    def set_attribute(self, tx: Tracer, owner: Object, name: str, value: Value | None) -> bool:
+        """Set a plain attribute of a module."""
+        return modules.set_module_attribute(tx, owner, name, value)
+
+    def is_instance(self, tx: Tracer, value: Value, cls: Any) -> bool | None:
+        """Answer for classes whose metaclass is torch's."""
+        if not type(cls).__module__.startswith("torch"):
+            return None
+        if isinstance(value, TensorValue) and value.real is not None:
+            return isinstance(value.real, cls)
+        return cls in value.type().__mro__
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def is_result(self, value: Value) -> bool:
+        """Tell whether the graph gives the value."""
+        return isinstance(value, TensorValue) and value.recorded
+
+    def finish(self, tx: Tracer, results: Sequence[Value]) -> Graph | None:
+        """Close the graph."""
+        if not self.n_calls:
+            return None
+        for node in self.state.closing_nodes(self.graph):
+            self.describe(node, None)
+        outputs = [value for value in results if isinstance(value, TensorValue)]
+        self.graph.output(tuple(value.node for value in outputs))
+        module = torch.fx.GraphModule(torch.nn.Module(), self.graph)
+        self._order_inputs()
+        specs = tuple(self._spec(value) for value in self.inputs)
+        fresh = tuple(
+            Fresh(index, tuple(value.fake.stride()), value.fake.requires_grad) for index, value in enumerate(outputs)
+        )
+        signature = Signature(specs, fresh, exit_grad_mode=self.state.exit_grad_mode())
+        examples = tuple(self.placeholders[value] for value in self.inputs)
+        self.state.add_guards(tx.guards)
+        return Graph(module, signature, examples, self.inputs, outputs)
+
+    def _order_inputs(self) -> None:
+        """Note the value of each placeholder."""
+        nodes = [node for node in self.graph.nodes if node.op == "placeholder"]
+        self.placeholders = {value: meta.value(node) for value, node in zip(self.inputs, nodes, strict=True)}
+        self.input_names = {value: node.name for value, node in zip(self.inputs, nodes, strict=True)}
+
+    def _spec(self, value: TensorValue) -> InputSpec:
+        """Describe an input."""
+        role = Role.USER
+        if isinstance(value.real, torch.nn.Parameter):
+            role = Role.PARAMETER
+        elif "_buffers" in str(value.source):
+            role = Role.BUFFER
+        assert value.real is not None
+        return InputSpec(self.input_names[value], role, value.source, value.real.requires_grad)
+
+    def emit_ambient(self, out: Builder) -> None:
+        """Set the grad mode and autocast state that tracing left."""
+        self.state.emit(out)
+
+
+def facts_of(tensor: torch.Tensor) -> TensorFacts:
+    """Return what a guard checks of a tensor."""
+    cls = type(tensor)
+    return TensorFacts(
+        f"{cls.__module__}.{cls.__qualname__}",
+        tensor.dtype,
+        (tensor.device.type, tensor.device.index),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+        tensor.requires_grad,
+        torch._C._dispatch_keys(tensor).raw_repr(),
+    )
+
+
+def _needs_node(result: Any, args: Sequence[Value], keywords: Keywords) -> bool:
+    """Tell whether a result, or the lack of one, must come from the graph."""
+    if isinstance(result, torch.Tensor) or result is None:
+        return True
+    if isinstance(result, (tuple, list)) and not isinstance(result, torch.Size):
+        return any(_needs_node(item, args, keywords) for item in result if item is not None)
+    return False
+
+
+def _shown(target: Any) -> str:
+    """Return the name of an operation."""
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))

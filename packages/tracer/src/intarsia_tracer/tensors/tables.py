@@ -1,0 +1,131 @@
+"""Which torch callables become nodes, which are answered while tracing, and which break.
+
+What can be a node is derived: every function that `torch.overrides` lists as overridable takes tensors. Only the
+rest is written here.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import MappingProxyType
+from typing import Any
+
+import torch
+import torch.overrides
+
+__all__ = ["ANSWERS", "ATOM_TYPES", "BREAKING_METHODS", "FACTORIES", "INLINED", "PURE", "is_leaf", "is_inlined"]
+
+#: Classes whose objects are immutable data.
+ATOM_TYPES = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme})
+
+#: Functions that make tensors without taking any.
+FACTORIES = frozenset(
+    getattr(torch, name)
+    for name in (
+        "arange as_tensor bartlett_window blackman_window complex empty empty_permuted empty_strided eye full "
+        "hamming_window hann_window kaiser_window linspace logspace normal ones rand randint randn randperm range "
+        "scalar_tensor tensor tril_indices triu_indices zeros"
+    ).split()
+) | {torch.fft.fftfreq, torch.fft.rfftfreq}
+
+#: Names of functions of torch -> what they answer in traced code.
+ANSWERS = MappingProxyType(
+    {
+        "is_compiling": True,
+        "is_dynamo_compiling": True,
+        "is_torchdynamo_compiling": True,
+        "is_exporting": False,
+        "is_in_onnx_export": False,
+        "is_scripting": False,
+        "is_tracing": False,
+        "_is_tracing": False,
+        "_get_tracing_state": None,
+        "has_torch_function": False,
+        "has_torch_function_unary": False,
+        "has_torch_function_variadic": False,
+        "_has_torch_function": False,
+        "_are_functorch_transforms_active": False,
+    }
+)
+
+#: Functions without effects that are run on constants.
+PURE = frozenset(
+    {
+        torch.Size,
+        torch.broadcast_shapes,
+        torch.can_cast,
+        torch.cuda.is_available,
+        torch.device,
+        torch.finfo,
+        torch.iinfo,
+        torch.promote_types,
+        torch.typename,
+    }
+)
+
+#: Methods of tensors that leave the graph: they give Python data, or change what a graph can't.
+BREAKING_METHODS = MappingProxyType(
+    {
+        **dict.fromkeys(("item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__",
+                         "__complex__", "__format__", "__repr__", "__str__", "data_ptr", "is_nonzero", "__hash__"),
+                        "tracer.tensor_value"),
+        **dict.fromkeys(("backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
+                         "requires_grad_", "resize_", "resize_as_", "set_", "share_memory_", "storage",
+                         "untyped_storage", "apply_", "map_", "map2_", "__deepcopy__", "__reduce_ex__", "detach_",
+                         "rename_", "rename", "refine_names", "align_to", "as_subclass", "sparse_resize_",
+                         "pin_memory", "record_stream", "module_load"),
+                        "tracer.tensor_op"),
+    }
+)  # fmt: skip
+
+#: Modules of torch whose Python functions are evaluated; calls into others break.
+INLINED = (
+    "torch",
+    "torch._VF",
+    "torch._jit_internal",
+    "torch._utils",
+    "torch.amp.grad_scaler",
+    "torch.autograd.grad_mode",
+    "torch.compiler",
+    "torch.distributions",
+    "torch.functional",
+    "torch.nn.attention",
+    "torch.nn.functional",
+    "torch.nn.modules",
+    "torch.nn.parameter",
+    "torch.nn.utils",
+    "torch.overrides",
+    "torch.utils._contextlib",
+    "torch.utils._pytree",
+)
+
+
+def is_inlined(module: str) -> bool:
+    """Tell whether Python functions of a module of torch are evaluated."""
+    return any(module == name or (name != "torch" and module.startswith(name + ".")) for name in INLINED)
+
+
+@functools.cache
+def _overridable() -> frozenset[Any]:
+    """Return every function that takes tensors, as torch lists them."""
+    return frozenset(torch.overrides.get_testing_overrides()) | FACTORIES | {torch.einsum, torch.functional.einsum}
+
+
+_OPS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+def is_leaf(function: Any) -> bool:
+    """Tell whether a call of `function` becomes a node."""
+    if isinstance(function, _OPS):
+        return True
+    try:
+        return function in _overridable() and function not in _NOT_LEAVES
+    except TypeError:  # unhashable
+        return False
+
+
+_NOT_LEAVES = frozenset(
+    function
+    for name, function in vars(torch.nn.init).items()
+    if callable(function) and not name.startswith("__")
+)

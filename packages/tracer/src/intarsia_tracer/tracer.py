@@ -1,0 +1,337 @@
+"""The state of one capture, and what the evaluator needs of it."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
+
+from intarsia_ir.records import GuardKind, Origin, Source
+
+from intarsia_tracer.breaks import Break, Raised, Stop
+from intarsia_tracer import polyfills
+from intarsia_tracer.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, BuiltinCall, is_instance
+from intarsia_tracer.calling import Calling
+from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Yielded
+from intarsia_tracer.extension import Extension
+from intarsia_tracer.formatting import Formatting
+from intarsia_tracer.lookup import Lookup
+from intarsia_tracer.operators import Operators
+from intarsia_tracer.polyfills import STAND_INS, model
+from intarsia_tracer.sources import Guards, Sources
+from intarsia_tracer.trust import is_trusted
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.constants import NONE, Const
+from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Cell, Function, Globals, MadeFunction
+from intarsia_tracer.values.objects import ClassValue, ModuleValue, Object
+from intarsia_tracer.values.sequences import Items, Tuple
+from intarsia_tracer.wrapping import Wrapping
+
+__all__ = ["Limits", "Tracer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far one capture goes.
+
+    Args:
+        depth: Nested calls that are inlined.
+        instructions: Instructions of loops and calls that are evaluated, roughly.
+    """
+
+    depth: int = 60
+    instructions: int = 2_000_000
+
+
+class Tracer(Calling, Formatting, Lookup, Operators, Wrapping):
+    """One capture: what was seen, relied on, changed and recorded.
+
+    Args:
+        extension: The plug-in of value models.
+        table: Opcode name -> handler.
+        limits: How far to go.
+        stop_at: Outermost step to stop before; -1 for none.
+    """
+
+    builtin_calls: Mapping[Any, BuiltinCall] = BUILTIN_CALLS
+    pure_functions: frozenset[Any] = PURE_FUNCTIONS
+    stand_ins: Mapping[Any, BuiltinCall] = STAND_INS
+
+    def __init__(self, extension: Extension, table: Mapping[str, Opcode], limits: Limits, stop_at: int = -1) -> None:
+        self.extension = extension
+        self.table = table
+        self.limits = limits
+        self.stop_at = stop_at
+        self.sources = Sources()
+        self.guards = Guards(self.origin)
+        self.known: dict[int, Value] = {}  # id of an existing object -> its model
+        self.kept: list[Any] = []  # keeps those objects alive, so that ids stay theirs
+        self.reference_sources: dict[int, Source] = {}
+        self.trusted_sources: frozenset[Source] = frozenset()
+        self.class_lookups: dict[tuple[Any, str], tuple[Any, int] | None] = {}
+        self.class_functions: dict[tuple[Any, str, str], Value] = {}
+        self.builtin_names: dict[tuple[int, str], Value] = {}
+        self.frames: list[EvaluatedFrame] = []
+        self.dirty: dict[Value, None] = {}  # in the order of their first change
+        self.extension_notes: dict[str, Any] = {}  # what the plug-in wants to remember
+        self.handling: Value | None = None
+        self.handling_at_step: Value | None = None
+        self.raised_in: dict[int, int] = {}  # id of an exception's model -> outermost step that raised it
+        self.step = -1
+        self.changes = 0
+        self.at_step: tuple[int, int] = (0, 0)  # changes and graph position when the step began
+        self.saved_stack: list[Value] = []
+        self.budget = limits.instructions
+
+    # -- progress ------------------------------------------------------------------------------------------------
+
+    def begin_step(self, frame: EvaluatedFrame) -> None:
+        """The outermost frame begins an instruction."""
+        self.step += 1
+        self.saved_stack = frame.stack.copy()
+        self.handling_at_step = self.handling
+        self.at_step = (self.changes, self.extension.position())
+        if self.step == self.stop_at:
+            raise Stop
+
+    def spotless(self) -> bool:
+        """Tell whether the current outermost step has changed and recorded nothing so far."""
+        return self.at_step == (self.changes, self.extension.position())
+
+    def spend(self, instructions: int) -> None:
+        """Count evaluated instructions against the budget."""
+        self.budget -= instructions
+        if self.budget < 0:
+            raise Break("tracer.budget", f"more than {self.limits.instructions} instructions were evaluated")
+
+    def changed(self, value: Value) -> None:
+        """Something that may have existed before is about to change."""
+        self.changes += 1
+        self.dirty.setdefault(value)
+
+    def note_raised(self, exception: Value) -> None:
+        """The outermost frame handles an exception that this step raised."""
+        self.raised_in.setdefault(id(exception), self.step)
+        self.kept.append(exception)
+
+    def origin(self) -> Origin | None:
+        """Return the user line being evaluated: the innermost one that isn't library code."""
+        if not self.frames:
+            return None
+        for frame in reversed(self.frames):
+            if not is_trusted(frame.module_name()):
+                break
+        else:
+            frame = self.frames[-1]
+        return Origin(frame.code.co_filename, frame.at.line, frame.code.co_qualname)
+
+    # -- frames --------------------------------------------------------------------------------------------------
+
+    def new_frame(
+        self, code: CodeType, values: dict[str, Value], names: Globals, closure: Sequence[Cell]
+    ) -> EvaluatedFrame:
+        """Return a frame for an inlined function."""
+        return EvaluatedFrame(self, code, values, names, closure)
+
+    def run_inlined(self, frame: EvaluatedFrame) -> Value:
+        """Evaluate an inlined frame to its return."""
+        self.frames.append(frame)
+        try:
+            found = frame.run(self.table)
+        finally:
+            self.frames.pop()
+        assert isinstance(found, Value)
+        return found
+
+    def resume_generator(self, frame: EvaluatedFrame, exception: Value | None) -> tuple[bool, Value]:
+        """Run a generator's frame on; tell whether it yielded, and what."""
+        if len(self.frames) >= self.limits.depth:
+            raise Break("tracer.depth", "generators nest too deeply")
+        handling, self.handling = self.handling, None
+        self.frames.append(frame)
+        try:
+            found = frame.run(self.table, exception)
+        finally:
+            self.frames.pop()
+            self.handling = handling
+        return (True, found.value) if isinstance(found, Yielded) else (False, found)
+
+    def make_function(self, code: CodeType, names: Globals) -> MadeFunction:
+        """Make a function in the traced code."""
+        return MadeFunction(code, names)
+
+    def global_or_builtin(self, names: Globals, name: str) -> Value:
+        """Model LOAD_GLOBAL."""
+        found = names.find(self, name)
+        if found is not None:
+            return found
+        key = (id(names), name)
+        known = self.builtin_names.get(key)
+        if known is not None:
+            return known
+        real = names.real or {}
+        scope = real.get("__builtins__", builtins)
+        scope = scope.__dict__ if isinstance(scope, ModuleType) else scope
+        if name not in scope:
+            self.raise_error(NameError, f"name {name!r} is not defined")
+        source = self.sources.glob(name) if names.frame and name not in real else None
+        model = self.builtin_names[key] = self.wrap(scope[name], source)
+        return model
+
+    def polyfill(self, name: str, args: Sequence[Value], keywords: Keywords | None = None) -> Value:
+        """Inline one of the library functions written in Python."""
+        return self.inline(model(getattr(polyfills, name)), args, keywords or {})
+
+    def is_instance(self, value: Value, cls: Value) -> bool:
+        """Model `isinstance`."""
+        return is_instance(self, value, cls)
+
+    # -- exceptions ----------------------------------------------------------------------------------------------
+
+    def exception(self, cls: type[BaseException], args: Sequence[Value]) -> Object:
+        """Return the model of a new exception."""
+        return Object(cls, base=Tuple(args), birth=self.step)
+
+    def exception_from(self, error: BaseException) -> Object:
+        """Return the model of an exception that a real operation raised."""
+        return self.exception(type(error), [self.from_python(arg) for arg in error.args])
+
+    def raise_error(self, cls: type[BaseException], message: str) -> NoReturn:
+        """Raise in the traced program."""
+        self.raise_model(cls, [Const(message)])
+
+    def raise_model(self, cls: type[BaseException], args: Sequence[Value]) -> NoReturn:
+        """Raise in the traced program, with models as arguments."""
+        made = self.exception(cls, args)
+        if self.handling is not None:
+            made.written["__context__"] = self.handling
+        raise Raised(made)
+
+    def is_exception(self, value: Value, cls: Any) -> bool:
+        """Tell whether an exception is of a class."""
+        return issubclass(value.type(), cls)
+
+    def matches_exception(self, value: Value, wanted: Value) -> bool:
+        """Model `except wanted`."""
+        classes = wanted.items if isinstance(wanted, Tuple) else [wanted]
+        for cls in classes:
+            if not isinstance(cls, ClassValue) or not issubclass(cls.value, BaseException):
+                raise Break("tracer.exception", "an except clause names something that isn't an exception class")
+        return any(issubclass(value.type(), cls.value) for cls in classes if isinstance(cls, ClassValue))
+
+    def exception_to_raise(self, value: Value, cls: Value) -> Value:
+        """Return the instance that `raise value` or `throw(cls, value)` raises."""
+        if isinstance(value, ClassValue):
+            value = self.call(value, [], {})
+        elif isinstance(value, Const) and value.value is None:
+            value = self.call(cls, [], {})
+        if not isinstance(value, Object) or not issubclass(value.cls, BaseException):
+            raise Break("tracer.exception", f"{value.describe()} is raised")
+        return value
+
+    def raise_statement(self, parts: Sequence[Value]) -> NoReturn:
+        """Model `raise`, `raise x` and `raise x from y`."""
+        if not parts:
+            if self.handling is None:
+                self.raise_error(RuntimeError, "No active exception to reraise")
+            raise Raised(self.handling)
+        made = self.exception_to_raise(parts[0], parts[0])
+        assert isinstance(made, Object)
+        if made.existing:
+            raise Break("tracer.exception", "an exception made before the call is raised")
+        if len(parts) > 1:
+            cause = parts[1]
+            made.written["__cause__"] = cause if cause is NONE else self.exception_to_raise(cause, cause)
+            made.written["__suppress_context__"] = Const(True)
+        if self.handling is not None and self.handling is not made:
+            made.written["__context__"] = self.handling
+        raise Raised(made)
+
+    # -- special look-ups ----------------------------------------------------------------------------------------
+
+    def bound_builtin(self, owner: Value, name: str) -> Value:
+        """Return a method of a built-in class."""
+        return BoundBuiltin(owner, name)
+
+    def special_method(self, owner: Value, name: str) -> Value:
+        """Return a special method bound to its object."""
+        if not isinstance(owner, Object):
+            return owner.get_attribute(self, name)
+        found = self.find_in_class(owner.cls, name)
+        if found is None:
+            raise Break("tracer.exception", f"{owner.describe()} has no {name}")
+        return self._bound_to_instance(owner, owner.cls, name, found[0])
+
+    def slice_class(self, cls: Any) -> Any:
+        """Return the class of a slice of a tuple subclass."""
+        return tuple
+
+    def unpack_exactly(self, value: Value, count: int) -> list[Value]:
+        """Return exactly `count` elements."""
+        if isinstance(value, Items):
+            found = value.items
+        else:
+            found = []
+            iterator = value.iterate(self)
+            while len(found) <= count and (element := iterator.advance(self)) is not None:
+                found.append(element)
+        if len(found) > count:
+            self.raise_error(ValueError, f"too many values to unpack (expected {count})")
+        if len(found) < count:
+            self.raise_error(ValueError, f"not enough values to unpack (expected {count}, got {len(found)})")
+        return found
+
+    def match_class(self, subject: Value, cls: Value, count: int, names: Sequence[Value]) -> Value:
+        """Model a class pattern: the attributes, or None when it doesn't match."""
+        if not isinstance(cls, ClassValue):
+            raise Break("tracer.exception", "a class pattern names something that isn't a class")
+        if not self.is_instance(subject, cls):
+            return NONE
+        wanted = [str(name.as_python()) for name in names]
+        positional: list[str] = []
+        if count:
+            if not hasattr(cls.value, "__match_args__"):
+                if count == 1 and cls.value.__flags__ & (1 << 22):  # the class matches itself
+                    return Tuple([subject, *[subject.get_attribute(self, name) for name in wanted]])
+                raise Break("tracer.exception", f"{cls.describe()} has no __match_args__")
+            positional = list(cls.value.__match_args__[:count])
+            if len(positional) < count:
+                raise Break("tracer.exception", f"{cls.describe()} takes fewer positional patterns")
+        found = []
+        for name in [*positional, *wanted]:
+            if not self.has_attribute(subject, name):
+                return NONE
+            found.append(subject.get_attribute(self, name))
+        return Tuple(found)
+
+    # -- imports -------------------------------------------------------------------------------------------------
+
+    def import_module(self, names: Globals, name: str, level: int, wanted: Any) -> Value:
+        """Model an import statement of a module that is loaded."""
+        real = names.real or {}
+        if level:
+            package = real.get("__package__") or ""
+            name = importlib.util.resolve_name("." * level + name, package)
+        module = sys.modules.get(name)
+        if module is None:
+            raise Break("tracer.import", f"module {name!r} isn't loaded yet")
+        if not wanted:
+            if level:
+                raise Break("tracer.import", f"module {name!r} is imported relatively")
+            module = sys.modules[name.partition(".")[0]]
+        return self.wrap(module, None)
+
+    def import_from(self, module: Value, name: str) -> Value:
+        """Model `from module import name`."""
+        if isinstance(module, ModuleValue) and name not in module.value.__dict__:
+            submodule = sys.modules.get(f"{module.value.__name__}.{name}")
+            if submodule is not None:
+                return self.wrap(submodule, None)
+        return module.get_attribute(self, name)
+
+
+_ = (Callable, GuardKind, BoundMethod, Function)

@@ -1,0 +1,49 @@
+"""Which library code nobody patches while programs run: torch itself and the standard library.
+
+Inlining trusted functions adds no guards on their code, globals and defaults. Everything else is guarded.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+__all__ = ["INLINED_LIBRARIES", "is_standard_library", "is_trusted"]
+
+#: Modules of the standard library whose Python functions are evaluated; a call into any other breaks.
+INLINED_LIBRARIES = frozenset(
+    {
+        "_collections_abc",
+        "abc",
+        "collections",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "enum",
+        "fractions",
+        "functools",
+        "keyword",
+        "numbers",
+        "operator",
+        "reprlib",
+        "statistics",
+        "string",
+        "textwrap",
+        "types",
+        "typing",
+    }
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_trusted(module: str | None) -> bool:
+    """Tell whether functions of `module` (a dotted name) are assumed to stay as they are."""
+    if module is None:
+        return False
+    root = module.partition(".")[0]
+    return root in ("torch", "intarsia_tracer") or is_standard_library(root)
+
+
+def is_standard_library(root: str) -> bool:
+    """Tell whether `root` is a top-level module of the standard library."""
+    return root in sys.stdlib_module_names and root != "__main__"

@@ -1,0 +1,175 @@
+"""What every value model offers. The defaults break: an operation that a class doesn't define isn't guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_ir.records import Source
+
+from intarsia_tracer.breaks import Break, Unreconstructable
+
+if TYPE_CHECKING:
+    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["Keywords", "NotConstantError", "Null", "Value", "NULL"]
+
+Keywords = dict[str, "Value"]
+
+
+class NotConstantError(Exception):
+    """A value isn't known in full while tracing."""
+
+
+class Value:
+    """A Python value while tracing.
+
+    Args:
+        source: How a later call of the frame fetches the same value; None for values made while tracing.
+    """
+
+    __slots__ = ("source",)
+
+    #: Whether two loads of this value must give the same object, so that codegen keeps it in a temporary.
+    shared = True
+
+    def __init__(self, source: Source | None = None) -> None:
+        self.source = source
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    def type(self) -> Any:
+        """Return the Python class of the value."""
+        raise NotImplementedError(type(self).__name__)
+
+    def as_python(self) -> Any:
+        """Return the value as a Python object, containers copied.
+
+        Raises:
+            NotConstantError: Some part of it isn't known while tracing.
+        """
+        raise NotConstantError(self.describe())
+
+    def identity(self) -> object | None:
+        """Return the existing Python object that this stands for, or None when it is made by the traced code."""
+        return None
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"a {self.type().__name__}"
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """Return what stands for the value as a key of a dict or set; equal values have equal keys."""
+        raise Break("tracer.hashing", f"{self.describe()} is used as a key")
+
+    # -- what can be done with it --------------------------------------------------------------------------------
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Model `getattr(self, name)`."""
+        raise Break("tracer.attribute", f"attribute {name!r} of {self.describe()} isn't modelled")
+
+    def set_attribute(self, tx: Tracer, name: str, value: Value) -> None:
+        """Model `setattr(self, name, value)`."""
+        raise Break("tracer.mutation", f"setting attribute {name!r} of {self.describe()} isn't modelled")
+
+    def delete_attribute(self, tx: Tracer, name: str) -> None:
+        """Model `delattr(self, name)`."""
+        raise Break("tracer.mutation", f"deleting attribute {name!r} of {self.describe()} isn't modelled")
+
+    def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Model `self(*args, **keywords)`."""
+        raise Break("tracer.call", f"calling {self.describe()} isn't modelled")
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Model a built-in method."""
+        raise Break("tracer.call", f"method {name!r} of {self.describe()} isn't modelled")
+
+    def truth(self, tx: Tracer) -> bool:
+        """Model `bool(self)`."""
+        raise Break("tracer.operator", f"the truth of {self.describe()} isn't modelled")
+
+    def convert(self, tx: Tracer, cls: Any) -> Value | None:
+        """Model `cls(self)` for a number class; None when this class has no rule for it."""
+        return None
+
+    def length(self, tx: Tracer) -> int:
+        """Model `len(self)`."""
+        raise Break("tracer.operator", f"the length of {self.describe()} isn't modelled")
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        """Model `self[key]`."""
+        raise Break("tracer.operator", f"subscripting {self.describe()} isn't modelled")
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        """Model `self[key] = value`."""
+        raise Break("tracer.mutation", f"storing an item of {self.describe()} isn't modelled")
+
+    def delete_item(self, tx: Tracer, key: Value) -> None:
+        """Model `del self[key]`."""
+        raise Break("tracer.mutation", f"deleting an item of {self.describe()} isn't modelled")
+
+    def contains(self, tx: Tracer, item: Value) -> bool:
+        """Model `item in self`."""
+        raise Break("tracer.operator", f"membership in {self.describe()} isn't modelled")
+
+    def iterate(self, tx: Tracer) -> Value:
+        """Model `iter(self)`."""
+        raise Break("tracer.iterator", f"iterating over {self.describe()} isn't modelled")
+
+    def advance(self, tx: Tracer) -> Value | None:
+        """Model `next(self)`; None when it is exhausted."""
+        raise Break("tracer.iterator", f"advancing {self.describe()} isn't modelled")
+
+    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
+        """Model `self op other` (or `other op self` when swapped); None when this class has no rule for it."""
+        return None
+
+    def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Model `self op= other`; None when it is the same as the plain operator."""
+        return None
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Model a rich comparison; None when this class has no rule for it."""
+        return None
+
+    def unary(self, tx: Tracer, op: str) -> Value:
+        """Model `-self`, `+self` and `~self`."""
+        raise Break("tracer.operator", f"unary {op} on {self.describe()} isn't modelled")
+
+    # -- how it is built again -----------------------------------------------------------------------------------
+
+    def reconstruct(self, out: Builder) -> None:
+        """Emit bytecode that pushes the value.
+
+        Raises:
+            Unreconstructable: It can't be built.
+        """
+        raise Unreconstructable(f"{self.describe()} can't be built by bytecode")
+
+    def emit_effects(self, out: Builder) -> None:
+        """Emit bytecode that brings the existing object up to the state that tracing left it in."""
+
+    def carry(self) -> tuple[Value, ...] | None:
+        """Return what a resume function needs to make this stack entry again, or None to pass it as it is."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class Null(Value):
+    """The empty slot that CPython pushes below some callables."""
+
+    __slots__ = ()
+
+    def type(self) -> Any:
+        """There is no class: nothing may look at it."""
+        return type(None)
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return "an empty stack slot"
+
+
+NULL = Null()

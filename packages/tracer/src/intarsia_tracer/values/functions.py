@@ -1,0 +1,506 @@
+"""Python functions, their cells and globals, and what is bound to them."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Hashable, Sequence
+from types import CellType, CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from intarsia_ir.records import GuardKind, Source
+
+from intarsia_tracer.breaks import Break, Unreconstructable
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.mappings import Dict
+from intarsia_tracer.values.sequences import Tuple
+
+if TYPE_CHECKING:
+    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["BoundBuiltin", "BoundMethod", "Cell", "Function", "Globals", "MadeFunction", "Partial", "PythonFunction"]
+
+
+class Cell(Value):
+    """The cell of a variable that functions share.
+
+    Args:
+        content: Model of the content, None when empty or not looked at.
+        real: The existing cell.
+        source: Where the content of an existing cell is fetched.
+        frame_name: Name of the variable, when the cell belongs to the captured frame itself.
+        owner: Source of the cell object itself, when it isn't a variable of the captured frame.
+    """
+
+    __slots__ = ("content", "frame_name", "known", "owner", "real")
+
+    def __init__(
+        self,
+        content: Value | None = None,
+        real: CellType | None = None,
+        source: Source | None = None,
+        frame_name: str | None = None,
+        owner: Source | None = None,
+    ) -> None:
+        self.source = source
+        self.content = content
+        self.real = real
+        self.known = real is None
+        self.frame_name = frame_name
+        self.owner = owner
+
+    def type(self) -> Any:
+        """Return the cell type."""
+        return CellType
+
+    def load(self, tx: Tracer, name: str, free: bool) -> Value:
+        """Return the content."""
+        if not self.known:
+            self.known = True
+            assert self.real is not None
+            try:
+                found = self.real.cell_contents
+            except ValueError:
+                raise Break("tracer.exception", f"the variable {name!r} has no value yet") from None
+            self.content = tx.wrap(found, self.source)
+        if self.content is None:
+            if free:
+                tx.raise_error(
+                    NameError, f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
+                )
+            tx.raise_error(
+                UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value"
+            )
+        return self.content
+
+    def store(self, tx: Tracer, value: Value | None) -> None:
+        """Set the content, or empty the cell."""
+        tx.changed(self)
+        self.known = True
+        self.content = value
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Read `cell_contents`."""
+        if name == "cell_contents" and (self.content is not None or not self.known):
+            return self.load(tx, name, free=True)
+        return super().get_attribute(tx, name)
+
+    def reconstruct(self, out: Builder) -> None:
+        """Push the cell: of the frame, of another function, or a new one."""
+        if self.frame_name is not None:
+            out.closure_cell(self.frame_name)
+        elif self.owner is not None:
+            out.load_source(self.owner)
+        else:
+            out.call(lambda: out.constant(CellType), [])
+            out.remember(self)
+            if self.content is not None:
+                out.emit("COPY", 1)
+                out.store_attribute("cell_contents", self.content)
+
+    def emit_effects(self, out: Builder) -> None:
+        """Store the content in an existing cell."""
+        if self.frame_name is not None:
+            out.store_cell(self.frame_name, self.content)
+            return
+        if self.real is None:
+            return  # made while tracing: built in its last state
+        out.load(self)
+        if self.content is None:
+            out.emit("DELETE_ATTR", "cell_contents")
+        else:
+            out.store_attribute("cell_contents", self.content)
+
+
+class Globals(Dict):
+    """A module's namespace. That of the captured frame is read and changed as its globals."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self, real: dict[str, Any], source: Source | None, frame: bool) -> None:
+        super().__init__(source=source, real=real)
+        self.frame = frame
+
+    def item_source(self, tx: Tracer, key: Hashable) -> Source | None:
+        """Return where the value of a name is found."""
+        return tx.sources.glob(str(key)) if self.frame else super().item_source(tx, key)
+
+    def guard_absent(self, tx: Tracer, key: Hashable) -> None:
+        """Builtins of the captured frame are guarded through its globals; elsewhere rely on absence."""
+        if not self.frame:
+            super().guard_absent(tx, key)
+
+    def emit_effects(self, out: Builder) -> None:
+        """Store and delete names."""
+        if not self.frame:
+            super().emit_effects(out)
+            return
+        for first, key, value in self._log.values():
+            name = key.as_python()
+            if value is not None:
+                out.load(value)
+                out.emit("STORE_GLOBAL", name)
+            elif first:
+                out.emit("DELETE_GLOBAL", name)
+
+
+class PythonFunction(Value):
+    """What an existing function and one made while tracing have in common: both can be inlined."""
+
+    __slots__ = ()
+
+    code: CodeType
+
+    def type(self) -> Any:
+        """Return the function type."""
+        return FunctionType
+
+    def truth(self, tx: Tracer) -> bool:
+        """Functions are true."""
+        return True
+
+    def global_names(self, tx: Tracer) -> Globals:
+        """Return the namespace."""
+        raise NotImplementedError
+
+    def positional_defaults(self, tx: Tracer) -> Sequence[Value]:
+        """Return the defaults of the last positional parameters."""
+        raise NotImplementedError
+
+    def keyword_default(self, tx: Tracer, name: str) -> Value | None:
+        """Return the default of a keyword-only parameter."""
+        raise NotImplementedError
+
+    def cells(self, tx: Tracer) -> Sequence[Cell]:
+        """Return the cells of the free variables."""
+        raise NotImplementedError
+
+    def trusted(self) -> bool:
+        """Tell whether the function belongs to a library that nobody patches."""
+        return False
+
+    def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Evaluate the body."""
+        return tx.inline(self, args, keywords)
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Functions are equal when they are the same."""
+        return tx.compare_identity(op, self, other)
+
+
+class Function(PythonFunction):
+    """A function that existed before the call."""
+
+    __slots__ = ("attributes", "closure", "code", "value")
+
+    def __init__(self, value: FunctionType, source: Source | None = None) -> None:
+        self.source = source
+        self.value = value
+        self.code = value.__code__
+        self.closure: Sequence[Cell] | None = None
+        self.attributes: dict[str, Value] = {}
+
+    def identity(self) -> object | None:
+        """Return the function."""
+        return self.value
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"function {self.value.__module__}.{self.value.__qualname__}"
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """Functions hash by identity."""
+        tx.guard_identity(self)
+        return self.value
+
+    def trusted(self) -> bool:
+        """Tell by the module of the function."""
+        from intarsia_tracer.trust import is_trusted
+
+        return is_trusted(self.value.__module__)
+
+    def global_names(self, tx: Tracer) -> Globals:
+        """Return the namespace."""
+        source = None
+        if self.source is not None and not self.trusted():
+            source = tx.sources.attribute(self.source, "__globals__")
+        return tx.globals_of(self.value.__globals__, source)
+
+    def positional_defaults(self, tx: Tracer) -> Sequence[Value]:
+        """Return the defaults, guarded unless the function is trusted."""
+        values = self.value.__defaults__ or ()
+        source = self.source_of("__defaults__", tx)
+        return [tx.wrap(v, None if source is None else tx.sources.item(source, i)) for i, v in enumerate(values)]
+
+    def keyword_default(self, tx: Tracer, name: str) -> Value | None:
+        """Return the default, guarded unless the function is trusted."""
+        values = self.value.__kwdefaults__ or {}
+        if name not in values:
+            return None
+        source = self.source_of("__kwdefaults__", tx)
+        return tx.wrap(values[name], None if source is None else tx.sources.item(source, name))
+
+    def source_of(self, name: str, tx: Tracer) -> Source | None:
+        """Return the source of an attribute of the function; None when the function is trusted."""
+        return None if self.source is None or self.trusted() else tx.sources.attribute(self.source, name)
+
+    def cells(self, tx: Tracer) -> Sequence[Cell]:
+        """Return the cells, one model for each real cell."""
+        if self.closure is None:
+            source = None if self.source is None else tx.sources.attribute(self.source, "__closure__")
+            found = []
+            for index, real in enumerate(self.value.__closure__ or ()):
+                owner = None if source is None else tx.sources.item(source, index)
+                found.append(tx.cell_of(real, owner))
+            self.closure = found
+        return self.closure
+
+    def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Let the plug-in take the call, or evaluate the body."""
+        return tx.call_function(self, args, keywords)
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Read an attribute of the function."""
+        if name in self.attributes:
+            return self.attributes[name]
+        return tx.function_attribute(self, name)
+
+    def reconstruct(self, out: Builder) -> None:
+        """Push the function as a constant."""
+        out.constant(self.value)
+
+
+class MadeFunction(PythonFunction):
+    """A function that the traced code made."""
+
+    __slots__ = ("_globals", "annotations", "attributes", "code", "closure", "defaults", "keyword_defaults")
+
+    def __init__(self, code: CodeType, names: Globals) -> None:
+        self.source = None
+        self.code = code
+        self._globals = names
+        self.defaults: Sequence[Value] = ()
+        self.keyword_defaults: Dict | None = None
+        self.annotations: Value | None = None
+        self.closure: Sequence[Cell] = ()
+        self.attributes: dict[str, Value] = {}
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"function {self.code.co_qualname}"
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """The model stands for the function."""
+        return self
+
+    def global_names(self, tx: Tracer) -> Globals:
+        """Return the namespace."""
+        return self._globals
+
+    def positional_defaults(self, tx: Tracer) -> Sequence[Value]:
+        """Return the defaults."""
+        return self.defaults
+
+    def keyword_default(self, tx: Tracer, name: str) -> Value | None:
+        """Return the default."""
+        return None if self.keyword_defaults is None else self.keyword_defaults.find(tx, name)
+
+    def cells(self, tx: Tracer) -> Sequence[Cell]:
+        """Return the cells."""
+        return self.closure
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Read an attribute."""
+        if name in self.attributes:
+            return self.attributes[name]
+        if name in ("__name__", "__qualname__"):
+            return tx.from_python(self.code.co_name if name == "__name__" else self.code.co_qualname)
+        if name == "__doc__":
+            has = self.code.co_consts and isinstance(self.code.co_consts[0], str)
+            return tx.from_python(self.code.co_consts[0] if has else None)
+        if name == "__code__":
+            return tx.wrap(self.code, None)
+        if name == "__module__":
+            return tx.from_python(self._globals.real.get("__name__") if self._globals.real else None)
+        if name == "__defaults__":
+            return Tuple(self.defaults) if self.defaults else tx.from_python(None)
+        if name == "__dict__":
+            plain = {k: (tx.from_python(k), v) for k, v in self.attributes.items() if not k.startswith("__") or k == "__wrapped__"}
+            return Dict(plain)
+        if not hasattr(FunctionType, name):
+            tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+        return super().get_attribute(tx, name)
+
+    def set_attribute(self, tx: Tracer, name: str, value: Value) -> None:
+        """Set an attribute; those that change what the function does break."""
+        if name in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
+            super().set_attribute(tx, name, value)
+        self.attributes[name] = value
+
+    def delete_attribute(self, tx: Tracer, name: str) -> None:
+        """Delete an attribute that was set."""
+        if name not in self.attributes:
+            super().delete_attribute(tx, name)
+        del self.attributes[name]
+
+    def reconstruct(self, out: Builder) -> None:
+        """Make the function."""
+        if not self._globals.frame:
+            raise Unreconstructable(f"{self.describe()} was made with the globals of another module")
+        out.make_function(self)
+        if self.attributes:
+            out.remember(self)
+        for name, value in self.attributes.items():
+            out.emit("COPY", 1)
+            out.store_attribute(name, value)
+
+
+class BoundMethod(Value):
+    """A function bound to its first argument."""
+
+    __slots__ = ("function", "owner")
+    shared = False
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        self.source = source
+        self.function = function
+        self.owner = owner
+
+    def type(self) -> Any:
+        """Return the method type."""
+        return types.MethodType
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"method {self.function.describe()}"
+
+    def truth(self, tx: Tracer) -> bool:
+        """Methods are true."""
+        return True
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """Equal function and owner make equal methods."""
+        return BoundMethod, self.function.hash_key(tx), self.owner.hash_key(tx)
+
+    def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call the function with the owner first."""
+        return tx.call(self.function, [self.owner, *args], keywords)
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Read an attribute of the function, or of the method itself."""
+        if name == "__self__":
+            return self.owner
+        if name == "__func__":
+            return self.function
+        return self.function.get_attribute(tx, name)
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Methods are equal when function and owner are the same."""
+        if op not in ("==", "!=") or not isinstance(other, BoundMethod):
+            return None
+        equal = tx.same(self.function, other.function) and tx.same(self.owner, other.owner)
+        return tx.from_python(equal is (op == "=="))
+
+    def reconstruct(self, out: Builder) -> None:
+        """Bind the function again."""
+        out.call(
+            lambda: out.constant(types.MethodType), [lambda: out.load(self.function), lambda: out.load(self.owner)]
+        )
+
+
+class BoundBuiltin(Value):
+    """A method of a built-in class, bound to a model of its object."""
+
+    __slots__ = ("name", "owner")
+    shared = False
+
+    def __init__(self, owner: Value, name: str) -> None:
+        self.source = None
+        self.owner = owner
+        self.name = name
+
+    def type(self) -> Any:
+        """Return the type of built-in methods."""
+        return types.BuiltinMethodType
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"method {self.name!r} of {self.owner.describe()}"
+
+    def truth(self, tx: Tracer) -> bool:
+        """Methods are true."""
+        return True
+
+    def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call the method."""
+        return self.owner.call_method(tx, self.name, args, keywords)
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Read `__name__` or `__self__`."""
+        if name == "__name__":
+            return tx.from_python(self.name)
+        return self.owner if name == "__self__" else super().get_attribute(tx, name)
+
+    def reconstruct(self, out: Builder) -> None:
+        """Fetch the method from its object."""
+        out.load(self.owner)
+        out.load_attribute(self.name)
+
+
+class Partial(Value):
+    """A `functools.partial` object."""
+
+    __slots__ = ("args", "function", "keywords", "real")
+
+    def __init__(
+        self,
+        function: Value,
+        args: Sequence[Value],
+        keywords: Keywords,
+        source: Source | None = None,
+        real: Any = None,
+    ) -> None:
+        self.source = source
+        self.function = function
+        self.args = tuple(args)
+        self.keywords = dict(keywords)
+        self.real = real
+
+    def type(self) -> Any:
+        """Return functools.partial."""
+        return functools.partial
+
+    def identity(self) -> object | None:
+        """Return the existing object."""
+        return self.real
+
+    def truth(self, tx: Tracer) -> bool:
+        """Partial objects are true."""
+        return True
+
+    def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call the function with the arguments put together."""
+        return tx.call(self.function, [*self.args, *args], {**self.keywords, **keywords})
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Read a part."""
+        if name == "func":
+            return self.function
+        if name == "args":
+            return Tuple(self.args)
+        if name == "keywords":
+            return Dict({k: (tx.from_python(k), v) for k, v in self.keywords.items()})
+        if self.real is None and not hasattr(functools.partial, name):
+            tx.raise_error(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+        return super().get_attribute(tx, name)
+
+    def reconstruct(self, out: Builder) -> None:
+        """Make the object."""
+        out.call_with_keywords(functools.partial, [self.function, *self.args], self.keywords)
+
+
+def guard_code(tx: Tracer, function: Function) -> None:
+    """Rely on the body of an existing function."""
+    if function.source is not None and not function.trusted():
+        tx.guards.add(GuardKind.CODE, function.source, function.code)

@@ -1,0 +1,396 @@
+"""Iterators, with their state: they can be advanced while tracing and built again at a break."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_tracer.breaks import Break, Raised, Unreconstructable
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.constants import NONE, Const
+from intarsia_tracer.values.mappings import DictView
+from intarsia_tracer.values.sequences import Items, List, Tuple
+
+if TYPE_CHECKING:
+    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.evaluate import EvaluatedFrame
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["Enumerate", "Filter", "Generator", "Iterator", "Map", "Position", "Reversed", "Zip"]
+
+
+class Iterator(Value):
+    """What all iterators have in common. `birth` is the outermost step that made it."""
+
+    __slots__ = ("birth",)
+
+    def __init__(self, birth: int) -> None:
+        self.source = None
+        self.birth = birth
+
+    def truth(self, tx: Tracer) -> bool:
+        """Iterators have no length: they are true."""
+        return True
+
+    def iterate(self, tx: Tracer) -> Value:
+        """An iterator is its own iterator."""
+        return self
+
+    def contains(self, tx: Tracer, item: Value) -> bool:
+        """Advance until the item is found."""
+        while (element := self.advance(tx)) is not None:
+            if tx.same_or_equal(element, item):
+                return True
+        return False
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Return a method."""
+        if not hasattr(self.type(), name):
+            tx.raise_error(AttributeError, f"{self.type().__name__!r} object has no attribute {name!r}")
+        return tx.bound_builtin(self, name)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call `__next__` or `__iter__`."""
+        if name == "__next__" and not args:
+            return tx.next_or_stop(self)
+        if name == "__iter__" and not args:
+            return self
+        return super().call_method(tx, name, args, keywords)
+
+    def reconstruct(self, out: Builder) -> None:
+        """Most iterators can't be built in the middle."""
+        raise Unreconstructable(f"{self.describe()} is live, and can't be built in the middle", self.birth)
+
+
+class Position(Iterator):
+    """An iterator over a sequence, atom or dict view, by position."""
+
+    __slots__ = ("at", "keys", "over")
+
+    def __init__(self, over: Value, birth: int, at: int = 0) -> None:
+        super().__init__(birth)
+        self.over = over
+        self.keys: list[Hashable] | None = None  # of a dict view, once iteration began
+        self.at = at  # -1: exhausted for good, as CPython's are
+
+    def type(self) -> Any:
+        """Return the class of the real iterator."""
+        if isinstance(self.over, Const):
+            return type(iter(self.over.value))
+        if isinstance(self.over, DictView):
+            return type(iter(getattr({}, self.over.what)()))
+        return type(iter(self.over.type()())) if self.over.type() in (list, tuple) else type(iter(()))
+
+    def advance(self, tx: Tracer) -> Value | None:
+        """Return the next element."""
+        if self.at < 0:
+            return None
+        over = self.over
+        if isinstance(over, Items):
+            found = over.at(self.at) if self.at < over.count() else None
+        elif isinstance(over, Const):
+            found = tx.from_python(over.value[self.at]) if self.at < len(over.value) else None
+        else:
+            found = self._of_view(tx)
+        self.at = -1 if found is None else self.at + 1
+        return found
+
+    def _of_view(self, tx: Tracer) -> Value | None:
+        """Return the next element of a dict view; the dict must keep its keys meanwhile."""
+        assert isinstance(self.over, DictView)
+        entries = self.over.base.entries(tx)
+        if self.keys is None:
+            self.keys = list(entries)
+        if len(self.keys) != len(entries):
+            tx.raise_error(RuntimeError, "dictionary changed size during iteration")
+        if self.at >= len(self.keys):
+            return None
+        entry = entries.get(self.keys[self.at])
+        if entry is None:
+            raise Break("tracer.mutation", "a dictionary changed its keys during iteration")
+        return Tuple(entry) if self.over.what == "items" else entry[0 if self.over.what == "keys" else 1]
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Also model `__setstate__`, which resume functions use."""
+        if name == "__setstate__" and len(args) == 1 and isinstance(args[0], Const) and isinstance(self.over, Items):
+            self.at = args[0].value
+            return NONE
+        if name == "__length_hint__" and isinstance(self.over, Items):
+            return Const(max(0, self.over.count() - self.at) if self.at >= 0 else 0)
+        return super().call_method(tx, name, args, keywords)
+
+    def carry(self) -> tuple[Value, ...] | None:
+        """Carry the sequence and the position."""
+        if isinstance(self.over, Items) and self.at >= 0:
+            return self.over, Const(self.at)
+        if isinstance(self.over, Const) and isinstance(self.over.value, range) and self.at >= 0:
+            return (Const(self.over.value[self.at :]),)
+        return None
+
+    def reconstruct(self, out: Builder) -> None:
+        """Make an iterator and set its position."""
+        over = self.over
+        if self.at < 0:
+            over, at = Tuple(()), 0
+        elif isinstance(over, Const):
+            over, at = Const(over.value[self.at :]), 0
+        elif isinstance(over, Items):
+            at = self.at
+        else:
+            at = 0
+            if self.at:
+                super().reconstruct(out)
+        out.load(over)
+        out.emit("GET_ITER")
+        if at:
+            out.set_state(at)
+
+
+class Enumerate(Iterator):
+    """`enumerate`."""
+
+    __slots__ = ("count", "inner")
+
+    def __init__(self, inner: Value, count: int, birth: int) -> None:
+        super().__init__(birth)
+        self.inner = inner
+        self.count = count
+
+    def type(self) -> Any:
+        """Return enumerate."""
+        return enumerate
+
+    def advance(self, tx: Tracer) -> Value | None:
+        """Return the next pair."""
+        element = tx.advance(self.inner)
+        if element is None:
+            return None
+        self.count += 1
+        return Tuple([Const(self.count - 1), element])
+
+    def carry(self) -> tuple[Value, ...] | None:
+        """Carry what the inner iterator carries, and the count."""
+        inner = self.inner.carry()
+        return None if inner is None else (*inner, Const(self.count))
+
+    def reconstruct(self, out: Builder) -> None:
+        """Enumerate the rest."""
+        out.call(lambda: out.constant(enumerate), [lambda: out.load(self.inner), lambda: out.constant(self.count)])
+
+
+class Zip(Iterator):
+    """`zip`."""
+
+    __slots__ = ("inner", "strict")
+
+    def __init__(self, inner: Sequence[Value], strict: bool, birth: int) -> None:
+        super().__init__(birth)
+        self.inner = tuple(inner)
+        self.strict = strict
+
+    def type(self) -> Any:
+        """Return zip."""
+        return zip
+
+    def advance(self, tx: Tracer) -> Value | None:
+        """Return the next tuple; the first iterator that ends, ends all."""
+        found = []
+        for number, iterator in enumerate(self.inner):
+            element = tx.advance(iterator)
+            if element is None:
+                self._check(tx, number)
+                return None
+            found.append(element)
+        return Tuple(found) if found else None
+
+    def _check(self, tx: Tracer, ended: int) -> None:
+        """With strict, the others must end too."""
+        if not self.strict:
+            return
+        which = "argument 1 is" if ended == 1 else f"arguments 1-{ended} are"
+        if ended:
+            raise Break("tracer.exception", f"zip() argument {ended + 1} is shorter than {which[:-3].strip()}")
+        for iterator in self.inner[1:]:
+            if tx.advance(iterator) is not None:
+                raise Break("tracer.exception", "an argument of a strict zip() is longer than the first")
+
+    def reconstruct(self, out: Builder) -> None:
+        """Zip the rests."""
+        if self.strict:
+            super().reconstruct(out)
+        out.call(lambda: out.constant(zip), [lambda i=i: out.load(i) for i in self.inner])  # type: ignore[misc]
+
+
+class Map(Iterator):
+    """`map`."""
+
+    __slots__ = ("function", "inner")
+
+    def __init__(self, function: Value, inner: Sequence[Value], birth: int) -> None:
+        super().__init__(birth)
+        self.function = function
+        self.inner = tuple(inner)
+
+    def type(self) -> Any:
+        """Return map."""
+        return map
+
+    def advance(self, tx: Tracer) -> Value | None:
+        """Call the function with the next elements."""
+        found = []
+        for iterator in self.inner:
+            element = tx.advance(iterator)
+            if element is None:
+                return None
+            found.append(element)
+        return tx.call(self.function, found, {})
+
+    def reconstruct(self, out: Builder) -> None:
+        """Map the rests."""
+        parts = [self.function, *self.inner]
+        out.call(lambda: out.constant(map), [lambda p=p: out.load(p) for p in parts])  # type: ignore[misc]
+
+
+class Filter(Iterator):
+    """`filter`."""
+
+    __slots__ = ("function", "inner")
+
+    def __init__(self, function: Value, inner: Value, birth: int) -> None:
+        super().__init__(birth)
+        self.function = function
+        self.inner = inner
+
+    def type(self) -> Any:
+        """Return filter."""
+        return filter
+
+    def advance(self, tx: Tracer) -> Value | None:
+        """Return the next element that the function accepts."""
+        while (element := tx.advance(self.inner)) is not None:
+            plain = isinstance(self.function, Const)
+            if tx.truth(element if plain else tx.call(self.function, [element], {})):
+                return element
+        return None
+
+    def reconstruct(self, out: Builder) -> None:
+        """Filter the rest."""
+        out.call(lambda: out.constant(filter), [lambda: out.load(self.function), lambda: out.load(self.inner)])
+
+
+class Reversed(Iterator):
+    """`reversed` of a list, tuple or range; goes by position from the end."""
+
+    __slots__ = ("at", "over")
+
+    def __init__(self, over: Value, at: int, birth: int) -> None:
+        super().__init__(birth)
+        self.over = over
+        self.at = at
+
+    def type(self) -> Any:
+        """Return the class of the real iterator."""
+        return type(reversed(self.over.type()())) if self.over.type() in (list, dict) else reversed
+
+    def advance(self, tx: Tracer) -> Value | None:
+        """Return the element before."""
+        if self.at < 0:
+            return None
+        if isinstance(self.over, Items):
+            found = self.over.at(self.at) if self.at < self.over.count() else None
+        else:
+            found = tx.real_item(self.over, self.at)
+        self.at = -1 if found is None else self.at - 1
+        return found
+
+    def reconstruct(self, out: Builder) -> None:
+        """Reverse what is left."""
+        if not isinstance(self.over, Items) or isinstance(self.over, List):
+            super().reconstruct(out)
+        assert isinstance(self.over, Items)
+        rest = Tuple(self.over.items[: self.at + 1])
+        out.call(lambda: out.constant(reversed), [lambda: out.load(rest)])
+
+
+class Generator(Iterator):
+    """A generator whose body is evaluated step by step."""
+
+    __slots__ = ("finished", "frame", "function", "running", "started")
+
+    def __init__(self, frame: EvaluatedFrame, birth: int) -> None:
+        super().__init__(birth)
+        self.frame = frame
+        self.started = False
+        self.finished = False
+        self.running = False
+
+    def type(self) -> Any:
+        """Return the generator type."""
+        return types.GeneratorType
+
+    def advance(self, tx: Tracer) -> Value | None:
+        """Run to the next yield."""
+        try:
+            return self.send(tx, NONE)
+        except Raised as raised:
+            if tx.is_exception(raised.value, StopIteration) and self.finished:
+                return None
+            raise
+
+    def send(self, tx: Tracer, value: Value) -> Value:
+        """Model `send`: returns what is yielded, raises StopIteration with the result at the end."""
+        if self.finished:
+            tx.raise_model(StopIteration, [])
+        self.frame.stack.append(value)
+        self.started = True
+        return self._run(tx, None)
+
+    def throw(self, tx: Tracer, exception: Value) -> Value:
+        """Model `throw` with an exception instance."""
+        if self.finished or not self.started:
+            self.finished = True
+            raise Raised(exception)
+        return self._run(tx, exception)
+
+    def close(self, tx: Tracer) -> Value:
+        """Model `close`."""
+        if self.finished or not self.started:
+            self.finished = True
+            return NONE
+        try:
+            self._run(tx, tx.exception(GeneratorExit, []))
+        except Raised as raised:
+            if tx.is_exception(raised.value, (GeneratorExit, StopIteration)):
+                return NONE
+            raise
+        raise Break("tracer.exception", "a generator ignored GeneratorExit")
+
+    def _run(self, tx: Tracer, exception: Value | None) -> Value:
+        """Run the frame until it yields, returns or raises."""
+        if self.running:
+            tx.raise_error(ValueError, "generator already executing")
+        self.running = True
+        try:
+            yielded, value = tx.resume_generator(self.frame, exception)
+        except Raised as raised:
+            self.finished = True
+            if tx.is_exception(raised.value, StopIteration):
+                raise Break("tracer.exception", "a generator raised StopIteration") from raised
+            raise
+        finally:
+            self.running = False
+        if yielded:
+            return value
+        self.finished = True
+        tx.raise_model(StopIteration, [] if isinstance(value, Const) and value.value is None else [value])
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call send, throw or close."""
+        if name == "send" and len(args) == 1:
+            return self.send(tx, args[0])
+        if name == "close" and not args:
+            return self.close(tx)
+        if name == "throw" and args:
+            return self.throw(tx, tx.exception_to_raise(args[1] if len(args) > 1 else args[0], args[0]))
+        return super().call_method(tx, name, args, keywords)

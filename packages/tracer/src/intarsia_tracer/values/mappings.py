@@ -1,0 +1,671 @@
+"""Dictionaries and sets.
+
+Of an existing dict only the keys that are asked for are modelled, unless its order or size matters. Changes of an
+existing dict are kept as a log of stores and deletions, so that its order comes out as in eager.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_ir.records import GuardKind, Source
+
+from intarsia_tracer.breaks import Break, Unreconstructable
+from intarsia_tracer.values.base import Keywords, NotConstantError, Value
+from intarsia_tracer.values.constants import NONE, boolean, is_none
+from intarsia_tracer.values.sequences import List, Tuple
+
+if TYPE_CHECKING:
+    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["Dict", "DictView", "SetValue"]
+
+_MISSING = object()
+
+
+class Dict(Value):
+    """A dict, OrderedDict or defaultdict.
+
+    Args:
+        entries: Key -> (model of the key, model of the value), in order.
+        cls: The class.
+        real: The existing dict.
+        factory: The default factory of a defaultdict.
+    """
+
+    __slots__ = ("_entries", "_log", "_whole", "cls", "factory", "real")
+
+    def __init__(
+        self,
+        entries: Mapping[Hashable, tuple[Value, Value]] | None = None,
+        cls: Any = dict,
+        source: Source | None = None,
+        real: Mapping[Any, Any] | None = None,
+        factory: Value = NONE,
+    ) -> None:
+        self.source = source
+        self.cls = cls
+        self.real = real
+        self.factory = factory
+        self._entries: dict[Hashable, tuple[Value, Value]] = dict(entries or {})
+        self._whole = real is None  # whether _entries is complete and in order
+        self._log: dict[Hashable, tuple[bool, Value, Value | None]] = {}  # key -> (delete first, key, new value)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def type(self) -> Any:
+        """Return the class."""
+        return self.cls
+
+    def identity(self) -> object | None:
+        """Return the existing dict."""
+        return self.real
+
+    def item_source(self, tx: Tracer, key: Hashable) -> Source | None:
+        """Return where a later call finds the value of `key`."""
+        return None if self.source is None else tx.sources.item(self.source, key)
+
+    def find(self, tx: Tracer, key: Hashable) -> Value | None:
+        """Return the value of `key`, or None when there is none."""
+        found = self._entries.get(key)
+        if found is not None or self._whole:
+            return found[1] if found else None
+        logged = self._log.get(key)
+        if logged is not None:  # deleted: a stored key would be in _entries
+            return None
+        real = self.real
+        assert real is not None
+        if self.cls is not dict:
+            self.entries(tx)
+            return self.find(tx, key)
+        value = real.get(key, _MISSING)
+        if value is _MISSING:
+            self.guard_absent(tx, key)
+            return None
+        model = tx.wrap(value, self.item_source(tx, key))
+        self._entries[key] = (tx.key_value(key), model)
+        return model
+
+    def guard_absent(self, tx: Tracer, key: Hashable) -> None:
+        """Rely on `key` being missing from the existing dict."""
+        if self.source is not None:
+            tx.guards.add(GuardKind.ABSENT, self.source, key)
+
+    def entries(self, tx: Tracer) -> dict[Hashable, tuple[Value, Value]]:
+        """Return all entries in order; relies on the keys of an existing dict."""
+        if self._whole:
+            return self._entries
+        assert self.real is not None
+        if self.source is not None:
+            tx.guards.add(GuardKind.DICT_KEYS, self.source, tuple(self.real))
+        known, whole = self._entries, {}
+        for key, value in self.real.items():
+            deleted_first, _, stored = self._log.get(key, (False, NONE, NONE))
+            if deleted_first or stored is None:
+                continue
+            whole[key] = known.get(key) or (tx.key_value(key), tx.wrap(value, self.item_source(tx, key)))
+        for key, (_, model, stored) in self._log.items():
+            if stored is not None:
+                whole[key] = (model, stored)
+        self._entries, self._whole = whole, True
+        return whole
+
+    def as_python(self) -> Any:
+        """Return a copy, if it is complete and every part is known."""
+        if not self._whole:
+            raise NotConstantError("an existing dict")
+        made = {k.as_python(): v.as_python() for k, v in self._entries.values()}
+        return made if self.cls is dict else self.cls(made)
+
+    def truth(self, tx: Tracer) -> bool:
+        """Tell whether there are entries."""
+        return bool(self.entries(tx))
+
+    def length(self, tx: Tracer) -> int:
+        """Return the number of entries."""
+        return len(self.entries(tx))
+
+    def contains(self, tx: Tracer, item: Value) -> bool:
+        """Look the key up."""
+        return self.find(tx, item.hash_key(tx)) is not None
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        """Look the key up; a defaultdict makes what is missing."""
+        found = self.find(tx, key.hash_key(tx))
+        if found is not None:
+            return found
+        if not is_none(self.factory):
+            made = tx.call(self.factory, [], {})
+            self.set_item(tx, key, made)
+            return made
+        tx.raise_model(KeyError, [key])
+
+    def iterate(self, tx: Tracer) -> Value:
+        """Iterate over the keys."""
+        return tx.iterator_over(DictView(self, "keys"))
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Return a method."""
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.factory
+        if name == "__class__":
+            return tx.from_python(self.cls)
+        if not hasattr(self.cls, name):
+            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        return tx.bound_builtin(self, name)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call a method."""
+        method = METHODS.get(name)
+        if method is None:
+            return tx.operator_method(self, name, args, keywords)
+        return method(self, tx, list(args), keywords)
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Compare two dicts without regard to order."""
+        if not isinstance(other, Dict) or op not in ("==", "!="):
+            return None
+        if collections.OrderedDict in (self.cls, other.cls) and self.cls is other.cls:
+            raise Break("tracer.operator", "comparing two OrderedDicts isn't modelled")
+        mine, yours = self.entries(tx), other.entries(tx)
+        equal = len(mine) == len(yours) and all(
+            key in yours and tx.same_or_equal(value, yours[key][1]) for key, (_, value) in mine.items()
+        )
+        return boolean(equal is (op == "=="))
+
+    # -- changing ------------------------------------------------------------------------------------------------
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        """Store under `key`."""
+        self.store(tx, key.hash_key(tx), key, value)
+
+    def store(self, tx: Tracer, hashed: Hashable, key: Value, value: Value) -> None:
+        """Store under a key whose hash key is known."""
+        tx.changed(self)
+        old = self._entries.get(hashed)
+        self._entries[hashed] = (old[0] if old else key, value)
+        if self.real is not None:
+            logged = self._log.get(hashed)
+            if logged is not None and logged[2] is None:
+                del self._log[hashed]  # it was deleted: the key comes back at the end
+            self._log[hashed] = (logged is not None and logged[0], key, value)
+
+    def delete_item(self, tx: Tracer, key: Value) -> None:
+        """Delete `key`."""
+        if self.remove(tx, key.hash_key(tx), key) is None:
+            tx.raise_model(KeyError, [key])
+
+    def remove(self, tx: Tracer, hashed: Hashable, key: Value) -> Value | None:
+        """Delete a key whose hash key is known; return its value, or None when there was none."""
+        found = self.find(tx, hashed)
+        if found is None:
+            return None
+        tx.changed(self)
+        del self._entries[hashed]
+        if self.real is not None:
+            self._log.pop(hashed, None)
+            if hashed in self.real:
+                self._log[hashed] = (True, key, None)
+        return found
+
+    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
+        """Merge two dicts."""
+        if op != "|" or not isinstance(other, Dict):
+            return None
+        left, right = (other, self) if swapped else (self, other)
+        return Dict({**left.entries(tx), **right.entries(tx)}, left.cls, factory=left.factory)
+
+    def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Model `|=`."""
+        if op != "|":
+            return None
+        _update(self, tx, [other], {})
+        return self
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def reconstruct(self, out: Builder) -> None:
+        """Build the dict; empty first when a value may refer back to it."""
+        entries = list(self._entries.values())
+        if self.cls is dict and all(out.is_leaf(value) for _, value in entries):
+            out.build_map(entries)
+            return
+        self._empty(out)
+        out.remember(self)
+        for key, value in entries:
+            out.emit("COPY", 1)
+            out.store_item(value, key)
+
+    def _empty(self, out: Builder) -> None:
+        """Push an empty dict of the class."""
+        if self.cls is dict:
+            out.emit("BUILD_MAP", 0)
+        elif self.cls is collections.OrderedDict:
+            out.call(lambda: out.constant(self.cls), [])
+        elif self.cls is collections.defaultdict:
+            out.call(lambda: out.constant(self.cls), [lambda: out.load(self.factory)])
+        else:
+            raise Unreconstructable(f"a {self.cls.__name__} can't be built by bytecode")
+
+    def emit_effects(self, out: Builder) -> None:
+        """Replay deletions and stores."""
+        for first, key, value in self._log.values():
+            if first:
+                out.load(self)
+                out.load(key)
+                out.emit("DELETE_SUBSCR")
+            if value is not None:
+                out.load(self)
+                out.store_item(value, key)
+
+
+Method = Callable[[Dict, "Tracer", list[Value], Keywords], Value]
+
+
+def _get(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    key, *rest = tx.arity("get", args, keywords, 1, 2)
+    found = self.find(tx, key.hash_key(tx))
+    return found if found is not None else (rest[0] if rest else NONE)
+
+
+def _view(name: str) -> Method:
+    def method(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+        tx.arity(name, args, keywords, 0)
+        return DictView(self, name)
+
+    return method
+
+
+def _pop(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    if self.cls is collections.OrderedDict and "default" in keywords:
+        args, keywords = [*args, keywords["default"]], {}
+    key, *rest = tx.arity("pop", args, keywords, 1, 2)
+    found = self.remove(tx, key.hash_key(tx), key)
+    if found is not None:
+        return found
+    if rest:
+        return rest[0]
+    tx.raise_model(KeyError, [key])
+
+
+def _popitem(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    last = True
+    if self.cls is collections.OrderedDict:
+        last = tx.truth(args[0] if args else keywords["last"]) if args or keywords else True
+    entries = self.entries(tx)
+    if not entries:
+        tx.raise_error(KeyError, "popitem(): dictionary is empty" if self.cls is dict else "dictionary is empty")
+    hashed = next(reversed(entries)) if last else next(iter(entries))
+    key, value = entries[hashed]
+    self.remove(tx, hashed, key)
+    return Tuple([key, value])
+
+
+def _setdefault(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    if "default" in keywords:
+        args, keywords = [*args, keywords["default"]], {}
+    key, *rest = tx.arity("setdefault", args, keywords, 1, 2)
+    found = self.find(tx, key.hash_key(tx))
+    if found is None:
+        found = rest[0] if rest else NONE
+        self.set_item(tx, key, found)
+    return found
+
+
+def _update(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    tx.arity("update", args, {}, 0, 1)
+    for hashed, key, value in tx.pairs(args[0]) if args else ():
+        self.store(tx, hashed, key, value)
+    for name, value in keywords.items():
+        self.store(tx, name, tx.from_python(name), value)
+    return NONE
+
+
+def _clear(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    tx.arity("clear", args, keywords, 0)
+    for hashed, (key, _) in list(self.entries(tx).items()):
+        self.remove(tx, hashed, key)
+    return NONE
+
+
+def _copy(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    tx.arity("copy", args, keywords, 0)
+    return Dict(self.entries(tx), self.cls, factory=self.factory)
+
+
+def _move_to_end(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    key = args[0] if args else keywords["key"]
+    last = args[1] if len(args) > 1 else keywords.get("last")
+    if last is not None and not tx.truth(last):
+        raise Break("tracer.mutation", "moving a key to the front of an OrderedDict isn't modelled")
+    value = self.remove(tx, key.hash_key(tx), key)
+    if value is None:
+        tx.raise_model(KeyError, [key])
+    self.set_item(tx, key, value)
+    return NONE
+
+
+METHODS: dict[str, Method] = {
+    "clear": _clear,
+    "copy": _copy,
+    "get": _get,
+    "items": _view("items"),
+    "keys": _view("keys"),
+    "move_to_end": _move_to_end,
+    "pop": _pop,
+    "popitem": _popitem,
+    "setdefault": _setdefault,
+    "update": _update,
+    "values": _view("values"),
+}
+
+
+class DictView(Value):
+    """The keys, values or items of a dict."""
+
+    __slots__ = ("base", "what")
+
+    def __init__(self, base: Dict, what: str) -> None:
+        self.source = None
+        self.base = base
+        self.what = what
+
+    def type(self) -> Any:
+        """Return the class of the view."""
+        return type(getattr(self.base.cls(), self.what)())
+
+    def elements(self, tx: Tracer) -> list[Value]:
+        """Return what iteration gives now."""
+        entries = self.base.entries(tx).values()
+        if self.what == "items":
+            return [Tuple(entry) for entry in entries]
+        return [entry[0 if self.what == "keys" else 1] for entry in entries]
+
+    def length(self, tx: Tracer) -> int:
+        """Return the length of the dict."""
+        return self.base.length(tx)
+
+    def truth(self, tx: Tracer) -> bool:
+        """Tell whether the dict has entries."""
+        return self.base.truth(tx)
+
+    def iterate(self, tx: Tracer) -> Value:
+        """Iterate."""
+        return tx.iterator_over(self)
+
+    def contains(self, tx: Tracer, item: Value) -> bool:
+        """Look up a key, or compare with the elements."""
+        if self.what == "keys":
+            return self.base.contains(tx, item)
+        return any(tx.same_or_equal(element, item) for element in self.elements(tx))
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Return a method."""
+        return tx.bound_builtin(self, name)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call a set method of a keys view, or an operator by its name."""
+        if name == "isdisjoint" and self.what == "keys":
+            return self._as_set(tx).call_method(tx, name, args, keywords)
+        return tx.operator_method(self, name, args, keywords)
+
+    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
+        """Model the set operators of keys."""
+        if self.what != "keys" or op not in ("&", "|", "-", "^"):
+            return None
+        elements = SetValue.of(tx, tx.unpack(other))
+        return self._as_set(tx).binary(tx, op, elements, swapped)
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Compare the keys as a set."""
+        if self.what != "keys":
+            return None
+        if isinstance(other, DictView) and other.what == "keys":
+            other = other._as_set(tx)
+        return self._as_set(tx).compare(tx, op, other) if isinstance(other, SetValue) else None
+
+    def _as_set(self, tx: Tracer) -> SetValue:
+        """Return the keys as a set."""
+        return SetValue.of(tx, self.elements(tx))
+
+    def reconstruct(self, out: Builder) -> None:
+        """Ask the dict for the view."""
+        out.load(self.base)
+        out.call_method(self.what, [])
+
+
+class SetValue(Value):
+    """A set or frozenset; `elements` maps keys to models, in an order that only stands in for the real one."""
+
+    __slots__ = ("cls", "elements", "real")
+
+    def __init__(
+        self,
+        elements: Mapping[Hashable, Value] | None = None,
+        cls: Any = set,
+        source: Source | None = None,
+        real: Any = None,
+    ) -> None:
+        self.source = source
+        self.cls = cls
+        self.real = real
+        self.elements: dict[Hashable, Value] = dict(elements or {})
+
+    @staticmethod
+    def of(tx: Tracer, items: Iterable[Value], cls: Any = set) -> SetValue:
+        """Return the set of `items`."""
+        elements: dict[Hashable, Value] = {}
+        for item in items:
+            elements.setdefault(item.hash_key(tx), item)
+        return SetValue(elements, cls)
+
+    def type(self) -> Any:
+        """Return set or frozenset."""
+        return self.cls
+
+    def identity(self) -> object | None:
+        """Return the existing set."""
+        return self.real
+
+    def as_python(self) -> Any:
+        """Return a copy, if every element is known."""
+        return self.cls(item.as_python() for item in self.elements.values())
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """Return the frozen set of keys."""
+        if self.cls is not frozenset:
+            tx.raise_error(TypeError, "unhashable type: 'set'")
+        return frozenset(self.elements)
+
+    def truth(self, tx: Tracer) -> bool:
+        """Tell whether there are elements."""
+        return bool(self.elements)
+
+    def length(self, tx: Tracer) -> int:
+        """Return the number of elements."""
+        return len(self.elements)
+
+    def contains(self, tx: Tracer, item: Value) -> bool:
+        """Look the element up."""
+        return item.hash_key(tx) in self.elements
+
+    def iterate(self, tx: Tracer) -> Value:
+        """Iterate in the order of a real set with these elements."""
+        return tx.iterator_over(Tuple(self.in_order()))
+
+    def in_order(self) -> list[Value]:
+        """Return the elements in the order in which CPython would iterate.
+
+        The order of a set depends on the history of its hash table, so only up to one element is certain, or
+        small non-negative integers, which lie at their own places in any table that holds them.
+        """
+        items = list(self.elements.values())
+        if len(items) <= 1:
+            return items
+        keys = list(self.elements)
+        if all(type(key) in (int, bool) and 0 <= key < 8 for key in keys):  # type: ignore[operator]
+            return [self.elements[key] for key in sorted(keys)]  # type: ignore[type-var]
+        raise Break("tracer.iterator", "the order of a set isn't known while tracing")
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Return a method."""
+        if not hasattr(self.cls, name):
+            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        return tx.from_python(self.cls) if name == "__class__" else tx.bound_builtin(self, name)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call a method."""
+        if name in _SET_READERS and not keywords:
+            others = [SetValue.of(tx, tx.unpack(arg)) for arg in args]
+            return _SET_READERS[name](self, tx, others)
+        if name in _SET_WRITERS and self.cls is set and not keywords:
+            return _SET_WRITERS[name](self, tx, list(args))
+        return tx.operator_method(self, name, args, keywords)
+
+    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
+        """Model the set operators."""
+        if not isinstance(other, SetValue) or op not in _SET_OPERATORS:
+            return None
+        left, right = (other, self) if swapped else (self, other)
+        made = _SET_READERS[_SET_OPERATORS[op]](left, tx, [right])
+        return made
+
+    def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Model the operators that change a set."""
+        if self.cls is not set or not isinstance(other, SetValue) or op not in _SET_OPERATORS:
+            return None
+        made = _SET_READERS[_SET_OPERATORS[op]](self, tx, [other])
+        assert isinstance(made, SetValue)
+        tx.changed(self)
+        self.elements = made.elements
+        return self
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Compare as sets."""
+        if isinstance(other, DictView) and other.what == "keys":
+            other = SetValue.of(tx, other.elements(tx))
+        if not isinstance(other, SetValue):
+            return None
+        mine, yours = self.elements.keys(), other.elements.keys()
+        result: bool = {
+            "==": lambda: mine == yours,
+            "!=": lambda: mine != yours,
+            "<": lambda: mine < yours,
+            "<=": lambda: mine <= yours,
+            ">": lambda: mine > yours,
+            ">=": lambda: mine >= yours,
+        }[op]()
+        return boolean(result)
+
+    def reconstruct(self, out: Builder) -> None:
+        """Build the set."""
+        for item in self.elements.values():
+            out.load(item)
+        out.emit("BUILD_SET", len(self.elements))
+        if self.cls is frozenset:
+            out.wrap_call(frozenset)
+
+    def emit_effects(self, out: Builder) -> None:
+        """Replace the content."""
+        out.call_method_of(self, "clear", [])
+        out.call_method_of(self, "update", [lambda: out.build_list(list(self.elements.values()))])
+
+
+def _union(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
+    merged = dict(self.elements)
+    for other in others:
+        for key, item in other.elements.items():
+            merged.setdefault(key, item)
+    return SetValue(merged, self.cls)
+
+
+def _intersection(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
+    return SetValue({k: v for k, v in self.elements.items() if all(k in o.elements for o in others)}, self.cls)
+
+
+def _difference(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
+    return SetValue({k: v for k, v in self.elements.items() if not any(k in o.elements for o in others)}, self.cls)
+
+
+def _symmetric(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
+    (other,) = others
+    mine = {k: v for k, v in self.elements.items() if k not in other.elements}
+    return SetValue(mine | {k: v for k, v in other.elements.items() if k not in self.elements}, self.cls)
+
+
+def _subset(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
+    return boolean(self.elements.keys() <= others[0].elements.keys())
+
+
+def _superset(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
+    return boolean(self.elements.keys() >= others[0].elements.keys())
+
+
+def _disjoint(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
+    return boolean(self.elements.keys().isdisjoint(others[0].elements.keys()))
+
+
+def _set_copy(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
+    return SetValue(self.elements, self.cls)
+
+
+def _add(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
+    tx.changed(self)
+    self.elements.setdefault(args[0].hash_key(tx), args[0])
+    return NONE
+
+
+def _discard(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
+    tx.changed(self)
+    self.elements.pop(args[0].hash_key(tx), None)
+    return NONE
+
+
+def _set_remove(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
+    if args[0].hash_key(tx) not in self.elements:
+        tx.raise_model(KeyError, [args[0]])
+    return _discard(self, tx, args)
+
+
+def _set_update(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
+    for arg in args:
+        for item in tx.unpack(arg):
+            _add(self, tx, [item])
+    return NONE
+
+
+def _set_clear(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
+    tx.changed(self)
+    self.elements.clear()
+    return NONE
+
+
+def _set_pop(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
+    if not self.elements:
+        tx.raise_error(KeyError, "pop from an empty set")
+    first = self.in_order()[0]
+    return (_discard(self, tx, [first]), first)[1]
+
+
+_SET_OPERATORS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+_SET_READERS: dict[str, Callable[[SetValue, Tracer, list[SetValue]], Value]] = {
+    "copy": _set_copy,
+    "difference": _difference,
+    "intersection": _intersection,
+    "isdisjoint": _disjoint,
+    "issubset": _subset,
+    "issuperset": _superset,
+    "symmetric_difference": _symmetric,
+    "union": _union,
+}
+_SET_WRITERS: dict[str, Callable[[SetValue, Tracer, list[Value]], Value]] = {
+    "add": _add,
+    "clear": _set_clear,
+    "discard": _discard,
+    "pop": _set_pop,
+    "remove": _set_remove,
+    "update": _set_update,
+}

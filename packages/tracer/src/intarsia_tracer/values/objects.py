@@ -1,0 +1,439 @@
+"""Classes, modules, built-in callables, and instances of classes written in Python.
+
+An instance is modelled by what is read of it: attributes are looked up as `object.__getattribute__` does, without
+running user code; properties and methods are evaluated. Attributes that traced code sets are kept in `written` and
+stored in the real object after the graph ran.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_ir.records import Source
+
+from intarsia_tracer.breaks import Break, Unreconstructable
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.constants import boolean
+
+if TYPE_CHECKING:
+    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["Builtin", "ClassValue", "InstanceDict", "ModuleValue", "Object", "Reference", "Super"]
+
+
+class Reference(Value):
+    """An existing object that counts only by its identity."""
+
+    __slots__ = ("value",)
+    shared = False
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        self.value = value
+        self.source = source
+
+    def type(self) -> Any:
+        """Return the class."""
+        return type(self.value)
+
+    def identity(self) -> object | None:
+        """Return the object."""
+        return self.value
+
+    def as_python(self) -> Any:
+        """Return the object."""
+        return self.value
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        name = getattr(self.value, "__qualname__", None) or getattr(self.value, "__name__", None)
+        module = getattr(self.value, "__module__", None)
+        prefix = f"{module}." if isinstance(module, str) else ""
+        return f"{prefix}{name}" if isinstance(name, str) else f"a {type(self.value).__name__}"
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """The object hashes by identity."""
+        if type(self.value).__hash__ is not type.__hash__ and not tx.hash_is_safe(type(self.value)):
+            return super().hash_key(tx)
+        key: Hashable = self.value
+        return key
+
+    def truth(self, tx: Tracer) -> bool:
+        """Plain classes, modules and functions are true."""
+        if hasattr(type(self.value), "__bool__") or hasattr(type(self.value), "__len__"):
+            return super().truth(tx)
+        return True
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Objects without own equality are equal when they are the same."""
+        if type(self.value).__eq__ in (object.__eq__, type.__eq__) and op in ("==", "!="):
+            return tx.compare_identity(op, self, other)
+        return None
+
+    def reconstruct(self, out: Builder) -> None:
+        """Push the object as a constant of the code."""
+        out.constant(self.value)
+
+
+class Builtin(Reference):
+    """A callable written in C: a function, a method descriptor, a slot wrapper."""
+
+    __slots__ = ()
+
+    def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Look the call up in the tables."""
+        return tx.call_builtin(self, args, keywords)
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """Built-in callables hash by identity."""
+        key: Hashable = self.value
+        return key
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Read the names; others aren't modelled."""
+        if name in ("__name__", "__qualname__", "__module__", "__doc__", "__self__", "__objclass__"):
+            return tx.wrap(tx.real(getattr, self.value, name), None)
+        if name == "__call__":
+            return self
+        if name == "__get__":
+            return super().get_attribute(tx, name)
+        found = tx.real(getattr, self.value, name)
+        return tx.wrap(found, None if self.source is None else tx.sources.attribute(self.source, name))
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Built-in callables are equal when they are the same, or methods of the same object."""
+        if op in ("==", "!="):
+            return boolean((self.value == other.identity()) is (op == "=="))
+        return None
+
+
+class ModuleValue(Reference):
+    """A module."""
+
+    __slots__ = ()
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Read a global of the module."""
+        return tx.module_attribute(self, name)
+
+    def set_attribute(self, tx: Tracer, name: str, value: Value) -> None:
+        """Set a global of the module."""
+        tx.module_globals(self).store(tx, name, tx.from_python(name), value)
+
+
+class ClassValue(Reference):
+    """A class."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"class {self.value.__module__}.{self.value.__qualname__}"
+
+    def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Make an instance."""
+        return tx.call_class(self, args, keywords)
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Look the attribute up in the class and its bases."""
+        return tx.class_attribute(self, name)
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        """Model `Enum["NAME"]` and generic aliases of known parts."""
+        return tx.class_item(self, key)
+
+    def iterate(self, tx: Tracer) -> Value:
+        """Iterate over the members of an enumeration."""
+        return tx.class_iterate(self)
+
+    def contains(self, tx: Tracer, item: Value) -> bool:
+        """Model membership in an enumeration."""
+        members = tx.unpack(self)
+        return any(tx.same(member, item) for member in members)
+
+    def length(self, tx: Tracer) -> int:
+        """Return the number of members of an enumeration."""
+        return len(tx.unpack(self))
+
+    def truth(self, tx: Tracer) -> bool:
+        """Classes are true, unless their metaclass says otherwise."""
+        if type(self.value) is type or not hasattr(type(self.value), "__bool__"):
+            return True
+        return bool(tx.real(bool, self.value))
+
+    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
+        """Model `A | B`."""
+        if op != "|" or not isinstance(other, Reference):
+            return None
+        left, right = (other, self) if swapped else (self, other)
+        return tx.wrap(tx.real(lambda: left.value | right.value), None)
+
+
+class Object(Value):
+    """An instance of a class, existing or made while tracing.
+
+    Args:
+        cls: Its class.
+        value: The existing object, or None.
+        source: Where an existing object is fetched.
+        base: Model of the built-in part, for subclasses of dict, list, tuple, str, int...
+    """
+
+    __slots__ = ("base", "birth", "cls", "read", "value", "written")
+
+    def __init__(
+        self, cls: Any, value: Any = None, source: Source | None = None, base: Value | None = None, birth: int = -1
+    ) -> None:
+        self.source = source
+        self.cls = cls
+        self.value = value
+        self.base = base
+        self.birth = birth
+        self.written: dict[str, Value | None] = {}  # None: deleted
+        self.read: dict[str, Value] = {}
+
+    @property
+    def existing(self) -> bool:
+        """Tell whether the object existed before the call."""
+        return self.value is not None
+
+    def type(self) -> Any:
+        """Return the class."""
+        return self.cls
+
+    def identity(self) -> object | None:
+        """Return the existing object."""
+        found: object | None = self.value
+        return found
+
+    def as_python(self) -> Any:
+        """Enumeration members and the like are known by their identity."""
+        if self.value is not None and _counts_by_identity(self.value):
+            return self.value
+        return super().as_python()
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"an object of class {self.cls.__module__}.{self.cls.__qualname__}"
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """Objects with the default hash are keys by identity."""
+        return tx.object_hash_key(self)
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Look the attribute up."""
+        return tx.object_attribute(self, name)
+
+    def set_attribute(self, tx: Tracer, name: str, value: Value) -> None:
+        """Set the attribute: by a property, by `__setattr__`, or plainly."""
+        tx.object_set_attribute(self, name, value)
+
+    def delete_attribute(self, tx: Tracer, name: str) -> None:
+        """Delete the attribute."""
+        tx.object_set_attribute(self, name, None)
+
+    def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call `__call__`."""
+        return tx.call_object(self, args, keywords)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call a method of the built-in part, or of `object`."""
+        if self.base is None or name not in _methods_below_object(self.base.type()):
+            found = tx.object_slot(self, name, args)
+            return super().call_method(tx, name, args, keywords) if found is None else found
+        if self.existing and name not in _READING:
+            raise Break("tracer.mutation", f"changing {self.describe()} isn't modelled")
+        return self.base.call_method(tx, name, args, keywords)
+
+    def truth(self, tx: Tracer) -> bool:
+        """Ask `__bool__`, then `__len__`."""
+        return tx.object_truth(self)
+
+    def length(self, tx: Tracer) -> int:
+        """Ask `__len__`."""
+        return int(tx.special(self, "__len__", []).as_python())
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        """Ask `__getitem__`."""
+        return tx.special(self, "__getitem__", [key])
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        """Ask `__setitem__`."""
+        tx.special(self, "__setitem__", [key, value])
+
+    def delete_item(self, tx: Tracer, key: Value) -> None:
+        """Ask `__delitem__`."""
+        tx.special(self, "__delitem__", [key])
+
+    def contains(self, tx: Tracer, item: Value) -> bool:
+        """Ask `__contains__`, else iterate."""
+        return tx.object_contains(self, item)
+
+    def iterate(self, tx: Tracer) -> Value:
+        """Ask `__iter__`, else index from 0 on."""
+        return tx.object_iterate(self)
+
+    def advance(self, tx: Tracer) -> Value | None:
+        """Ask `__next__`."""
+        return tx.object_advance(self)
+
+    def unary(self, tx: Tracer, op: str) -> Value:
+        """Ask the special method."""
+        return tx.special(self, {"-": "__neg__", "+": "__pos__", "~": "__invert__"}[op], [])
+
+    def reconstruct(self, out: Builder) -> None:
+        """Make the object without its constructor, then set what it holds."""
+        if self.value is not None:
+            out.constant(self.value)
+            return
+        out.new_object(self)
+
+    def emit_effects(self, out: Builder) -> None:
+        """Set the attributes that were written."""
+        if self.value is not None:
+            out.write_attributes(self, self.written)
+
+
+_READING = frozenset(
+    {
+        "__contains__", "__getitem__", "__iter__", "__len__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__",
+        "copy", "count", "__reversed__", "__or__", "__ror__", "get", "index", "items", "keys", "values", "__repr__", "__str__", "__add__", "__mul__",
+    }
+)  # fmt: skip
+
+
+@functools.cache
+def _methods_below_object(cls: type) -> frozenset[str]:
+    """Return the names that a built-in class defines itself."""
+    return frozenset(name for base in cls.__mro__ if base is not object for name in base.__dict__)
+
+
+def _counts_by_identity(value: object) -> bool:
+    """Tell whether a real object may be used while tracing: nothing it holds ever changes."""
+    import enum
+
+    return isinstance(value, (enum.Enum, types.GenericAlias, types.UnionType)) or type(value) is object
+
+
+class InstanceDict(Value):
+    """`obj.__dict__`: reads and writes go to the model of the object."""
+
+    __slots__ = ("owner",)
+    shared = False
+
+    def __init__(self, owner: Object) -> None:
+        self.source = None
+        self.owner = owner
+
+    def type(self) -> Any:
+        """Return dict."""
+        return dict
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        """Read an attribute of the instance."""
+        found = tx.instance_attribute(self.owner, str(key.as_python()))
+        if found is None:
+            tx.raise_model(KeyError, [key])
+        return found
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        """Set an attribute of the instance."""
+        tx.write_attribute(self.owner, str(key.as_python()), value)
+
+    def delete_item(self, tx: Tracer, key: Value) -> None:
+        """Delete an attribute of the instance."""
+        self.get_item(tx, key)
+        tx.write_attribute(self.owner, str(key.as_python()), None)
+
+    def contains(self, tx: Tracer, item: Value) -> bool:
+        """Tell whether the instance has the attribute."""
+        return tx.instance_attribute(self.owner, str(item.as_python())) is not None
+
+    def truth(self, tx: Tracer) -> bool:
+        """Tell whether there are attributes."""
+        return tx.instance_dict(self.owner).truth(tx)
+
+    def length(self, tx: Tracer) -> int:
+        """Return the number of attributes."""
+        return tx.instance_dict(self.owner).length(tx)
+
+    def iterate(self, tx: Tracer) -> Value:
+        """Iterate over the names."""
+        return tx.instance_dict(self.owner).iterate(tx)
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Return a method."""
+        return tx.bound_builtin(self, name)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Read and write through the object; other methods see a copy."""
+        if name == "get" and args and not keywords:
+            found = tx.instance_attribute(self.owner, str(args[0].as_python()))
+            return found if found is not None else (args[1] if len(args) > 1 else tx.from_python(None))
+        if name == "pop" and args and not keywords:
+            found = tx.instance_attribute(self.owner, str(args[0].as_python()))
+            if found is not None:
+                tx.write_attribute(self.owner, str(args[0].as_python()), None)
+                return found
+            return args[1] if len(args) > 1 else self.get_item(tx, args[0])
+        if name == "update":
+            for _, key, value in (*(tx.pairs(args[0]) if args else ()), *tx.keyword_pairs(keywords)):
+                self.set_item(tx, key, value)
+            return tx.from_python(None)
+        if name in ("items", "keys", "values", "copy"):
+            return tx.instance_dict(self.owner).call_method(tx, name, args, keywords)
+        return tx.operator_method(self, name, args, keywords)
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Compare as a dict."""
+        other = tx.instance_dict(other.owner) if isinstance(other, InstanceDict) else other
+        return tx.instance_dict(self.owner).compare(tx, op, other)
+
+    def reconstruct(self, out: Builder) -> None:
+        """Fetch it from the object."""
+        out.load(self.owner)
+        out.load_attribute("__dict__")
+
+
+class Super(Value):
+    """`super()`: looks attributes up after a class in the order of another's bases."""
+
+    __slots__ = ("after", "owner")
+
+    def __init__(self, after: Any, owner: Value) -> None:
+        self.source = None
+        self.after = after
+        self.owner = owner
+
+    def type(self) -> Any:
+        """Return super."""
+        return super
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Look the attribute up."""
+        return tx.super_attribute(self, name)
+
+    def reconstruct(self, out: Builder) -> None:
+        """Make the object."""
+        out.call(lambda: out.constant(super), [lambda: out.constant(self.after), lambda: out.load(self.owner)])
+
+
+class Traceback(Value):
+    """A traceback: may be passed on, but not looked at."""
+
+    __slots__ = ()
+
+    def type(self) -> Any:
+        """Return the traceback type."""
+        return types.TracebackType
+
+    def truth(self, tx: Tracer) -> bool:
+        """Tracebacks are true."""
+        return True
+
+    def reconstruct(self, out: Builder) -> None:
+        """There is no real traceback."""
+        raise Unreconstructable("a traceback made while tracing is live")
