@@ -139,6 +139,10 @@ def p(*shape):
     return lambda: parameter(*shape)
 
 
+def zero():
+    return torch.tensor(0)
+
+
 CASES = {
     mlp: ([r(4, 8), p(16, 8), p(16), p(8, 16)], (0,)),
     normalised_convolution: (

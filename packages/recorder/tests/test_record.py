@@ -262,7 +262,7 @@ def test_an_error_of_the_program_reaches_the_caller_as_it_is():
         record(program, (torch.ones(3),))
 
 
-# ---- symbolic sizes ----------------------------------------------------------------------------------------------------
+# ---- symbolic sizes --------------------------------------------------------------------------------------------------
 
 
 def test_symbolic_sizes_are_written_on_demand_and_facts_come_with_the_result():

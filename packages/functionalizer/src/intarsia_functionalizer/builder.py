@@ -71,21 +71,27 @@ class Builder:
 
     def copy(self, node: fx.Node, like: torch.Tensor) -> fx.Node:
         """Add a copy of `node`, in memory of its own, with the strides of `like`."""
-        value = meta.value(node)
         order = dense_order(like)
         if order is None:
-            empty = self.call(
-                aten.empty_strided.default,
-                list(like.shape),
-                list(like.stride()),
-                dtype=value.dtype,
-                device=value.device,
-            )
-            return self.call(aten.copy.default, empty, node)
+            return self.show_flat(self.flatten(node, like), like)
         # a dense layout is a permutation of a contiguous one
         outer_first = self.call(aten.permute.default, node, order)
         copy = self.call(aten.clone.default, outer_first, memory_format=torch.contiguous_format)
         return self.call(aten.permute.default, copy, [order.index(dim) for dim in range(len(order))])
+
+    def flatten(self, node: fx.Node, like: torch.Tensor) -> fx.Node:
+        """Add a flat piece of memory that holds the elements of `node` where the strides of `like` put them.
+
+        For layouts with gaps, and with elements shown several times, which no other op makes.
+        """
+        sizes, strides = list(like.shape), list(like.stride())
+        reach = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+        zeros = self.call(aten.new_zeros.default, node, [reach])
+        return self.call(aten.as_strided_scatter.default, zeros, node, sizes, strides, 0)
+
+    def show_flat(self, flat: fx.Node, like: torch.Tensor) -> fx.Node:
+        """Add the view of flat memory that has shape and strides of `like`."""
+        return self.call(aten.as_strided.default, flat, list(like.shape), list(like.stride()), 0)
 
     def nodes(self, argument: Any) -> Any:
         """Return `argument` with nodes in place of symbolic numbers."""

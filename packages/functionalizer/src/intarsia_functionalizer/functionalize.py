@@ -74,11 +74,11 @@ def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None
         >>> done.signature.writes
         (Write(input=0, result=0),)
     """
-    recorded = program if isinstance(program, Recorded) else _as_recorded(program)
-    gm = recorded.graph_module
     origins = isinstance(program, Recorded)
+    gm = program.graph_module if isinstance(program, Recorded) else program
     if check:
         aten_dialect.verify(gm, origins=origins)
+    recorded = program if isinstance(program, Recorded) else _as_recorded(gm)
     if _is_functional(recorded):
         return _unchanged(recorded)
     graph, mode = _with_one_mode(gm.graph)

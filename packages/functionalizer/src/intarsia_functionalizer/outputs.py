@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.fx as fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from intarsia_functionalizer.builder import dense_order
 from intarsia_functionalizer.rewriter import Rewriter, root_of
@@ -142,7 +143,8 @@ class _Describer:
                     code="functionalize.constant",
                     where=step.origins,
                 )
-            tensor = step.op(tensor, *step.args, **step.kwargs)
+            with unset_fake_temporarily():
+                tensor = step.op(tensor, *step.args, **step.kwargs)
             tensor = tensor if step.item is None else tensor[step.item]
         return tensor  # type: ignore[no-any-return]
 

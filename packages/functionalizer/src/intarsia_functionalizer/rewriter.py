@@ -251,7 +251,7 @@ class Rewriter:
         twin = find_twin(op)
         if twin is None:
             raise self._unsupported(f"{op} writes, and no functional op says what", "functionalize.no_twin")
-        result = self._call_twin(twin, bound, targets[0][0])
+        result = self._call_twin(twin, {**_missing_defaults(op, twin), **bound}, targets[0][0])
         self._take_contents(twin, result, targets)
         return self._returned(node, targets, result)
 
@@ -370,8 +370,13 @@ class Rewriter:
         for step in ref.steps:
             if step.op is aten.as_strided.default:
                 self._check_reach(base, step)
+        offset = value.storage_offset() - base.value.storage_offset()
+        if dense_order(base.value) is None:
+            flat = self.builder.flatten(self.laid_out(base), base.value)
+            flat = self.builder.call(aten.as_strided_scatter.default, flat, new, sizes, strides, offset)
+            return self.builder.show_flat(flat, base.value)
         memory = self._own_memory(base)
-        offset = value.storage_offset() - base.value.storage_offset() + meta.value(memory).storage_offset()
+        offset = offset + meta.value(memory).storage_offset()
         return self.builder.call(aten.as_strided_scatter.default, memory, new, sizes, strides, offset)
 
     # ---- out of fuel
@@ -411,6 +416,13 @@ def _bind(node: fx.Node) -> dict[str, Any]:
     assert isinstance(node.target, OpOverload)
     names = [argument.name for argument in node.target._schema.arguments if not argument.kwarg_only]
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
+def _missing_defaults(op: OpOverload, twin: Twin) -> dict[str, Any]:
+    """Return the defaults of `op` that its twin doesn't have, by the names of the parameters of `op`."""
+    own = {a.name: a.default_value for a in op._schema.arguments if a.has_default_value()}
+    required = {a.name for a in twin.op._schema.arguments if not a.has_default_value()}
+    return {source: own[source] for name, source in twin.parameters.items() if name in required and source in own}
 
 
 def _shows_elements_twice(value: torch.Tensor) -> bool:
