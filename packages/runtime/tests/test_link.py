@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -310,7 +311,7 @@ def test_constants_are_bound(linked: Callable[..., Runner], x: torch.Tensor) -> 
 
 def test_names_that_are_no_identifiers(linked: Callable[..., Runner], x: torch.Tensor) -> None:
     names = ("x.1", "x_1", "_x_1", "for", "1", "", "run", "_arena", "é")
-    chain = [("add1", pair) for pair in zip(names, names[1:], strict=False)]
+    chain = [("add1", pair) for pair in itertools.pairwise(names)]
     run = linked(chain, (whole(names[-1]),), inputs=(names[0],), buffers={name: buffer(2, 3) for name in names})
     assert torch.equal(run(x)[0], x + len(names) - 1)
 

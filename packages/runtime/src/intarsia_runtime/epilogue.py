@@ -8,7 +8,6 @@ autograd sees real views.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +31,6 @@ from intarsia_runtime._calls import copy
 __all__ = ["with_epilogue"]
 
 Results = Sequence[Any]
-Maker = Callable[[Sequence[Any], Results], Any]
 
 
 def with_epilogue(run: Callable[..., Results], signature: Signature) -> Callable[..., list[Any]]:
@@ -44,7 +42,8 @@ def with_epilogue(run: Callable[..., Results], signature: Signature) -> Callable
         signature: What the results mean.
 
     Returns:
-        A function of the same inputs that returns the flat list of outputs.
+        A function of the same inputs that returns the flat list of outputs. It is written for the signature: its
+        attribute `source` is the text.
 
     Raises:
         UnsupportedError: At once, for outputs that would need a backward pass and for seeds among the inputs; later,
@@ -58,30 +57,28 @@ def with_epilogue(run: Callable[..., Results], signature: Signature) -> Callable
         (True, tensor([2., 2.]))
     """
     _refuse(signature)
-    makers = tuple(_maker(spec, signature) for spec in signature.outputs)
-    writes = tuple((w.input, w.result) for w in signature.writes)
-    shared = not getattr(run, "owns_results", False)
-    owners = tuple(dict.fromkeys([w.result for w in signature.writes] + _bases(signature)))
-    exit_grad_mode = signature.exit_grad_mode
+    bound: dict[str, Any] = {"_run": run, "_fault": _fault}
+    lines = ["try:", "    results = _run(*inputs)", "except Exception as error:", "    raise _fault(error) from error"]
+    if not getattr(run, "owns_results", False):
+        owners = tuple(dict.fromkeys([w.result for w in signature.writes] + _bases(signature)))
+        bound |= {"_own": _own, "_owners": owners}
+        lines.append("results = _own(results, _owners, inputs)")
+    lines += _writes(signature, bound)
+    outputs = [_output(spec, number, signature, bound) for number, spec in enumerate(signature.outputs)]
+    lines.append(f"outputs = [{', '.join(outputs)}]")
+    if signature.exit_grad_mode is not None:
+        bound["_set_grad_enabled"] = torch._C._set_grad_enabled
+        lines.append(f"_set_grad_enabled({signature.exit_grad_mode})")
+    text = "\n    ".join(["def call(*inputs):", *lines, "return outputs"]) + "\n"
+    exec(compile(text, "<intarsia epilogue>", "exec"), bound)
+    call: Any = bound["call"]
+    call.source = text
+    made: Callable[..., list[Any]] = call
+    return made
 
-    @functools.wraps(run, updated=())
-    def call(*inputs: Any) -> list[Any]:
-        try:
-            results = run(*inputs)
-        except Exception as error:
-            raise RuntimeFault(
-                f"the compiled graph raised {type(error).__name__}: {error}", code="runtime.fault"
-            ) from error
-        if shared:
-            results = _own(results, owners, inputs)
-        if writes:
-            _write(writes, inputs, results)
-        outputs = [make(inputs, results) for make in makers]
-        if exit_grad_mode is not None:
-            torch.set_grad_enabled(exit_grad_mode)
-        return outputs
 
-    return call
+def _fault(error: Exception) -> RuntimeFault:
+    return RuntimeFault(f"the compiled graph raised {type(error).__name__}: {error}", code="runtime.fault")
 
 
 def _refuse(signature: Signature) -> None:
@@ -120,34 +117,43 @@ def _storage(value: Tensor) -> int:
     return address
 
 
-def _write(writes: Sequence[tuple[int, int]], inputs: Sequence[Any], results: Results) -> None:
-    enabled = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(False)
-    try:
-        for target, result in writes:
-            inputs[target].copy_(results[result])
-    finally:
-        torch._C._set_grad_enabled(enabled)
+def _writes(signature: Signature, bound: dict[str, Any]) -> list[str]:
+    """Return the statements that write results into inputs, whatever the grad mode is."""
+    if not signature.writes:
+        return []
+    bound["_grad"] = torch.is_grad_enabled
+    bound["_set_grad_enabled"] = torch._C._set_grad_enabled
+    copies = [f"    inputs[{write.input}].copy_(results[{write.result}])" for write in signature.writes]
+    return [
+        "enabled = _grad()",
+        "_set_grad_enabled(False)",
+        "try:",
+        *copies,
+        "finally:",
+        "    _set_grad_enabled(enabled)",
+    ]
 
 
-def _maker(spec: OutputSpec, signature: Signature) -> Maker:
-    """Return how one output is made from inputs and results."""
+def _output(spec: OutputSpec, number: int, signature: Signature, bound: dict[str, Any]) -> str:
+    """Return the text of one output."""
     match spec:
         case Fresh(result=result):
-            return lambda inputs, results: results[result]
-        case InputItself(input=number):
-            return lambda inputs, results: inputs[number]
+            return f"results[{result}]"
+        case InputItself(input=position):
+            return f"inputs[{position}]"
         case Constant(value=value):
-            return lambda inputs, results: value
+            bound[f"_constant{number}"] = value
+            return f"_constant{number}"
         case AliasOfOutput(base=base, layout=layout, steps=steps):
-            view = _viewer(layout, steps)
-            return lambda inputs, results: view(results[base])
-        case AliasOfInput(input=number, layout=layout, steps=steps, requires_grad=requires_grad):
+            bound[f"_view{number}"] = _viewer(layout, steps)
+            return f"_view{number}(results[{base}])"
+        case AliasOfInput(input=position, layout=layout, steps=steps, requires_grad=requires_grad):
             view = _viewer(layout, steps)
             # eager made this view where grad mode was off
-            if not requires_grad and number < len(signature.inputs) and signature.inputs[number].requires_grad:
+            if not requires_grad and position < len(signature.inputs) and signature.inputs[position].requires_grad:
                 view = torch.no_grad()(view)
-            return lambda inputs, results: view(inputs[number])
+            bound[f"_view{number}"] = view
+            return f"_view{number}(inputs[{position}])"
         case _:
             raise UnsupportedError(f"outputs of kind {type(spec).__name__} can't be made", code="runtime.output")
 

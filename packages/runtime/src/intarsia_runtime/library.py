@@ -118,11 +118,11 @@ _capsule_content = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_
 )
 
 
-@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-def _unload(capsule: int, content: Any = _capsule_content, close: Callable[[int], None] = _ctypes.dlclose) -> None:
+def _close(capsule: int, content: Any = _capsule_content, close: Callable[[int], None] = _ctypes.dlclose) -> None:
     close(content(capsule, None))
 
 
+_unload = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_close)
 # capsules may die after this module, when the interpreter ends
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_unload))
 
