@@ -7,7 +7,7 @@ import os
 import sysconfig
 from collections.abc import Callable
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -19,7 +19,6 @@ from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
 from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, EventKind, FrameEvent, FrameGuard, code_under
-from intarsia_guards.frame import parameter_names
 from intarsia_ir.records import Capture
 
 if TYPE_CHECKING:
@@ -87,13 +86,7 @@ def _build_guards(code: CodeType, frame: FrameInfo, capture: Capture, graph: Com
     facts = graph.facts if graph and graph.facts is not None else capture.facts
     guards = intarsia_guards.build_guards(records, facts)
     check, wants_globals = guards.frame_check(code)
-    names = (*parameter_names(code), *code.co_freevars)
-
-    def explain(*values: Any) -> str | None:
-        own, globals_ = (values[:-1], values[-1]) if wants_globals else (values, {})
-        return guards.explain_frame(dict(zip(names, own, strict=True)), globals_)
-
-    return FrameGuard(check, explain, wants_globals)
+    return FrameGuard(check, guards.explain_frame, wants_globals)
 
 
 def _skip_code() -> Callable[[CodeType], bool]:
