@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 import torch.fx as fx
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensor, FakeTensorMode
 
 from intarsia_ir import meta
 from intarsia_ir._names import object_named
@@ -85,7 +85,7 @@ class _Reader:
         self.tokens.expect("{")
         while not self.tokens.accept("return"):
             node = self._node(graph, prefix)
-            if node.op == "get_attr":
+            if node in self.attributes:
                 attributes[str(node.target)] = self.attributes[node]
         node = graph.output(self.value())
         self._origins(node)
@@ -141,7 +141,9 @@ class _Reader:
         if token.text == "get_attr":
             return self._get_attr(graph, args[0], self._constant(prefix + args[0], token.line))
         if token.text == "call_module":
-            return graph.create_node("call_module", args[0], args[1:], kwargs)
+            node = graph.create_node("call_module", args[0], args[1:], kwargs)
+            self.attributes[node] = self._constant(prefix + args[0], token.line)
+            return node
         return graph.create_node("call_function", self._target(token.text, token.line), args, kwargs)
 
     def _get_attr(self, graph: fx.Graph, path: str, value: Any) -> fx.Node:
@@ -360,12 +362,10 @@ def _contiguous(sizes: list[Any]) -> list[Any]:
 def _fake(
     mode: FakeTensorMode, sizes: list[Any], strides: list[Any], offset: Any, dtype: torch.dtype, device: str
 ) -> torch.Tensor:
-    with mode:
-        if type(offset) is int and offset == 0:
-            return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
-        extent = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
-        storage = torch.empty((extent,), dtype=dtype, device=device)
-        return torch.as_strided(storage, sizes, strides, offset)
+    empty = any(type(size) is int and size == 0 for size in sizes)
+    reach = 0 if empty else sum((size - 1) * stride for size, stride in zip(sizes, strides)) + 1
+    storage = torch.empty((offset + reach,), dtype=dtype, device="meta")
+    return FakeTensor(mode, storage.as_strided(sizes, strides, offset), torch.device(device))
 
 
 def _holder(attributes: Mapping[str, Any]) -> torch.nn.Module:

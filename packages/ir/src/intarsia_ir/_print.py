@@ -149,8 +149,9 @@ class _Printer:
         return self.names[node]
 
     def _call(self, node: fx.Node) -> str:
-        if node.op == "get_attr":
+        if node.op in ("get_attr", "call_module"):
             self.outside[self.prefix + str(node.target)] = attribute(self.gm, str(node.target))
+        if node.op == "get_attr":
             return f"get_attr({node.target!r})"
         if node.op == "call_method":
             return f".{node.target}({self._arguments(node)})"

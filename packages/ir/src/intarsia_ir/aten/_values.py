@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -60,9 +61,11 @@ def _difference(now: Any, noted: Any) -> str:
         return next((d for d in map(_difference, now, noted) if d), "")
     if not isinstance(now, torch.Tensor) or not isinstance(noted, torch.Tensor):
         return "" if type(now) is type(noted) else f"gives {now!r}, the value is {noted!r}"
-    for what in ("dtype", "device", "shape"):
+    for what in ("dtype", "device"):
         if getattr(now, what) != getattr(noted, what):
             return f"gives {what} {getattr(now, what)}, the value has {getattr(noted, what)}"
+    if _plain(now.shape) != _plain(noted.shape):
+        return f"gives shape {now.shape}, the value has {noted.shape}"
     if _strides(now) != _strides(noted):
         return f"gives strides {now.stride()}, the value has {noted.stride()}"
     return ""
@@ -70,6 +73,12 @@ def _difference(now: Any, noted: Any) -> str:
 
 def _strides(value: torch.Tensor) -> tuple[Any, ...]:
     """Strides that matter: those of dimensions with more than one element."""
-    if value.numel() == 0:
+    sizes = _plain(value.shape)
+    if 0 in sizes:
         return ()
-    return tuple(stride for size, stride in zip(value.shape, value.stride()) if size != 1)
+    return tuple(stride for size, stride in zip(sizes, _plain(value.stride())) if size != 1)
+
+
+def _plain(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """Symbolic sizes as expressions: comparing them as sizes could record a guard."""
+    return tuple(size if type(size) is int else size.node.expr for size in sizes)

@@ -113,6 +113,9 @@ _ALWAYS_UPDATES = frozenset(name for name in _HIDDEN_WRITES if "gather_stats" in
 # Results that may be the argument itself, or a view of it, without an annotation.
 _HIDDEN_VIEWS: dict[str, tuple[str, ...]] = {
     "aten._unsafe_view.default": ("self",),
+    "aten.unsafe_split.Tensor": ("self",),
+    "aten.unsafe_split_with_sizes.default": ("self",),
+    "aten.unsafe_chunk.default": ("self",),
     "aten.dropout.default": ("input",),
     "aten.feature_dropout.default": ("input",),
     "aten.alpha_dropout.default": ("input",),
@@ -197,7 +200,7 @@ _MAY_RAISE_PACKETS = frozenset(
 )
 
 # The same, but only for integers: division by zero.
-_DIVISION_PACKETS = frozenset(["floor_divide", "remainder", "fmod", "div", "divide", "__rfloordiv__"])
+_DIVISION_PACKETS = frozenset(["floor_divide", "remainder", "fmod", "div", "divide"])
 
 # Ops that exist for their check, their message or another effect outside tensors.
 _CHECK_PACKETS = frozenset(

@@ -86,20 +86,44 @@ class ModuleCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module's forward with the given tensors in place of its own."""
         tensors, rest = args[: len(self.names)], args[len(self.names) :]
-        return _with_tensors(self.module, dict(zip(self.names, tensors)))(*rest, **kwargs)
+        clone = _with_tensors(self.module, dict(zip(self.names, tensors)))
+        result = clone(*rest, **kwargs)
+        for original, name, value in _changes(self.module, clone):
+            original.__dict__[name] = value
+        return result
+
+
+_STORES = ("_parameters", "_buffers", "_modules")
+
+
+def _changes(module: torch.nn.Module, clone: torch.nn.Module) -> list[tuple[torch.nn.Module, str, Any]]:
+    """Return the plain attributes that running `clone` has set: (module of the original tree, name, value)."""
+    changes = [
+        (module, name, value)
+        for name, value in vars(clone).items()
+        if name not in _STORES and vars(module).get(name, _STORES) is not value
+    ]
+    for child, submodule in module._modules.items():
+        below = clone._modules.get(child)
+        if submodule is not None and below is not None:
+            changes += _changes(submodule, below)
+    return changes
 
 
 def _with_tensors(module: torch.nn.Module, tensors: dict[str, Any]) -> torch.nn.Module:
     """Return a copy of the tree of modules that holds `tensors`; everything else is shared."""
     clone = copy.copy(module)
     clone.__dict__ = dict(module.__dict__)
-    for store in ("_parameters", "_buffers", "_modules"):
+    for store in _STORES:
         clone.__dict__[store] = dict(module.__dict__[store])
     for name, tensor in tensors.items():
         if "." not in name:
             store = "_parameters" if name in clone._parameters else "_buffers"
             clone.__dict__[store][name] = tensor
-    for child, submodule in module.named_children():
+    # not named_children(): it leaves out the second name of a shared child
+    for child, submodule in module._modules.items():
+        if submodule is None:
+            continue
         below = {n.partition(".")[2]: t for n, t in tensors.items() if n.partition(".")[0] == child and "." in n}
         clone.__dict__["_modules"][child] = _with_tensors(submodule, below)
     return clone
@@ -219,15 +243,19 @@ class _Lifter:
 
 
 class _InliningTracer(fx.Tracer):
-    """Traces through every submodule."""
+    """Traces through every submodule; buffers are proxies, so that writing one is a node and not done at once."""
+
+    proxy_buffer_attributes = True
 
     def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
         return False
 
 
 def _trace(module: torch.nn.Module, node: fx.Node) -> fx.Graph | None:
-    """Return the graph of a module's forward, or None where its Python depends on values."""
-    subject = module
+    """Return the graph of a module's forward, or None where its Python depends on values or sets attributes."""
+    if _has_hooks(module):
+        return None
+    subject = _with_tensors(module, {})
     if hasattr(module, "_check_input_dim"):
         # normalisation modules first look at the rank of their input; look here, then leave it out of the trace
         value = node.args[0] if node.args else None
@@ -235,14 +263,17 @@ def _trace(module: torch.nn.Module, node: fx.Node) -> fx.Graph | None:
             return None
         check: Any = module._check_input_dim
         check(meta.value(value))
-        subject = copy.copy(module)
-        subject.__dict__ = {**module.__dict__, "_check_input_dim": lambda _: None}
-    if _has_hooks(module):
-        return None
+        subject.__dict__["_check_input_dim"] = _nothing
     try:
-        return _InliningTracer().trace(subject)
+        graph = _InliningTracer().trace(subject)
     except (fx.proxy.TraceError, TypeError):
         return None
+    set_by_forward = [name for _, name, value in _changes(module, subject) if value is not _nothing]
+    return None if set_by_forward else graph
+
+
+def _nothing(value: Any) -> None:
+    """Stands for a check that has been made."""
 
 
 def _has_hooks(module: torch.nn.Module) -> bool:
