@@ -113,10 +113,10 @@ def order(guards: Sequence[HeldGuard]) -> tuple[HeldGuard, ...]:
     """Return the guards in the order in which they are checked."""
 
     def rank(guard: HeldGuard) -> tuple[int, int]:
-        second = guard.value if guard.kind is GuardKind.OVERLAP else None
+        others = guard.value if guard.kind is GuardKind.OVERLAP else ()
         if guard.kind is GuardKind.ALIASING:
-            second = guard.value[0]
-        depth = max(len(sources_below(guard.source)), len(sources_below(second)), 1)
+            others = guard.value[:1]
+        depth = max(1, *(len(sources_below(source)) for source in (guard.source, *others)))
         # sizes speak about tensors anywhere: every tensor has been checked before them
         return (depth if guard.kind is not GuardKind.SIZE else 1_000_000), _COST[guard.kind]
 
@@ -284,7 +284,8 @@ class _Writer:
                 self.require(f"({v} is {self.fetch(other)}) is {same}")
             case GuardKind.OVERLAP:
                 check = self.constant(meaning.share_memory)
-                self.require(f"not {check}({v}, {self.fetch(guard.value)})")
+                for other in guard.value:
+                    self.require(f"not {check}({v}, {self.fetch(other)})")
             case _:
                 raise InvalidArgumentError(f"{guard.kind} with a source", code="guards.kind")
 

@@ -145,7 +145,7 @@ def _shown(kind: GuardKind, expected: Any, actual: Any, frame: Frame) -> tuple[s
             same = "the same object as" if expected[1] else "another object than"
             return f"{same} {expected[0]}", "the opposite"
         case GuardKind.OVERLAP:
-            return f"in memory apart from {expected}", "overlapping it"
+            return f"in memory apart from {', '.join(map(str, expected))}", "overlapping one of them"
         case GuardKind.AUTOCAST:
             return _brief(expected), _brief(actual(expected))
     return _brief(expected), _brief(actual)

@@ -137,7 +137,7 @@ def _aliasing(value: tuple[Any, bool], actual: Any, frame: Frame) -> bool:
 
 
 def _overlap(value: Any, actual: Any, frame: Frame) -> bool:
-    return not share_memory(actual, fetch(value, frame))
+    return not any(share_memory(actual, fetch(other, frame)) for other in value)
 
 
 def _autocast(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
