@@ -51,7 +51,8 @@ def test_global_counter_and_random_numbers_are_fresh_each_call():
     torch.testing.assert_close(got, want)
     assert not torch.equal(got[0], got[1])
     stats = intarsia.stats()
-    assert (stats.frames_compiled, stats.recompiles, stats.fallbacks) == (1, 0, 0)
+    # the counter's value is guarded, so each call compiles a version, up to the recompile limit
+    assert (stats.frames_compiled, stats.recompiles, stats.fallbacks) == (3, 2, 0)
 
 
 def test_branch_on_a_tensor_both_signs():
