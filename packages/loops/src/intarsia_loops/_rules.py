@@ -10,8 +10,9 @@ from torch._ops import OpOverload
 
 from intarsia_ir.errors import VerifyError
 from intarsia_ir.records import SizeFacts
+from intarsia_loops._layout import elements_overlap
 from intarsia_loops._symbols import symbol
-from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, atom_expr, less
+from intarsia_loops.index import ZERO, Atom, IndexExpr, atom_expr, less
 from intarsia_loops.ops import INTEGERS, NEST_KINDS, SCALAR_OPS, result_type
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val
 from intarsia_loops.rewrites import postorder
@@ -113,16 +114,8 @@ def _check_buffer(name: str, buffer: Buffer, facts: SizeFacts, findings: Finding
 
 
 def _check_distinct_addresses(name: str, buffer: Buffer, findings: Findings) -> None:
-    """A written buffer: sorted by stride, each dimension steps over all smaller ones."""
-    dims = [(s.const(), n.const()) for n, s in zip(buffer.shape, buffer.strides, strict=False) if n is not ONE]
-    if any(n == 0 for _, n in dims) or any(s is None or n is None for s, n in dims):
-        return
-    reach = 0
-    for stride, n in sorted(dims):  # type: ignore[type-var]
-        if stride is None or n is None or stride <= reach:
-            findings.add("L11", name, f"elements overlap: strides {list(buffer.strides)} for {list(buffer.shape)}")
-            return
-        reach += stride * (n - 1)
+    if elements_overlap(buffer.shape, buffer.strides):
+        findings.add("L11", name, f"elements overlap: strides {list(buffer.strides)} for {list(buffer.shape)}")
 
 
 # ---- nests -----------------------------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ Program  buffers, inputs, items (Nest | Kernel | Extern), outputs, and, once pla
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from intarsia_ir.records import Origin, SizeFacts
 from intarsia_loops.index import IndexExpr, lift
@@ -66,26 +68,38 @@ class Val:
     def __deepcopy__(self, memo: Any) -> Val:
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.op, self.args, self.dtype)
 
-_vals: dict[tuple[Any, ...], Val] = {}
+
+_vals: WeakValueDictionary[tuple[Any, ...], Val] = WeakValueDictionary()
+_lock = threading.RLock()  # a value can die, and its table entry with it, while another one is put in
 
 
 def val(op: str, *args: Any, dtype: str) -> Val:
     """Return the one value `op(args): dtype`."""
     # -0.0 == 0.0 and True == 1 == 1.0: a constant's key needs its type and its text as well
     key = (op, args, dtype) if op != "const" else (op, type(args[0]), repr(args[0]), dtype)
-    found = _vals.get(key)
-    if found is None:
-        found = Val()
-        found.op, found.args, found.dtype = op, args, dtype
-        operands = [a for a in args if type(a) is Val]
-        if op in ("load", "gather"):
-            operands = [a for a in args[1] if type(a) is Val]
-        below = frozenset[Val]().union(*(a.loads for a in operands))
-        found.loads = below | {found} if op in ("load", "gather") else below
-        found.size = 1 + sum(a.size for a in operands)
-        _vals[key] = found
-    return found
+    ref = _vals.data.get(key)
+    found = ref() if ref is not None else None
+    return found if found is not None else _new(key, op, args, dtype)
+
+
+def _new(key: tuple[Any, ...], op: str, args: tuple[Any, ...], dtype: str) -> Val:
+    v = Val()
+    v.op, v.args, v.dtype = op, args, dtype
+    is_read = op in ("load", "gather")
+    operands = [a for a in (args[1] if is_read else args) if type(a) is Val]
+    v.size = 1 + sum([a.size for a in operands])
+    sets = {a.loads for a in operands if a.loads}
+    below = next(iter(sets)) if len(sets) == 1 else frozenset[Val]().union(*sets)
+    v.loads = below | {v} if is_read else below
+    with _lock:
+        return _vals.setdefault(key, v)
+
+
+def _rebuilt(op: str, args: tuple[Any, ...], dtype: str) -> Val:
+    return val(op, *args, dtype=dtype)
 
 
 def load(buffer: str, index: tuple[IndexExpr | int | Val, ...], dtype: str) -> Val:

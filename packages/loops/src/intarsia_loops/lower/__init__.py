@@ -46,7 +46,7 @@ def lower(
     Args:
         graph_module: FX(aten) with a value on every node; unchanged.
         facts: Size facts that the graph relies on; carried along.
-        fuel: Number of nodes to lower; the rest become extern calls. None: all.
+        fuel: Number of nodes to lower; the rest become extern calls. Views are lowered in any case. None: all.
         check: Whether both programs are verified.
 
     Returns:
@@ -173,11 +173,12 @@ class _Walk:
         self.builder.begin(node.name, value, meta.origins(node), _used_results(node))
         args = [self._argument(a) for a in node.args]
         kwargs = {k: self._argument(v) for k, v in node.kwargs.items()}
-        row = _LOWERINGS.get(node.target) if self.fuel != 0 else None
+        row = _LOWERINGS.get(node.target)
         result = None
-        if row is not None and (row.any_dtype or (_computable(args) and _computable(value))):
+        has_fuel = self.fuel != 0 or (row is not None and row.any_dtype)
+        if row is not None and has_fuel and (row.any_dtype or (_computable(args) and _computable(value))):
             result = row.function(self.builder, *args, **kwargs)
-            if self.fuel is not None and result is not None:
+            if self.fuel and result is not None and not row.any_dtype:
                 self.fuel -= 1
         self.env[node] = self._extern(node, args, kwargs) if result is None else result
 

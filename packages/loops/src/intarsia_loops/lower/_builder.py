@@ -11,6 +11,7 @@ import torch
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.records import Origin
 from intarsia_loops import index as I
+from intarsia_loops._layout import elements_overlap
 from intarsia_loops.index import ONE, ZERO, IndexExpr, less
 from intarsia_loops.lower._known import known_index, wrapped
 from intarsia_loops.lower._sizes import Sizes
@@ -245,6 +246,7 @@ class Builder:
         strides = x.strides or I.row_major(x.shape)
         found = self.as_strided(x, strides)
         if found is None:
+            strides = I.row_major(x.shape) if elements_overlap(x.shape, strides) else strides
             spec = Spec(x.shape, strides, x.dtype, self.buffers[x.buffer].device)
             found = self.as_strided(self.nest("map", spec, (), lambda p, _: x.at(p), "copy"), strides)
             assert found is not None, "a fresh copy has the strides it was made with"
@@ -279,12 +281,19 @@ class Builder:
         results: list[Tensor | None] = []
         for k, value in enumerate(values):
             if isinstance(value, torch.Tensor):
-                results.append(self.declare(self.spec_of(value), self.fresh_name(str(k) if many else "")))
+                results.append(self.declare(self._own_layout(value), self.fresh_name(str(k) if many else "")))
             else:
                 results.append(None)
         outs = tuple([r.buffer if r is not None else "" for r in results])
         self.items.append(Extern(outs, target, call_args, call_kwargs, self._origins))
         return tuple(results) if many else results[0]
+
+    def _own_layout(self, value: torch.Tensor) -> Spec:
+        """Eager's layout for a result in memory of its own; row-major for the copy of an overlapping view."""
+        spec = self.spec_of(value)
+        if elements_overlap(spec.shape, spec.strides):
+            spec = Spec(spec.shape, I.row_major(spec.shape), spec.dtype, spec.device)
+        return spec
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Tensor):
