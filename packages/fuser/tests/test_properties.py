@@ -27,6 +27,7 @@ CODES = (
     "fuse.order",
     "fuse.crosses_rows",
     "fuse.between",
+    "fuse.extern_between",
 )
 fired = Tally("fuser: decisions in random programs", [*RULES, *CODES])
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import MappingProxyType
 
 from intarsia_fuser.cost import KernelWork, NestWork, footprints, nest_work, written_bytes
@@ -80,6 +81,8 @@ class Draft:
         self.pinned = {ref.buffer for ref in self.program.outputs if isinstance(ref, TensorRef)}
         self.reads: dict[str, dict[str, int]] = {}  # nest -> buffer -> bytes
         self.outside: dict[str, dict[str, int]] = {}  # kernel -> buffer made elsewhere -> bytes
+        self._steps: dict[str, tuple[str, ...]] = {}
+        self._operands: dict[str, tuple[str, ...]] = {}  # extern call -> buffers
         self._work: dict[str, NestWork] = {}
         self._info: dict[str, KernelInfo] = {}
         self.ordered: tuple[str, ...] | None = None
@@ -88,6 +91,7 @@ class Draft:
         for item in self.program.items:
             self._add(item)
         self._order_effects()
+        self.answer: tuple[object, object] | None = None  # the last decision checked, and what came of it
         self.order = ItemOrder(self.names, self.before, self.after)
 
     # ---- questions -------------------------------------------------------------------------------------------------
@@ -106,11 +110,11 @@ class Draft:
 
     def steps(self, item: str) -> tuple[str, ...]:
         """Return the nests of a kernel, by the buffers that they make."""
-        return tuple(s.out for s in self.kernels[item].steps)
+        return self._steps[item]
 
     def before(self, item: str) -> Iterator[str]:
         """Yield the items that must run before `item`; repeats are possible."""
-        reads = self.outside[item] if item in self.kernels else sorted(self.externs[item].reads())
+        reads = self.outside[item] if item in self.kernels else self._operands[item]
         for buffer in reads:
             maker = self.owner.get(buffer)
             if maker is not None:
@@ -165,6 +169,7 @@ class Draft:
 
     def put_inlined(self, producer: str, consumer: Nest) -> None:
         """Take `consumer` in place of the nest of that name; the producer goes when nobody needs it any more."""
+        self.answer = None
         item = self.owner[consumer.out]
         kernel = self.kernels[item]
         self._forget_reads(consumer.out)
@@ -178,8 +183,9 @@ class Draft:
 
     def put_fused(self, into: str, other: str, fused: Kernel, ancestors: list[str]) -> None:
         """Take `fused` in place of the two kernels."""
+        self.answer = None
         self.order.merge(into, other, ancestors)
-        del self.kernels[other], self.outside[other]
+        del self.kernels[other], self.outside[other], self._steps[other]
         self._info.pop(other, None)
         self.kernels[into] = fused
         for step in fused.steps:
@@ -205,9 +211,10 @@ class Draft:
             self.rank[name] = rank
             self.externs[name] = item
             self.owner.update((out, name) for out in item.outs if out)
-            for buffer in item.reads():
+            self._operands[name] = tuple(sorted(item.reads()))
+            for buffer in self._operands[name]:
                 self.readers.setdefault(buffer, []).append(rank)
-            self.pinned |= item.reads()
+            self.pinned.update(self._operands[name])
         else:
             raise InvalidArgumentError(
                 f"the program has a {type(item).__name__} where a nest or an extern call is expected",
@@ -218,8 +225,8 @@ class Draft:
     def _order_effects(self) -> None:
         """Keep calls with effects in program order: each follows the one before it."""
         ordered = [name for name, item in self.externs.items() if has_effect(item.target)]
-        self._next_effect = dict(zip(ordered, ordered[1:], strict=False))
-        self._previous_effect = dict(zip(ordered[1:], ordered, strict=False))
+        self._next_effect = dict(pairwise(ordered))
+        self._previous_effect = {second: first for first, second in pairwise(ordered)}
 
     def _note_reads(self, name: str) -> None:
         self.reads[name] = footprints(self.nests[name], self.program.buffers, self.sizes)
@@ -234,9 +241,10 @@ class Draft:
             del readers[bisect.bisect_left(readers, rank)]
 
     def _recount(self, item: str) -> None:
+        self._steps[item] = tuple([s.out for s in self.kernels[item].steps])
         made: set[str] = set()
         reads: dict[str, int] = {}
-        for name in self.steps(item):
+        for name in self._steps[item]:
             for buffer, size in self.reads[name].items():
                 if buffer not in made:
                     reads[buffer] = max(size, reads.get(buffer, 0))
@@ -254,7 +262,7 @@ class Draft:
             self.kernels[item] = replace(kernel, steps=steps)
             self._recount(item)
         else:
-            del self.kernels[item], self.outside[item]
+            del self.kernels[item], self.outside[item], self._steps[item]
             self._info.pop(item, None)
             self.order.drop(item)
 

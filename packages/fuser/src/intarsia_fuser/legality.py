@@ -12,7 +12,8 @@ Fuse first and second over `depth` rows
   F4 `fuse.rows`             the extents of these rows are equal
   F5 `fuse.order`            first doesn't read second
   F6 `fuse.crosses_rows`     second reads what first makes only in its own row
-  F7 `fuse.between`          no third item has to run after one and before the other
+  F7 `fuse.between`          no third kernel has to run after one and before the other
+     `fuse.extern_between`   nor an extern call; unlike a kernel, it can never join them
   F8 `fuse.device`           both run on one device
 Order
   O1 `order.items`           every item is named exactly once
@@ -53,6 +54,14 @@ class Accepted:
 
 def check(draft: Draft, decision: Decision) -> Accepted | Refused:
     """Tell whether `decision` is legal on the draft as it stands, and what it saves. Changes nothing."""
+    if draft.answer is None or draft.answer[0] is not decision:
+        draft.answer = (decision, _check(draft, decision))
+    answer = draft.answer[1]
+    assert isinstance(answer, (Accepted, Refused))
+    return answer
+
+
+def _check(draft: Draft, decision: Decision) -> Accepted | Refused:
     if draft.ordered is not None:
         return Refused("order.last", "the order of items is fixed; decide it last")
     match decision:
@@ -73,7 +82,7 @@ def carry_out(draft: Draft, accepted: Accepted) -> None:
             fused, ancestors = accepted.prepared
             draft.put_fused(draft.find(first) or first, draft.find(second) or second, fused, ancestors)
         case Order():
-            draft.ordered = accepted.prepared
+            draft.ordered, draft.answer = accepted.prepared, None
 
 
 def deepest(draft: Draft, first: str, second: str) -> int:
@@ -166,13 +175,13 @@ def _check_fuse(draft: Draft, d: Fuse) -> Accepted | Refused:
         return Refused("fuse.order", f"{d.first}'s kernel reads {backwards[0]}, which would be made after it")
     if _device(draft, a.steps[0]) != _device(draft, b.steps[0]):
         return Refused("fuse.device", f"{d.first} is on {_device(draft, a.steps[0])}, {d.second} isn't")
+    path, ancestors = draft.order.between(first, second)
+    if path:
+        code = "fuse.between" if draft.kernels.keys() >= set(path) else "fuse.extern_between"
+        return Refused(code, f"{' -> '.join(path)} must run between {d.first} and {d.second}")
     fused = fuse_rows(shorten(a, d.depth), shorten(b, d.depth))
     if isinstance(fused, Refused):
         return fused
-    path, ancestors = draft.order.between(first, second)
-    if path:
-        chain = " -> ".join(path)
-        return Refused("fuse.between", f"{chain} must run between {d.first} and {d.second}")
     kind = "vertical" if any(s in draft.outside[second] for s in draft.steps(first)) else "horizontal"
     return Accepted(d, kind, saved_by_fusing(draft, first, second), (fused, ancestors))
 

@@ -3,8 +3,8 @@
 A buffer is alive from the item that writes it to the last item that reads it, both included: what a kernel reads and
 what it writes never share storage, so a kernel needs no care about the order of its loads and stores.
 
-Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), and buffers whose size
-isn't known before the call.
+Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), and buffers whose
+size isn't known before the call.
 Two strategies are tried and the smaller arena is taken: first fit by decreasing size (good, quadratic in the buffers
 alive together; skipped for large programs) and best fit in program order (n log n).
 """
@@ -19,7 +19,7 @@ from types import MappingProxyType
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, TensorRef
 
-__all__ = ["ALIGNMENT", "Lifetime", "lifetimes", "place"]
+__all__ = ["ALIGNMENT", "Lifetime", "best_fit", "by_size", "highest", "lifetimes", "place"]
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 _EXACT_LIMIT = 512  # buffers up to which placing by size is tried
@@ -52,12 +52,12 @@ def place(program: Program) -> Placement:
         Offsets in bytes; `lower_bound_bytes` is the largest sum of (rounded) bytes alive at one item.
     """
     alive = lifetimes(program)
-    plans = [_in_program_order(alive)]
+    plans = [best_fit(alive)]
     if len(alive) <= _EXACT_LIMIT:
-        plans.append(_by_size(alive))
-    offsets = min(plans, key=lambda plan: _top(plan, alive))
+        plans.append(by_size(alive))
+    offsets = min(plans, key=lambda plan: highest(plan, alive))
     ordered = {a.buffer: offsets[a.buffer] for a in alive}
-    return Placement(_top(offsets, alive), MappingProxyType(ordered), _lower_bound(alive))
+    return Placement(highest(offsets, alive), MappingProxyType(ordered), _lower_bound(alive))
 
 
 def lifetimes(program: Program) -> tuple[Lifetime, ...]:
@@ -95,7 +95,8 @@ def _bytes(buffer: Buffer) -> int | None:
     return -(-(last + 1) * itemsize(buffer.dtype) // ALIGNMENT) * ALIGNMENT
 
 
-def _top(offsets: Mapping[str, int], alive: Iterable[Lifetime]) -> int:
+def highest(offsets: Mapping[str, int], alive: Iterable[Lifetime]) -> int:
+    """Return the end of the last buffer: the bytes that an arena with these offsets needs."""
     return max((offsets[a.buffer] + a.size for a in alive), default=0)
 
 
@@ -111,7 +112,7 @@ def _lower_bound(alive: Sequence[Lifetime]) -> int:
     return peak
 
 
-def _by_size(alive: Sequence[Lifetime]) -> dict[str, int]:
+def by_size(alive: Sequence[Lifetime]) -> dict[str, int]:
     """Largest first, each at the lowest offset that is free during its life."""
     placed: list[tuple[int, Lifetime]] = []  # by offset
     offsets: dict[str, int] = {}
@@ -128,7 +129,7 @@ def _by_size(alive: Sequence[Lifetime]) -> dict[str, int]:
     return offsets
 
 
-def _in_program_order(alive: Sequence[Lifetime]) -> dict[str, int]:
+def best_fit(alive: Sequence[Lifetime]) -> dict[str, int]:
     """Walk the program; take the smallest hole that fits, else grow the arena."""
     holes = _Holes()
     offsets: dict[str, int] = {}

@@ -133,10 +133,11 @@ class Greedy:
         columns = _Columns(graph)
         declined: set[tuple[str, str]] = set()
         tried: set[tuple[str, str, int, int]] = set()
+        never: set[tuple[str, str]] = set()
 
         def push(kernel: str) -> None:
             for n in graph.neighbours(kernel):
-                if n.saved > 0 and n.distance <= self.max_distance:
+                if n.saved > 0 and n.distance <= self.max_distance and (n.first, n.second) not in never:
                     entry = (-n.saved, place[n.first], place[n.second], n.first, n.second)
                     heapq.heappush(heap, (*entry, stamp[n.first], stamp[n.second]))
 
@@ -154,11 +155,14 @@ class Greedy:
                     declined.add((first, second))
                     yield decision
                 continue
+            answer = graph.check(decision)
             yield decision
-            if graph.maker(second) == first:
+            if answer:
                 del stamp[second]
                 stamp[first] += 1
                 push(first)
+            elif answer.code == "fuse.extern_between":
+                never.add((first, second))
 
     def _judge(self, graph: FusionGraph, first: str, second: str, saved: int, columns: _Columns) -> Fuse | Declined:
         """Merge two kernels, or say why not."""

@@ -1,0 +1,84 @@
+"""The memory plan: nothing alive at once shares bytes, and the arena is near what must be alive at once."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from fuser_programs import Builder, aten, chain, op, programs
+from hypothesis import given, settings
+
+from intarsia_fuser import Greedy, NoFusion, apply_program, lifetimes, place, plan
+from intarsia_fuser.memory import ALIGNMENT, Lifetime, best_fit, by_size, highest
+from intarsia_loops.index import lift, size_symbol
+from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, const, load
+
+
+def check_disjoint(offsets, alive):
+    for k, a in enumerate(alive):
+        assert offsets[a.buffer] % ALIGNMENT == 0 and offsets[a.buffer] >= 0
+        for b in alive[k + 1 :]:
+            together = a.start <= b.stop and b.start <= a.stop
+            if together and a.size and b.size:
+                first, second = sorted((a, b), key=lambda x: offsets[x.buffer])
+                assert offsets[first.buffer] + first.size <= offsets[second.buffer], (a, b)
+
+
+@pytest.mark.parametrize("strategy", [best_fit, by_size])
+@pytest.mark.parametrize("seed", range(40))
+def test_random_lifetimes(strategy, seed):
+    rng = random.Random(seed)
+    alive = []
+    for k in range(rng.randint(1, 30)):
+        start = rng.randrange(20)
+        alive.append(Lifetime(f"b{k}", start, start + rng.randrange(6), ALIGNMENT * rng.randrange(5)))
+    offsets = strategy(alive)
+    assert offsets.keys() == {a.buffer for a in alive}
+    check_disjoint(offsets, alive)
+
+
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(program=programs())
+def test_random_programs(program):
+    kernels = apply_program(program, plan(program, policy=NoFusion(), check=False))
+    alive, placement = lifetimes(kernels), kernels.placement
+    assert set(placement.offsets) == {a.buffer for a in alive}
+    check_disjoint(placement.offsets, alive)
+    assert placement.arena_bytes == highest(placement.offsets, alive)
+    assert placement.arena_bytes >= placement.lower_bound_bytes
+    outputs = {ref.buffer for ref in kernels.outputs}
+    made = {name for item in kernels.items if isinstance(item, Kernel) for name in item.writes()}
+    assert set(placement.offsets) == made - outputs
+
+
+def test_a_chain_needs_two_buffers():
+    program = chain(9, 64)
+    placement = apply_program(program, plan(program, policy=NoFusion(), check=False)).placement
+    assert placement.arena_bytes == placement.lower_bound_bytes == 2 * 64 * 64 * 4
+
+
+def test_what_an_extern_call_reads_is_placed_and_what_it_returns_is_not():
+    b = Builder()
+    x = b.input((8,))
+    doubled = b.map((8,), lambda i: op("mul", b.load(x, i), const(2.0, "f32")))
+    called = b.extern(aten.neg.default, (8,), doubled)
+    out = b.map((8,), lambda i: op("mul", b.load(called, i), const(2.0, "f32")))
+    program = b.program(out)
+    placement = apply_program(program, plan(program, policy=Greedy(), check=False)).placement
+    assert dict(placement.offsets) == {doubled: 0}
+
+
+def test_a_buffer_of_symbolic_size_and_an_empty_one():
+    s = size_symbol("s0")
+    i, e = (__import__("intarsia_loops.index", fromlist=["axis"]).axis("i0", n) for n in (s, lift(0)))
+    one = lift(1)
+    buffers = {n: Buffer((s,), (one,), "f32") for n in ("x", "a", "c")} | {"z": Buffer((lift(0),), (one,), "f32")}
+    nests = [
+        Nest("a", (i,), (), "map", load("x", (lift(i),), "f32"), "f32"),
+        Nest("z", (e,), (), "map", load("x", (lift(e),), "f32"), "f32"),
+        Nest("c", (i,), (), "map", load("a", (lift(i),), "f32"), "f32"),
+    ]
+    items = tuple(Kernel(n.axes, (n,)) for n in nests)
+    program = Program(buffers, ("x",), items, (TensorRef("c", (s,), (one,), lift(0)),))
+    placement = place(program)
+    assert dict(placement.offsets) == {"z": 0} and placement.arena_bytes == 0

@@ -1,0 +1,192 @@
+"""What the shipped policies reach, and what they leave alone."""
+
+from __future__ import annotations
+
+import pytest
+from fuser_programs import Builder, aten, chain, conv_norm_relu, encoder, op, residual_layer_norm, softmax, wide
+
+from intarsia_fuser import Fuse, Greedy, InductorLike, Inline, NoFusion, apply_program, plan
+from intarsia_loops.program import Extern, Kernel, const
+from intarsia_loops.rewrites import canonical
+
+
+def fused(program, policy=None):
+    """The kernels that a policy makes."""
+    made = plan(program, policy=policy, check=False)
+    kernels = apply_program(program, made)
+    found = [item for item in kernels.items if isinstance(item, Kernel)]
+    assert len(found) == made.after.kernels
+    return found
+
+
+@pytest.mark.parametrize("policy", [Greedy(), InductorLike()], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "program",
+    [chain(), softmax(), residual_layer_norm(), conv_norm_relu()],
+    ids=["chain", "softmax", "residual + layer norm", "batch norm + relu"],
+)
+def test_one_kernel(policy, program):
+    assert len(fused(program, policy)) == 1
+
+
+def test_no_fusion_makes_a_kernel_of_every_live_nest():
+    assert len(fused(softmax(), NoFusion())) == 5
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8])
+def test_softmax_of_few_short_rows_is_one_kernel(rows):
+    assert len(fused(softmax(rows, 64))) == 1
+
+
+def test_an_encoder_layer_has_three_kernels_and_equal_layers_equal_ones():
+    one, four = fused(encoder(1)), fused(encoder(4))
+    assert len(one) == 3 and len(four) == 12
+    assert len({canonical(k)[0] for k in four}) == len({canonical(k)[0] for k in one}) == 2
+
+
+def test_the_biases_and_activation_join_between_two_matmuls():
+    (gelu,) = [k for k in fused(encoder(1)) if len(k.steps) == 1]
+    assert gelu.steps[0].kind == "map" and len(gelu.rows) == 2
+
+
+def test_wide_programs_get_kernels_of_bounded_results():
+    kernels = fused(wide(40))
+    assert len(kernels) == 5 and all(len(k.writes()) == 8 for k in kernels)
+    assert len(fused(wide(40), Greedy(max_results=1))) == 40
+
+
+def test_long_chains_get_kernels_of_bounded_size():
+    kernels = fused(chain(400, 8), Greedy(max_body=20, max_nodes=100))
+    assert 5 <= len(kernels) < 40
+    # an operation of the chain is at most four scalar ones
+    assert all(sum(s.body.size for s in k.steps) <= 3 * 100 for k in kernels)
+
+
+# ---- what would be slow ----------------------------------------------------------------------------------------
+
+
+def big_sum(b, x):
+    """exp(x), kept, and its sum over everything."""
+    e = b.map(b.shape(x), lambda i, j: op("exp", b.load(x, i, j)))
+    return e, b.reduce("sum", (), b.shape(x), lambda r, q: b.load(e, r, q))
+
+
+def test_a_full_sum_takes_its_epilogue_but_not_the_map_that_feeds_it():
+    b = Builder()
+    x = b.input((1024, 1024))
+    e, total = big_sum(b, x)
+    mean = b.map((), lambda: op("mul", b.load(total), const(2.0**-20, "f32")))
+    kernels = fused(b.program(e, mean))
+    assert [k.writes() for k in kernels] == [(e,), (mean,)]
+
+
+def test_a_small_full_sum_may_be_one_serial_row():
+    b = Builder()
+    x = b.input((8, 8))
+    assert len(fused(b.program(*big_sum(b, x)))) == 1
+
+
+def test_two_full_sums_stay_apart_so_that_each_can_be_split():
+    b = Builder()
+    x = b.input((1024, 1024))
+    sums = [b.reduce(kind, (), (1024, 1024), lambda r, q: b.load(x, r, q)) for kind in ("sum", "max")]
+    made = plan(b.program(*sums), check=False)
+    assert made.after.kernels == 2 and made.log[-1].code == "greedy.few_rows"
+
+
+def test_a_column_sum_does_not_take_the_rows_that_feed_it():
+    b = Builder()
+    x = b.input((256, 256))
+    e = b.map((256, 256), lambda i, j: op("exp", b.load(x, i, j)))
+    columns = b.reduce("sum", (256,), (256,), lambda j, r: b.load(e, r, j))
+    assert len(fused(b.program(e, columns))) == 2
+
+
+def test_column_sums_of_one_input_stay_apart():
+    b = Builder()
+    x = b.input((256, 256))
+    sums = [b.reduce(kind, (256,), (256,), lambda j, r: b.load(x, r, j)) for kind in ("sum", "max")]
+    made = plan(b.program(*sums), check=False)
+    assert made.after.kernels == 2 and "greedy.pattern" in {e.code for e in made.log}
+
+
+def test_row_sums_of_one_input_become_one_kernel():
+    b = Builder()
+    x = b.input((256, 256))
+    sums = [b.reduce(kind, (256,), (256,), lambda i, r: b.load(x, i, r)) for kind in ("sum", "max")]
+    assert len(fused(b.program(*sums))) == 1
+
+
+def test_results_in_different_layouts_stay_apart():
+    b = Builder()
+    x = b.input((64, 64))
+    first, second = (b.map((64, 64), lambda i, j: op("exp", b.load(x, i, j))) for _ in range(2))
+    flat = b.buffers[second]
+    b.buffers[second] = type(flat)(flat.shape, tuple(reversed(flat.strides)), flat.dtype)
+    made = plan(b.program(first, second), check=False)
+    assert made.after.kernels == 2 and made.log[-1].code == "greedy.layouts"
+
+
+def test_rows_that_outgrow_the_cache_are_not_held():
+    b = Builder()
+    x = b.input((16, 1 << 20))
+    e = b.map((16, 1 << 20), lambda i, j: op("exp", b.load(x, i, j)))
+    total = b.reduce("sum", (16,), (1 << 20,), lambda i, r: b.load(e, i, r))
+    made = plan(b.program(e, total), check=False)
+    assert made.after.kernels == 2 and made.log[-1].code == "greedy.wide_row"
+
+
+def test_heavy_work_is_repeated_only_where_it_is_cheap():
+    def program(inner):
+        """exp of a vector, read along the rows (`inner` False) or the columns of a matrix."""
+        b = Builder()
+        x, v = b.input((4096, 1024)), b.input((1024 if inner else 4096,))
+        e = b.map(b.shape(v), lambda i: op("exp", b.load(v, i)))
+        out = b.map((4096, 1024), lambda i, j: op("mul", b.load(x, i, j), b.load(e, j if inner else i)))
+        return b.program(out)
+
+    assert len(fused(program(inner=False))) == 1  # once a row
+    assert len(fused(program(inner=True))) == 2  # once an element
+
+
+def test_heavy_work_stays_out_of_scans():
+    b = Builder()
+    x = b.input((64, 64))
+    e = b.map((64, 64), lambda i, j: op("exp", b.load(x, i, j)))
+    kernels = fused(b.program(b.scan("cumsum", (64, 64), 1, lambda i, j: b.load(e, i, j))))
+    assert [s.kind for k in kernels for s in k.steps] == ["map", "cumsum"] and len(kernels) == 2
+
+
+def test_an_extern_call_keeps_what_it_reads_in_memory():
+    b = Builder()
+    x = b.input((64, 64))
+    a = b.map((64, 64), lambda i, j: op("exp", b.load(x, i, j)))
+    m = b.extern(aten.mm.default, (64, 64), a, a)
+    program = b.program(b.map((64, 64), lambda i, j: op("add", b.load(m, i, j), b.load(a, i, j))))
+    kernels = apply_program(program, plan(program, check=False))
+    assert [type(item) for item in kernels.items] == [Kernel, Extern, Kernel]
+    assert all(not k.local for k in kernels.items if isinstance(k, Kernel))
+
+
+# ---- a policy of a user's own ----------------------------------------------------------------------------------
+
+
+class Epilogues:
+    """Merge a map into the kernel of the one thing that it reads from; nothing else."""
+
+    name, version = "epilogues", "1"
+
+    def decide(self, graph):
+        for name in graph.nests:
+            made = [b for b in graph.nest_work(name).reads if graph.has_nest(b)]
+            if graph.nest(name).kind == "map" and len(made) == 1:
+                if graph.nest(made[0]).kind == "map" and not graph.pinned(made[0]) and len(graph.readers(made[0])) == 1:
+                    yield Inline(made[0], name, why="one reader")
+                else:
+                    yield Fuse(made[0], name, graph.depth(made[0], name), why="epilogue")
+
+
+def test_a_policy_is_any_object_with_three_members():
+    made = plan(residual_layer_norm(), policy=Epilogues(), check=False)
+    assert made.policy == "epilogues 1" and made.after.kernels < made.before.kernels
+    assert len(fused(chain(), Epilogues())) == 1

@@ -1,0 +1,32 @@
+"""Large programs: the time per nest is printed (`-s`), only its growth is judged."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from fuser_programs import chain, wide
+
+from intarsia_fuser import Greedy, InductorLike, apply_program, plan
+
+
+def seconds(program, policy):
+    start = time.perf_counter()
+    made = plan(program, policy=policy, check=False)
+    planned = time.perf_counter()
+    kernels = apply_program(program, made)
+    applied = time.perf_counter()
+    print(
+        f"\n{made.policy}: {made.before.kernels} -> {made.after.kernels} kernels, plan {planned - start:.2f} s, "
+        f"apply {applied - planned:.2f} s, arena {kernels.placement.arena_bytes} of at least "
+        f"{kernels.placement.lower_bound_bytes} bytes"
+    )
+    return applied - start
+
+
+@pytest.mark.parametrize(("policy", "n"), [(Greedy(), 500), (InductorLike(), 100)], ids=lambda p: getattr(p, "name", p))
+@pytest.mark.parametrize("make", [lambda n: chain(n, 16), lambda n: wide(n, 16)], ids=["chain", "wide"])
+def test_time_grows_with_the_size_not_its_square(make, policy, n):
+    small, large = seconds(make(n), policy), seconds(make(10 * n), policy)
+    # ten times the nests: a quadratic pass would take a hundred times as long; this leaves room for a busy machine
+    assert large < 40 * small
