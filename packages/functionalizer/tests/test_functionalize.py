@@ -13,7 +13,9 @@ from intarsia_ir.records import AliasOfInput, AliasOfOutput, Constant, Fresh, In
 
 def graph(signature, body):
     lines = textwrap.dedent(body).strip().splitlines()
-    text = "\n".join(f"  {line}  # model.py:{n} in f" if "=" in line else f"  {line}" for n, line in enumerate(lines, 1))
+    text = "\n".join(
+        f"  {line}  # model.py:{n} in f" if "=" in line else f"  {line}" for n, line in enumerate(lines, 1)
+    )
     return aten.parse_ir(f"// dialect: aten 1\ngraph({signature}) {{\n{text}\n}}\n")
 
 
@@ -32,7 +34,9 @@ def body(gm):
 
 
 def test_a_functional_graph_is_copied():
-    gm = graph("%x: f32[2, 3]", "%0: f32[6] = aten.view.default(%x, [6])\n%1: f32[6] = aten.neg.default(%0)\nreturn (%1,)")
+    gm = graph(
+        "%x: f32[2, 3]", "%0: f32[6] = aten.view.default(%x, [6])\n%1: f32[6] = aten.neg.default(%0)\nreturn (%1,)"
+    )
     done = functionalize(gm)
     assert body(done.graph_module) == body(gm)
     assert done.graph_module is not gm and done.graph_module.graph is not gm.graph
@@ -237,7 +241,11 @@ def test_fuel_counts_writes_and_the_rest_stay():
         return y
 
     recorded = to_aten(program, (torch.zeros(2, 2),))
-    assert writes_in(functionalize(recorded, fuel=0).graph_module) == ["aten.add_.Tensor", "aten.mul_.Tensor", "aten.sub_.Tensor"]
+    assert writes_in(functionalize(recorded, fuel=0).graph_module) == [
+        "aten.add_.Tensor",
+        "aten.mul_.Tensor",
+        "aten.sub_.Tensor",
+    ]
     assert writes_in(functionalize(recorded, fuel=2).graph_module) == ["aten.sub_.Tensor"]
     assert writes_in(functionalize(recorded, fuel=3).graph_module) == []
 

@@ -26,7 +26,9 @@ def test_mlp(check_program):
 
 
 def test_convolution_and_batch_norm_in_inference(check_program):
-    module = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2)).eval()
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2)
+    ).eval()
     function, state = lifted(module)
     done = check_program(function, torch.randn(2, 3, 8, 8), *state)
     assert not done.signature.writes, "running statistics are read only"

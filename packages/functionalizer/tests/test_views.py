@@ -130,4 +130,3 @@ def test_an_input_with_gaps_and_an_offset(check_program):
         return x * 1, x[1:]
 
     check_program(program, torch.randn(9, 6)[1:, ::2])
-

@@ -139,7 +139,9 @@ class Rewriter:
         first = node.args[0] if node.args else None
         if not isinstance(parent, Ref) or not isinstance(first, fx.Node) or parent is not self._values[first]:
             raise self._unsupported(f"{op} views something else than its first argument", "functionalize.view")
+        last_read = parent.base.last_read
         copy, value = self._copy(node), meta.value(node)
+        parent.base.last_read = last_read  # looking at a tensor isn't reading it
         args, kwargs, version = copy.args[1:], copy.kwargs, parent.base.version
         if isinstance(value, torch.Tensor):
             return Ref(parent.base, self._chain(parent, op, args, kwargs, value), copy, version)

@@ -38,9 +38,9 @@ def to_aten(
 
     Example:
         >>> import torch
-        >>> done = to_aten(lambda x: torch.nn.functional.hardtanh(x), (torch.zeros(3),))
-        >>> [str(n.target) for n in done.graph_module.graph.nodes if n.op == "call_function"]
-        ['aten.clamp.default']
+        >>> done = to_aten(torch.nn.functional.softshrink, (torch.zeros(3),))
+        >>> [str(n.target) for n in done.graph_module.graph.nodes if n.op == "call_function"][-1]
+        'aten.where.self'
     """
     table = default_decompositions() if decompositions is None else decompositions
     return record(gm, inputs, decompositions=table, fake_mode=fake_mode, signature=signature)

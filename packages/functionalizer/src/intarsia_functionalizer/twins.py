@@ -27,6 +27,7 @@ _NAMED: dict[OpOverload, OpOverload] = {
     aten.__irshift__.Tensor: aten.__rshift__.Tensor,
     aten._batch_norm_with_update.default: aten._batch_norm_with_update_functional.default,
     aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
+    aten.conj_physical_.default: aten._conj_physical.default,
     aten.native_batch_norm.default: aten._native_batch_norm_legit_functional.default,
     aten.normal_.default: aten.normal_functional.default,
     aten.rrelu_with_noise.default: aten.rrelu_with_noise_functional.default,
@@ -60,7 +61,8 @@ def find_twin(op: OpOverload) -> Twin | None:
     """Return the twin of an op that writes, or None."""
     written = aten_dialect.effects(op).writes
     if op in _NAMED:
-        return _by_position(_NAMED[op], op._schema.arguments, written)
+        pairs = zip(_NAMED[op]._schema.arguments, op._schema.arguments, strict=True)
+        return Twin(_NAMED[op], written, {p.name: k.name for p, k in pairs})
     namespace, _, name = op._schema.name.partition("::")
     outs = {argument.name for argument in op._schema.arguments if argument.name in written and argument.kwarg_only}
     base = name[:-1] if name.endswith("_") and not name.endswith("__") else name

@@ -1,0 +1,137 @@
+"""Every row of the default table computes what its op computes, in parts that are not rows themselves."""
+
+import pytest
+import torch
+
+from intarsia_functionalizer import default_decompositions
+from intarsia_ir import aten
+from intarsia_recorder import record
+
+ops = torch.ops.aten
+R = torch.randn
+
+
+def P(*shape):
+    return torch.rand(*shape) * 0.98 + 0.01
+
+
+# op -> arguments; special values where an op has special cases
+EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3e-3, 40.0, -40.0, float("inf"), -float("inf"), float("nan")])
+SAMPLES = {
+    ops._prelu_kernel.default: (R(2, 4, 3), P(1, 4, 1)),
+    ops.celu.default: (EDGES, 1.3),
+    ops.glu.default: (R(4, 6), -1),
+    ops.hardshrink.default: (EDGES, 0.5),
+    ops.heaviside.default: (EDGES, R(12)),
+    ops.isneginf.default: (EDGES,),
+    ops.isposinf.default: (EDGES,),
+    ops.ldexp.Tensor: (R(4), torch.tensor([0, 3, -2, 5])),
+    ops.logaddexp2.default: (EDGES, EDGES.flip(0)),
+    ops.logit.default: (P(5), 0.1),
+    ops.sinc.default: (EDGES[:9],),
+    ops.softshrink.default: (EDGES, 0.5),
+    ops.special_entr.default: (EDGES,),
+    ops.special_xlog1py.default: (EDGES, P(12)),
+    ops.special_xlog1py.other_scalar: (EDGES, 2.0),
+    ops.special_xlog1py.self_scalar: (2.0, EDGES),
+    ops.binary_cross_entropy.default: (P(4), P(4), P(4), 1),
+    ops.binary_cross_entropy_with_logits.default: (R(4), P(4), None, P(4), 1),
+    ops.huber_loss.default: (R(4), R(4), 1, 0.7),
+    ops.mse_loss.default: (R(4), R(4), 2),
+    ops.smooth_l1_loss.default: (R(4), R(4), 1, 0.5),
+    ops.soft_margin_loss.default: (R(4), R(4).sign(), 1),
+    ops._batch_norm_no_update.default: (R(4, 3), P(3), R(3), R(3), P(3), 0.1, 1e-5),
+    ops._native_batch_norm_legit.no_stats: (R(4, 3, 5), P(3), R(3), True, 0.1, 1e-5),
+    ops._native_batch_norm_legit.default: (R(4, 3, 5), P(3), R(3), R(3), P(3), True, 0.1, 1e-5),
+    ops.native_batch_norm.default: (R(4, 3, 5), P(3), R(3), R(3), P(3), False, 0.1, 1e-5),
+    ops.cudnn_batch_norm.default: None,
+    ops._safe_softmax.default: (torch.tensor([[1.0, 2.0], [-float("inf"), -float("inf")]]), -1),
+    ops._weight_norm_interface.default: (R(4, 3), R(4, 1), 0),
+    ops.addr.default: (R(4, 6), R(4), R(6)),
+    ops.count_nonzero.default: (EDGES,),
+    ops.dot.default: (R(5), R(5)),
+    ops.nansum.default: (EDGES[[0, 4, 11]],),
+    ops.norm.Scalar: (R(4, 6), 2),
+    ops.norm.ScalarOpt_dim: (R(4, 6), 1, [1], True),
+    ops.norm.ScalarOpt_dim_dtype: None,
+    ops.norm.ScalarOpt_dtype: None,
+    ops.renorm.default: (R(4, 6), 2.0, 0, 1.0),
+    ops.block_diag.default: ([R(2, 3), R(1, 2)],),
+    ops.channel_shuffle.default: (R(2, 4, 3, 3), 2),
+    ops.diag_embed.default: (R(3, 4), 1),
+    ops.pixel_shuffle.default: (R(2, 8, 3, 3), 2),
+    ops.pixel_unshuffle.default: (R(2, 2, 4, 4), 2),
+    ops.rot90.default: (R(3, 4), 3),
+    ops.trace.default: (R(4, 5),),
+    ops.unsafe_split.Tensor: (R(5, 2), 2),
+    ops.unsafe_split_with_sizes.default: (R(5, 2), [1, 4]),
+    ops.linspace.default: (0, 1, 7),
+    ops.tril_indices.default: (4, 3, 1),
+    ops.triu_indices.default: (4, 3, -1),
+    ops.zero.default: (R(3),),
+}
+# these read keyword-only types, or need a GPU; their relatives above stand for them
+RELATIVES = {op for op, arguments in SAMPLES.items() if arguments is None}
+
+
+def functional_rows():
+    return [op for op in default_decompositions() if not op._schema.is_mutable or op in SAMPLES]
+
+
+def test_every_row_has_a_sample():
+    assert set(functional_rows()) == set(SAMPLES)
+
+
+def copies(arguments):
+    return torch.utils._pytree.tree_map(lambda a: a.clone() if isinstance(a, torch.Tensor) else a, arguments)
+
+
+def leaves(value):
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if leaf is not None]
+
+
+def cast(arguments, dtype):
+    def to(leaf):
+        return leaf.to(dtype) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+
+    return torch.utils._pytree.tree_map(to, copies(arguments))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("op", [op for op in SAMPLES if op not in RELATIVES], ids=str)
+def test_parts_equal_the_whole(op, dtype):
+    table = default_decompositions()
+    arguments = cast(SAMPLES[op], dtype)
+    recorded = record(lambda *args: op(*args), arguments, decompositions=table)
+    found = [n.target for n in recorded.graph_module.graph.nodes if n.op == "call_function"]
+    assert found and not set(found) & set(table)
+    results = aten.interpret(recorded.graph_module, *torch.utils._pytree.tree_leaves(copies(arguments)))
+    expected = leaves(op(*copies(arguments)))
+    exact = leaves(op(*cast(arguments, torch.float64)))
+    for actual, wanted, ideal in zip(results, expected, exact, strict=True):
+        assert (actual.dtype, actual.stride()) == (wanted.dtype, wanted.stride())
+        if dtype is torch.bfloat16 and wanted.dtype is dtype:
+            no_worse(actual, wanted, ideal)
+        else:
+            torch.testing.assert_close(actual, wanted, equal_nan=True)
+
+
+def no_worse(actual, wanted, ideal):
+    """The error against float64 is at most three times that of eager, or a unit in the last place."""
+    torch.testing.assert_close(actual.isfinite(), wanted.isfinite())
+    finite = wanted.isfinite()
+    ours, eagers = (actual.double() - ideal)[finite].abs(), (wanted.double() - ideal)[finite].abs()
+    unit = torch.finfo(torch.bfloat16).eps * ideal[finite].abs()
+    assert (ours <= 3 * max([0.0, *eagers.tolist()]) + unit).all()
+
+
+def test_in_place_forms_are_rows_too():
+    table = default_decompositions()
+    assert ops.celu_.default in table and ops.zero_.default in table and ops.mse_loss.out not in table
+    recorded = record(lambda x: torch.celu_(x, 2.0), (R(3),), decompositions=table)
+    assert str(list(recorded.graph_module.graph.nodes)[-2].target) == "aten.copy_.default"
+
+
+def test_tables_are_copies():
+    default_decompositions().clear()
+    assert default_decompositions()
