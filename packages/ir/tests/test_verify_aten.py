@@ -196,7 +196,7 @@ def test_a11_write_in_functional_program() -> None:
 def test_a11_hidden_write() -> None:
     text = """// dialect: aten 1
 graph(%x: f32[2, 3], %m: f32[3], %v: f32[3]) {
-  %0: (f32[2, 3], f32[3], f32[3]) = aten.native_batch_norm.default(%x, None, None, %m, %v, TRAIN, 0.1, 1.0)  # m.py:1 in f
+  %0: (f32[2, 3], f32[3], f32[3]) = aten.native_batch_norm.default(%x, None, None, %m, %v, TRAIN, 0.1, 1.0)  # a:1 in f
   return ()
 }
 """

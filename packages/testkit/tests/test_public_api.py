@@ -1,18 +1,38 @@
 """The public surface is the pinned one, and the checker notices every change of it."""
 
 import enum
+import subprocess
+import sys
 import types
 from pathlib import Path
 
 import pytest
 
 import intarsia_testkit
-from intarsia_testkit import fired, golden, public_api
+from intarsia_testkit import (
+    aten_programs,
+    differential,
+    effect_programs,
+    fired,
+    golden,
+    loops_programs,
+    public_api,
+    strategies,
+    torch_programs,
+)
 from intarsia_testkit.public_api import check_public_api
 
 
 def test_public_api() -> None:
-    check_public_api(intarsia_testkit, Path(__file__).parent / "public_api.txt", fired, golden, public_api)
+    modules = (aten_programs, differential, effect_programs, fired, golden, loops_programs)
+    modules += (public_api, strategies, torch_programs)
+    check_public_api(intarsia_testkit, Path(__file__).parent / "public_api.txt", *modules)
+
+
+def test_light_modules_import_neither_torch_nor_hypothesis() -> None:
+    names = "intarsia_testkit, intarsia_testkit.public_api, intarsia_testkit.golden, intarsia_testkit.fired"
+    script = f"import sys, {names}; sys.exit(bool({{'torch', 'hypothesis', 'pytest'}} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def make_module(**names: object) -> types.ModuleType:

@@ -46,7 +46,8 @@ class IntarsiaError(Exception):
         super().__init__(explanation)
 
     def __str__(self) -> str:
-        lines = [f"{self.explanation} [{self.code}]"]
+        first, *rest = self.explanation.split("\n")
+        lines = [f"{first} [{self.code}]", *rest]
         lines += [f"  at {origin}" for origin in self.where]
         lines += [f"  hint: {hint}" for hint in self.hints]
         return "\n".join(lines)
