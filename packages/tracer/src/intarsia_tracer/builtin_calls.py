@@ -7,6 +7,7 @@ import cmath
 import collections
 import collections.abc
 import functools
+import inspect
 import math
 import operator
 import types
@@ -18,7 +19,7 @@ from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.operators import BINARY, COMPARE
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean, is_none
-from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Partial, PythonFunction
+from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Function, Partial, PythonFunction, guard_code
 from intarsia_tracer.values.iterators import Enumerate, Filter, Map, Reversed, Zip
 from intarsia_tracer.values.mappings import Dict, DictView, SetValue
 from intarsia_tracer.values.objects import Builtin, ClassValue, InstanceDict, Object, Reference, Super
@@ -480,6 +481,17 @@ def _breaks(code: str, reason: str) -> BuiltinCall:
     return handler
 
 
+def _signature(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Ask for the signature of an existing function while tracing: its code is guarded."""
+    (value,) = tx.arity("signature", args, keywords, 1)
+    function = value.function if isinstance(value, BoundMethod) else value
+    if not isinstance(function, Function):
+        raise Break("tracer.call", f"the signature of {value.describe()} is asked for")
+    guard_code(tx, function)
+    real = function.value if function is value else types.MethodType(function.value, object())
+    return tx.wrap(tx.real(inspect.signature, real), None)
+
+
 def _cast(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return args[1]
 
@@ -510,6 +522,7 @@ BUILTIN_CALLS: dict[Any, BuiltinCall] = {
     hasattr: _hasattr,
     hash: _hash,
     id: _id,
+    inspect.signature: _signature,
     input: _breaks("tracer.output", "input() reads from the outside"),
     int: _atom(int),
     isinstance: _isinstance,

@@ -51,7 +51,7 @@ class Calling:
         if found is not None:
             self.guard_identity(function)
             return found
-        stand_in = self.stand_ins.get(function.value)
+        stand_in = self.stand_ins.get(function.value) or self.builtin_calls.get(function.value)
         if stand_in is not None:
             return stand_in(self, args, keywords)
         root = (function.value.__module__ or "").partition(".")[0]
@@ -269,8 +269,9 @@ class Calling:
             return Object(raw, birth=self.step)
         if base is tuple and hasattr(raw, "_fields"):
             return Tuple(self.unpack(args[0]) if args else [], raw)
-        if base in (dict, collections.OrderedDict):
-            return Object(raw, base=Dict(cls=base), birth=self.step)
+        if base is dict and not issubclass(raw, collections.defaultdict):
+            kind = collections.OrderedDict if issubclass(raw, collections.OrderedDict) else dict
+            return Object(raw, base=Dict(cls=kind), birth=self.step)
         if base is list:
             return Object(raw, base=List(), birth=self.step)
         if base is set:

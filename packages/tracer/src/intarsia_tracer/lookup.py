@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import threading
 import types
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -400,6 +401,8 @@ class Lookup:
 
     def object_slot(self: Tracer, owner: Object, name: str, args: Sequence[Value]) -> Value | None:  # type: ignore[misc]
         """Model a method that instances have from `object`; None for any other."""
+        if owner.cls in LOCKS:
+            return self.use_lock(owner, name)
         if name == "__init__":
             if issubclass(owner.cls, BaseException):
                 owner.base = Tuple(args)
@@ -421,6 +424,12 @@ class Lookup:
         if name == "__str__" and not args:
             return self._object_text(owner, "__repr__")
         return None
+
+    def use_lock(self: Tracer, owner: Object, name: str) -> Value | None:  # type: ignore[misc]
+        """Take or release a lock that nobody holds: effects are carried out later, in one go, so nothing is to lock."""
+        if name not in ("__enter__", "__exit__", "acquire", "release") or "unlocked" not in repr(owner.value):
+            return None
+        return Const(True if name in ("__enter__", "acquire") else None)
 
     # -- functions, modules, super -------------------------------------------------------------------------------
 
@@ -559,6 +568,7 @@ def _is_data_descriptor(raw: Any) -> bool:
     return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
+LOCKS = frozenset({type(threading.Lock()), type(threading.RLock())})
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set for classes written in Python
 _PASSIVE = frozenset({property, types.MemberDescriptorType, types.GetSetDescriptorType, functools.cached_property})
 _STABLE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, *_C_DESCRIPTORS)

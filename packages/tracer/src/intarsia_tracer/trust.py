@@ -22,15 +22,20 @@ INLINED_LIBRARIES = frozenset(
         "enum",
         "fractions",
         "functools",
+        "inspect",
         "keyword",
+        "logging",
         "numbers",
         "operator",
+        "os",
         "reprlib",
         "statistics",
         "string",
         "textwrap",
         "types",
         "typing",
+        "warnings",
+        "weakref",
     }
 )
 

@@ -18,7 +18,7 @@ from intarsia_tracer.values.base import NotConstantError, Value
 from intarsia_tracer.values.constants import ATOMS, FALSE, NONE, TRUE, Const
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Cell, Function, Globals, Partial
 from intarsia_tracer.values.mappings import Dict, SetValue
-from intarsia_tracer.values.objects import Builtin, ClassValue, ModuleValue, Object, Reference
+from intarsia_tracer.values.objects import Builtin, ClassValue, CodeValue, ModuleValue, Object
 from intarsia_tracer.values.sequences import List, Slice, Tuple
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _BUILTINS = (
 )
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _IDENTITY = (enum.Enum, types.GenericAlias, types.UnionType)
-_DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+_DICTS = (dict, collections.OrderedDict, collections.defaultdict, types.MappingProxyType)
 
 
 class Wrapping:
@@ -81,6 +81,8 @@ class Wrapping:
         """Model an object that the plug-in doesn't claim."""
         if kind is types.FunctionType:
             return Function(value, source)
+        if kind is types.CodeType:
+            return CodeValue(value, source)
         if issubclass(kind, (type, types.ModuleType, *_BUILTINS)):
             return self._wrap_reference(value, kind, source)
         if kind in (tuple, list) or kind in _DICTS or kind in (set, frozenset, slice):
@@ -186,7 +188,7 @@ class Wrapping:
         if type(value) is tuple:
             return Tuple([self.constant(item) for item in value])
         if isinstance(value, types.CodeType):
-            return Reference(value)
+            return CodeValue(value)
         return self.wrap(value, None)
 
     def from_python(self: Tracer, value: Any) -> Value:  # type: ignore[misc]

@@ -7,6 +7,7 @@ existing dict are kept as a log of stores and deletions, so that its order comes
 from __future__ import annotations
 
 import collections
+import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ class Dict(Value):
         if self.cls is not dict:
             self.entries(tx)
             return self.find(tx, key)
-        value = real.get(key, _MISSING)
+        value = dict.get(real, key, _MISSING)  # type: ignore[arg-type]
         if value is _MISSING:
             self.guard_absent(tx, key)
             return None
@@ -99,10 +100,11 @@ class Dict(Value):
         if self._whole:
             return self._entries
         assert self.real is not None
+        real = plain_items(self.real)
         if self.source is not None:
-            tx.guards.add(GuardKind.DICT_KEYS, self.source, tuple(self.real))
+            tx.guards.add(GuardKind.DICT_KEYS, self.source, tuple(real))
         known, whole = self._entries, {}
-        for key, value in self.real.items():
+        for key, value in real.items():
             deleted_first, _, stored = self._log.get(key, (False, NONE, NONE))
             if deleted_first or stored is None:
                 continue
@@ -184,6 +186,7 @@ class Dict(Value):
 
     def store(self, tx: Tracer, hashed: Hashable, key: Value, value: Value) -> None:
         """Store under a key whose hash key is known."""
+        self._check_writable()
         tx.changed(self)
         old = self._entries.get(hashed)
         self._entries[hashed] = (old[0] if old else key, value)
@@ -192,6 +195,11 @@ class Dict(Value):
             if logged is not None and logged[2] is None:
                 del self._log[hashed]  # it was deleted: the key comes back at the end
             self._log[hashed] = (logged is not None and logged[0], key, value)
+
+    def _check_writable(self) -> None:
+        """Refuse to change a read-only view."""
+        if self.cls is types.MappingProxyType:
+            raise Break("tracer.exception", "a mappingproxy is changed")
 
     def delete_item(self, tx: Tracer, key: Value) -> None:
         """Delete `key`."""
@@ -203,11 +211,12 @@ class Dict(Value):
         found = self.find(tx, hashed)
         if found is None:
             return None
+        self._check_writable()
         tx.changed(self)
         del self._entries[hashed]
         if self.real is not None:
             self._log.pop(hashed, None)
-            if hashed in self.real:
+            if dict.__contains__(self.real, hashed):  # type: ignore[arg-type]
                 self._log[hashed] = (True, key, None)
         return found
 
@@ -260,6 +269,14 @@ class Dict(Value):
             if value is not None:
                 out.load(self)
                 out.store_item(value, key)
+
+
+def plain_items(real: Any) -> dict[Any, Any]:
+    """Return the entries of a real dict in order, past what a subclass overrides."""
+    if isinstance(real, types.MappingProxyType):
+        return dict(real)
+    items = collections.OrderedDict.items if isinstance(real, collections.OrderedDict) else dict.items
+    return dict(items(real))
 
 
 Method = Callable[[Dict, "Tracer", list[Value], Keywords], Value]

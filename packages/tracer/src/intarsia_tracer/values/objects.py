@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["Builtin", "ClassValue", "InstanceDict", "ModuleValue", "Object", "Reference", "Super"]
+__all__ = ["Builtin", "ClassValue", "CodeValue", "InstanceDict", "ModuleValue", "Object", "Reference", "Super"]
 
 
 class Reference(Value):
@@ -108,6 +108,16 @@ class Builtin(Reference):
         if op in ("==", "!="):
             return boolean((self.value == other.identity()) is (op == "=="))
         return None
+
+
+class CodeValue(Reference):
+    """A code object; it was reached through a function that is guarded by it."""
+
+    __slots__ = ()
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Read a fact about the code."""
+        return tx.from_python(tx.real(getattr, self.value, name))
 
 
 class ModuleValue(Reference):
