@@ -8,7 +8,7 @@ hashes.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from intarsia_fuser import legality
@@ -16,6 +16,7 @@ from intarsia_fuser.cost import CostModel, KernelWork, NestWork, all_axes
 from intarsia_fuser.decisions import Decision
 from intarsia_fuser.draft import Draft, KernelInfo
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops.index import Atom
 from intarsia_loops.program import Buffer, Kernel, Nest, Refused
 
 __all__ = ["FusionGraph", "Neighbour"]
@@ -103,13 +104,19 @@ class FusionGraph:
         """Tell whether a buffer must reach memory: an output, or an operand of an extern call."""
         return buffer in self._draft.pinned
 
-    def escapes(self, buffer: str) -> bool:
-        """Tell whether a nest's result must reach memory as things stand: it is pinned, or another kernel reads it."""
-        return self._draft.escapes(buffer, (self._draft.owner[buffer],))
+    def escapes(self, buffer: str, *kernels: str) -> bool:
+        """Tell whether a nest's result must reach memory: it is pinned, or read outside these kernels.
 
-    def extent(self, axes: tuple[object, ...]) -> int:
+        Args:
+            buffer: Made by a nest.
+            kernels: Kernels taken as one; the buffer's own when none is given.
+        """
+        inside = tuple(self._item(k) for k in kernels) or (self._draft.owner[buffer],)
+        return self._draft.escapes(buffer, inside)
+
+    def extent(self, axes: Iterable[Atom]) -> int:
         """Return the number of points of some axes (with hints for symbolic sizes)."""
-        return self._draft.sizes.product(axes)  # type: ignore[arg-type]
+        return self._draft.sizes.product(axes)
 
     def nest_work(self, name: str) -> NestWork:
         """Return the counts of a nest."""

@@ -27,7 +27,7 @@ from intarsia_fuser.graph import FusionGraph
 from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
 from intarsia_loops.index import lift
 from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Kernel, Nest, Val
+from intarsia_loops.program import Kernel, Nest, Refused, Val
 
 __all__ = ["Greedy"]
 
@@ -157,12 +157,13 @@ class Greedy:
                 continue
             answer = graph.check(decision)
             yield decision
-            if answer:
-                del stamp[second]
-                stamp[first] += 1
-                push(first)
-            elif answer.code == "fuse.extern_between":
-                never.add((first, second))
+            if isinstance(answer, Refused):
+                if answer.code == "fuse.extern_between":
+                    never.add((first, second))
+                continue
+            del stamp[second]
+            stamp[first] += 1
+            push(first)
 
     def _judge(self, graph: FusionGraph, first: str, second: str, saved: int, columns: _Columns) -> Fuse | Declined:
         """Merge two kernels, or say why not."""
@@ -182,7 +183,7 @@ class Greedy:
             least = min(_moved(graph.work(first)), _moved(graph.work(second)))
             if saved < self.min_shared * least:
                 return no("little", f"saves {saved} bytes of {least}")
-            results = sum(graph.escapes(s) for s in a.steps + b.steps)
+            results = sum(graph.escapes(s, first, second) for s in a.steps + b.steps)
             if results > self.max_results:
                 return no("size", f"{results} results")
         merged = _together(graph, first, second, depth)
@@ -196,8 +197,10 @@ class Greedy:
         pattern = kernel_pattern(merged, columns)
         if pattern == "other":
             return no("pattern", "neither pointwise, rows nor columns")
-        if pattern == "pointwise" and len({layout_order(graph.buffer(s.out)) for s in merged.steps}) > 1:
-            return no("layouts", "the results are laid out in different orders")
+        if pattern == "pointwise":
+            stored = [s.out for s in merged.steps if graph.escapes(s.out, first, second)]
+            if len({layout_order(graph.buffer(name)) for name in stored}) > 1:
+                return no("layouts", "the results are laid out in different orders")
         if pattern == "row":
             held = self._row_bytes(graph, merged, depth, rows)
             if held > self.max_row_bytes:
