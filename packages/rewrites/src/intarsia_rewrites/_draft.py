@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.fx as fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from intarsia_ir import aten, meta
 from intarsia_ir.errors import InvalidArgumentError
@@ -35,7 +36,7 @@ class Draft:
     def __init__(self, gm: fx.GraphModule, fuel: int | None, check: bool) -> None:
         if fuel is not None and fuel < 0:
             raise InvalidArgumentError(f"fuel must not be negative, but is {fuel}", code="rewrites.fuel")
-        self._fuel, self._check = fuel, check
+        self._fuel, self._check, self._given = fuel, check, gm
         self._origins = all(meta.origins(n) for n in gm.graph.nodes if n.op == "call_function")
         if check:
             aten.verify(gm, functional=True, origins=False)
@@ -109,13 +110,16 @@ class Draft:
         return erased
 
     def finish(self) -> fx.GraphModule:
-        """Return the edited program.
+        """Return the edited program; the given one if there was no edit.
 
         Raises:
             VerifyError: The edits broke the dialect's rules (a bug of the pass).
         """
+        if not self.fired:
+            return self._given
         used = {n.target for n in self.graph.nodes if n.op == "get_attr"}
-        gm = fx.GraphModule({name: value for name, value in self.root.items() if name in used}, self.graph)
+        # generates its code when called: that takes longer than all edits, and most graphs never need it
+        gm: fx.GraphModule = _LazyGraphModule({n: v for n, v in self.root.items() if n in used}, self.graph)
         if self._check:
             aten.verify(gm, functional=True, origins=self._origins)
         return gm

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -13,11 +14,12 @@ from torch._ops import OpOverload
 from intarsia_ir import meta
 
 __all__ = [
+    "CASTS",
     "Call",
+    "Context",
     "Found",
     "Rule",
     "argument",
-    "is_cast",
     "is_number",
     "is_static",
     "number",
@@ -37,8 +39,39 @@ class Call(NamedTuple):
 Found: TypeAlias = fx.Node | Call | torch.Tensor | None
 """A node, a call or a constant that can stand for a call; None: no case of the rule."""
 
-Rule: TypeAlias = Callable[[fx.Node, Mapping[str, Any]], Found]
-"""From a call, and what the get_attr nodes of its graph stand for, to what was found."""
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule.
+
+    Args:
+        targets: Calls that it may apply to; None: any.
+        find: From such a call, in its graph, to what can stand for it. Its docstring states the rule.
+    """
+
+    targets: frozenset[Any] | None
+    find: Callable[[fx.Node, Context], Found]
+
+    @property
+    def name(self) -> str:
+        """Name of the rule, for tallies."""
+        return self.find.__name__
+
+
+class Context:
+    """What rules know of a graph besides the call.
+
+    Args:
+        root: What get_attr nodes refer to.
+
+    Attributes:
+        constant: Whether the value of a node is the same in every run, as far as it was asked.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.root = root
+        self.constant: dict[fx.Node, bool] = {}
+
 
 _FILLED: Mapping[Any, bool | int | None] = {
     torch.ops.aten.zeros.default: 0,
@@ -141,9 +174,5 @@ def is_number(value: Any, expected: float) -> bool:
     return expected != 0 or math.copysign(1, found) == math.copysign(1, expected)
 
 
-def is_cast(node: Any) -> bool:
-    """Tell whether a node converts its first argument to an element type (or device)."""
-    return isinstance(node, fx.Node) and str(node.target) in _CASTS
-
-
-_CASTS = frozenset(["aten._to_copy.default", "prims.convert_element_type.default"])
+CASTS = frozenset([torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default])
+"""Calls that convert their first argument to an element type (or device)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch.fx as fx
 from torch._ops import OpOverload
 
 from intarsia_ir import aten as aten_dialect
-from intarsia_rewrites._rules import Call, Found, Rule, is_cast, is_static, number, tensor_of
+from intarsia_rewrites._rules import CASTS, Call, Context, Found, Rule, is_static, number, tensor_of
 
 __all__ = ["MAX_ELEMENTS", "RULES"]
 
@@ -20,7 +21,7 @@ MAX_ELEMENTS = 16_384
 """Largest constant, in elements, that is computed and stored: what fits the first-level cache is cheap to read."""
 
 
-def uniform_call(node: fx.Node, root: Mapping[str, Any]) -> Found:
+def uniform_call(node: fx.Node, context: Context) -> Found:
     """A pointwise call whose operands are each one number throughout -> full(size, number).
 
         mul(full([4, 4], 2.0), 3) -> full([4, 4], 6.0)
@@ -28,8 +29,10 @@ def uniform_call(node: fx.Node, root: Mapping[str, Any]) -> Found:
     Condition: the result is contiguous, on the CPU, and of a type with a Python counterpart.
     Law: a pointwise op does the same to each element, so one element tells all.
     """
+    if not node.all_input_nodes or any(number(operand) is None for operand in node.all_input_nodes):
+        return None
     value = tensor_of(node)
-    if value is None or not node.all_input_nodes or not _is_pointwise(node) or not _can_be_full(value):
+    if value is None or not _is_pointwise(node) or not _can_be_full(value):
         return None
     args = [_few_elements(a) for a in node.args]
     kwargs = {name: _few_elements(a) for name, a in node.kwargs.items()}
@@ -45,7 +48,7 @@ def uniform_call(node: fx.Node, root: Mapping[str, Any]) -> Found:
     return Call(aten.full.default, (list(value.shape), result.flatten()[0].item()), options)
 
 
-def constant_call(node: fx.Node, root: Mapping[str, Any]) -> Found:
+def constant_call(node: fx.Node, context: Context) -> Found:
     """A call whose operands are all constants -> its value.
 
         cumsum(arange(5), 0) -> a stored tensor
@@ -54,19 +57,20 @@ def constant_call(node: fx.Node, root: Mapping[str, Any]) -> Found:
     and a user needs it that isn't constant itself. Calls that only fill, number or rearrange stay: emitters make
     their values without reading memory. Law: a repeatable call gives the same value in every run.
     """
+    if not _is_constant(node, context) or not _has_costly(node):
+        return None
+    if all(_is_constant(user, context) for user in node.users):  # folded together with its users
+        return None
     value = tensor_of(node)
-    if value is None or not _is_constant(node, root) or not _has_costly(node):
-        return None
-    if all(_is_constant(user, root) for user in node.users):  # folded together with its users
-        return None
+    assert value is not None
     with torch.no_grad():
-        result = _evaluate(node, root, {})
+        result = _evaluate(node, context.root, {})
     if result.dtype != value.dtype or result.shape != value.shape:
         return None
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(result)
 
 
-RULES: tuple[Rule, ...] = (uniform_call, constant_call)
+RULES: tuple[Rule, ...] = (Rule(None, uniform_call), Rule(None, constant_call))
 
 _UNKNOWN = object()
 # types whose elements don't all pass through a Python number and `full` unchanged
@@ -103,7 +107,7 @@ _CHEAP = frozenset(
 def _is_pointwise(node: fx.Node) -> bool:
     if not isinstance(node.target, OpOverload) or not _is_repeatable(node):
         return False
-    return torch.Tag.pointwise in node.target.tags or is_cast(node)
+    return torch.Tag.pointwise in node.target.tags or node.target in CASTS
 
 
 def _is_repeatable(node: fx.Node) -> bool:
@@ -131,19 +135,34 @@ def _few_elements(operand: Any) -> Any:
     return _UNKNOWN if isinstance(operand, (tuple, list)) else operand
 
 
-def _is_constant(node: Any, root: Mapping[str, Any]) -> bool:
+def _is_constant(node: fx.Node, context: Context) -> bool:
     """Whether the value of a node is small, and the same in every run."""
+    found = context.constant.get(node)
+    if found is None:
+        found = context.constant[node] = _may_be_constant(node, context) and all(
+            _is_constant(operand, context) for operand in node.all_input_nodes
+        )
+    return found
+
+
+def _may_be_constant(node: fx.Node, context: Context) -> bool:
+    """Whether the value of a node is the same in every run if those of its operands are."""
+    if node.op == "get_attr":
+        return _is_literal(node, context.root)
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+        return False
+    if any(context.constant.get(operand) is False for operand in node.all_input_nodes):
+        return False
     value = tensor_of(node)
     if value is None or not is_static(value) or value.numel() > MAX_ELEMENTS or value.device.type != "cpu":
         return False
-    if node.op == "get_attr":
-        return _is_literal(node, root)
-    if node.op != "call_function" or not isinstance(node.target, OpOverload) or node.target.namespace != "aten":
-        return False
-    effects = aten_dialect.node_effects(node)
-    if not effects.removable or "empty" in str(node.target):
-        return False
-    return all(_is_constant(operand, root) for operand in node.all_input_nodes)
+    return aten_dialect.node_effects(node).removable and node.target.namespace == "aten" and not _is_empty(node.target)
+
+
+@functools.cache
+def _is_empty(target: OpOverload) -> bool:
+    """Whether a call gives uninitialised memory."""
+    return "empty" in str(target)
 
 
 def _is_literal(node: fx.Node, root: Mapping[str, Any]) -> bool:

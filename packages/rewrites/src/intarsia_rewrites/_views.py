@@ -6,13 +6,13 @@ layout that comes out is compared. So a rule can't disagree with ATen about what
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.fx as fx
 
-from intarsia_rewrites._rules import Call, Found, Rule, is_static, same_value, tensor_of
+from intarsia_rewrites._rules import Call, Context, Found, Rule, is_static, same_value, tensor_of
 
 __all__ = ["RULES"]
 
@@ -20,7 +20,7 @@ aten = torch.ops.aten
 Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
-def identity_view(node: fx.Node, root: Mapping[str, Any]) -> Found:
+def identity_view(node: fx.Node, context: Context) -> Found:
     """A view, or a view of views, that gives x as it is -> x.
 
         t(t(x)) -> x      view(view(x, [6]), [2, 3]) -> x      expand(x, shape of x) -> x      slice(x, 0, 0, end) -> x
@@ -37,12 +37,12 @@ def identity_view(node: fx.Node, root: Mapping[str, Any]) -> Found:
     return None
 
 
-def view_of_view(node: fx.Node, root: Mapping[str, Any]) -> Found:
+def view_of_view(node: fx.Node, context: Context) -> Found:
     """view(view(x, a), b) -> view(x, b);  expand(expand(x, a), b) -> expand(x, b).
 
     Condition: the shorter way gives the same strides. Law: both list the elements of x in the same order.
     """
-    inner = node.args[0] if node.target in _RESHAPES or node.target is aten.expand.default else None
+    inner = node.args[0]
     if not isinstance(inner, fx.Node):
         return None
     value = tensor_of(node)
@@ -61,7 +61,7 @@ def view_of_view(node: fx.Node, root: Mapping[str, Any]) -> Found:
     return Call(target, (x, shape), {})
 
 
-def permute_of_permute(node: fx.Node, root: Mapping[str, Any]) -> Found:
+def permute_of_permute(node: fx.Node, context: Context) -> Found:
     """permute(permute(x, p), q) -> permute(x, p[q]), also of transpose and t.
 
     Law: permutations compose. (When they cancel out, `identity_view` is first.)
@@ -74,32 +74,27 @@ def permute_of_permute(node: fx.Node, root: Mapping[str, Any]) -> Found:
     return Call(aten.permute.default, (inner.args[0], [first[d] for d in outer]), {})
 
 
-def needless_clone(node: fx.Node, root: Mapping[str, Any]) -> Found:
+def needless_clone(node: fx.Node, context: Context) -> Found:
     """clone(x) -> x.
 
     Condition: the strides stay the same, and no result would come to share memory. Law: nothing is written.
     """
-    if node.target not in _COPIES:
-        return None
     x = node.args[0]
     return _as_node(x) if same_value(node, x) else None
 
 
-def cat_of_one(node: fx.Node, root: Mapping[str, Any]) -> Found:
+def cat_of_one(node: fx.Node, context: Context) -> Found:
     """cat([x]) -> x.
 
     Condition: the strides stay the same, and no result would come to share memory. Law: nothing is joined.
     """
-    if node.target is not aten.cat.default or not isinstance(node.args[0], (tuple, list)) or len(node.args[0]) != 1:
+    if not isinstance(node.args[0], (tuple, list)) or len(node.args[0]) != 1:
         return None
     x = node.args[0][0]
     return _as_node(x) if same_value(node, x) else None
 
 
-RULES: tuple[Rule, ...] = (identity_view, view_of_view, permute_of_permute, needless_clone, cat_of_one)
-
 _RESHAPES = frozenset([aten.view.default, aten._unsafe_view.default])
-_COPIES = frozenset([aten.clone.default, aten.lift_fresh_copy.default])
 _VIEWS = _RESHAPES | frozenset(
     [
         aten.alias.default,
@@ -172,3 +167,12 @@ def _permutation(node: Any) -> list[int] | None:
         order[a], order[b] = order[b], order[a]
         return order
     return None
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(_VIEWS, identity_view),
+    Rule(_RESHAPES | {aten.expand.default}, view_of_view),
+    Rule(frozenset([aten.permute.default, aten.transpose.int, aten.t.default]), permute_of_permute),
+    Rule(frozenset([aten.clone.default, aten.lift_fresh_copy.default]), needless_clone),
+    Rule(frozenset([aten.cat.default]), cat_of_one),
+)

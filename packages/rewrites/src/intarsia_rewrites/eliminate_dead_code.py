@@ -41,12 +41,18 @@ def eliminate_dead_code(gm: fx.GraphModule, *, fuel: int | None = None, check: b
         >>> [str(n.target) for n in eliminate_dead_code(gm).graph.nodes if n.op == "call_function"]
         ['aten.rand_like.default']
     """
+    if not check and not any(_is_dead(node) for node in gm.graph.nodes):
+        return gm  # the usual case after the other rewrites, worth not copying the graph for
     return sweep(Draft(gm, fuel, check)).finish()
 
 
 def sweep(draft: Draft) -> Draft:
     """Drop dead nodes of `draft`. Backwards, so that one sweep reaches operands of dropped nodes."""
     for node in reversed(draft.graph.nodes):
-        if not node.users and is_removable(node) and draft.burn("unused"):
+        if _is_dead(node) and draft.burn("unused"):
             draft.graph.erase_node(node)
     return draft
+
+
+def _is_dead(node: fx.Node) -> bool:
+    return not node.users and is_removable(node)

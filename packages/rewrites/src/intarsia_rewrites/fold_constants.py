@@ -18,6 +18,7 @@ Law: a graph without writes can't tell a tensor from another one with the same v
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -25,7 +26,7 @@ import torch.fx as fx
 
 from intarsia_rewrites import _algebra, _values, _views
 from intarsia_rewrites._draft import Draft
-from intarsia_rewrites._rules import Call, Rule
+from intarsia_rewrites._rules import Call, Context, Rule
 
 __all__ = ["RULES", "fold_constants"]
 
@@ -64,22 +65,25 @@ def fold_constants(gm: fx.GraphModule, *, fuel: int | None = None, check: bool =
 
 def fold(draft: Draft, rules: Sequence[Rule]) -> Draft:
     """Sweep over `draft` until no rule applies. A sweep goes forward: operands are as simple as they get."""
+    context = Context(draft.root)
+    rules_for = functools.cache(lambda target: [r for r in rules if r.targets is None or target in r.targets])
     changed = True
     while changed:
         changed = False
         for node in draft.graph.nodes:
             if draft.exhausted:
                 return draft
-            changed |= node.op == "call_function" and any(_apply(draft, node, rule) for rule in rules)
+            if node.op == "call_function":
+                changed |= any(_apply(draft, node, rule, context) for rule in rules_for(node.target))
     return draft
 
 
-def _apply(draft: Draft, node: fx.Node, rule: Rule) -> bool:
+def _apply(draft: Draft, node: fx.Node, rule: Rule, context: Context) -> bool:
     """Let `rule` replace `node`; return whether it did."""
-    found = rule(node, draft.root)
+    found = rule.find(node, context)
     if found is None or found is node:
         return False
-    name = rule.__name__
+    name = rule.name
     if isinstance(found, fx.Node):
         if not draft.may_replace(node, found) or not draft.burn(name):
             return False
