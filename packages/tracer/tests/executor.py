@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bytecode import Bytecode, FreeVar, Instr
-from intarsia_ir.records import Capture
 
+from intarsia_ir.records import Capture
 from intarsia_tracer import FrameInfo, capture_frame, link
 from intarsia_tracer.arguments import frame_of_call
 
@@ -34,7 +34,7 @@ class Executor:
     def _run(self, code: types.CodeType, frame: FrameInfo) -> Any:
         found = capture_frame(code, frame, extension=self.extension, number=len(self.captures), force=self.force)
         self.captures.append(found)
-        holes = {name: found.graph_module for name in found.code.holes}
+        holes = dict.fromkeys(found.code.holes, found.graph_module)
         linked = self._instrument(link(found.code, holes), found, frame.globals)
         function = types.FunctionType(linked, frame.globals, code.co_name, None, frame.closure or ())
         return call_with_locals(function, frame.locals)

@@ -13,7 +13,9 @@ __all__ = ["frame_of_call"]
 
 def frame_of_call(
     fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[types.CodeType, tuple[dict[str, Any], tuple[types.CellType, ...] | None, dict[str, Any], types.FunctionType]]:
+) -> tuple[
+    types.CodeType, tuple[dict[str, Any], tuple[types.CellType, ...] | None, dict[str, Any], types.FunctionType]
+]:
     """Return the code that `fn(*args, **kwargs)` would run first, and its frame: globals, closure, arguments, function.
 
     Raises:
@@ -33,7 +35,7 @@ def _function_of(fn: Any, args: tuple[Any, ...]) -> tuple[types.FunctionType, tu
         return fn, args
     if isinstance(fn, types.MethodType):
         return _function_of(fn.__func__, (fn.__self__, *args))
-    call = getattr(type(fn), "__call__", None)
+    call = next((vars(cls)["__call__"] for cls in type(fn).__mro__ if "__call__" in vars(cls)), None)
     if isinstance(call, types.FunctionType):
         return call, (fn, *args)
     raise InvalidArgumentError(f"{fn!r} is not a Python function", code="tracer.not_a_function")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from bytecode import Bytecode, CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
-from intarsia_ir.records import LinkableCode
+from bytecode import Bytecode, Instr, Label
+from bytecode.instr import CellVar, TryBegin, TryEnd
 
+from intarsia_ir.records import LinkableCode
 from intarsia_tracer.codegen import Builder, parameters
 from intarsia_tracer.decode import Instruction, decode
 from intarsia_tracer.link import Hole
@@ -57,7 +59,7 @@ def _graph_call(out: Builder, graph: Graph | None, hole: str) -> list[Instr]:
     if graph is not None:
         out.emit("LOAD_CONST", Hole(hole))
         out.emit("STORE_FAST", hole)
-        out.call(lambda: out.emit("LOAD_FAST", hole), [lambda i=i: out.load(i) for i in graph.inputs])  # type: ignore[misc]
+        out.call(lambda: out.emit("LOAD_FAST", hole), [partial(out.load, i) for i in graph.inputs])
         if graph.outputs:
             out.emit("UNPACK_SEQUENCE", len(graph.outputs))
             for value in graph.outputs:
@@ -95,9 +97,7 @@ def _to_code(code: CodeType, out: Builder, items: Sequence[Any]) -> CodeType:
 # ---- breaks ----------------------------------------------------------------------------------------------------
 
 
-def assemble_break(
-    tx: Tracer, frame: EvaluatedFrame, hole: str, number: int
-) -> tuple[LinkableCode, Graph | None]:
+def assemble_break(tx: Tracer, frame: EvaluatedFrame, hole: str, number: int) -> tuple[LinkableCode, Graph | None]:
     """Return code that runs up to the current instruction, then it, then a resume function; and the graph.
 
     `frame.at` is the instruction and `frame.stack` the stack before it.
@@ -293,7 +293,9 @@ class _BreakAssembly:
         self._call_resume(out, code, [*names, *[n for entry in stack for n in entry.names]])
         return list(out.body)
 
-    def _resume(self, index: int, names: Sequence[str], stack: Sequence[StackEntry], number: int) -> tuple[str, CodeType]:
+    def _resume(
+        self, index: int, names: Sequence[str], stack: Sequence[StackEntry], number: int
+    ) -> tuple[str, CodeType]:
         """Make the resume function's code."""
         line = self.decoded.instructions[index].line
         name = f"__resume_at_{line}_{2 * self.number + number}"
@@ -324,7 +326,7 @@ class _BreakAssembly:
                 flags = 8
             out.emit_function(code, flags)
 
-        out.call(make, [lambda n=name: out.emit("LOAD_FAST", n) for name in names])  # type: ignore[misc]
+        out.call(make, [partial(out.emit, "LOAD_FAST", name) for name in names])
         out.emit("RETURN_VALUE")
 
     def _trivial_tail(self, index: int) -> list[Any] | None:
@@ -375,6 +377,3 @@ def _raw_instructions(code: CodeType, instruction: Instruction) -> list[Instr]:
     """Return the assembler's instructions of a decoded one."""
     found = [item for item in Bytecode.from_code(code) if isinstance(item, Instr)]
     return found[instruction.first : instruction.last + 1]
-
-
-_ = (FreeVar, Value)

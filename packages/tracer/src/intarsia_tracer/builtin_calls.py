@@ -13,16 +13,16 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.operators import BINARY, COMPARE
-from intarsia_tracer.values.base import Keywords, NotConstantError, Value
-from intarsia_tracer.values.constants import NONE, Const, boolean, is_none
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.constants import NONE, Const, boolean
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Function, Partial, PythonFunction, guard_code
 from intarsia_tracer.values.iterators import Enumerate, Filter, Map, Reversed, Zip
 from intarsia_tracer.values.mappings import Dict, DictView, SetValue
-from intarsia_tracer.values.objects import Builtin, ClassValue, InstanceDict, Object, Reference, Super
+from intarsia_tracer.values.objects import Builtin, ClassValue, Object, Super
 from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 
 if TYPE_CHECKING:
@@ -117,7 +117,9 @@ def _super(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
             raise Break("tracer.exception", "super() is called outside of a method")
         cls = frame.cells["__class__"].load(tx, "__class__", free=True)
         first = frame.code.co_varnames[0]
-        found = frame.locals.get(first) or (frame.cells[first].load(tx, first, free=False) if first in frame.cells else None)
+        found = frame.locals.get(first) or (
+            frame.cells[first].load(tx, first, free=False) if first in frame.cells else None
+        )
         if found is None:
             raise Break("tracer.exception", "super(): arg[0] deleted")
         owner = found
@@ -169,7 +171,7 @@ def _callable(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (value,) = tx.arity("callable", args, keywords, 1)
     if isinstance(value, (PythonFunction, BoundMethod, BoundBuiltin, Builtin, ClassValue, Partial)):
         return boolean(True)
-    return boolean(hasattr(value.type(), "__call__"))
+    return boolean(tx.find_in_class(value.type(), "__call__") is not None)
 
 
 def _vars(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -221,8 +223,10 @@ def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if isinstance(value, Items):
         return Reversed(value, value.count() - 1, tx.step)
     if isinstance(value, Const) and isinstance(value.value, (range, str)):
-        return tx.iterator_over(Const(value.value[::-1])) if isinstance(value.value, range) else Reversed(
-            value, len(value.value) - 1, tx.step
+        return (
+            tx.iterator_over(Const(value.value[::-1]))
+            if isinstance(value.value, range)
+            else Reversed(value, len(value.value) - 1, tx.step)
         )
     if isinstance(value, (Dict, DictView)):
         return tx.iterator_over(Tuple(tx.unpack(value)[::-1]))
@@ -312,11 +316,13 @@ def _atom(cls: Any) -> BuiltinCall:
 
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         value = args[0] if args else None
-        if len(args) == 1 and not keywords and isinstance(value, Object) and special:
-            if tx.find_in_class(value.cls, special) is not None:
-                return tx.special(value, special, [])
-        if value is not None and special and value.convert(tx, cls) is not None:
-            return cast(Value, value.convert(tx, cls))
+        if special is None or value is None or len(args) != 1 or keywords:
+            return tx.call_pure(cls, args, keywords)
+        if isinstance(value, Object) and tx.find_in_class(value.cls, special) is not None:
+            return tx.special(value, special, [])
+        converted = value.convert(tx, cls)
+        if converted is not None:
+            return converted
         return tx.call_pure(cls, args, keywords)
 
     return handler
@@ -354,7 +360,7 @@ def _hash(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _slice(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     parts = list(tx.arity("slice", args, keywords, 1, 3))
-    return Slice(NONE, parts[0]) if len(parts) == 1 else Slice(*parts)
+    return Slice([NONE, parts[0]] if len(parts) == 1 else parts)
 
 
 def _object(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -367,7 +373,9 @@ def _object_new(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         raise Break("tracer.call", "__new__ is called without a class")
     cls = args[0]
     maker = tx.find_in_class(cls.value, "__new__")
-    return tx.new_instance(cls, maker[0] if maker and not isinstance(maker[0], staticmethod) else object.__new__, args[1:], keywords)
+    return tx.new_instance(
+        cls, maker[0] if maker and not isinstance(maker[0], staticmethod) else object.__new__, args[1:], keywords
+    )
 
 
 def _new_of(base: Any) -> BuiltinCall:
@@ -571,7 +579,10 @@ BUILTIN_CALLS: dict[Any, BuiltinCall] = {
     typing.cast: _cast,
     vars: _vars,
     zip: _zip,
-    **{getattr(operator, name if name not in ("and", "or") else name + "_"): _binary(op, False) for op, (_, name) in BINARY.items()},
+    **{
+        getattr(operator, name if name not in ("and", "or") else name + "_"): _binary(op, False)
+        for op, (_, name) in BINARY.items()
+    },
     **{getattr(operator, "i" + name): _binary(op, True) for op, (_, name) in BINARY.items()},
     **{function: _compare(op) for op, (function, _, _) in COMPARE.items()},
 }
@@ -582,4 +593,3 @@ PURE_FUNCTIONS: frozenset[Any] = frozenset(
     + [value for value in vars(cmath).values() if callable(value)]
     + [operator.length_hint, int.from_bytes, float.fromhex, bytes.fromhex, str.maketrans]
 )
-_ = (collections.abc, InstanceDict, NotConstantError, Reference)

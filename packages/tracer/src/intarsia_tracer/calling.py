@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import collections
 import enum
 import functools
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.trust import INLINED_LIBRARIES, is_standard_library
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
-from intarsia_tracer.values.constants import NONE, Const
-from intarsia_tracer.values.functions import BoundMethod, Cell, Function, MadeFunction, PythonFunction, guard_code
+from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.functions import Function, PythonFunction, guard_code
 from intarsia_tracer.values.iterators import Generator
 from intarsia_tracer.values.mappings import Dict, SetValue
 from intarsia_tracer.values.objects import Builtin, ClassValue, Object
@@ -25,374 +24,395 @@ from intarsia_tracer.values.sequences import List, Tuple
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["Calling"]
+__all__ = [
+    "bind",
+    "call",
+    "call_builtin",
+    "call_class",
+    "call_function",
+    "call_getter",
+    "call_object",
+    "call_pure",
+    "call_unbound",
+    "has_attribute",
+    "inline",
+    "instantiate",
+    "new_instance",
+    "object_advance",
+    "object_contains",
+    "object_iterate",
+    "object_truth",
+    "plain_mapping",
+    "special",
+]
 
 _NOT_INLINED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _PLAIN_FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
-class Calling:
-    """The part of `Tracer` that models calls."""
+def call(tx: Tracer, function: Value, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `function(*args, **keywords)`."""
+    return function.call(tx, args, keywords)
 
-    def call(self: Tracer, function: Value, args: Sequence[Value], keywords: Keywords) -> Value:  # type: ignore[misc]
-        """Model `function(*args, **keywords)`."""
-        return function.call(self, args, keywords)
 
-    def call_function(
-        self: Tracer, function: Function, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> Value:
-        """Call an existing Python function."""
-        marked = getattr(function.value, "_torchdynamo_disable", False) or getattr(
-            function.value, "_intarsia_disable", False
-        )
-        if marked:
-            raise Break("tracer.disabled", f"{function.describe()} is marked as not to be compiled")
-        found = self.extension.call_function(self, function, args, keywords)
-        if found is not None:
-            self.guard_identity(function)
-            return found
-        stand_in = self.stand_ins.get(function.value) or self.builtin_calls.get(function.value)
-        if stand_in is not None:
-            return stand_in(self, args, keywords)
-        root = (function.value.__module__ or "").partition(".")[0]
-        if is_standard_library(root) and root not in INLINED_LIBRARIES:
-            raise Break("tracer.call", f"{function.describe()} of the standard library isn't evaluated")
-        guard_code(self, function)
-        return self.inline(function, args, keywords)
+def call_function(tx: Tracer, function: Function, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call an existing Python function."""
+    marked = getattr(function.value, "_torchdynamo_disable", False) or getattr(
+        function.value, "_intarsia_disable", False
+    )
+    if marked:
+        raise Break("tracer.disabled", f"{function.describe()} is marked as not to be compiled")
+    found = tx.extension.call_function(tx, function, args, keywords)
+    if found is not None:
+        tx.guard_identity(function)
+        return found
+    stand_in = tx.stand_ins.get(function.value) or tx.builtin_calls.get(function.value)
+    if stand_in is not None:
+        return stand_in(tx, args, keywords)
+    root = (function.value.__module__ or "").partition(".")[0]
+    if is_standard_library(root) and root not in INLINED_LIBRARIES:
+        raise Break("tracer.call", f"{function.describe()} of the standard library isn't evaluated")
+    guard_code(tx, function)
+    return tx.inline(function, args, keywords)
 
-    def inline(
-        self: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> Value:
-        """Evaluate the body of a function in a frame of its own."""
-        code = function.code
-        if code.co_flags & _NOT_INLINED:
-            raise Break("tracer.frame", f"{function.describe()} is a coroutine or asynchronous generator")
-        if len(self.frames) >= self.limits.depth:
-            raise Break("tracer.depth", f"calls nest {len(self.frames)} deep at {function.describe()}")
-        values = self.bind(function, args, keywords)
-        frame = self.new_frame(code, values, function.global_names(self), function.cells(self))
-        if code.co_flags & inspect.CO_GENERATOR:
-            return Generator(frame, self.step)
-        self.spend(10)
-        return self.run_inlined(frame)
 
-    # -- binding -------------------------------------------------------------------------------------------------
+def inline(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Evaluate the body of a function in a frame of its own."""
+    code = function.code
+    if code.co_flags & _NOT_INLINED:
+        raise Break("tracer.frame", f"{function.describe()} is a coroutine or asynchronous generator")
+    if len(tx.frames) >= tx.limits.depth:
+        raise Break("tracer.depth", f"calls nest {len(tx.frames)} deep at {function.describe()}")
+    values = tx.bind(function, args, keywords)
+    frame = tx.new_frame(code, values, function.global_names(tx), function.cells(tx))
+    if code.co_flags & inspect.CO_GENERATOR:
+        return Generator(frame, tx.step)
+    tx.spend(10)
+    return tx.run_inlined(frame)
 
-    def bind(
-        self: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> dict[str, Value]:
-        """Return the parameters' values. Calls that don't fit break: CPython raises the TypeError."""
-        code = function.code
-        names, n_positional = code.co_varnames, code.co_argcount
-        if not keywords and len(args) == n_positional and not code.co_kwonlyargcount and not code.co_flags & _PLAIN_FLAGS:
-            return dict(zip(names, args, strict=False))
-        bound = dict(zip(names[:n_positional], args, strict=False))
-        extra = self._bind_keywords(function, bound, keywords)
-        self._bind_rest(function, bound, args[n_positional:], extra)
-        self._bind_defaults(function, bound)
-        return bound
 
-    def _bind_keywords(self: Tracer, function: PythonFunction, bound: Keywords, keywords: Keywords) -> Keywords:  # type: ignore[misc]
-        """Bind keyword arguments to parameters; return those without a parameter."""
-        code = function.code
-        n_named = code.co_argcount + code.co_kwonlyargcount
-        allowed = frozenset(code.co_varnames[code.co_posonlyargcount : n_named])
-        extra: Keywords = {}
-        for name, value in keywords.items():
-            if name not in allowed:
-                extra[name] = value
-            elif name in bound:
-                raise Break("tracer.exception", f"{function.describe()} got several values for {name!r}")
-            else:
-                bound[name] = value
-        return extra
+# -- binding -------------------------------------------------------------------------------------------------
 
-    def _bind_rest(
-        self: Tracer, function: PythonFunction, bound: Keywords, rest: Sequence[Value], extra: Keywords  # type: ignore[misc]
-    ) -> None:
-        """Bind `*args` and `**kwargs`."""
-        code = function.code
-        at = code.co_argcount + code.co_kwonlyargcount
-        if code.co_flags & inspect.CO_VARARGS:
-            bound[code.co_varnames[at]] = Tuple(rest)
-            at += 1
-        elif rest:
-            raise Break("tracer.exception", f"{function.describe()} got {len(rest)} positional arguments too many")
-        if code.co_flags & inspect.CO_VARKEYWORDS:
-            bound[code.co_varnames[at]] = Dict({name: (Const(name), value) for name, value in extra.items()})
-        elif extra:
-            raise Break("tracer.exception", f"{function.describe()} got unexpected keywords {sorted(extra)}")
 
-    def _bind_defaults(self: Tracer, function: PythonFunction, bound: Keywords) -> None:  # type: ignore[misc]
-        """Fill in defaults."""
-        code = function.code
-        positional = code.co_varnames[: code.co_argcount]
-        missing = [name for name in positional if name not in bound]
-        if missing:
-            defaults = function.positional_defaults(self)
-            for name in missing:
-                at = positional.index(name) - (len(positional) - len(defaults))
-                if at < 0:
-                    raise Break("tracer.exception", f"{function.describe()} lacks the argument {name!r}")
-                bound[name] = defaults[at]
-        for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
-            if name not in bound:
-                default = function.keyword_default(self, name)
-                if default is None:
-                    raise Break("tracer.exception", f"{function.describe()} lacks the keyword {name!r}")
-                bound[name] = default
+def bind(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords) -> dict[str, Value]:
+    """Return the parameters' values. Calls that don't fit break: CPython raises the TypeError."""
+    code = function.code
+    names, n_positional = code.co_varnames, code.co_argcount
+    if not keywords and len(args) == n_positional and not code.co_kwonlyargcount and not code.co_flags & _PLAIN_FLAGS:
+        return dict(zip(names, args, strict=False))
+    bound = dict(zip(names[:n_positional], args, strict=False))
+    extra = _bind_keywords(tx, function, bound, keywords)
+    _bind_rest(tx, function, bound, args[n_positional:], extra)
+    _bind_defaults(tx, function, bound)
+    return bound
 
-    # -- built-in callables --------------------------------------------------------------------------------------
 
-    def call_builtin(
-        self: Tracer, function: Builtin, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> Value:
-        """Call a callable written in C."""
-        raw = function.value
-        found = self.extension.call(self, raw, args, keywords)
-        if found is not None:
-            return found
-        handler = self.builtin_calls.get(raw)
-        if handler is not None:
-            return handler(self, args, keywords)
-        stand_in = self.stand_ins.get(raw)
-        if stand_in is not None:
-            return stand_in(self, args, keywords)
-        if type(raw) is _LRU_WRAPPER:
-            return self.call(self.wrap(raw.__wrapped__, function.source and self._wrapped(function)), args, keywords)
-        owner = getattr(raw, "__objclass__", None)
-        if owner is not None and args and isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return self._call_unbound(raw, owner, args, keywords)
-        if raw in self.pure_functions:
-            return self.call_pure(raw, args, keywords)
-        bound_to = getattr(raw, "__self__", None)
-        if bound_to is not None and not isinstance(bound_to, (types.ModuleType, type)):
-            return self.wrap(bound_to, None).call_method(self, raw.__name__, args, keywords)
-        raise Break("tracer.call", f"the built-in {function.describe()} isn't modelled")
-
-    def _wrapped(self: Tracer, function: Builtin) -> Any:  # type: ignore[misc]
-        """Return the source of what a cache wraps."""
-        assert function.source is not None
-        return self.sources.attribute(function.source, "__wrapped__")
-
-    def _call_unbound(
-        self: Tracer, raw: Any, owner: Any, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> Value:
-        """Model `Class.method(instance, ...)`."""
-        first = args[0]
-        if not issubclass(first.type(), owner):
-            raise Break("tracer.exception", f"{owner.__name__}.{raw.__name__} is called with {first.describe()}")
-        if isinstance(first, ClassValue) and raw.__name__ == "__call__":
-            return self.instantiate(first, args[1:], keywords)
-        return first.call_method(self, raw.__name__, args[1:], keywords)
-
-    def call_pure(self: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:  # type: ignore[misc]
-        """Run a function without effects while tracing, if all its arguments are known."""
-        try:
-            real_args = [a.as_python() for a in args]
-            real_keywords = {k: v.as_python() for k, v in keywords.items()}
-        except NotConstantError as unknown:
-            name = getattr(function, "__name__", repr(function))
-            raise Break("tracer.call", f"{name} is called with {unknown}") from None
-        return self.from_python(self.real(function, *real_args, **real_keywords))
-
-    # -- instances -----------------------------------------------------------------------------------------------
-
-    def call_class(
-        self: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> Value:
-        """Model `cls(*args, **keywords)`."""
-        raw = cls.value
-        found = self.extension.call(self, raw, args, keywords)
-        if found is not None:
-            return found
-        handler = self.builtin_calls.get(raw)
-        if handler is not None:
-            return handler(self, args, keywords)
-        stand_in = self.stand_ins.get(raw)
-        if stand_in is not None:
-            return stand_in(self, args, keywords)
-        if raw in self.pure_functions:
-            return self.call_pure(raw, args, keywords)
-        if isinstance(raw, enum.EnumMeta):
-            return self._enum_member(cls, args, keywords)
-        maker = self.find_in_class(type(raw), "__call__")
-        if maker is not None and maker[0] is not type.__call__:
-            if isinstance(maker[0], types.FunctionType):
-                return self.call(self.wrap(maker[0], None), [cls, *args], keywords)
-            raise Break("tracer.call", f"the metaclass of {cls.describe()} makes its instances")
-        return self.instantiate(cls, args, keywords)
-
-    def _enum_member(
-        self: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> Value:
-        """Model the look-up of an enumeration member by value."""
-        if len(args) != 1 or keywords:
-            raise Break("tracer.call", f"{cls.describe()} is called with {len(args)} arguments")
-        value = args[0].as_python() if not isinstance(args[0], Object) else args[0].identity()
-        for member in cls.value:
-            if member is value or member.value == value:
-                return self.wrap(member, None)
-        raise Break("tracer.call", f"{value!r} isn't a value of {cls.describe()}")
-
-    def instantiate(
-        self: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> Value:
-        """Model `type.__call__`: `__new__`, then `__init__`."""
-        raw = cls.value
-        maker = self.find_in_class(raw, "__new__")
-        assert maker is not None
-        function = maker[0].__func__ if isinstance(maker[0], staticmethod) else maker[0]
-        if isinstance(function, types.FunctionType):
-            model = self.class_function(cls, raw, "__new__", "__func__") if isinstance(
-                maker[0], staticmethod
-            ) else self.class_function(cls, raw, "__new__")
-            made = self.call(model, [cls, *args], keywords)
+def _bind_keywords(tx: Tracer, function: PythonFunction, bound: Keywords, keywords: Keywords) -> Keywords:
+    """Bind keyword arguments to parameters; return those without a parameter."""
+    code = function.code
+    n_named = code.co_argcount + code.co_kwonlyargcount
+    allowed = frozenset(code.co_varnames[code.co_posonlyargcount : n_named])
+    extra: Keywords = {}
+    for name, value in keywords.items():
+        if name not in allowed:
+            extra[name] = value
+        elif name in bound:
+            raise Break("tracer.exception", f"{function.describe()} got several values for {name!r}")
         else:
-            made = self.new_instance(cls, function, args, keywords)
-        if not issubclass(made.type(), raw):
-            return made
-        self._initialise(cls, made, args, keywords)
+            bound[name] = value
+    return extra
+
+
+def _bind_rest(tx: Tracer, function: PythonFunction, bound: Keywords, rest: Sequence[Value], extra: Keywords) -> None:
+    """Bind `*args` and `**kwargs`."""
+    code = function.code
+    at = code.co_argcount + code.co_kwonlyargcount
+    if code.co_flags & inspect.CO_VARARGS:
+        bound[code.co_varnames[at]] = Tuple(rest)
+        at += 1
+    elif rest:
+        raise Break("tracer.exception", f"{function.describe()} got {len(rest)} positional arguments too many")
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        bound[code.co_varnames[at]] = Dict({name: (Const(name), value) for name, value in extra.items()})
+    elif extra:
+        raise Break("tracer.exception", f"{function.describe()} got unexpected keywords {sorted(extra)}")
+
+
+def _bind_defaults(tx: Tracer, function: PythonFunction, bound: Keywords) -> None:
+    """Fill in defaults."""
+    code = function.code
+    positional = code.co_varnames[: code.co_argcount]
+    missing = [name for name in positional if name not in bound]
+    if missing:
+        defaults = function.positional_defaults(tx)
+        for name in missing:
+            at = positional.index(name) - (len(positional) - len(defaults))
+            if at < 0:
+                raise Break("tracer.exception", f"{function.describe()} lacks the argument {name!r}")
+            bound[name] = defaults[at]
+    for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
+        if name not in bound:
+            default = function.keyword_default(tx, name)
+            if default is None:
+                raise Break("tracer.exception", f"{function.describe()} lacks the keyword {name!r}")
+            bound[name] = default
+
+
+# -- built-in callables --------------------------------------------------------------------------------------
+
+
+def call_builtin(tx: Tracer, function: Builtin, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a callable written in C."""
+    raw = function.value
+    found = tx.extension.call(tx, raw, args, keywords)
+    if found is not None:
+        return found
+    handler = tx.builtin_calls.get(raw)
+    if handler is not None:
+        return handler(tx, args, keywords)
+    stand_in = tx.stand_ins.get(raw)
+    if stand_in is not None:
+        return stand_in(tx, args, keywords)
+    if type(raw) is _LRU_WRAPPER:
+        return tx.call(tx.wrap(raw.__wrapped__, function.source and _wrapped(tx, function)), args, keywords)
+    owner = getattr(raw, "__objclass__", None)
+    if owner is not None and args and isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return tx.call_unbound(raw, owner, args, keywords)
+    if raw in tx.pure_functions:
+        return tx.call_pure(raw, args, keywords)
+    bound_to = getattr(raw, "__self__", None)
+    if bound_to is not None and not isinstance(bound_to, (types.ModuleType, type)):
+        return tx.wrap(bound_to, None).call_method(tx, raw.__name__, args, keywords)
+    raise Break("tracer.call", f"the built-in {function.describe()} isn't modelled")
+
+
+def _wrapped(tx: Tracer, function: Builtin) -> Any:
+    """Return the source of what a cache wraps."""
+    assert function.source is not None
+    return tx.sources.attribute(function.source, "__wrapped__")
+
+
+def call_unbound(tx: Tracer, raw: Any, owner: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `Class.method(instance, ...)`."""
+    first = args[0]
+    if not issubclass(first.type(), owner):
+        raise Break("tracer.exception", f"{owner.__name__}.{raw.__name__} is called with {first.describe()}")
+    if isinstance(first, ClassValue) and raw.__name__ == "__call__":
+        return tx.instantiate(first, args[1:], keywords)
+    return first.call_method(tx, raw.__name__, args[1:], keywords)
+
+
+def call_pure(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Run a function without effects while tracing, if all its arguments are known."""
+    try:
+        real_args = [a.as_python() for a in args]
+        real_keywords = {k: v.as_python() for k, v in keywords.items()}
+    except NotConstantError as unknown:
+        name = getattr(function, "__name__", repr(function))
+        raise Break("tracer.call", f"{name} is called with {unknown}") from None
+    return tx.from_python(tx.real(function, *real_args, **real_keywords))
+
+
+# -- instances -----------------------------------------------------------------------------------------------
+
+
+def call_class(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `cls(*args, **keywords)`."""
+    raw = cls.value
+    found = tx.extension.call(tx, raw, args, keywords)
+    if found is not None:
+        return found
+    handler = tx.builtin_calls.get(raw)
+    if handler is not None:
+        return handler(tx, args, keywords)
+    stand_in = tx.stand_ins.get(raw)
+    if stand_in is not None:
+        return stand_in(tx, args, keywords)
+    if raw in tx.pure_functions:
+        return tx.call_pure(raw, args, keywords)
+    if isinstance(raw, enum.EnumMeta):
+        return _enum_member(tx, cls, args, keywords)
+    maker = tx.find_in_class(type(raw), "__call__")
+    if maker is not None and maker[0] is not type.__call__:
+        if isinstance(maker[0], types.FunctionType):
+            return tx.call(tx.wrap(maker[0], None), [cls, *args], keywords)
+        raise Break("tracer.call", f"the metaclass of {cls.describe()} makes its instances")
+    return tx.instantiate(cls, args, keywords)
+
+
+def _enum_member(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model the look-up of an enumeration member by value."""
+    if len(args) != 1 or keywords:
+        raise Break("tracer.call", f"{cls.describe()} is called with {len(args)} arguments")
+    value = args[0].as_python() if not isinstance(args[0], Object) else args[0].identity()
+    for member in cls.value:
+        if member is value or member.value == value:
+            return tx.wrap(member, None)
+    raise Break("tracer.call", f"{value!r} isn't a value of {cls.describe()}")
+
+
+def instantiate(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `type.__call__`: `__new__`, then `__init__`."""
+    raw = cls.value
+    maker = tx.find_in_class(raw, "__new__")
+    assert maker is not None
+    function = maker[0].__func__ if isinstance(maker[0], staticmethod) else maker[0]
+    if isinstance(function, types.FunctionType):
+        model = (
+            tx.class_function(cls, raw, "__new__", "__func__")
+            if isinstance(maker[0], staticmethod)
+            else tx.class_function(cls, raw, "__new__")
+        )
+        made = tx.call(model, [cls, *args], keywords)
+    else:
+        made = tx.new_instance(cls, function, args, keywords)
+    if not issubclass(made.type(), raw):
         return made
+    _initialise(tx, cls, made, args, keywords)
+    return made
 
-    def new_instance(
-        self: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> Value:
-        """Model a `__new__` written in C."""
-        raw = cls.value
-        base = getattr(maker, "__self__", None)
-        if getattr(raw, "__abstractmethods__", None):
-            raise Break("tracer.exception", f"{cls.describe()} is abstract")
-        if issubclass(raw, BaseException):
-            return Object(raw, base=Tuple(args), birth=self.step)
-        if base is object:
-            return Object(raw, birth=self.step)
-        if base is tuple and hasattr(raw, "_fields"):
-            return Tuple(self.unpack(args[0]) if args else [], raw)
-        if base is dict and not issubclass(raw, collections.defaultdict):
-            kind = collections.OrderedDict if issubclass(raw, collections.OrderedDict) else dict
-            return Object(raw, base=Dict(cls=kind), birth=self.step)
-        if base is list:
-            return Object(raw, base=List(), birth=self.step)
-        if base is set:
-            return Object(raw, base=SetValue(), birth=self.step)
-        raise Break("tracer.call", f"making an instance of {cls.describe()} isn't modelled")
 
-    def _initialise(
-        self: Tracer, cls: ClassValue, made: Value, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> None:
-        """Run `__init__`."""
-        found = self.find_in_class(made.type(), "__init__")
-        assert found is not None
-        if isinstance(found[0], types.FunctionType):
-            owner = cls if made.type() is cls.value else self.class_value(made.type())
-            self.call(self.class_function(owner, made.type(), "__init__"), [made, *args], keywords)
-            return
-        if found[0] is object.__init__:
-            if (args or keywords) and self.find_in_class(made.type(), "__new__") == self.find_in_class(object, "__new__"):
-                raise Break("tracer.exception", f"{cls.describe()} takes no arguments")
-            maker = self.find_in_class(made.type(), "__new__")
-            if (args or keywords) and maker is not None and maker[0] is object.__new__:
-                raise Break("tracer.exception", f"{cls.describe()} takes no arguments")
-            return
-        if isinstance(made, Object) and made.base is not None:
-            made.call_method(self, "__init__", args, keywords)
+def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model a `__new__` written in C."""
+    raw = cls.value
+    base = getattr(maker, "__self__", None)
+    if getattr(raw, "__abstractmethods__", None):
+        raise Break("tracer.exception", f"{cls.describe()} is abstract")
+    if issubclass(raw, BaseException):
+        return Object(raw, base=Tuple(args), birth=tx.step)
+    if base is object:
+        return Object(raw, birth=tx.step)
+    if base is tuple and hasattr(raw, "_fields"):
+        return Tuple(tx.unpack(args[0]) if args else [], raw)
+    if base is dict and not issubclass(raw, collections.defaultdict):
+        kind = collections.OrderedDict if issubclass(raw, collections.OrderedDict) else dict
+        return Object(raw, base=Dict(cls=kind), birth=tx.step)
+    if base is list:
+        return Object(raw, base=List(), birth=tx.step)
+    if base is set:
+        return Object(raw, base=SetValue(), birth=tx.step)
+    raise Break("tracer.call", f"making an instance of {cls.describe()} isn't modelled")
 
-    def call_object(
-        self: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords  # type: ignore[misc]
-    ) -> Value:
-        """Call an instance."""
-        found = self.extension.call_object(self, callee, args, keywords)
-        if found is not None:
-            return found
-        method = self.find_in_class(callee.cls, "__call__")
-        if method is None:
-            raise Break("tracer.exception", f"{callee.describe()} isn't callable")
-        if isinstance(method[0], types.FunctionType):
-            return self.call(self.class_function(callee, callee.cls, "__call__"), [callee, *args], keywords)
-        if isinstance(callee.value, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
-            return self.call_getter(callee.value, args)
-        raise Break("tracer.call", f"calling {callee.describe()} isn't modelled")
 
-    def call_getter(self: Tracer, getter: Any, args: Sequence[Value]) -> Value:  # type: ignore[misc]
-        """Call an itemgetter or attrgetter."""
-        _, parts = getter.__reduce__()[:2]
-        if isinstance(getter, operator.itemgetter) and len(args) == 1:
-            found = [args[0].get_item(self, self.from_python(part)) for part in parts]
-        elif isinstance(getter, operator.attrgetter) and len(args) == 1:
-            found = [
-                functools.reduce(lambda value, name: value.get_attribute(self, name), part.split("."), args[0])
-                for part in parts
-            ]
-        else:
-            raise Break("tracer.call", f"calling a {type(getter).__name__} isn't modelled")
-        return found[0] if len(found) == 1 else Tuple(found)
+def _initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value], keywords: Keywords) -> None:
+    """Run `__init__`."""
+    found = tx.find_in_class(made.type(), "__init__")
+    assert found is not None
+    if isinstance(found[0], types.FunctionType):
+        owner = cls if made.type() is cls.value else tx.class_value(made.type())
+        tx.call(tx.class_function(owner, made.type(), "__init__"), [made, *args], keywords)
+        return
+    if found[0] is object.__init__:
+        if (args or keywords) and tx.find_in_class(made.type(), "__new__") == tx.find_in_class(object, "__new__"):
+            raise Break("tracer.exception", f"{cls.describe()} takes no arguments")
+        maker = tx.find_in_class(made.type(), "__new__")
+        if (args or keywords) and maker is not None and maker[0] is object.__new__:
+            raise Break("tracer.exception", f"{cls.describe()} takes no arguments")
+        return
+    if isinstance(made, Object) and made.base is not None:
+        made.call_method(tx, "__init__", args, keywords)
 
-    def special(self: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value:  # type: ignore[misc]
-        """Call a special method, looked up in the class as CPython does."""
-        if not isinstance(owner, Object):
-            return self.operator_method(owner, name, args, {})
-        found = self.find_in_class(owner.cls, name)
-        if found is None or found[0] is None:
-            raise Break("tracer.exception", f"{owner.describe()} has no {name}")
-        raw = found[0]
-        if isinstance(raw, types.FunctionType):
-            return self.call(self.class_function(owner, owner.cls, name), [owner, *args], {})
-        if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
-            return owner.call_method(self, name, args, {})
-        return self.call(self._bound_to_instance(owner, owner.cls, name, raw), args, {})
 
-    def object_truth(self: Tracer, owner: Object) -> bool:  # type: ignore[misc]
-        """Model `bool` of an instance."""
-        for name in ("__bool__", "__len__"):
-            if self.find_in_class(owner.cls, name) is not None:
-                return self.truth(self.special(owner, name, []))
-        return True
+def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call an instance."""
+    found = tx.extension.call_object(tx, callee, args, keywords)
+    if found is not None:
+        return found
+    method = tx.find_in_class(callee.cls, "__call__")
+    if method is None:
+        raise Break("tracer.exception", f"{callee.describe()} isn't callable")
+    if isinstance(method[0], types.FunctionType):
+        return tx.call(tx.class_function(callee, callee.cls, "__call__"), [callee, *args], keywords)
+    if isinstance(callee.value, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
+        return tx.call_getter(callee.value, args)
+    raise Break("tracer.call", f"calling {callee.describe()} isn't modelled")
 
-    def object_contains(self: Tracer, owner: Object, item: Value) -> bool:  # type: ignore[misc]
-        """Model `in` of an instance."""
-        if self.find_in_class(owner.cls, "__contains__") is not None:
-            return self.truth(self.special(owner, "__contains__", [item]))
-        return any(self.same_or_equal(element, item) for element in self.elements(owner))
 
-    def object_iterate(self: Tracer, owner: Object) -> Value:  # type: ignore[misc]
-        """Model `iter` of an instance."""
-        if self.find_in_class(owner.cls, "__iter__") is not None:
-            return self.special(owner, "__iter__", [])
-        if self.find_in_class(owner.cls, "__getitem__") is not None:
-            return self.polyfill("sequence_iterator", [owner])
-        raise Break("tracer.exception", f"{owner.describe()} isn't iterable")
+def call_getter(tx: Tracer, getter: Any, args: Sequence[Value]) -> Value:
+    """Call an itemgetter or attrgetter."""
+    _, parts = getter.__reduce__()[:2]
+    if isinstance(getter, operator.itemgetter) and len(args) == 1:
+        found = [args[0].get_item(tx, tx.from_python(part)) for part in parts]
+    elif isinstance(getter, operator.attrgetter) and len(args) == 1:
+        found = [
+            functools.reduce(lambda value, name: value.get_attribute(tx, name), part.split("."), args[0])
+            for part in parts
+        ]
+    else:
+        raise Break("tracer.call", f"calling a {type(getter).__name__} isn't modelled")
+    return found[0] if len(found) == 1 else Tuple(found)
 
-    def object_advance(self: Tracer, owner: Object) -> Value | None:  # type: ignore[misc]
-        """Model `next` of an instance."""
-        found = self.find_in_class(owner.cls, "__next__")
-        if found is None or not isinstance(found[0], types.FunctionType):
-            raise Break("tracer.iterator", f"advancing {owner.describe()} isn't modelled")
-        try:
-            return self.special(owner, "__next__", [])
-        except Raised as raised:
-            if self.is_exception(raised.value, StopIteration):
-                return None
+
+def special(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value:
+    """Call a special method, looked up in the class as CPython does."""
+    if not isinstance(owner, Object):
+        return tx.operator_method(owner, name, args, {})
+    found = tx.find_in_class(owner.cls, name)
+    if found is None or found[0] is None:
+        raise Break("tracer.exception", f"{owner.describe()} has no {name}")
+    raw = found[0]
+    if isinstance(raw, types.FunctionType):
+        return tx.call(tx.class_function(owner, owner.cls, name), [owner, *args], {})
+    if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+        return owner.call_method(tx, name, args, {})
+    return tx.call(tx.bound_to_instance(owner, owner.cls, name, raw), args, {})
+
+
+def object_truth(tx: Tracer, owner: Object) -> bool:
+    """Model `bool` of an instance."""
+    for name in ("__bool__", "__len__"):
+        if tx.find_in_class(owner.cls, name) is not None:
+            return tx.truth(tx.special(owner, name, []))
+    return True
+
+
+def object_contains(tx: Tracer, owner: Object, item: Value) -> bool:
+    """Model `in` of an instance."""
+    if tx.find_in_class(owner.cls, "__contains__") is not None:
+        return tx.truth(tx.special(owner, "__contains__", [item]))
+    return any(tx.same_or_equal(element, item) for element in tx.elements(owner))
+
+
+def object_iterate(tx: Tracer, owner: Object) -> Value:
+    """Model `iter` of an instance."""
+    if tx.find_in_class(owner.cls, "__iter__") is not None:
+        return tx.special(owner, "__iter__", [])
+    if tx.find_in_class(owner.cls, "__getitem__") is not None:
+        return tx.polyfill("sequence_iterator", [owner])
+    raise Break("tracer.exception", f"{owner.describe()} isn't iterable")
+
+
+def object_advance(tx: Tracer, owner: Object) -> Value | None:
+    """Model `next` of an instance."""
+    found = tx.find_in_class(owner.cls, "__next__")
+    if found is None or not isinstance(found[0], types.FunctionType):
+        raise Break("tracer.iterator", f"advancing {owner.describe()} isn't modelled")
+    try:
+        return tx.special(owner, "__next__", [])
+    except Raised as raised:
+        if tx.is_exception(raised.value, StopIteration):
+            return None
+        raise
+
+
+def has_attribute(tx: Tracer, value: Value, name: str) -> bool:
+    """Model `hasattr`."""
+    try:
+        value.get_attribute(tx, name)
+    except Raised as raised:
+        if not tx.is_exception(raised.value, AttributeError):
             raise
+        return False
+    return True
 
-    def has_attribute(self: Tracer, value: Value, name: str) -> bool:  # type: ignore[misc]
-        """Model `hasattr`."""
-        try:
-            value.get_attribute(self, name)
-        except Raised as raised:
-            if not self.is_exception(raised.value, AttributeError):
-                raise
-            return False
-        return True
 
-    def plain_mapping(self: Tracer, value: Object) -> bool:  # type: ignore[misc]
-        """Tell whether a subclass of dict is read like a dict."""
-        return all(
-            self.find_in_class(value.cls, name) == self.find_in_class(value.base.type(), name)  # type: ignore[union-attr]
-            or (self.find_in_class(value.cls, name) or (None,))[0] is getattr(value.base.type(), name)  # type: ignore[union-attr]
-            for name in ("keys", "__iter__", "__getitem__")
-        )
+def plain_mapping(tx: Tracer, value: Object) -> bool:
+    """Tell whether a subclass of dict is read like a dict."""
+    return all(
+        tx.find_in_class(value.cls, name) == tx.find_in_class(value.base.type(), name)  # type: ignore[union-attr]
+        or (tx.find_in_class(value.cls, name) or (None,))[0] is getattr(value.base.type(), name)  # type: ignore[union-attr]
+        for name in ("keys", "__iter__", "__getitem__")
+    )
 
 
 _LRU_WRAPPER = type(functools.lru_cache(lambda: None))
-_ = (builtins, BoundMethod, Cell, MadeFunction, NONE)

@@ -10,7 +10,6 @@ from typing import Any, NoReturn, Protocol
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature
-
 from intarsia_tracer.arguments import frame_of_call
 from intarsia_tracer.assemble import assemble_break, assemble_native, assemble_return
 from intarsia_tracer.breaks import Break, Raised, Stop, Unreconstructable, graph_break
@@ -95,7 +94,9 @@ def capture(
     """
     code, frame = frame_of_call(fn, tuple(args), dict(kwargs or {}))
     info = FrameInfo(*frame)
-    return capture_frame(code, info, fullgraph=fullgraph, number=number, extension=extension, limits=limits, force=force)
+    return capture_frame(
+        code, info, fullgraph=fullgraph, number=number, extension=extension, limits=limits, force=force
+    )
 
 
 def capture_frame(

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bytecode import CellVar, FreeVar, Instr
+from bytecode import Instr
+from bytecode.instr import CellVar, FreeVar
+
 from intarsia_ir.records import (
     ArgumentSource,
     AttributeSource,
@@ -20,7 +23,6 @@ from intarsia_ir.records import (
     Source,
     TypeSource,
 )
-
 from intarsia_tracer.breaks import Unreconstructable
 from intarsia_tracer.values.base import NULL, Value
 from intarsia_tracer.values.constants import ATOMS, Const
@@ -272,19 +274,19 @@ class Builder:
         args = value.base.items if isinstance(value.base, Tuple) else []
         self.call(
             lambda: self.emit("LOAD_CONST", _native_new(cls)),
-            [lambda: self.constant(cls), *[lambda a=arg: self.load(a) for arg in args]],  # type: ignore[misc]
+            [lambda: self.constant(cls), *[partial(self.load, arg) for arg in args]],
         )
         self.remember(value)
         if isinstance(value.base, Dict):
             for key, item in value.base.entries(self.tx).values():
-                parts = [lambda k=key: self.load(k), lambda i=item: self.load(i)]  # type: ignore[misc]
-                self._call_unbound(value.base.cls.__setitem__, value, parts)
+                parts = [partial(self.load, key), partial(self.load, item)]
+                self.call_unbound(value.base.cls.__setitem__, value, parts)
         elif isinstance(value.base, List):
             items = value.base.items
-            self._call_unbound(list.extend, value, [lambda: self.build_list(items)])
+            self.call_unbound(list.extend, value, [lambda: self.build_list(items)])
         self.write_attributes(value, value.written)
 
-    def _call_unbound(self, method: Any, owner: Value, args: Sequence[Loader]) -> None:
+    def call_unbound(self, method: Any, owner: Value, args: Sequence[Loader]) -> None:
         """Call a method of a built-in base class for its effect."""
         self.call(lambda: self.emit("LOAD_CONST", method), [lambda: self.load(owner), *args])
         self.emit("POP_TOP")
@@ -292,7 +294,8 @@ class Builder:
     def write_attributes(self, owner: Object, written: Mapping[str, Value | None]) -> None:
         """Set and delete attributes, past any `__setattr__` of the class: that ran while tracing."""
         plain = all(
-            (self.tx.find_in_class(owner.cls, name) or (None,))[0] in (getattr(object, name), getattr(BaseException, name))
+            (self.tx.find_in_class(owner.cls, name) or (None,))[0]
+            in (getattr(object, name), getattr(BaseException, name))
             for name in ("__setattr__", "__delattr__")
         )
         for name, value in written.items():
@@ -302,11 +305,11 @@ class Builder:
                 self.load(owner)
                 self.emit("DELETE_ATTR", name) if value is None else self.store_attribute(name, value)
                 continue
-            named: list[Loader] = [lambda n=name: self.constant(n)]  # type: ignore[misc]
+            named: list[Loader] = [partial(self.constant, name)]
             if value is None:
-                self._call_unbound(object.__delattr__, owner, named)
+                self.call_unbound(object.__delattr__, owner, named)
             else:
-                self._call_unbound(object.__setattr__, owner, [*named, lambda v=value: self.load(v)])  # type: ignore[misc]
+                self.call_unbound(object.__setattr__, owner, [*named, partial(self.load, value)])
 
     # -- the frame's own variables -------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import Signature, Source
-
 from intarsia_tracer.values.base import Keywords, Value
 
 if TYPE_CHECKING:

@@ -17,125 +17,144 @@ from intarsia_tracer.values.sequences import Items, Slice, Tuple
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["Formatting"]
+__all__ = [
+    "call_hash",
+    "call_repr",
+    "call_str",
+    "format_string",
+    "format_value",
+    "object_text",
+    "percent_format",
+    "printable",
+]
 
 
-class Formatting:
-    """The part of `Tracer` that models conversions to strings."""
+def call_str(tx: Tracer, value: Value) -> Value:
+    """Model `str(value)`."""
+    if isinstance(value, Const):
+        return Const(tx.real(str, value.value))
+    if isinstance(value, Object):
+        return tx.object_text(value, "__str__")
+    return tx.call_repr(value)
 
-    def call_str(self: Tracer, value: Value) -> Value:  # type: ignore[misc]
-        """Model `str(value)`."""
-        if isinstance(value, Const):
-            return Const(self.real(str, value.value))
-        if isinstance(value, Object):
-            return self._object_text(value, "__str__")
-        return self.call_repr(value)
 
-    def call_repr(self: Tracer, value: Value) -> Value:  # type: ignore[misc]
-        """Model `repr(value)`."""
-        if isinstance(value, Object):
-            return self._object_text(value, "__repr__")
-        return Const(repr(self.printable(value)))
+def call_repr(tx: Tracer, value: Value) -> Value:
+    """Model `repr(value)`."""
+    if isinstance(value, Object):
+        return tx.object_text(value, "__repr__")
+    return Const(repr(tx.printable(value)))
 
-    def printable(self: Tracer, value: Value) -> Any:  # type: ignore[misc]
-        """Return an object with the same text as the value."""
-        if isinstance(value, SetValue):
-            value.in_order()
-        if isinstance(value, Items) and value.type() in (tuple, list):
-            return value.type()(self.printable(item) for item in value.items)
-        if isinstance(value, Dict) and value.cls is dict:
-            return {self.printable(k): self.printable(v) for k, v in value.entries(self).values()}
-        if isinstance(value, ClassValue) and type(value.value).__repr__ is type.__repr__:
-            return value.value
-        if isinstance(value, Object) and not isinstance(value.value, enum.Enum):
-            return _Text(str(self.call_repr(value).as_python()))
-        if isinstance(value, (Const, Slice, Tuple, SetValue, Object)):
-            try:
-                return value.as_python()
-            except NotConstantError:
-                pass
-        raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
 
-    def _object_text(self: Tracer, value: Object, name: str) -> Value:  # type: ignore[misc]
-        """Ask `__str__` or `__repr__` of an instance."""
-        found = self.find_in_class(value.cls, name)
-        raw = found[0] if found else None
-        if isinstance(value.value, enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
-            return Const(str(value.value) if name == "__str__" else repr(value.value))
-        if isinstance(raw, types.FunctionType):
-            return self.special(value, name, [])
-        if raw is object.__str__:
-            return self._object_text(value, "__repr__")
-        if isinstance(value.base, Tuple) and issubclass(value.cls, BaseException):
-            return self._exception_text(value, value.base, name, raw)
-        raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
-
-    def _exception_text(self: Tracer, value: Object, args: Tuple, name: str, raw: Any) -> Value:  # type: ignore[misc]
-        """Return the text of an exception with the methods of BaseException."""
-        plain = {"__str__": (BaseException.__str__, KeyError.__str__), "__repr__": (BaseException.__repr__,)}
-        if raw not in plain[name]:
-            raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
-        if name == "__repr__":
-            inner = ", ".join(str(self.call_repr(arg).as_python()) for arg in args.items)
-            return Const(f"{value.cls.__name__}({inner})")
-        if len(args.items) == 1:
-            one = args.items[0]
-            return self.call_repr(one) if raw is KeyError.__str__ else self.call_str(one)
-        return Const("") if not args.items else self.call_repr(args)
-
-    def format_value(self: Tracer, value: Value, conversion: int, spec: Value | None) -> Value:  # type: ignore[misc]
-        """Model a replacement field of an f-string; conversion 1 is str, 2 repr, 3 ascii."""
-        if conversion:
-            text = self.call_str(value) if conversion == 1 else self.call_repr(value)
-            value = Const(ascii(text.as_python())[1:-1]) if conversion == 3 else text
-        given = str(spec.as_python()) if spec is not None else ""
-        if isinstance(value, Const):
-            return Const(self.real(format, value.value, given))
-        if isinstance(value, Object):
-            return self._object_format(value, given)
-        if not given:
-            return self.call_str(value)
-        raise Break("tracer.call", f"formatting {value.describe()} isn't modelled")
-
-    def _object_format(self: Tracer, value: Object, spec: str) -> Value:  # type: ignore[misc]
-        """Ask `__format__` of an instance."""
-        found = self.find_in_class(value.cls, "__format__")
-        raw = found[0] if found else None
-        if isinstance(value.value, enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
-            return Const(self.real(format, value.value, spec))
-        if raw is object.__format__ and not spec:
-            return self.call_str(value)
-        if isinstance(raw, types.FunctionType):
-            return self.special(value, "__format__", [Const(spec)])
-        raise Break("tracer.call", f"formatting {value.describe()} isn't modelled")
-
-    def format_string(self: Tracer, text: str, args: Sequence[Value], keywords: Keywords) -> Value:  # type: ignore[misc]
-        """Model `str.format` with arguments that aren't all atoms."""
-        real_args = [self._formattable(arg) for arg in args]
-        real_keywords = {name: self._formattable(value) for name, value in keywords.items()}
-        return Const(self.real(text.format, *real_args, **real_keywords))
-
-    def percent_format(self: Tracer, text: str, value: Value) -> Value:  # type: ignore[misc]
-        """Model `text % value`."""
-        if isinstance(value, Tuple):
-            return Const(self.real(lambda: text % tuple(self._formattable(item) for item in value.items)))
-        shown = self._formattable(value)
-        return Const(self.real(lambda: text % shown))
-
-    def _formattable(self: Tracer, value: Value) -> Any:  # type: ignore[misc]
-        """Return an object that formats like the value."""
-        if isinstance(value, Const):
-            return value.value
-        if isinstance(value, Object) and not isinstance(value.value, enum.Enum):
-            return _Text(str(self.call_str(value).as_python()), str(self.call_repr(value).as_python()))
-        return self.printable(value)
-
-    def call_hash(self: Tracer, value: Value) -> Value:  # type: ignore[misc]
-        """Model `hash(value)`, where it doesn't depend on an address."""
+def printable(tx: Tracer, value: Value) -> Any:
+    """Return an object with the same text as the value."""
+    if isinstance(value, SetValue):
+        value.in_order()
+    if isinstance(value, Items) and value.type() in (tuple, list):
+        return value.type()(tx.printable(item) for item in value.items)
+    if isinstance(value, Dict) and value.cls is dict:
+        return {tx.printable(k): tx.printable(v) for k, v in value.entries(tx).values()}
+    if isinstance(value, ClassValue) and type(value.value).__repr__ is type.__repr__:
+        return value.value
+    if isinstance(value, Object) and not isinstance(value.value, enum.Enum):
+        return _Text(str(tx.call_repr(value).as_python()))
+    if isinstance(value, (Const, Slice, Tuple, SetValue, Object)):
         try:
-            return Const(self.real(hash, value.as_python()))
-        except NotConstantError as unknown:
-            raise Break("tracer.hashing", f"the hash of {unknown} isn't known while tracing") from None
+            return value.as_python()
+        except NotConstantError:
+            pass
+    raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
+
+
+def object_text(tx: Tracer, value: Object, name: str) -> Value:
+    """Ask `__str__` or `__repr__` of an instance."""
+    found = tx.find_in_class(value.cls, name)
+    raw = found[0] if found else None
+    if isinstance(value.value, enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
+        return Const(str(value.value) if name == "__str__" else repr(value.value))
+    if isinstance(raw, types.FunctionType):
+        return tx.special(value, name, [])
+    if raw is _OBJECT_STR:
+        return tx.object_text(value, "__repr__")
+    if isinstance(value.base, Tuple) and issubclass(value.cls, BaseException):
+        return _exception_text(tx, value, value.base, name, raw)
+    raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
+
+
+def _exception_text(tx: Tracer, value: Object, args: Tuple, name: str, raw: Any) -> Value:
+    """Return the text of an exception with the methods of BaseException."""
+    plain = {"__str__": (BaseException.__str__, KeyError.__str__), "__repr__": (BaseException.__repr__,)}
+    if raw not in plain[name]:
+        raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
+    if name == "__repr__":
+        inner = ", ".join(str(tx.call_repr(arg).as_python()) for arg in args.items)
+        return Const(f"{value.cls.__name__}({inner})")
+    if len(args.items) == 1:
+        one = args.items[0]
+        return tx.call_repr(one) if raw is KeyError.__str__ else tx.call_str(one)
+    return Const("") if not args.items else tx.call_repr(args)
+
+
+def format_value(tx: Tracer, value: Value, conversion: int, spec: Value | None) -> Value:
+    """Model a replacement field of an f-string; conversion 1 is str, 2 repr, 3 ascii."""
+    if conversion:
+        text = tx.call_str(value) if conversion == 1 else tx.call_repr(value)
+        value = Const(ascii(text.as_python())[1:-1]) if conversion == 3 else text
+    given = str(spec.as_python()) if spec is not None else ""
+    if isinstance(value, Const):
+        return Const(tx.real(format, value.value, given))
+    if isinstance(value, Object):
+        return _object_format(tx, value, given)
+    if not given:
+        return tx.call_str(value)
+    raise Break("tracer.call", f"formatting {value.describe()} isn't modelled")
+
+
+def _object_format(tx: Tracer, value: Object, spec: str) -> Value:
+    """Ask `__format__` of an instance."""
+    found = tx.find_in_class(value.cls, "__format__")
+    raw = found[0] if found else None
+    if isinstance(value.value, enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
+        return Const(tx.real(format, value.value, spec))
+    if raw is object.__format__ and not spec:
+        return tx.call_str(value)
+    if isinstance(raw, types.FunctionType):
+        return tx.special(value, "__format__", [Const(spec)])
+    raise Break("tracer.call", f"formatting {value.describe()} isn't modelled")
+
+
+def format_string(tx: Tracer, text: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `str.format` with arguments that aren't all atoms."""
+    real_args = [_formattable(tx, arg) for arg in args]
+    real_keywords = {name: _formattable(tx, value) for name, value in keywords.items()}
+    return Const(tx.real(text.format, *real_args, **real_keywords))
+
+
+def percent_format(tx: Tracer, text: str, value: Value) -> Value:
+    """Model `text % value`."""
+    if isinstance(value, Tuple):
+        return Const(tx.real(lambda: text % tuple(_formattable(tx, item) for item in value.items)))
+    shown = _formattable(tx, value)
+    return Const(tx.real(lambda: text % shown))
+
+
+def _formattable(tx: Tracer, value: Value) -> Any:
+    """Return an object that formats like the value."""
+    if isinstance(value, Const):
+        return value.value
+    if isinstance(value, Object) and not isinstance(value.value, enum.Enum):
+        return _Text(str(tx.call_str(value).as_python()), str(tx.call_repr(value).as_python()))
+    return tx.printable(value)
+
+
+def call_hash(tx: Tracer, value: Value) -> Value:
+    """Model `hash(value)`, where it doesn't depend on an address."""
+    try:
+        return Const(tx.real(hash, value.as_python()))
+    except NotConstantError as unknown:
+        raise Break("tracer.hashing", f"the hash of {unknown} isn't known while tracing") from None
+
+
+_OBJECT_STR: object = object.__str__
 
 
 class _Text:

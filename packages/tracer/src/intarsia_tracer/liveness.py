@@ -16,7 +16,9 @@ _PAIRS = {
 _FINAL = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
 _JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
 #: Names whose use may look at the frame, so that no local is dead.
-FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "set_trace"})
+FRAME_READERS = frozenset(
+    {"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "set_trace"}
+)
 
 
 def live_locals(code: CodeType, index: int) -> frozenset[str]:

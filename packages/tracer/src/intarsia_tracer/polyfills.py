@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STAND_INS", "model"]
 
-# ruff: noqa: D103, SIM110  (each is its namesake; any() can't be written by any())
+# ruff: noqa: SIM110  (each is its namesake; any() can't be written by any())
 
 
 def any_(iterable: Iterable[Any], /) -> bool:
@@ -91,10 +91,8 @@ def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
 
 
 def islice(iterable: Iterable[Any], *bounds: int | None) -> Iterator[Any]:
-    start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (bounds[0], bounds[1], bounds[2:] or 1)
-    start = 0 if start is None else start
-    step = step[0] if isinstance(step, tuple) else step
-    step = 1 if step is None else step
+    start, stop = (0, bounds[0]) if len(bounds) == 1 else (bounds[0] or 0, bounds[1])
+    step = bounds[2] or 1 if len(bounds) > 2 else 1
     it = iter(iterable)
     at = 0
     while stop is None or at < stop:
@@ -255,7 +253,7 @@ def call_until(function: Callable[[], Any], sentinel: Any) -> Iterator[Any]:
 
 
 def dict_from_keys(keys: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
-    return {key: value for key in keys}
+    return dict.fromkeys(keys, value)
 
 
 def product_of(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:

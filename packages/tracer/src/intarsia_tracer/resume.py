@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from bytecode import Bytecode, CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
+from bytecode import Bytecode, Instr, Label
+from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
 
 from intarsia_tracer.decode import Instruction, decode
 

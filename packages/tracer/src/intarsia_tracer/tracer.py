@@ -5,31 +5,25 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from intarsia_ir.records import GuardKind, Origin, Source
-
+from intarsia_ir.records import Origin, Source
+from intarsia_tracer import calling, formatting, lookup, operators, polyfills, wrapping
 from intarsia_tracer.breaks import Break, Raised, Stop
-from intarsia_tracer import polyfills
 from intarsia_tracer.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, BuiltinCall, is_instance
-from intarsia_tracer.calling import Calling
 from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Yielded
 from intarsia_tracer.extension import Extension
-from intarsia_tracer.formatting import Formatting
-from intarsia_tracer.lookup import Lookup
-from intarsia_tracer.operators import Operators
 from intarsia_tracer.polyfills import STAND_INS, model
 from intarsia_tracer.sources import Guards, Sources
 from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const
-from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Cell, Function, Globals, MadeFunction
+from intarsia_tracer.values.functions import BoundBuiltin, Cell, Globals, MadeFunction
 from intarsia_tracer.values.objects import ClassValue, ModuleValue, Object
 from intarsia_tracer.values.sequences import Items, Tuple
-from intarsia_tracer.wrapping import Wrapping
 
 __all__ = ["Limits", "Tracer"]
 
@@ -47,7 +41,7 @@ class Limits:
     instructions: int = 2_000_000
 
 
-class Tracer(Calling, Formatting, Lookup, Operators, Wrapping):
+class Tracer:
     """One capture: what was seen, relied on, changed and recorded.
 
     Args:
@@ -60,6 +54,93 @@ class Tracer(Calling, Formatting, Lookup, Operators, Wrapping):
     builtin_calls: Mapping[Any, BuiltinCall] = BUILTIN_CALLS
     pure_functions: frozenset[Any] = PURE_FUNCTIONS
     stand_ins: Mapping[Any, BuiltinCall] = STAND_INS
+
+    # calling.py
+    bind = calling.bind
+    call = calling.call
+    call_builtin = calling.call_builtin
+    call_class = calling.call_class
+    call_function = calling.call_function
+    call_getter = calling.call_getter
+    call_object = calling.call_object
+    call_pure = calling.call_pure
+    call_unbound = calling.call_unbound
+    has_attribute = calling.has_attribute
+    inline = calling.inline
+    instantiate = calling.instantiate
+    new_instance = calling.new_instance
+    object_advance = calling.object_advance
+    object_contains = calling.object_contains
+    object_iterate = calling.object_iterate
+    object_truth = calling.object_truth
+    plain_mapping = calling.plain_mapping
+    special = calling.special
+    # formatting.py
+    call_hash = formatting.call_hash
+    call_repr = formatting.call_repr
+    call_str = formatting.call_str
+    format_string = formatting.format_string
+    format_value = formatting.format_value
+    object_text = formatting.object_text
+    percent_format = formatting.percent_format
+    printable = formatting.printable
+    # lookup.py
+    bound_to_instance = lookup.bound_to_instance
+    class_attribute = lookup.class_attribute
+    class_attribute_for = lookup.class_attribute_for
+    class_function = lookup.class_function
+    class_item = lookup.class_item
+    class_iterate = lookup.class_iterate
+    class_source = lookup.class_source
+    exception_attribute = lookup.exception_attribute
+    find_in_class = lookup.find_in_class
+    function_attribute = lookup.function_attribute
+    guard_not_in_instance = lookup.guard_not_in_instance
+    hash_is_safe = lookup.hash_is_safe
+    instance_attribute = lookup.instance_attribute
+    instance_dict = lookup.instance_dict
+    module_attribute = lookup.module_attribute
+    module_globals = lookup.module_globals
+    object_attribute = lookup.object_attribute
+    object_hash_key = lookup.object_hash_key
+    object_set_attribute = lookup.object_set_attribute
+    object_slot = lookup.object_slot
+    plain_attribute = lookup.plain_attribute
+    plain_set_attribute = lookup.plain_set_attribute
+    super_attribute = lookup.super_attribute
+    use_lock = lookup.use_lock
+    write_attribute = lookup.write_attribute
+    # operators.py
+    advance = operators.advance
+    arity = operators.arity
+    binary = operators.binary
+    check_size = operators.check_size
+    compare = operators.compare
+    compare_identity = operators.compare_identity
+    elements = operators.elements
+    index = operators.index
+    iterator_over = operators.iterator_over
+    keyword_pairs = operators.keyword_pairs
+    list_of = operators.list_of
+    next_or_stop = operators.next_or_stop
+    operator_method = operators.operator_method
+    pairs = operators.pairs
+    real = operators.real
+    real_item = operators.real_item
+    same = operators.same
+    same_or_equal = operators.same_or_equal
+    truth = operators.truth
+    unpack = operators.unpack
+    # wrapping.py
+    cell_of = wrapping.cell_of
+    class_value = wrapping.class_value
+    constant = wrapping.constant
+    from_python = wrapping.from_python
+    globals_of = wrapping.globals_of
+    guard_identity = wrapping.guard_identity
+    key_of = wrapping.key_of
+    key_value = wrapping.key_value
+    wrap = wrapping.wrap
 
     def __init__(self, extension: Extension, table: Mapping[str, Opcode], limits: Limits, stop_at: int = -1) -> None:
         self.extension = extension
@@ -264,7 +345,7 @@ class Tracer(Calling, Formatting, Lookup, Operators, Wrapping):
         found = self.find_in_class(owner.cls, name)
         if found is None:
             raise Break("tracer.exception", f"{owner.describe()} has no {name}")
-        return self._bound_to_instance(owner, owner.cls, name, found[0])
+        return self.bound_to_instance(owner, owner.cls, name, found[0])
 
     def slice_class(self, cls: Any) -> Any:
         """Return the class of a slice of a tuple subclass."""
@@ -332,6 +413,3 @@ class Tracer(Calling, Formatting, Lookup, Operators, Wrapping):
             if submodule is not None:
                 return self.wrap(submodule, None)
         return module.get_attribute(self, name)
-
-
-_ = (Callable, GuardKind, BoundMethod, Function)

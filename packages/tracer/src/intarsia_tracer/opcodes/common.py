@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any, cast
 
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Signal, Yielded
-from intarsia_tracer.operators import BINARY
 from intarsia_tracer.values.base import NULL, Value
-from intarsia_tracer.values.constants import FALSE, NONE, TRUE, Const, boolean, is_none
+from intarsia_tracer.values.constants import NONE, Const, boolean, is_none
 from intarsia_tracer.values.functions import Cell
 from intarsia_tracer.values.iterators import Generator
 from intarsia_tracer.values.mappings import Dict, SetValue
@@ -28,36 +26,36 @@ _IN_PLACE = len(_OPERATORS)
 # ---- stack and names -------------------------------------------------------------------------------------------
 
 
-def nothing(f: EvaluatedFrame, i: Instruction) -> Signal:
+def nothing(f: EvaluatedFrame, i: Instruction) -> None:
     """NOP, RESUME and the like."""
 
 
-def pop_top(f: EvaluatedFrame, i: Instruction) -> Signal:
+def pop_top(f: EvaluatedFrame, i: Instruction) -> None:
     """Drop the top."""
     f.stack.pop()
 
 
-def push_null(f: EvaluatedFrame, i: Instruction) -> Signal:
+def push_null(f: EvaluatedFrame, i: Instruction) -> None:
     """Push the empty slot of a call."""
     f.stack.append(NULL)
 
 
-def copy(f: EvaluatedFrame, i: Instruction) -> Signal:
+def copy(f: EvaluatedFrame, i: Instruction) -> None:
     """Copy an entry to the top."""
     f.stack.append(f.stack[-i.arg])
 
 
-def swap(f: EvaluatedFrame, i: Instruction) -> Signal:
+def swap(f: EvaluatedFrame, i: Instruction) -> None:
     """Swap the top with an entry."""
     f.stack[-i.arg], f.stack[-1] = f.stack[-1], f.stack[-i.arg]
 
 
-def load_const(f: EvaluatedFrame, i: Instruction) -> Signal:
+def load_const(f: EvaluatedFrame, i: Instruction) -> None:
     """Push a constant of the code."""
     f.stack.append(f.tx.constant(i.value))
 
 
-def load_fast(f: EvaluatedFrame, i: Instruction) -> Signal:
+def load_fast(f: EvaluatedFrame, i: Instruction) -> None:
     """Push a local."""
     f.stack.append(read_local(f, i.value))
 
@@ -99,18 +97,18 @@ class Pending(Value):
         return cast(Value, tx.wrap(self.real, self.source))
 
 
-def store_fast(f: EvaluatedFrame, i: Instruction) -> Signal:
+def store_fast(f: EvaluatedFrame, i: Instruction) -> None:
     """Set a local."""
     f.locals[i.value] = f.stack.pop()
 
 
-def delete_fast(f: EvaluatedFrame, i: Instruction) -> Signal:
+def delete_fast(f: EvaluatedFrame, i: Instruction) -> None:
     """Delete a local."""
     read_local(f, i.value)
     del f.locals[i.value]
 
 
-def load_global(f: EvaluatedFrame, i: Instruction) -> Signal:
+def load_global(f: EvaluatedFrame, i: Instruction) -> None:
     """Push a global or builtin, below it the empty slot of a call."""
     found = f.tx.global_or_builtin(f.globals, i.value)
     if i.arg & 1:
@@ -118,18 +116,18 @@ def load_global(f: EvaluatedFrame, i: Instruction) -> Signal:
     f.stack.append(found)
 
 
-def store_global(f: EvaluatedFrame, i: Instruction) -> Signal:
+def store_global(f: EvaluatedFrame, i: Instruction) -> None:
     """Set a global."""
     f.globals.store(f.tx, i.value, Const(i.value), f.stack.pop())
 
 
-def delete_global(f: EvaluatedFrame, i: Instruction) -> Signal:
+def delete_global(f: EvaluatedFrame, i: Instruction) -> None:
     """Delete a global."""
     if f.globals.remove(f.tx, i.value, Const(i.value)) is None:
         f.tx.raise_error(NameError, f"name {i.value!r} is not defined")
 
 
-def make_cell(f: EvaluatedFrame, i: Instruction) -> Signal:
+def make_cell(f: EvaluatedFrame, i: Instruction) -> None:
     """Make the cell of a variable; a parameter moves into it."""
     content = f.locals.pop(i.value, None)
     if type(content) is Pending:
@@ -137,27 +135,27 @@ def make_cell(f: EvaluatedFrame, i: Instruction) -> Signal:
     f.cells[i.value] = Cell(content, frame_name=i.value if f.outermost else None)
 
 
-def copy_free_vars(f: EvaluatedFrame, i: Instruction) -> Signal:
+def copy_free_vars(f: EvaluatedFrame, i: Instruction) -> None:
     """Take the cells of the free variables from the function."""
     f.cells.update(zip(f.code.co_freevars, f.closure, strict=True))
 
 
-def load_closure(f: EvaluatedFrame, i: Instruction) -> Signal:
+def load_closure(f: EvaluatedFrame, i: Instruction) -> None:
     """Push a cell."""
     f.stack.append(f.cells[i.value])
 
 
-def load_deref(f: EvaluatedFrame, i: Instruction) -> Signal:
+def load_deref(f: EvaluatedFrame, i: Instruction) -> None:
     """Push the content of a cell."""
     f.stack.append(f.cells[i.value].load(f.tx, i.value, i.value in f.code.co_freevars))
 
 
-def store_deref(f: EvaluatedFrame, i: Instruction) -> Signal:
+def store_deref(f: EvaluatedFrame, i: Instruction) -> None:
     """Set the content of a cell."""
     f.cells[i.value].store(f.tx, f.stack.pop())
 
 
-def delete_deref(f: EvaluatedFrame, i: Instruction) -> Signal:
+def delete_deref(f: EvaluatedFrame, i: Instruction) -> None:
     """Empty a cell."""
     f.cells[i.value].load(f.tx, i.value, i.value in f.code.co_freevars)
     f.cells[i.value].store(f.tx, None)
@@ -166,30 +164,30 @@ def delete_deref(f: EvaluatedFrame, i: Instruction) -> Signal:
 # ---- attributes and items --------------------------------------------------------------------------------------
 
 
-def store_attr(f: EvaluatedFrame, i: Instruction) -> Signal:
+def store_attr(f: EvaluatedFrame, i: Instruction) -> None:
     """Set an attribute."""
     value, owner = f.popn(2)
     owner.set_attribute(f.tx, i.value, value)
 
 
-def delete_attr(f: EvaluatedFrame, i: Instruction) -> Signal:
+def delete_attr(f: EvaluatedFrame, i: Instruction) -> None:
     """Delete an attribute."""
     f.stack.pop().delete_attribute(f.tx, i.value)
 
 
-def binary_subscr(f: EvaluatedFrame, i: Instruction) -> Signal:
+def binary_subscr(f: EvaluatedFrame, i: Instruction) -> None:
     """Read an item."""
     owner, key = f.popn(2)
     f.stack.append(owner.get_item(f.tx, key))
 
 
-def store_subscr(f: EvaluatedFrame, i: Instruction) -> Signal:
+def store_subscr(f: EvaluatedFrame, i: Instruction) -> None:
     """Set an item."""
     value, owner, key = f.popn(3)
     owner.set_item(f.tx, key, value)
 
 
-def delete_subscr(f: EvaluatedFrame, i: Instruction) -> Signal:
+def delete_subscr(f: EvaluatedFrame, i: Instruction) -> None:
     """Delete an item."""
     owner, key = f.popn(2)
     owner.delete_item(f.tx, key)
@@ -198,29 +196,29 @@ def delete_subscr(f: EvaluatedFrame, i: Instruction) -> Signal:
 # ---- operators -------------------------------------------------------------------------------------------------
 
 
-def binary_op(f: EvaluatedFrame, i: Instruction) -> Signal:
+def binary_op(f: EvaluatedFrame, i: Instruction) -> None:
     """Apply a binary operator, plain or in place."""
     left, right = f.popn(2)
     in_place = i.arg >= _IN_PLACE
     f.stack.append(f.tx.binary(_OPERATORS[i.arg - _IN_PLACE * in_place], left, right, in_place))
 
 
-def unary_negative(f: EvaluatedFrame, i: Instruction) -> Signal:
+def unary_negative(f: EvaluatedFrame, i: Instruction) -> None:
     """Negate."""
     f.stack.append(f.stack.pop().unary(f.tx, "-"))
 
 
-def unary_positive(f: EvaluatedFrame, i: Instruction) -> Signal:
+def unary_positive(f: EvaluatedFrame, i: Instruction) -> None:
     """Apply unary plus."""
     f.stack.append(f.stack.pop().unary(f.tx, "+"))
 
 
-def unary_invert(f: EvaluatedFrame, i: Instruction) -> Signal:
+def unary_invert(f: EvaluatedFrame, i: Instruction) -> None:
     """Invert."""
     f.stack.append(f.stack.pop().unary(f.tx, "~"))
 
 
-def unary_not(f: EvaluatedFrame, i: Instruction) -> Signal:
+def unary_not(f: EvaluatedFrame, i: Instruction) -> None:
     """Push whether the top is false."""
     f.stack.append(boolean(not f.tx.truth(f.stack.pop())))
 
@@ -231,13 +229,13 @@ def compare(f: EvaluatedFrame, op: str) -> None:
     f.stack.append(f.tx.compare(op, left, right))
 
 
-def is_op(f: EvaluatedFrame, i: Instruction) -> Signal:
+def is_op(f: EvaluatedFrame, i: Instruction) -> None:
     """Compare by identity."""
     left, right = f.popn(2)
     f.stack.append(boolean(f.tx.same(left, right) is not bool(i.arg)))
 
 
-def contains_op(f: EvaluatedFrame, i: Instruction) -> Signal:
+def contains_op(f: EvaluatedFrame, i: Instruction) -> None:
     """Test membership."""
     item, container = f.popn(2)
     f.stack.append(boolean(container.contains(f.tx, item) is not bool(i.arg)))
@@ -246,22 +244,22 @@ def contains_op(f: EvaluatedFrame, i: Instruction) -> Signal:
 # ---- building --------------------------------------------------------------------------------------------------
 
 
-def build_tuple(f: EvaluatedFrame, i: Instruction) -> Signal:
+def build_tuple(f: EvaluatedFrame, i: Instruction) -> None:
     """Build a tuple."""
     f.stack.append(Tuple(f.popn(i.arg)))
 
 
-def build_list(f: EvaluatedFrame, i: Instruction) -> Signal:
+def build_list(f: EvaluatedFrame, i: Instruction) -> None:
     """Build a list."""
     f.stack.append(List(f.popn(i.arg)))
 
 
-def build_set(f: EvaluatedFrame, i: Instruction) -> Signal:
+def build_set(f: EvaluatedFrame, i: Instruction) -> None:
     """Build a set."""
     f.stack.append(SetValue.of(f.tx, f.popn(i.arg)))
 
 
-def build_map(f: EvaluatedFrame, i: Instruction) -> Signal:
+def build_map(f: EvaluatedFrame, i: Instruction) -> None:
     """Build a dict from alternating keys and values."""
     flat = f.popn(2 * i.arg)
     made = Dict()
@@ -270,7 +268,7 @@ def build_map(f: EvaluatedFrame, i: Instruction) -> Signal:
     f.stack.append(made)
 
 
-def build_const_key_map(f: EvaluatedFrame, i: Instruction) -> Signal:
+def build_const_key_map(f: EvaluatedFrame, i: Instruction) -> None:
     """Build a dict from values and a tuple of keys."""
     keys = f.tx.unpack(f.stack.pop())
     made = Dict()
@@ -279,53 +277,53 @@ def build_const_key_map(f: EvaluatedFrame, i: Instruction) -> Signal:
     f.stack.append(made)
 
 
-def build_slice(f: EvaluatedFrame, i: Instruction) -> Signal:
+def build_slice(f: EvaluatedFrame, i: Instruction) -> None:
     """Build a slice."""
-    f.stack.append(Slice(*f.popn(i.arg)))
+    f.stack.append(Slice(f.popn(i.arg)))
 
 
-def build_string(f: EvaluatedFrame, i: Instruction) -> Signal:
+def build_string(f: EvaluatedFrame, i: Instruction) -> None:
     """Join strings."""
     f.stack.append(Const("".join(str(part.as_python()) for part in f.popn(i.arg))))
 
 
-def list_append(f: EvaluatedFrame, i: Instruction) -> Signal:
+def list_append(f: EvaluatedFrame, i: Instruction) -> None:
     """Append inside a comprehension."""
     item = f.stack.pop()
     f.stack[-i.arg].call_method(f.tx, "append", [item], {})
 
 
-def list_extend(f: EvaluatedFrame, i: Instruction) -> Signal:
+def list_extend(f: EvaluatedFrame, i: Instruction) -> None:
     """Extend a list that is being built."""
     items = f.stack.pop()
     f.stack[-i.arg].call_method(f.tx, "extend", [items], {})
 
 
-def set_add(f: EvaluatedFrame, i: Instruction) -> Signal:
+def set_add(f: EvaluatedFrame, i: Instruction) -> None:
     """Add inside a comprehension."""
     item = f.stack.pop()
     f.stack[-i.arg].call_method(f.tx, "add", [item], {})
 
 
-def set_update(f: EvaluatedFrame, i: Instruction) -> Signal:
+def set_update(f: EvaluatedFrame, i: Instruction) -> None:
     """Update a set that is being built."""
     items = f.stack.pop()
     f.stack[-i.arg].call_method(f.tx, "update", [items], {})
 
 
-def map_add(f: EvaluatedFrame, i: Instruction) -> Signal:
+def map_add(f: EvaluatedFrame, i: Instruction) -> None:
     """Store inside a comprehension."""
     key, value = f.popn(2)
     f.stack[-i.arg].set_item(f.tx, key, value)
 
 
-def dict_update(f: EvaluatedFrame, i: Instruction) -> Signal:
+def dict_update(f: EvaluatedFrame, i: Instruction) -> None:
     """Update a dict that is being built."""
     items = f.stack.pop()
     f.stack[-i.arg].call_method(f.tx, "update", [items], {})
 
 
-def dict_merge(f: EvaluatedFrame, i: Instruction) -> Signal:
+def dict_merge(f: EvaluatedFrame, i: Instruction) -> None:
     """Merge keyword arguments; a repeated one is left to CPython."""
     items = f.stack.pop()
     target = cast(Dict, f.stack[-i.arg])
@@ -335,14 +333,14 @@ def dict_merge(f: EvaluatedFrame, i: Instruction) -> Signal:
         target.store(f.tx, hashed, key, value)
 
 
-def unpack_sequence(f: EvaluatedFrame, i: Instruction) -> Signal:
+def unpack_sequence(f: EvaluatedFrame, i: Instruction) -> None:
     """Unpack exactly as many elements."""
     value = f.stack.pop()
     found = f.tx.unpack_exactly(value, i.arg)
     f.stack.extend(reversed(found))
 
 
-def unpack_ex(f: EvaluatedFrame, i: Instruction) -> Signal:
+def unpack_ex(f: EvaluatedFrame, i: Instruction) -> None:
     """Unpack with a starred target."""
     before, after = i.arg & 255, i.arg >> 8
     found = f.tx.unpack(f.stack.pop())
@@ -353,7 +351,7 @@ def unpack_ex(f: EvaluatedFrame, i: Instruction) -> Signal:
     f.stack.extend(reversed([*found[:before], List(found[before:end]), *found[end:]]))
 
 
-def list_to_tuple(f: EvaluatedFrame, i: Instruction) -> Signal:
+def list_to_tuple(f: EvaluatedFrame, i: Instruction) -> None:
     """Turn a list into a tuple."""
     f.stack.append(Tuple(f.tx.unpack(f.stack.pop())))
 
@@ -361,36 +359,36 @@ def list_to_tuple(f: EvaluatedFrame, i: Instruction) -> Signal:
 # ---- jumps and loops -------------------------------------------------------------------------------------------
 
 
-def jump(f: EvaluatedFrame, i: Instruction) -> Signal:
+def jump(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump."""
     f.pc = i.target
 
 
-def jump_backward(f: EvaluatedFrame, i: Instruction) -> Signal:
+def jump_backward(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump back; loops are unrolled, so they spend the budget."""
     f.tx.spend(i.index - i.target)
     f.pc = i.target
 
 
-def pop_jump_if_false(f: EvaluatedFrame, i: Instruction) -> Signal:
+def pop_jump_if_false(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump if the top is false."""
     if not f.tx.truth(f.stack.pop()):
         _jump(f, i)
 
 
-def pop_jump_if_true(f: EvaluatedFrame, i: Instruction) -> Signal:
+def pop_jump_if_true(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump if the top is true."""
     if f.tx.truth(f.stack.pop()):
         _jump(f, i)
 
 
-def pop_jump_if_none(f: EvaluatedFrame, i: Instruction) -> Signal:
+def pop_jump_if_none(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump if the top is None."""
     if is_none(f.stack.pop()):
         _jump(f, i)
 
 
-def pop_jump_if_not_none(f: EvaluatedFrame, i: Instruction) -> Signal:
+def pop_jump_if_not_none(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump if the top isn't None."""
     if not is_none(f.stack.pop()):
         _jump(f, i)
@@ -403,7 +401,7 @@ def _jump(f: EvaluatedFrame, i: Instruction) -> None:
     f.pc = i.target
 
 
-def jump_if_false_or_pop(f: EvaluatedFrame, i: Instruction) -> Signal:
+def jump_if_false_or_pop(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump if the top is false, else drop it."""
     if f.tx.truth(f.stack[-1]):
         f.stack.pop()
@@ -411,7 +409,7 @@ def jump_if_false_or_pop(f: EvaluatedFrame, i: Instruction) -> Signal:
         f.pc = i.target
 
 
-def jump_if_true_or_pop(f: EvaluatedFrame, i: Instruction) -> Signal:
+def jump_if_true_or_pop(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump if the top is true, else drop it."""
     if f.tx.truth(f.stack[-1]):
         f.pc = i.target
@@ -419,7 +417,7 @@ def jump_if_true_or_pop(f: EvaluatedFrame, i: Instruction) -> Signal:
         f.stack.pop()
 
 
-def get_iter(f: EvaluatedFrame, i: Instruction) -> Signal:
+def get_iter(f: EvaluatedFrame, i: Instruction) -> None:
     """Make an iterator."""
     f.stack.append(f.stack.pop().iterate(f.tx))
 
@@ -434,7 +432,7 @@ def for_iter(f: EvaluatedFrame, i: Instruction, skipped: int) -> None:
     f.pc = i.target + skipped
 
 
-def get_len(f: EvaluatedFrame, i: Instruction) -> Signal:
+def get_len(f: EvaluatedFrame, i: Instruction) -> None:
     """Push the length of the top."""
     f.stack.append(Const(f.stack[-1].length(f.tx)))
 
@@ -451,7 +449,7 @@ def call(f: EvaluatedFrame, function: Value, args: list[Value], names: tuple[str
     f.stack.append(f.tx.call(function, args, keywords))
 
 
-def call_function_ex(f: EvaluatedFrame, i: Instruction) -> Signal:
+def call_function_ex(f: EvaluatedFrame, i: Instruction) -> None:
     """Call with an iterable of arguments and a mapping of keywords."""
     keywords: dict[str, Value] = {}
     if i.arg & 1:
@@ -474,7 +472,7 @@ def return_value(f: EvaluatedFrame, i: Instruction) -> Signal:
     return f.stack.pop()
 
 
-def return_generator(f: EvaluatedFrame, i: Instruction) -> Signal:
+def return_generator(f: EvaluatedFrame, i: Instruction) -> None:
     """The generator was made by the call; its first `send` puts the value for the next POP_TOP on the stack."""
 
 
@@ -483,7 +481,7 @@ def yield_value(f: EvaluatedFrame, i: Instruction) -> Signal:
     return Yielded(f.stack.pop())
 
 
-def get_yield_from_iter(f: EvaluatedFrame, i: Instruction) -> Signal:
+def get_yield_from_iter(f: EvaluatedFrame, i: Instruction) -> None:
     """Make an iterator for `yield from`."""
     if not isinstance(f.stack[-1], Generator):
         f.stack.append(f.stack.pop().iterate(f.tx))
@@ -513,7 +511,7 @@ def send(f: EvaluatedFrame, i: Instruction, keep_receiver: bool) -> None:
 # ---- with, exceptions ------------------------------------------------------------------------------------------
 
 
-def before_with(f: EvaluatedFrame, i: Instruction) -> Signal:
+def before_with(f: EvaluatedFrame, i: Instruction) -> None:
     """Enter a context manager."""
     manager = f.stack.pop()
     enter = f.tx.special_method(manager, "__enter__")
@@ -521,14 +519,14 @@ def before_with(f: EvaluatedFrame, i: Instruction) -> Signal:
     f.stack.append(f.tx.call(enter, [], {}))
 
 
-def with_except_start(f: EvaluatedFrame, i: Instruction) -> Signal:
+def with_except_start(f: EvaluatedFrame, i: Instruction) -> None:
     """Call `__exit__` with the exception."""
     exception = f.stack[-1]
     leave = f.stack[-4]
     f.stack.append(f.tx.call(leave, [f.tx.class_value(exception.type()), exception, Traceback()], {}))
 
 
-def push_exc_info(f: EvaluatedFrame, i: Instruction) -> Signal:
+def push_exc_info(f: EvaluatedFrame, i: Instruction) -> None:
     """Begin handling the exception on top."""
     exception = f.stack.pop()
     f.stack.append(f.tx.handling or NONE)
@@ -536,29 +534,29 @@ def push_exc_info(f: EvaluatedFrame, i: Instruction) -> Signal:
     f.tx.handling = exception
 
 
-def pop_except(f: EvaluatedFrame, i: Instruction) -> Signal:
+def pop_except(f: EvaluatedFrame, i: Instruction) -> None:
     """End handling."""
     before = f.stack.pop()
     f.tx.handling = None if is_none(before) else before
 
 
-def check_exc_match(f: EvaluatedFrame, i: Instruction) -> Signal:
+def check_exc_match(f: EvaluatedFrame, i: Instruction) -> None:
     """Push whether the exception is of a class."""
     wanted = f.stack.pop()
     f.stack.append(boolean(f.tx.matches_exception(f.stack[-1], wanted)))
 
 
-def reraise(f: EvaluatedFrame, i: Instruction) -> Signal:
+def reraise(f: EvaluatedFrame, i: Instruction) -> None:
     """Raise the exception on top again."""
     raise Raised(f.stack.pop())
 
 
-def raise_varargs(f: EvaluatedFrame, i: Instruction) -> Signal:
+def raise_varargs(f: EvaluatedFrame, i: Instruction) -> None:
     """Model the raise statement."""
     f.tx.raise_statement(f.popn(i.arg))
 
 
-def load_assertion_error(f: EvaluatedFrame, i: Instruction) -> Signal:
+def load_assertion_error(f: EvaluatedFrame, i: Instruction) -> None:
     """Push AssertionError."""
     f.stack.append(f.tx.class_value(AssertionError))
 
@@ -566,17 +564,17 @@ def load_assertion_error(f: EvaluatedFrame, i: Instruction) -> Signal:
 # ---- match -----------------------------------------------------------------------------------------------------
 
 
-def match_mapping(f: EvaluatedFrame, i: Instruction) -> Signal:
+def match_mapping(f: EvaluatedFrame, i: Instruction) -> None:
     """Push whether the top is a mapping."""
     f.stack.append(boolean(bool(f.stack[-1].type().__flags__ & (1 << 6))))
 
 
-def match_sequence(f: EvaluatedFrame, i: Instruction) -> Signal:
+def match_sequence(f: EvaluatedFrame, i: Instruction) -> None:
     """Push whether the top is a sequence."""
     f.stack.append(boolean(bool(f.stack[-1].type().__flags__ & (1 << 5))))
 
 
-def match_keys(f: EvaluatedFrame, i: Instruction) -> Signal:
+def match_keys(f: EvaluatedFrame, i: Instruction) -> None:
     """Push the values of keys, or None."""
     subject, keys = f.stack[-2], f.stack[-1]
     found = []
@@ -588,7 +586,7 @@ def match_keys(f: EvaluatedFrame, i: Instruction) -> Signal:
     f.stack.append(Tuple(found))
 
 
-def match_class(f: EvaluatedFrame, i: Instruction) -> Signal:
+def match_class(f: EvaluatedFrame, i: Instruction) -> None:
     """Push the attributes of a class pattern, or None."""
     subject, cls, names = f.popn(3)
     f.stack.append(f.tx.match_class(subject, cls, i.arg, f.tx.unpack(names)))
@@ -597,13 +595,13 @@ def match_class(f: EvaluatedFrame, i: Instruction) -> Signal:
 # ---- imports ---------------------------------------------------------------------------------------------------
 
 
-def import_name(f: EvaluatedFrame, i: Instruction) -> Signal:
+def import_name(f: EvaluatedFrame, i: Instruction) -> None:
     """Import a module that is loaded already."""
     level, names = f.popn(2)
     f.stack.append(f.tx.import_module(f.globals, i.value, level.as_python(), names.as_python()))
 
 
-def import_from(f: EvaluatedFrame, i: Instruction) -> Signal:
+def import_from(f: EvaluatedFrame, i: Instruction) -> None:
     """Read a name of a module."""
     f.stack.append(f.tx.import_from(f.stack[-1], i.value))
 
@@ -679,4 +677,3 @@ COMMON: dict[str, Opcode] = {
     "WITH_EXCEPT_START": with_except_start,
     "YIELD_VALUE": yield_value,
 }
-_ = (operator, BINARY, TRUE, FALSE)

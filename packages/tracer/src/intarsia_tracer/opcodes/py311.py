@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING, cast
 
-from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Signal
+from intarsia_tracer.evaluate import EvaluatedFrame, Opcode
 from intarsia_tracer.opcodes import common
 from intarsia_tracer.opcodes.untraced import raise_break
 from intarsia_tracer.values.base import NULL
@@ -20,19 +20,19 @@ __all__ = ["TABLE", "call", "compare_op", "format_value", "load_attr", "make_fun
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 
 
-def load_attr(f: EvaluatedFrame, i: Instruction) -> Signal:
+def load_attr(f: EvaluatedFrame, i: Instruction) -> None:
     """Read an attribute."""
     f.stack.append(f.stack.pop().get_attribute(f.tx, i.value))
 
 
-def load_method(f: EvaluatedFrame, i: Instruction) -> Signal:
+def load_method(f: EvaluatedFrame, i: Instruction) -> None:
     """Read a method that is called next."""
     found = f.stack.pop().get_attribute(f.tx, i.value)
     f.stack.append(NULL)
     f.stack.append(found)
 
 
-def call(f: EvaluatedFrame, i: Instruction) -> Signal:
+def call(f: EvaluatedFrame, i: Instruction) -> None:
     """Call; below the arguments lie an empty slot and a callable, or a callable and its first argument."""
     args = f.popn(i.arg)
     one, other = f.popn(2)
@@ -42,22 +42,22 @@ def call(f: EvaluatedFrame, i: Instruction) -> Signal:
         common.call(f, one, [other, *args], i.keywords)
 
 
-def compare_op(f: EvaluatedFrame, i: Instruction) -> Signal:
+def compare_op(f: EvaluatedFrame, i: Instruction) -> None:
     """Compare."""
     common.compare(f, _COMPARE[i.arg])
 
 
-def for_iter(f: EvaluatedFrame, i: Instruction) -> Signal:
+def for_iter(f: EvaluatedFrame, i: Instruction) -> None:
     """Advance the loop."""
     common.for_iter(f, i, 0)
 
 
-def send(f: EvaluatedFrame, i: Instruction) -> Signal:
+def send(f: EvaluatedFrame, i: Instruction) -> None:
     """Advance `yield from`; the receiver is dropped at the end."""
     common.send(f, i, keep_receiver=False)
 
 
-def make_function(f: EvaluatedFrame, i: Instruction) -> Signal:
+def make_function(f: EvaluatedFrame, i: Instruction) -> None:
     """Make a function with defaults, annotations and a closure, as flags say."""
     made = common.make_function(f, cast(CodeType, f.stack.pop().as_python()))
     if i.arg & 8:
@@ -71,7 +71,7 @@ def make_function(f: EvaluatedFrame, i: Instruction) -> Signal:
     f.stack.append(made)
 
 
-def format_value(f: EvaluatedFrame, i: Instruction) -> Signal:
+def format_value(f: EvaluatedFrame, i: Instruction) -> None:
     """Format a value of an f-string."""
     spec = f.stack.pop() if i.arg & 4 else None
     f.stack.append(f.tx.format_value(f.stack.pop(), i.arg & 3, spec))

@@ -13,7 +13,6 @@ from intarsia_tracer.tensors.tables import ANSWERS, PURE, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
-from intarsia_tracer.values.objects import Object
 from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
@@ -121,6 +120,5 @@ HANDLERS: dict[Any, Handler] = {
     torch.autocast: contexts.make_autocast,
     torch.amp.autocast_mode.autocast: contexts.make_autocast,
     torch.cuda.amp.autocast: contexts.autocast_for("cuda"),
-    torch.cpu.amp.autocast: contexts.autocast_for("cpu"),
+    torch.cpu.amp.autocast_mode.autocast: contexts.autocast_for("cpu"),
 }
-_ = Object

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
-from intarsia_ir.records import GuardKind
 
+from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
@@ -71,13 +71,16 @@ class Ambient:
         guards.add(GuardKind.INFERENCE_MODE, None, self.inference_at_entry)
         guards.add(GuardKind.AUTOCAST, None, self.autocast_at_entry())
         guards.add(GuardKind.DEFAULT_DTYPE, None, torch.get_default_dtype())
-        deterministic = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        deterministic = (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        )
         guards.add(GuardKind.DETERMINISTIC, None, deterministic)
         guards.add(GuardKind.TORCH_MODES, None, ())
 
     def autocast_at_entry(self) -> tuple[Any, ...]:
         """Return (device type, enabled, dtype name) for each device type, and the cache flag."""
-        saved = [autocast for autocast in reversed(self.entered)]
+        saved = list(reversed(self.entered))
         for autocast in saved:
             autocast.real.__exit__(None, None, None)
         found = autocast_state()

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from intarsia_ir.records import GuardKind
 
+from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.lookup import real_dict
 from intarsia_tracer.tensors.tensor import TensorValue

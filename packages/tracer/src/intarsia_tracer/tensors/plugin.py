@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+
 from intarsia_ir import meta
 from intarsia_ir.records import (
     AttributeSource,
@@ -21,14 +29,6 @@ from intarsia_ir.records import (
     Source,
     TensorFacts,
 )
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
-
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.tensors import contexts, modules
@@ -175,7 +175,9 @@ class Tensors(Extension):
             with self.mode:
                 return function(*args, **keywords)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
-            raise Break("tracer.data_dependent", f"{_shown(target)} gives a result that depends on data ({error})") from None
+            raise Break(
+                "tracer.data_dependent", f"{_shown(target)} gives a result that depends on data ({error})"
+            ) from None
         except UnsupportedOperatorException as error:
             raise Break("tracer.tensor_op", f"{_shown(target)} can't be run on fake tensors ({error})") from None
         except Exception as error:  # whatever eager raises, it raises at the break

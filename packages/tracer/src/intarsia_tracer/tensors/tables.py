@@ -13,19 +13,45 @@ from typing import Any
 import torch
 import torch.overrides
 
-__all__ = ["ANSWERS", "ATOM_TYPES", "BREAKING_METHODS", "FACTORIES", "INLINED", "PURE", "is_leaf", "is_inlined"]
+__all__ = ["ANSWERS", "ATOM_TYPES", "BREAKING_METHODS", "FACTORIES", "INLINED", "PURE", "is_inlined", "is_leaf"]
 
 #: Classes whose objects are immutable data.
-ATOM_TYPES = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme})
+ATOM_TYPES = frozenset(
+    {torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme}
+)
 
 #: Functions that make tensors without taking any.
 FACTORIES = frozenset(
     getattr(torch, name)
-    for name in (
-        "arange as_tensor bartlett_window blackman_window complex empty empty_permuted empty_strided eye full "
-        "hamming_window hann_window kaiser_window linspace logspace normal ones rand randint randn randperm range "
-        "scalar_tensor tensor tril_indices triu_indices zeros"
-    ).split()
+    for name in [
+        "arange",
+        "as_tensor",
+        "bartlett_window",
+        "blackman_window",
+        "complex",
+        "empty",
+        "empty_permuted",
+        "empty_strided",
+        "eye",
+        "full",
+        "hamming_window",
+        "hann_window",
+        "kaiser_window",
+        "linspace",
+        "logspace",
+        "normal",
+        "ones",
+        "rand",
+        "randint",
+        "randn",
+        "randperm",
+        "range",
+        "scalar_tensor",
+        "tensor",
+        "tril_indices",
+        "triu_indices",
+        "zeros",
+    ]
 ) | {torch.fft.fftfreq, torch.fft.rfftfreq}
 
 #: Names of functions of torch -> what they answer in traced code.
@@ -125,7 +151,5 @@ def is_leaf(function: Any) -> bool:
 
 
 _NOT_LEAVES = frozenset(
-    function
-    for name, function in vars(torch.nn.init).items()
-    if callable(function) and not name.startswith("__")
+    function for name, function in vars(torch.nn.init).items() if callable(function) and not name.startswith("__")
 )

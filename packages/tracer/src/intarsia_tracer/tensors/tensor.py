@@ -7,13 +7,13 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from intarsia_ir.records import GuardKind, Source
 
+from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.tensors.tables import BREAKING_METHODS
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const, is_none
-from intarsia_tracer.values.sequences import Items, Slice, Tuple
+from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
     import torch.fx
@@ -280,6 +280,3 @@ def _operand(value: Value) -> bool:
     if isinstance(value, TensorValue):
         return True
     return isinstance(value, Const) and isinstance(value.value, (int, float, complex))
-
-
-_ = (Items, Slice)

@@ -6,14 +6,13 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import Source
-
 from intarsia_tracer.breaks import Break, Unreconstructable
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["Keywords", "NotConstantError", "Null", "Value", "NULL"]
+__all__ = ["NULL", "Keywords", "NotConstantError", "Null", "Value"]
 
 Keywords = dict[str, "Value"]
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import Source
-
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 
@@ -72,9 +71,7 @@ class Const(Value):
             return self._with_unknown(tx, name, args, keywords, str(unknown))
         return tx.from_python(tx.real(getattr(self.value, name), *real_args, **real_keywords))
 
-    def _with_unknown(
-        self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords, unknown: str
-    ) -> Value:
+    def _with_unknown(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords, unknown: str) -> Value:
         """Call a method with an operand that isn't an atom."""
         if isinstance(self.value, str) and name == "format":
             return tx.format_string(self.value, args, keywords)

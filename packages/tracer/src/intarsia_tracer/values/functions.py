@@ -9,7 +9,6 @@ from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind, Source
-
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.mappings import Dict
@@ -67,7 +66,8 @@ class Cell(Value):
         if self.content is None:
             if free:
                 tx.raise_error(
-                    NameError, f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
+                    NameError,
+                    f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope",
                 )
             tx.raise_error(
                 UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value"
@@ -274,7 +274,7 @@ class Function(PythonFunction):
 class MadeFunction(PythonFunction):
     """A function that the traced code made."""
 
-    __slots__ = ("_globals", "annotations", "attributes", "code", "closure", "defaults", "keyword_defaults")
+    __slots__ = ("_globals", "annotations", "attributes", "closure", "code", "defaults", "keyword_defaults")
 
     def __init__(self, code: CodeType, names: Globals) -> None:
         self.source = None
@@ -326,7 +326,9 @@ class MadeFunction(PythonFunction):
         if name == "__defaults__":
             return Tuple(self.defaults) if self.defaults else tx.from_python(None)
         if name == "__dict__":
-            plain = {k: (tx.from_python(k), v) for k, v in self.attributes.items() if not k.startswith("__") or k == "__wrapped__"}
+            plain: dict[Hashable, tuple[Value, Value]] = {
+                k: (tx.from_python(k), v) for k, v in self.attributes.items() if not _is_slot(k)
+            }
             return Dict(plain)
         if not hasattr(FunctionType, name):
             tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
@@ -354,6 +356,11 @@ class MadeFunction(PythonFunction):
         for name, value in self.attributes.items():
             out.emit("COPY", 1)
             out.store_attribute(name, value)
+
+
+def _is_slot(name: str) -> bool:
+    """Tell whether functions keep an attribute outside of their dict."""
+    return name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__type_params__")
 
 
 class BoundMethod(Value):
@@ -473,7 +480,8 @@ class Partial(Value):
 
     def identity(self) -> object | None:
         """Return the existing object."""
-        return self.real
+        found: object | None = self.real
+        return found
 
     def truth(self, tx: Tracer) -> bool:
         """Partial objects are true."""

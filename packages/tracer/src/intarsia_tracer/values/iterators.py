@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from intarsia_tracer.breaks import Break, Raised, Unreconstructable
@@ -219,7 +220,7 @@ class Zip(Iterator):
         """Zip the rests."""
         if self.strict:
             super().reconstruct(out)
-        out.call(lambda: out.constant(zip), [lambda i=i: out.load(i) for i in self.inner])  # type: ignore[misc]
+        out.call(lambda: out.constant(zip), [partial(out.load, i) for i in self.inner])
 
 
 class Map(Iterator):
@@ -249,7 +250,7 @@ class Map(Iterator):
     def reconstruct(self, out: Builder) -> None:
         """Map the rests."""
         parts = [self.function, *self.inner]
-        out.call(lambda: out.constant(map), [lambda p=p: out.load(p) for p in parts])  # type: ignore[misc]
+        out.call(lambda: out.constant(map), [partial(out.load, p) for p in parts])
 
 
 class Filter(Iterator):

@@ -12,11 +12,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind, Source
-
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import NONE, boolean, is_none
-from intarsia_tracer.values.sequences import List, Tuple
+from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -44,7 +43,7 @@ class Dict(Value):
         entries: Mapping[Hashable, tuple[Value, Value]] | None = None,
         cls: Any = dict,
         source: Source | None = None,
-        real: Mapping[Any, Any] | None = None,
+        real: Any = None,
         factory: Value = NONE,
     ) -> None:
         self.source = source
@@ -63,7 +62,8 @@ class Dict(Value):
 
     def identity(self) -> object | None:
         """Return the existing dict."""
-        return self.real
+        found: object | None = self.real
+        return found
 
     def item_source(self, tx: Tracer, key: Hashable) -> Source | None:
         """Return where a later call finds the value of `key`."""
@@ -82,7 +82,7 @@ class Dict(Value):
         if self.cls is not dict:
             self.entries(tx)
             return self.find(tx, key)
-        value = dict.get(real, key, _MISSING)  # type: ignore[arg-type]
+        value: Any = dict.get(real, key, _MISSING)
         if value is _MISSING:
             self.guard_absent(tx, key)
             return None
@@ -216,7 +216,7 @@ class Dict(Value):
         del self._entries[hashed]
         if self.real is not None:
             self._log.pop(hashed, None)
-            if dict.__contains__(self.real, hashed):  # type: ignore[arg-type]
+            if dict.__contains__(self.real, hashed):
                 self._log[hashed] = (True, key, None)
         return found
 
@@ -485,7 +485,8 @@ class SetValue(Value):
 
     def identity(self) -> object | None:
         """Return the existing set."""
-        return self.real
+        found: object | None = self.real
+        return found
 
     def as_python(self) -> Any:
         """Return a copy, if every element is known."""

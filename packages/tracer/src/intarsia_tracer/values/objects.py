@@ -13,7 +13,6 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import Source
-
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import boolean
@@ -41,7 +40,8 @@ class Reference(Value):
 
     def identity(self) -> object | None:
         """Return the object."""
-        return self.value
+        found: object | None = self.value
+        return found
 
     def as_python(self) -> Any:
         """Return the object."""
@@ -56,7 +56,7 @@ class Reference(Value):
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """The object hashes by identity."""
-        if type(self.value).__hash__ is not type.__hash__ and not tx.hash_is_safe(type(self.value)):
+        if not tx.hash_is_safe(type(self.value)):
             return super().hash_key(tx)
         key: Hashable = self.value
         return key
@@ -69,7 +69,7 @@ class Reference(Value):
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Objects without own equality are equal when they are the same."""
-        if type(self.value).__eq__ in (object.__eq__, type.__eq__) and op in ("==", "!="):
+        if _compares_by_identity(type(self.value)) and op in ("==", "!="):
             return tx.compare_identity(op, self, other)
         return None
 
@@ -307,12 +307,40 @@ class Object(Value):
             out.write_attributes(self, self.written)
 
 
+#: Methods of built-in containers that don't change them.
 _READING = frozenset(
-    {
-        "__contains__", "__getitem__", "__iter__", "__len__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__",
-        "copy", "count", "__reversed__", "__or__", "__ror__", "get", "index", "items", "keys", "values", "__repr__", "__str__", "__add__", "__mul__",
-    }
-)  # fmt: skip
+    [
+        "__add__",
+        "__contains__",
+        "__eq__",
+        "__ge__",
+        "__getitem__",
+        "__gt__",
+        "__iter__",
+        "__le__",
+        "__len__",
+        "__lt__",
+        "__mul__",
+        "__ne__",
+        "__or__",
+        "__repr__",
+        "__reversed__",
+        "__ror__",
+        "__str__",
+        "copy",
+        "count",
+        "get",
+        "index",
+        "items",
+        "keys",
+        "values",
+    ]
+)
+
+
+def _compares_by_identity(cls: Any) -> bool:
+    """Tell whether objects of a class are equal only to themselves."""
+    return cls.__eq__ is object.__eq__ or cls.__eq__ is type.__eq__
 
 
 @functools.cache

@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import Source
-
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
@@ -90,7 +89,9 @@ class Items(Value):
         """Return the position that `key` means, checked against the length."""
         at = tx.index(key)
         if not isinstance(at, int):
-            tx.raise_error(TypeError, f"{self.type().__name__} indices must be integers or slices, not {type(at).__name__}")
+            tx.raise_error(
+                TypeError, f"{self.type().__name__} indices must be integers or slices, not {type(at).__name__}"
+            )
         if not -len(self._items) <= at < len(self._items):
             tx.raise_error(IndexError, f"{self.noun()} index out of range")
         return at
@@ -227,9 +228,10 @@ class Slice(Value):
     __slots__ = ("parts",)
     shared = False
 
-    def __init__(self, start: Value, stop: Value, step: Value = NONE, source: Source | None = None) -> None:
+    def __init__(self, parts: Sequence[Value], source: Source | None = None) -> None:
         self.source = source
-        self.parts = (start, stop, step)
+        start, stop, *step = parts
+        self.parts = (start, stop, step[0] if step else NONE)
 
     def type(self) -> Any:
         """Return slice."""
