@@ -28,7 +28,7 @@ f32, f64, bf16, i64 = torch.float32, torch.float64, torch.bfloat16, torch.int64
 MODE = FakeTensorMode()
 
 
-# ---- programs of one op ------------------------------------------------------------------------------------------------
+# ---- programs of one op -------------------------------------------------------------------------------------
 
 Case = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -107,7 +107,11 @@ class Program:
             return v.double() if is_float else f64 if isinstance(v, torch.dtype) and v.is_floating_point else v
 
         exact = self.op(*wide(args), **{k: wide(v) for k, v in kwargs.items()})
-        return [e for k, e in enumerate(exact) if k not in self.drop][position] if not isinstance(exact, torch.Tensor) else exact
+        return (
+            [e for k, e in enumerate(exact) if k not in self.drop][position]
+            if not isinstance(exact, torch.Tensor)
+            else exact
+        )
 
 
 def compare(made: torch.Tensor, expected: torch.Tensor, exact: Callable[[], torch.Tensor], context: str) -> None:
@@ -138,11 +142,11 @@ def describe(value: Any) -> str:
     return repr(value)
 
 
-# ---- tensors -----------------------------------------------------------------------------------------------------------
+# ---- tensors ------------------------------------------------------------------------------------------------
 
 
 def tensor(dtype: torch.dtype, *shape: int, seed: int = 0, special: bool = False) -> torch.Tensor:
-    """A tensor with small values, exact in every type; `special` adds NaN, infinities, zeros of both signs, extremes."""
+    """Small values, exact in every type; `special` adds NaN, infinities, zeros of both signs, extremes."""
     generator = torch.Generator().manual_seed(seed + 17 * len(shape))
     if dtype is torch.bool:
         return torch.randint(0, 2, shape, generator=generator, dtype=torch.uint8).bool()
@@ -172,7 +176,7 @@ def layouts(dtype: torch.dtype, seed: int = 0, special: bool = False) -> Iterato
     yield tensor(dtype, seed=seed)
 
 
-# ---- the table: op -> (args, kwargs) to try ----------------------------------------------------------------------------
+# ---- the table: op -> (args, kwargs) to try -----------------------------------------------------------------
 
 Calls = Iterator[tuple[tuple[Any, ...], dict[str, Any]]]
 CASES: dict[Any, Callable[[], Calls]] = {}
@@ -191,12 +195,69 @@ def case(*ops: Any) -> Callable[[Callable[[], Calls]], Callable[[], Calls]]:
 @case(
     *(
         getattr(aten, name).default
-        for name in (
-            "abs acos acosh asin asinh atan atanh bitwise_not ceil clone cos cosh deg2rad elu erf erfc exp exp2 expm1 floor "
-            "frac gelu hardsigmoid hardswish hardtanh isinf isnan leaky_relu lift_fresh_copy log log10 log1p log2 "
-            "log_sigmoid_forward logical_not mish nan_to_num neg rad2deg reciprocal relu round rsqrt sgn sigmoid sign "
-            "signbit silu sin sinh softplus sqrt tan tanh trunc alias detach lift_fresh full_like zeros_like ones_like"
-        ).split()
+        for name in [
+            "abs",
+            "acos",
+            "acosh",
+            "asin",
+            "asinh",
+            "atan",
+            "atanh",
+            "bitwise_not",
+            "ceil",
+            "clone",
+            "cos",
+            "cosh",
+            "deg2rad",
+            "elu",
+            "erf",
+            "erfc",
+            "exp",
+            "exp2",
+            "expm1",
+            "floor",
+            "frac",
+            "gelu",
+            "hardsigmoid",
+            "hardswish",
+            "hardtanh",
+            "isinf",
+            "isnan",
+            "leaky_relu",
+            "lift_fresh_copy",
+            "log",
+            "log10",
+            "log1p",
+            "log2",
+            "log_sigmoid_forward",
+            "logical_not",
+            "mish",
+            "nan_to_num",
+            "neg",
+            "rad2deg",
+            "reciprocal",
+            "relu",
+            "round",
+            "rsqrt",
+            "sgn",
+            "sigmoid",
+            "sign",
+            "signbit",
+            "silu",
+            "sin",
+            "sinh",
+            "softplus",
+            "sqrt",
+            "tan",
+            "tanh",
+            "trunc",
+            "alias",
+            "detach",
+            "lift_fresh",
+            "full_like",
+            "zeros_like",
+            "ones_like",
+        ]
         if name != "full_like"
     )
 )
@@ -485,7 +546,7 @@ def with_options() -> Calls:
         yield (tensor(dtype, 4, 5),), {}
 
 
-# ---- reductions ----------------------------------------------------------------------------------------------------------
+# ---- reductions ---------------------------------------------------------------------------------------------
 
 
 def shapes_for_folds(dtype: torch.dtype) -> Iterator[torch.Tensor]:
@@ -601,7 +662,7 @@ def scans() -> Calls:
         yield (tensor(dtype, 3), 0), {"dtype": f64}
 
 
-# ---- normalisations ------------------------------------------------------------------------------------------------------
+# ---- normalisations -----------------------------------------------------------------------------------------
 
 
 @case(aten._softmax.default, aten._log_softmax.default)
@@ -666,7 +727,7 @@ def batch_norms_with_flag() -> Calls:
         yield (tensor(dtype, 2, 3, 4, 2), *_statistics(dtype, 3), False, 0.1, 1e-5), {}
 
 
-# ---- views ---------------------------------------------------------------------------------------------------------------
+# ---- views --------------------------------------------------------------------------------------------------
 
 
 @case(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
@@ -738,7 +799,16 @@ def squeeze_dims() -> Calls:
 
 @case(aten.slice.Tensor)
 def slices() -> Calls:
-    for arguments in ((0, 1), (1, 0, 3, 2), (1, -2), (0, None, None), (1, 1, 100), (0, 3, 1), (-1, -100, -1), (1, 2, 9, 3)):
+    for arguments in (
+        (0, 1),
+        (1, 0, 3, 2),
+        (1, -2),
+        (0, None, None),
+        (1, 1, 100),
+        (0, 3, 1),
+        (-1, -100, -1),
+        (1, 2, 9, 3),
+    ):
         yield (tensor(f32, 4, 5), *arguments), {}
 
 
@@ -796,7 +866,7 @@ def as_strided() -> Calls:
     yield (tensor(f32, 4, 5), [3, 2], [5, 2], 1), {}
 
 
-# ---- movement --------------------------------------------------------------------------------------------------------------
+# ---- movement -----------------------------------------------------------------------------------------------
 
 
 @case(aten.cat.default)
@@ -917,7 +987,7 @@ def embeddings() -> Calls:
     yield (tensor(f32, 4, 5), torch.tensor([[0, 3], [2, 2]])), {}
 
 
-# ---- pooling ---------------------------------------------------------------------------------------------------------------
+# ---- pooling ------------------------------------------------------------------------------------------------
 
 
 @case(aten.max_pool2d_with_indices.default)
@@ -952,7 +1022,7 @@ def adaptive_pools() -> Calls:
             yield (tensor(dtype, 1, 2, 6, 12), size), {}
 
 
-# ---- creation ----------------------------------------------------------------------------------------------------------------
+# ---- creation -----------------------------------------------------------------------------------------------
 
 
 @case(aten.full.default)
@@ -1029,7 +1099,7 @@ def rectangular_eyes() -> Calls:
     yield (3, 2), {"dtype": i64}
 
 
-# ---- the tests ---------------------------------------------------------------------------------------------------------------
+# ---- the tests ----------------------------------------------------------------------------------------------
 
 # Values of `empty` are nobody's promise: their shape, type and layout are tested below.
 UNDEFINED = {
@@ -1041,7 +1111,7 @@ UNDEFINED = {
 }
 
 
-# Lowered only for what isn't an input: storage is addressed from its start, indices are known (test_known_positions.py).
+# Lowered only for what isn't an input: a known start of the storage, known indices (test_known_positions.py).
 CALLED_ON_INPUTS = {
     aten.as_strided.default,
     aten.embedding.default,

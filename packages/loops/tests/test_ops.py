@@ -13,7 +13,7 @@ from intarsia_loops.index import ZERO, axis, lift
 from intarsia_loops.ops import ALL_TYPES, NEST_KINDS, SCALAR_OPS, Rule, identity_of, result_type
 from intarsia_loops.program import Buffer, Nest, Program, TensorRef, Val, cast, const, index_value, load, val
 
-I, R = axis("i0", 5), axis("r0", 4)
+I0, R = axis("i0", 5), axis("r0", 4)
 DIVISIONS = ("floordiv", "mod", "truncdiv", "fmod")
 
 
@@ -33,7 +33,7 @@ def inputs(dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def one_nest(body: Val, dtype: str, kind: str = "map", **more: Any) -> Program:
-    made = Nest("y", (I,), more.pop("red", ()), kind, body, NEST_KINDS[kind].out_type or body.dtype)
+    made = Nest("y", (I0,), more.pop("red", ()), kind, body, NEST_KINDS[kind].out_type or body.dtype)
     buffers = {"a": buffer(dtype, 5), "b": buffer(dtype, 5), "j": buffer("i64", 5), "y": buffer(made.dtype, 5), **more}
     whole = TensorRef("y", (lift(5),), (lift(1),), ZERO)
     return Program(buffers, tuple(n for n in buffers if n != "y"), (made,), (whole,))
@@ -51,9 +51,9 @@ def passes_through_everything(program: Program, *args: torch.Tensor) -> torch.Te
 
 
 def operands(name: str, dtype: str) -> list[Val]:
-    a, b = (load(n, (lift(I),), dtype) for n in "ab")
+    a, b = (load(n, (lift(I0),), dtype) for n in "ab")
     if SCALAR_OPS[name].rule is Rule.SELECT:
-        return [val("lt", index_value(lift(I)), const(2, "i64"), dtype="b8"), a, b]
+        return [val("lt", index_value(lift(I0)), const(2, "i64"), dtype="b8"), a, b]
     if name in DIVISIONS and dtype not in ("f32", "f64"):
         return [a, const(3, dtype)]
     return [a, b][: len(SCALAR_OPS[name].operands)]
@@ -81,7 +81,7 @@ def test_every_conversion(source: str, target: str) -> None:
     a = torch.tensor([0.5, -1.75, 3, 100, 0]).to(dtype_from_name(source))
     if target == "u8" and source != "b8":
         a = a.abs()
-    body = cast(load("a", (lift(I),), source), target)
+    body = cast(load("a", (lift(I0),), source), target)
     made = passes_through_everything(one_nest(body, source), a, a, torch.zeros(5).long())
     torch.testing.assert_close(made, a.to(dtype_from_name(target)), rtol=0, atol=0)
 
@@ -89,7 +89,7 @@ def test_every_conversion(source: str, target: str) -> None:
 def test_leaves() -> None:
     a, b = inputs("f32")
     positions = torch.tensor([4, 0, 1, 1, 3])
-    gathered = load("a", (load("j", (lift(I),), "i64"),), "f32")
+    gathered = load("a", (load("j", (lift(I0),), "i64"),), "f32")
     assert gathered.op == "gather"
     made = passes_through_everything(one_nest(gathered, "f32"), a, b, positions)
     torch.testing.assert_close(made, a[positions], rtol=0, atol=0, equal_nan=True)
@@ -98,7 +98,7 @@ def test_leaves() -> None:
         expected = torch.full((5,), number, dtype=dtype_from_name(dtype))
         torch.testing.assert_close(made, expected, rtol=0, atol=0, equal_nan=True)
         assert torch.equal(torch.signbit(made), torch.signbit(expected))
-    made = passes_through_everything(one_nest(index_value(lift(I) * 3 + 1), "f32"), a, b, positions)
+    made = passes_through_everything(one_nest(index_value(lift(I0) * 3 + 1), "f32"), a, b, positions)
     assert made.tolist() == [1, 4, 7, 10, 13]
     assert {n for n, row in SCALAR_OPS.items() if row.reference is None} == {"load", "gather", "const", "index", "cast"}
 
@@ -113,11 +113,11 @@ def test_every_kind_on_every_type(kind: str, dtype: str) -> None:
     values = torch.tensor([[3, 1, 3, 2], [0, 0, 0, 0], [1, 5, 1, 0], [2, 2, 2, 9], [7, 1, 1, 1]]).to(torch_type)
     if row.scan:
         a = values[:, 0].clone()
-        program = one_nest(load("a", (lift(I),), dtype), dtype, kind, red=(I,))
+        program = one_nest(load("a", (lift(I0),), dtype), dtype, kind, red=(I0,))
         made = passes_through_everything(program, a, a, torch.zeros(5).long())
         torch.testing.assert_close(made, getattr(torch, kind)(a, 0, dtype=torch_type), rtol=0, atol=0)
         return
-    body = load("m", (lift(I), lift(R)), dtype)
+    body = load("m", (lift(I0), lift(R)), dtype)
     program = one_nest(body, dtype, kind, red=(R,), m=buffer(dtype, 5, 4))
     made = passes_through_everything(program, values[:, 0], values[:, 0], torch.zeros(5).long(), values)
     torch.testing.assert_close(made, FOLDS[kind](values), rtol=0, atol=0)
@@ -138,7 +138,7 @@ FOLDS = {
 @pytest.mark.parametrize("kind", ["argmax", "argmin", "max", "min"])
 def test_nan_wins_and_the_first_of_them(kind: str) -> None:
     values = torch.tensor([[1.0, math.nan, 5.0, math.nan]]).expand(5, 4).contiguous()
-    body = load("m", (lift(I), lift(R)), "f32")
+    body = load("m", (lift(I0), lift(R)), "f32")
     program = one_nest(body, "f32", kind, red=(R,), m=buffer("f32", 5, 4))
     made = passes_through_everything(program, values[:, 0], values[:, 0], torch.zeros(5).long(), values)
     assert made.tolist() == [1] * 5 if kind.startswith("arg") else bool(made.isnan().all())
@@ -148,7 +148,7 @@ def test_nan_wins_and_the_first_of_them(kind: str) -> None:
 def test_folding_nothing_gives_the_identity(kind: str) -> None:
     nothing = axis("r0", 0)
     dtype = "b8" if kind in ("any", "all") else "f32"
-    program = one_nest(load("m", (lift(I), lift(nothing)), dtype), "f32", kind, red=(nothing,), m=buffer(dtype, 5, 0))
+    program = one_nest(load("m", (lift(I0), lift(nothing)), dtype), "f32", kind, red=(nothing,), m=buffer(dtype, 5, 0))
     empty = torch.zeros(5, 0, dtype=dtype_from_name(dtype))
     made = passes_through_everything(program, torch.zeros(5), torch.zeros(5), torch.zeros(5).long(), empty)
     assert made.tolist() == [identity_of(kind, dtype)] * 5
@@ -162,6 +162,6 @@ def test_every_row_is_documented() -> None:
 def test_a_gather_out_of_bounds_faults() -> None:
     from intarsia_ir.errors import RuntimeFault
 
-    program = one_nest(load("a", (load("j", (lift(I),), "i64"),), "f32"), "f32")
+    program = one_nest(load("a", (load("j", (lift(I0),), "i64"),), "f32"), "f32")
     with pytest.raises(RuntimeFault, match="out of bounds"):
         loops.interpret(intarsia_loops.to_fx(program), torch.ones(5), torch.ones(5), torch.tensor([0, 1, 2, 3, 5]))

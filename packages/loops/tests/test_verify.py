@@ -29,15 +29,15 @@ from intarsia_loops.program import (
     val,
 )
 
-I, J, R = axis("i0", 4), axis("i1", 6), axis("r0", 6)
-AT = (lift(I), lift(J))
+I0, J, R = axis("i0", 4), axis("i1", 6), axis("r0", 6)
+AT = (lift(I0), lift(J))
 X = load("x", AT, "f32")
 MATRIX = Buffer((lift(4), lift(6)), (lift(6), lift(1)), "f32")
 VECTOR = Buffer((lift(4),), (lift(1),), "f32")
 WHERE = (Origin("model.py", 3, "forward"),)
 
-DOUBLE = Nest("y", (I, J), (), "map", val("add", X, X, dtype="f32"), "f32", WHERE)
-SUM = Nest("s", (I,), (R,), "sum", load("y", (lift(I), lift(R)), "f32"), "f32", WHERE)
+DOUBLE = Nest("y", (I0, J), (), "map", val("add", X, X, dtype="f32"), "f32", WHERE)
+SUM = Nest("s", (I0,), (R,), "sum", load("y", (lift(I0), lift(R)), "f32"), "f32", WHERE)
 CALL = Extern(("t",), torch.ops.aten.sin.default, (TensorRef("s", VECTOR.shape, VECTOR.strides, ZERO),), (), WHERE)
 T = TensorRef("t", VECTOR.shape, VECTOR.strides, ZERO)
 GOOD = Program(
@@ -80,15 +80,15 @@ def test_the_good_program_is_good() -> None:
         ("L1", replace(GOOD, inputs=("x", "x"))),
         ("L2", with_items(SUM, DOUBLE, CALL)),
         ("L2", with_items(CALL, DOUBLE, SUM)),
-        ("L3", with_body(X, axes=(I, axis("i0", 6)))),
-        ("L3", with_body(load("x", (lift(I), ZERO), "f32"), axes=(I,))),
+        ("L3", with_body(X, axes=(I0, axis("i0", 6)))),
+        ("L3", with_body(load("x", (lift(I0), ZERO), "f32"), axes=(I0,))),
         ("L3", with_body(X, red=(R,))),
-        ("L3", with_items(DOUBLE, replace(SUM, red=(), body=load("y", (lift(I), ZERO), "f32")), CALL)),
+        ("L3", with_items(DOUBLE, replace(SUM, red=(), body=load("y", (lift(I0), ZERO), "f32")), CALL)),
         ("L3", with_body(X, kind="cumsum", red=(R,))),
-        ("L3", with_body(X, axes=(I, axis("i1", 5)))),
+        ("L3", with_body(X, axes=(I0, axis("i1", 5)))),
         ("L4", with_body(X, kind="mean")),
         ("L4", with_body(val("lt", X, X, dtype="b8"))),
-        ("L4", with_body(X, kind="any", axes=(I, J))),
+        ("L4", with_body(X, kind="any", axes=(I0, J))),
         ("L5", with_body(val("square", X, dtype="f32"))),
         ("L5", with_body(val("add", X, dtype="f32"))),
         ("L5", with_body(val("add", X, cast(X, "f64"), dtype="f32"))),
@@ -117,7 +117,7 @@ def test_the_good_program_is_good() -> None:
         ("L11", with_buffer("y", replace(MATRIX, strides=(lift(5), lift(1))))),
         ("L11", with_buffer("y", replace(MATRIX, strides=(lift(0), lift(1))))),
         ("L11", with_buffer("x", replace(MATRIX, shape=(size_symbol("n", 5, 9), lift(6))))),
-        ("L13", with_items(DOUBLE, Kernel((I,), (SUM,)), CALL)),
+        ("L13", with_items(DOUBLE, Kernel((I0,), (SUM,)), CALL)),
         ("L13", replace(GOOD, placement=Placement(0, {}))),
     ],
 )
@@ -162,21 +162,21 @@ def test_symbolic_bounds_are_proven_for_every_size() -> None:
     assert rules(loops.verify, replace(program, items=(shifted,))) == {"L7"}
 
 
-# ---- kernels -------------------------------------------------------------------------------------------------------------
+# ---- kernels ------------------------------------------------------------------------------------------------
 
-ROW = Kernel((I,), (DOUBLE, SUM), frozenset({"y"}))
+ROW = Kernel((I0,), (DOUBLE, SUM), frozenset({"y"}))
 KERNELS = replace(GOOD, items=(ROW, CALL))
-OTHER_ROW = replace(SUM, body=load("y", ((lift(I) + 1) % 4, lift(R)), "f32"))
-SCAN = Nest("y", (I, J), (J,), "cumsum", X, "f32", WHERE)
+OTHER_ROW = replace(SUM, body=load("y", ((lift(I0) + 1) % 4, lift(R)), "f32"))
+SCAN = Nest("y", (I0, J), (J,), "cumsum", X, "f32", WHERE)
 
 
 @pytest.mark.parametrize(
     ("rule", "program"),
     [
         ("K1", replace(KERNELS, items=(DOUBLE, SUM, CALL))),
-        ("K1", replace(KERNELS, items=(Kernel((I,), ()), *KERNELS.items))),
+        ("K1", replace(KERNELS, items=(Kernel((I0,), ()), *KERNELS.items))),
         ("K2", replace(KERNELS, items=(replace(ROW, rows=(J,)), CALL))),
-        ("K2", replace(KERNELS, items=(Kernel((I, J), (SCAN,)), Kernel((I,), (SUM,)), CALL))),
+        ("K2", replace(KERNELS, items=(Kernel((I0, J), (SCAN,)), Kernel((I0,), (SUM,)), CALL))),
         ("K3", replace(KERNELS, items=(replace(ROW, steps=(DOUBLE, OTHER_ROW)), CALL))),
         ("K3", replace(KERNELS, items=(replace(ROW, steps=(SUM, DOUBLE)), CALL))),
         ("K4", replace(KERNELS, items=(replace(ROW, local=frozenset({"s"})), CALL))),
@@ -204,10 +204,10 @@ def chain(*names: str) -> Program:
     """x -> names[0] -> names[1] -> ..., one kernel each, element by element."""
     nests, last = [], "x"
     for name in names:
-        nests.append(Nest(name, (I, J), (), "map", val("neg", load(last, AT, "f32"), dtype="f32"), "f32", WHERE))
+        nests.append(Nest(name, (I0, J), (), "map", val("neg", load(last, AT, "f32"), dtype="f32"), "f32", WHERE))
         last = name
-    items = tuple(Kernel((I,), (n,)) for n in nests)
-    return Program({n: MATRIX for n in ("x", *names)}, ("x",), items, (TensorRef(last, *_whole()),))
+    items = tuple(Kernel((I0,), (n,)) for n in nests)
+    return Program(dict.fromkeys(("x", *names), MATRIX), ("x",), items, (TensorRef(last, *_whole()),))
 
 
 def _whole() -> tuple[Any, ...]:
@@ -227,7 +227,7 @@ def test_K6_planned_buffers_that_are_alive_together_are_apart() -> None:
 def test_K6_writing_over_what_another_element_needs_is_refused() -> None:
     program = chain("a", "b", "c")
     flipped = replace(program.items[1].steps[0], body=load("a", (3 - AT[0], AT[1]), "f32"))
-    items = (program.items[0], Kernel((I,), (flipped,)), program.items[2])
+    items = (program.items[0], Kernel((I0,), (flipped,)), program.items[2])
     wrong = replace(program, items=items, placement=Placement(128, {"a": 0, "b": 0}))
     assert rules(kernels.verify, wrong) == {"K6"}
 

@@ -125,9 +125,7 @@ class _Grid:
 
     def _load(self, v: Val, memo: Mapping[Val, torch.Tensor], flat: list[int]) -> torch.Tensor:
         name, entries = v.args
-        index = tuple(
-            memo[e] if type(e) is Val else _grid_index(e, self.points, self.sizes, flat) for e in entries
-        )
+        index = tuple(memo[e] if type(e) is Val else _grid_index(e, self.points, self.sizes, flat) for e in entries)
         if name in self.made:
             self._check_row(name, index)
         source = self.memory[name]
@@ -141,14 +139,10 @@ class _Grid:
     def _check_row(self, name: str, index: tuple[torch.Tensor, ...]) -> None:
         for axis, i in zip(self.rows, index, strict=False):
             if not bool((i == self.points[axis]).all()):
-                raise RuntimeFault(
-                    f"{self.nest.out} reads {name} of another row along {axis.key}", code="kernels.row"
-                )
+                raise RuntimeFault(f"{self.nest.out} reads {name} of another row along {axis.key}", code="kernels.row")
 
 
-def _grid_index(
-    expr: IndexExpr, points: Mapping[Atom, torch.Tensor], sizes: Sizes, flat: list[int]
-) -> torch.Tensor:
+def _grid_index(expr: IndexExpr, points: Mapping[Atom, torch.Tensor], sizes: Sizes, flat: list[int]) -> torch.Tensor:
     value = _index(expr, points, sizes)
     return value if isinstance(value, torch.Tensor) else torch.full(flat, value)
 
@@ -173,7 +167,7 @@ def _atom(atom: Atom, points: Mapping[Atom, torch.Tensor], sizes: Sizes) -> Any:
     return a // b if atom.kind == "/" else a % b
 
 
-# ---- extern calls ------------------------------------------------------------------------------------------------------
+# ---- extern calls -------------------------------------------------------------------------------------------
 
 
 def tensor_of(ref: TensorRef, memory: Mapping[str, torch.Tensor], sizes: Sizes) -> torch.Tensor:

@@ -17,9 +17,20 @@ from intarsia_ir.records import Origin, SizeFact, SizeFacts
 from intarsia_loops._symbols import symbol
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, lift, row_major
 from intarsia_loops.ops import SCALAR_OPS, Rule
-from intarsia_loops.program import SCHEMA, Buffer, Extern, Item, Kernel, Nest, Placement, Program, TensorRef, Val, cast
+from intarsia_loops.program import (
+    SCHEMA,
+    Buffer,
+    Extern,
+    Item,
+    Kernel,
+    Nest,
+    Placement,
+    Program,
+    TensorRef,
+    Val,
+    val,
+)
 from intarsia_loops.program import load as make_load
-from intarsia_loops.program import val
 
 __all__ = ["parse_program"]
 
@@ -131,7 +142,11 @@ class _Parser:
 
     def string(self) -> str:
         text = self.kind("string")
-        return bytes(text[1:-1], "utf-8").decode("unicode_escape").encode("latin-1").decode("utf-8") if "\\" in text else text[1:-1]
+        return (
+            bytes(text[1:-1], "utf-8").decode("unicode_escape").encode("latin-1").decode("utf-8")
+            if "\\" in text
+            else text[1:-1]
+        )
 
     def origins(self) -> tuple[Origin, ...]:
         """Origins from the comment that follows on the same line."""
@@ -163,9 +178,7 @@ class _Parser:
         if missing:
             _fail(f"the constant {missing[0]} was not given", self.peek().line)
         tensors = MappingProxyType({n: self.given_constants[n] for n in constants})
-        return Program(
-            MappingProxyType(self.buffers), inputs, tuple(items), outputs, self.facts, placement, tensors
-        )
+        return Program(MappingProxyType(self.buffers), inputs, tuple(items), outputs, self.facts, placement, tensors)
 
     def _facts(self) -> None:
         symbols: dict[str, str] = {}
@@ -191,7 +204,9 @@ class _Parser:
         self.facts = SizeFacts(symbols, ranges, tuple(facts), hints)
 
     def _range_end(self) -> int | None:
-        if self.tokens[self.at].text == "inf" or (self.tokens[self.at].text == "-" and self.tokens[self.at + 1].text == "inf"):
+        if self.tokens[self.at].text == "inf" or (
+            self.tokens[self.at].text == "-" and self.tokens[self.at + 1].text == "inf"
+        ):
             self.accept("-")
             self.take()
             return None

@@ -65,7 +65,7 @@ def check_program(program: Program, findings: Findings, *, origins: bool) -> Non
         _check_output(k, value, program.buffers, defined, findings)
 
 
-# ---- names and order -----------------------------------------------------------------------------------------------
+# ---- names and order ----------------------------------------------------------------------------------------
 
 
 def _check_inputs(program: Program, findings: Findings) -> None:
@@ -118,7 +118,7 @@ def _check_distinct_addresses(name: str, buffer: Buffer, findings: Findings) -> 
         findings.add("L11", name, f"elements overlap: strides {list(buffer.strides)} for {list(buffer.shape)}")
 
 
-# ---- nests -----------------------------------------------------------------------------------------------------------
+# ---- nests --------------------------------------------------------------------------------------------------
 
 
 def check_nest(nest: Nest, buffers: Mapping[str, Buffer], findings: Findings) -> None:
@@ -192,9 +192,7 @@ def _is_safe_divisor(v: Val) -> bool:
     return v.op == "const" and v.args[0] not in (0, -1)
 
 
-def _check_index(
-    v: Val, where: str, known: frozenset[Atom], buffers: Mapping[str, Buffer], findings: Findings
-) -> None:
+def _check_index(v: Val, where: str, known: frozenset[Atom], buffers: Mapping[str, Buffer], findings: Findings) -> None:
     """Rules L6 and L7 for a load, gather or index."""
     if v.op == "index":
         if not v.args[0].axes() <= known:
@@ -228,7 +226,7 @@ def _check_bounds(
         findings.add("L7", where, f"index {i} of {name} is not provably inside a dimension of {n}")
 
 
-# ---- extern calls and outputs ----------------------------------------------------------------------------------------
+# ---- extern calls and outputs -------------------------------------------------------------------------------
 
 
 def _check_extern(item: Extern, buffers: Mapping[str, Buffer], findings: Findings) -> None:
@@ -261,7 +259,7 @@ def check_ref(ref: TensorRef, where: str, buffers: Mapping[str, Buffer], finding
     last, end = _last(ref.shape, ref.strides, ref.offset), _last(buffer.shape, buffer.strides, ZERO)
     if last is None or end is None:
         return  # no elements
-    if ref.offset.lo < 0 or (last - end).hi > 0 and not (end - last).lo >= 0:
+    if ref.offset.lo < 0 or ((last - end).hi > 0 and not (end - last).lo >= 0):
         findings.add(rule, where, f"a view of {ref.buffer} reaches element {last}; the last one is {end}")
 
 
@@ -273,9 +271,7 @@ def _last(shape: Sequence[IndexExpr], strides: Iterable[IndexExpr], start: Index
     return start
 
 
-def _check_output(
-    k: int, value: Any, buffers: Mapping[str, Buffer], defined: set[str], findings: Findings
-) -> None:
+def _check_output(k: int, value: Any, buffers: Mapping[str, Buffer], defined: set[str], findings: Findings) -> None:
     where = f"output {k}"
     if isinstance(value, TensorRef):
         if value.buffer not in defined or value.buffer not in buffers:
@@ -283,6 +279,3 @@ def _check_output(
         check_ref(value, where, buffers, findings, "L10")
     elif not (value is None or isinstance(value, (bool, int, float, complex, str, IndexExpr))):
         findings.add("L10", where, f"{type(value).__name__} is neither a tensor nor a constant")
-
-
-

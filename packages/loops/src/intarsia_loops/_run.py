@@ -96,7 +96,11 @@ class _Arena:
             return tensor
         dtype = dtype_from_name(self._program.buffers[name].dtype)
         start, span = self._offsets[name], _span(tensor) * dtype.itemsize
-        place = self._bytes[start : start + span].view(dtype).as_strided(tensor.shape, tensor.stride(), start // dtype.itemsize)
+        place = (
+            self._bytes[start : start + span]
+            .view(dtype)
+            .as_strided(tensor.shape, tensor.stride(), start // dtype.itemsize)
+        )
         return place.copy_(tensor)
 
 
@@ -105,4 +109,3 @@ def _span(tensor: torch.Tensor) -> int:
     if tensor.numel() == 0:
         return 0
     return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-

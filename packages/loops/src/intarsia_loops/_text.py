@@ -12,10 +12,10 @@
       return (view(%z, f32[4]@(2)+1),)
     }
 
-A type is an element type, sizes in [], strides after @ unless row-major, an offset after +, a device after `on` unless
-it is the CPU. A nest names its axes with their extents, reduced (or scanned) ones after `;`. A value used more than once
-is named t0, t1, ... . A constant is written as a conversion of a number: `f32(1.0)`. In the arguments of an extern call
-a tensor is `%x`, or `view(%x, type)` with sizes, strides and offset; a size expression stands in backquotes.
+A type is an element type, sizes in [], strides after @ unless row-major, an offset after +, a device after `on`
+unless it is the CPU. A nest names its axes with their extents, reduced (or scanned) ones after `;`. A value used more
+than once is named t0, t1, ... . A constant is written as a conversion of a number: `f32(1.0)`. In the arguments of an
+extern call a tensor is `%x`, or `view(%x, type)` with sizes, strides and offset; a size expression is in backquotes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from intarsia_ir.dtypes import DTYPE_NAMES
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_loops.index import ZERO, Atom, IndexExpr, row_major
-from intarsia_loops.program import SCHEMA, Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val
+from intarsia_loops.program import SCHEMA, Buffer, Extern, Item, Nest, Program, TensorRef, Val
 from intarsia_loops.rewrites import operands, postorder
 
 __all__ = ["item_text", "program_text"]
@@ -79,7 +79,7 @@ def _head(program: Program) -> list[str]:
     return [line] if len(line) <= 120 else ["graph(", *[f"    {text}," for text in texts], ") {"]
 
 
-# ---- types -----------------------------------------------------------------------------------------------------------
+# ---- types --------------------------------------------------------------------------------------------------
 
 
 def _buffer_type(buffer: Buffer | None) -> str:
@@ -97,7 +97,7 @@ def _type(
     return text if device == "cpu" else f"{text} on {device!r}"
 
 
-# ---- items -----------------------------------------------------------------------------------------------------------
+# ---- items --------------------------------------------------------------------------------------------------
 
 
 def item_text(item: Item, buffers: Mapping[str, Buffer]) -> str:
@@ -167,7 +167,7 @@ def _number(value: bool | int | float) -> str:
     return "nan" if isinstance(value, float) and math.isnan(value) else repr(value)
 
 
-# ---- extern calls ------------------------------------------------------------------------------------------------------
+# ---- extern calls -------------------------------------------------------------------------------------------
 
 
 def _extern(item: Extern, buffers: Mapping[str, Buffer]) -> str:
@@ -209,5 +209,3 @@ def _ref(ref: TensorRef, buffers: Mapping[str, Buffer]) -> str:
 
 def _origins(where: Sequence[Origin]) -> str:
     return "  # " + "; ".join([f"{o}{f' ({o.op})' if o.op else ''}" for o in where]) if where else ""
-
-

@@ -22,7 +22,7 @@ from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import SizeFacts
 from intarsia_loops._evaluate import call_extern, run_kernel, run_nest, tensor_of
 from intarsia_loops._run import symbols_of
-from intarsia_loops._symbols import symbol
+from intarsia_loops._symbols import symbol as size_symbol
 from intarsia_loops.index import IndexExpr, lift
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Placement, Program, TensorRef
 from intarsia_loops.rewrites import canonical, reads_in_order, rename_buffers
@@ -286,14 +286,16 @@ class _Writer:
         op = _OPS[type(item)](item, self.program.buffers, self.symbols)
         args = tuple([self.env[n] for n in (*op.reads, *op.symbols)])
         single = op.is_single and op.outs[0]
-        node = self.graph.create_node("call_function", op, args, {}, op.outs[0] if single else None)  # type: ignore[arg-type]
+        node = self.graph.create_node("call_function", op, args, {}, op.outs[0] if single else None)
         if single:
             self._note(op.outs[0], node, item.origins)
             return
         meta.set_origins(node, item.origins)
         for k, out in enumerate(op.outs):
             if out:
-                self._note(out, self.graph.create_node("call_function", operator.getitem, (node, k), {}, out), item.origins)
+                self._note(
+                    out, self.graph.create_node("call_function", operator.getitem, (node, k), {}, out), item.origins
+                )
 
     def _output(self, value: Any) -> Any:
         if isinstance(value, TensorRef):
@@ -301,7 +303,7 @@ class _Writer:
             if (value.shape, value.strides) == (buffer.shape, buffer.strides) and value.offset is lift(0):
                 return self.env[value.buffer]
             args = (self.env[value.buffer], *[self.env[s] for s in self.symbols])
-            node = self.graph.call_function(ViewOp(value, self.symbols), args)  # type: ignore[arg-type]
+            node = self.graph.call_function(ViewOp(value, self.symbols), args)
             meta.copy_origins(self.env[value.buffer], node)
             return node
         return self.env[repr(value)] if isinstance(value, IndexExpr) and repr(value) in self.env else value
@@ -404,12 +406,12 @@ class _Reader:
         if isinstance(name, TensorRef):
             return name
         if name not in self.buffers:
-            return symbol(name, self.frame.facts)
+            return size_symbol(name, self.frame.facts)
         buffer = self.buffers[name]
         return TensorRef(name, buffer.shape, buffer.strides, lift(0))
 
 
-# ---- the three kinds of items ----------------------------------------------------------------------------------------
+# ---- the three kinds of items -------------------------------------------------------------------------------
 
 
 def _reads(item: Item) -> tuple[str, ...]:

@@ -21,11 +21,11 @@ Tables of interned objects are weak: what no program refers to is freed.
 from __future__ import annotations
 
 import operator
-import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
+
+from intarsia_loops._interning import InternTable
 
 __all__ = [
     "INF",
@@ -250,11 +250,10 @@ def _replaced(a: Atom, env: Mapping[Atom, IndexExpr]) -> IndexExpr:
     return mod(a.a.subst(env), a.b.subst(env)) if a.kind == "%" else atom_expr(a)
 
 
-# ---- interning -------------------------------------------------------------------------------------------------------
+# ---- interning ----------------------------------------------------------------------------------------------
 
-_exprs: WeakValueDictionary[Any, IndexExpr] = WeakValueDictionary()
-_atoms: WeakValueDictionary[Any, Atom] = WeakValueDictionary()
-_lock = threading.RLock()  # an expression can die, and its table entry with it, while another one is put in
+_exprs: InternTable[IndexExpr] = InternTable()
+_atoms: InternTable[Atom] = InternTable()
 # What comes and goes all the time is kept for a while: equal layers of a model meet the same expressions again.
 _recent: deque[IndexExpr] = deque(maxlen=8192)
 _recent_ints: dict[int, IndexExpr] = {}  # emptied when it is full
@@ -272,7 +271,7 @@ def _make(coefficients: Mapping[Monomial, int]) -> IndexExpr:
         terms = tuple([t for t in terms if t[1]])
     if len(terms) > 1:
         terms = tuple(sorted(terms, key=_order))
-    ref = _exprs.data.get(terms)
+    ref = _exprs.refs.get(terms)
     found = ref() if ref is not None else None
     return found if found is not None else _new(terms)
 
@@ -282,8 +281,7 @@ def _new(terms: tuple[tuple[Monomial, int], ...]) -> IndexExpr:
     e.terms, e._key, e._axes = terms, None, None
     e.lo, e.hi = _bounds(terms)
     e._has_remainder = any(a.kind == "%" for m, _ in terms for a in m)
-    with _lock:
-        e = _exprs.setdefault(terms, e)
+    e = _exprs.keep(terms, e)
     _recent.append(e)
     return e
 
@@ -307,30 +305,26 @@ def _bounds(terms: Iterable[tuple[Monomial, int]]) -> tuple[int, int]:
     return max(low, -INF), min(high, INF)
 
 
-def _keep(key: Any, atom: Atom) -> Atom:
-    with _lock:
-        return _atoms.setdefault(key, atom)
-
-
 def _known_atom(key: Any) -> Atom | None:
-    ref = _atoms.data.get(key)
+    ref = _atoms.refs.get(key)
     return ref() if ref is not None else None
 
 
-# ---- leaves ----------------------------------------------------------------------------------------------------------
+# ---- leaves -------------------------------------------------------------------------------------------------
 
 
 def lift(v: IndexExpr | Atom | int) -> IndexExpr:
     """Return an int or an atom as an expression; an expression as it is."""
-    if type(v) is IndexExpr:
+    if isinstance(v, IndexExpr):
         return v
     if isinstance(v, Atom):
         return atom_expr(v)
-    found = _recent_ints.get(v)
+    number = int(v)
+    found = _recent_ints.get(number)
     if found is None:
         if len(_recent_ints) >= 4096:
             _recent_ints.clear()
-        found = _recent_ints[int(v)] = _make({(): int(v)})
+        found = _recent_ints[number] = _make({(): number})
     return found
 
 
@@ -339,7 +333,7 @@ def atom_expr(a: Atom) -> IndexExpr:
     if a.kind == "axis" and a.extent is ONE:
         return ZERO
     terms = (((a,), 1),)
-    ref = _exprs.data.get(terms)
+    ref = _exprs.refs.get(terms)
     found = ref() if ref is not None else None
     return found if found is not None else _new(terms)
 
@@ -357,7 +351,7 @@ def axis(name: str, extent: IndexExpr | int) -> Atom:
     if found is None:
         found = Atom("axis", name, 0, max(extent.hi - 1, 0))
         found.extent = extent
-        found = _keep(key, found)
+        found = _atoms.keep(key, found)
     return found
 
 
@@ -371,7 +365,7 @@ def size_symbol(name: str, lo: int = 2, hi: int = INF) -> IndexExpr:
 
 def _symbol(name: str, lo: int, hi: int) -> Atom:
     key = ("sym", name, lo, hi)
-    return _known_atom(key) or _keep(key, Atom("sym", name, lo, hi))
+    return _known_atom(key) or _atoms.keep(key, Atom("sym", name, lo, hi))
 
 
 def _quotient_or_remainder(kind: str, a: IndexExpr, b: IndexExpr) -> Atom:
@@ -386,11 +380,11 @@ def _quotient_or_remainder(kind: str, a: IndexExpr, b: IndexExpr) -> Atom:
             hi = a.hi // (at_least_one if a.hi >= 0 else max(b.hi, 1))
         found = Atom(kind, f"(({a!r}) {sign} ({b!r}))", max(lo, -INF), min(hi, INF))
         found.a, found.b = a, b
-        found = _keep(key, found)
+        found = _atoms.keep(key, found)
     return found
 
 
-# ---- arithmetic --------------------------------------------------------------------------------------------------------
+# ---- arithmetic ---------------------------------------------------------------------------------------------
 
 
 def _add(x: IndexExpr, y: IndexExpr, sign: int) -> IndexExpr:
@@ -515,7 +509,7 @@ def _divide_by_sum(e: IndexExpr, b: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
     return (q, ZERO) if r is ZERO and q.terms and _mul(q, b) is e else (ZERO, e)
 
 
-# ---- bounds ------------------------------------------------------------------------------------------------------------
+# ---- bounds -------------------------------------------------------------------------------------------------
 
 
 def less(r: IndexExpr, b: IndexExpr) -> bool:
@@ -577,7 +571,7 @@ def _atom_bound(a: Atom, above: bool) -> IndexExpr | None:
     return None if top is None or a.a.lo < 0 else floordiv(top, lift(max(a.b.lo, 1)))
 
 
-# ---- shapes --------------------------------------------------------------------------------------------------------------
+# ---- shapes -------------------------------------------------------------------------------------------------
 
 
 def flat(index: Sequence[IndexExpr], shape: Sequence[IndexExpr]) -> IndexExpr:

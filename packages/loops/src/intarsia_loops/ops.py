@@ -109,7 +109,7 @@ def result_type(op: str, operand_types: Sequence[str], own: str) -> str | None:
     return "b8" if row.rule is Rule.PREDICATE else operand_types[0]
 
 
-# ---- meanings that are more than one torch call ----------------------------------------------------------------
+# ---- meanings that are more than one torch call -------------------------------------------------------------
 
 
 def _floor_divide(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -142,7 +142,7 @@ _ROWS: tuple[ScalarOp, ...] = (
         ("buffer", "index"),
         Rule.GIVEN,
         ALL_TYPES,
-        "Element of a buffer; each index is an IndexExpr that is provably inside the dimension. Result type: the buffer's.",
+        "Element of a buffer; each index is an IndexExpr, provably inside its dimension. Result type: the buffer's.",
         reads=True,
     ),
     ScalarOp(
@@ -150,8 +150,8 @@ _ROWS: tuple[ScalarOp, ...] = (
         ("buffer", "index"),
         Rule.GIVEN,
         ALL_TYPES,
-        "Like load, but at least one index is a Val of type i64. Such an index must be in 0 <= index < size at run time "
-        "for every point (wrapping of negative indices and bounds checks are written out in the body).",
+        "Like load, but at least one index is a Val of type i64. Such an index must be in 0 <= index < size at run "
+        "time for every point (wrapping of negative indices and bounds checks are written out in the body).",
         reads=True,
     ),
     ScalarOp(
@@ -161,7 +161,9 @@ _ROWS: tuple[ScalarOp, ...] = (
         VALUES,
         "A Python bool, int or float (also inf, nan, -0.0), rounded to the result type.",
     ),
-    ScalarOp("index", ("expr",), Rule.GIVEN, frozenset({"i64"}), "The value of an index expression at the current point."),
+    ScalarOp(
+        "index", ("expr",), Rule.GIVEN, frozenset({"i64"}), "The value of an index expression at the current point."
+    ),
     # arithmetic
     _row("add", 2, NUMBERS, "a + b; integers wrap.", torch.add),
     _row("sub", 2, NUMBERS, "a - b; integers wrap.", torch.sub),
@@ -175,16 +177,16 @@ _ROWS: tuple[ScalarOp, ...] = (
         "floordiv",
         2,
         NUMBERS,
-        "Division rounded to minus infinity. Integers: the divisor is a constant, neither 0 nor -1. Floats: as Python's "
-        "`//`, except that division by zero gives a / b.",
+        "Division rounded to minus infinity. Integers: the divisor is a constant, neither 0 nor -1. Floats: as "
+        "Python's `//`, except that division by zero gives a / b.",
         _floor_divide,
     ),
     _row(
         "mod",
         2,
         NUMBERS,
-        "a - floordiv(a, b) * b, exact; takes the divisor's sign. Integers: the divisor is a constant, neither 0 nor -1. "
-        "Floats: fmod(a, b), plus b when the result is not 0 and the signs of b and the result differ; mod(a, 0) is NaN.",
+        "a - floordiv(a, b) * b, exact; takes the divisor's sign. Integers: the divisor is a constant, neither 0 nor "
+        "-1. Floats: fmod(a, b), plus b when that is not 0 and has another sign than b; mod(a, 0) is NaN.",
         torch.remainder,
     ),
     _row(
@@ -287,7 +289,7 @@ _ROWS: tuple[ScalarOp, ...] = (
 SCALAR_OPS = MappingProxyType({row.name: row for row in _ROWS})
 
 
-# ---- kinds of nests --------------------------------------------------------------------------------------------
+# ---- kinds of nests -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +405,9 @@ _KINDS: tuple[NestKind, ...] = (
     NestKind("sum", NUMBERS, None, False, False, "Sum, accumulated in the body's type; integers wrap.", _fold(_sum)),
     NestKind("prod", NUMBERS, None, False, False, "Product, in the body's type; integers wrap.", _fold(_prod)),
     NestKind("max", NUMBERS, None, False, False, "Largest; NaN when any is NaN. Empty: the least value.", _fold(_max)),
-    NestKind("min", NUMBERS, None, False, False, "Smallest; NaN when any is NaN. Empty: the greatest value.", _fold(_min)),
+    NestKind(
+        "min", NUMBERS, None, False, False, "Smallest; NaN when any is NaN. Empty: the greatest value.", _fold(_min)
+    ),
     NestKind("any", _BOOL, None, False, False, "Whether some body is true.", _fold(lambda flat: flat.any(-1))),
     NestKind("all", _BOOL, None, False, False, "Whether every body is true.", _fold(lambda flat: flat.all(-1))),
     NestKind(

@@ -9,14 +9,13 @@ Program  buffers, inputs, items (Nest | Kernel | Extern), outputs, and, once pla
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
-from weakref import WeakValueDictionary
 
 from intarsia_ir.records import Origin, SizeFacts
+from intarsia_loops._interning import InternTable
 from intarsia_loops.index import IndexExpr, lift
 
 __all__ = [
@@ -72,15 +71,14 @@ class Val:
         return _rebuilt, (self.op, self.args, self.dtype)
 
 
-_vals: WeakValueDictionary[tuple[Any, ...], Val] = WeakValueDictionary()
-_lock = threading.RLock()  # a value can die, and its table entry with it, while another one is put in
+_vals: InternTable[Val] = InternTable()
 
 
 def val(op: str, *args: Any, dtype: str) -> Val:
     """Return the one value `op(args): dtype`."""
     # -0.0 == 0.0 and True == 1 == 1.0: a constant's key needs its type and its text as well
     key = (op, args, dtype) if op != "const" else (op, type(args[0]), repr(args[0]), dtype)
-    ref = _vals.data.get(key)
+    ref = _vals.refs.get(key)
     found = ref() if ref is not None else None
     return found if found is not None else _new(key, op, args, dtype)
 
@@ -94,8 +92,7 @@ def _new(key: tuple[Any, ...], op: str, args: tuple[Any, ...], dtype: str) -> Va
     sets = {a.loads for a in operands if a.loads}
     below = next(iter(sets)) if len(sets) == 1 else frozenset[Val]().union(*sets)
     v.loads = below | {v} if is_read else below
-    with _lock:
-        return _vals.setdefault(key, v)
+    return _vals.keep(key, v)
 
 
 def _rebuilt(op: str, args: tuple[Any, ...], dtype: str) -> Val:
@@ -104,7 +101,7 @@ def _rebuilt(op: str, args: tuple[Any, ...], dtype: str) -> Val:
 
 def load(buffer: str, index: tuple[IndexExpr | int | Val, ...], dtype: str) -> Val:
     """Return the element of `buffer` at `index` (one entry per dimension; a Val entry makes it a gather)."""
-    entries = tuple(i if type(i) is Val else lift(i) for i in index)
+    entries = tuple([i if isinstance(i, Val) else lift(i) for i in index])
     op = "gather" if any(type(i) is Val for i in entries) else "load"
     return val(op, buffer, entries, dtype=dtype)
 

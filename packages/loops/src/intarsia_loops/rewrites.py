@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from intarsia_loops import index as I
-from intarsia_loops.index import Atom, IndexExpr
+from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Refused, Val, load, val
 
@@ -31,7 +30,7 @@ __all__ = [
 ]
 
 
-# ---- bodies ----------------------------------------------------------------------------------------------------
+# ---- bodies -------------------------------------------------------------------------------------------------
 
 
 def operands(v: Val) -> tuple[Val, ...]:
@@ -93,7 +92,7 @@ def at(body: Val, env: Mapping[Atom, IndexExpr]) -> Val:
     before: mul(x[i0, i1], index(i0))   env {i0: 2*i1}        after: mul(x[2*i1, i1], index(2*i1))
     """
     # an axis that stands for itself changes nothing; most inlines of pointwise chains are only that
-    env = {axis: e for axis, e in env.items() if e is not I.lift(axis)}
+    env = {axis: e for axis, e in env.items() if e is not lift(axis)}
     if not env:
         return body
 
@@ -106,7 +105,7 @@ def at(body: Val, env: Mapping[Atom, IndexExpr]) -> Val:
     return rebuild(body, leaf)
 
 
-# ---- nests -----------------------------------------------------------------------------------------------------
+# ---- nests --------------------------------------------------------------------------------------------------
 
 
 def inline(consumer: Nest, producer: Nest) -> Nest | Refused:
@@ -139,19 +138,19 @@ def rename(nest: Nest, axes: Sequence[Atom]) -> Nest:
     for r in nest.red:
         if r not in target:
             target[r] = _fresh(r, taken)
-    env = {a: I.lift(b) for a, b in target.items() if a is not b}
+    env = {a: lift(b) for a, b in target.items() if a is not b}
     if not env:
         return nest
     return replace(nest, axes=axes, red=tuple(target[r] for r in nest.red), body=at(nest.body, env))
 
 
-def _fresh(axis: Atom, taken: set[str]) -> Atom:
+def _fresh(loop: Atom, taken: set[str]) -> Atom:
     """The axis itself, or one of the same extent whose name isn't taken; the name is then taken."""
-    name = axis.key
+    name = loop.key
     while name in taken:
         name += "_"
     taken.add(name)
-    return axis if name == axis.key else I.axis(name, axis.extent)
+    return loop if name == loop.key else axis(name, loop.extent)
 
 
 def rename_buffers(nest: Nest, names: Mapping[str, str]) -> Nest:
@@ -183,19 +182,19 @@ def split_reduction(nest: Nest, factor: int, *, part: str | None = None) -> tupl
     if nest.kind not in ("sum", "prod", "max", "min", "any", "all"):
         return Refused("split.kind", f"{nest.out} is a {nest.kind}")
     r = nest.red[0]
-    if (r.extent % factor) is not I.ZERO:
+    if (r.extent % factor) is not ZERO:
         return Refused("split.remainder", f"{r.extent} is not a multiple of {factor}")
     taken = {a.key for a in nest.axes + nest.red[1:]}
-    outer = _fresh(I.axis(r.key + "o", r.extent // factor), taken)
-    inner = _fresh(I.axis(r.key + "i", factor), taken)
-    body = at(nest.body, {r: I.lift(outer) * factor + I.lift(inner)})
+    outer = _fresh(axis(r.key + "o", r.extent // factor), taken)
+    inner = _fresh(axis(r.key + "i", factor), taken)
+    body = at(nest.body, {r: lift(outer) * factor + lift(inner)})
     name = part or nest.out + "_part"
     first = replace(nest, out=name, axes=(*nest.axes, outer), red=(inner, *nest.red[1:]), body=body)
-    final = replace(nest, red=(outer,), body=load(name, (*map(I.lift, nest.axes), I.lift(outer)), nest.dtype))
+    final = replace(nest, red=(outer,), body=load(name, (*map(lift, nest.axes), lift(outer)), nest.dtype))
     return first, final
 
 
-# ---- kernels ---------------------------------------------------------------------------------------------------
+# ---- kernels ------------------------------------------------------------------------------------------------
 
 
 def as_kernel(nest: Nest, depth: int) -> Kernel | Refused:
@@ -231,7 +230,7 @@ def fuse_rows(a: Kernel, b: Kernel) -> Kernel | Refused:
     if clash:
         return Refused("fuse.writes", f"both write {min(clash)}")
     depth = len(a.rows)
-    row = tuple(map(I.lift, b.rows))
+    row = tuple(map(lift, b.rows))
     for step in b.steps:
         for v in step.body.loads:
             if v.args[0] in made and v.args[1][:depth] != row:
@@ -298,11 +297,11 @@ def reads_in_order(nest: Nest) -> tuple[str, ...]:
 
 
 def _positional_axes(step: Nest) -> Nest:
-    axes = tuple(I.axis(f"i{k}", a.extent) for k, a in enumerate(step.axes))
+    axes = tuple(axis(f"i{k}", a.extent) for k, a in enumerate(step.axes))
     target = dict(zip(step.axes, axes, strict=True))
     for k, r in enumerate(step.red):
-        target.setdefault(r, I.axis(f"r{k}", r.extent))
-    env = {a: I.lift(b) for a, b in target.items() if a is not b}
+        target.setdefault(r, axis(f"r{k}", r.extent))
+    env = {a: lift(b) for a, b in target.items() if a is not b}
     if not env:
         return step
     return replace(step, axes=axes, red=tuple(target[r] for r in step.red), body=at(step.body, env))

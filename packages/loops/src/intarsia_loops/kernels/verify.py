@@ -47,7 +47,9 @@ def verify(gm: fx.GraphModule | Program, *, origins: bool = False) -> None:
             _check_rows(item, findings)
             _check_local(k, item, program, findings)
         elif not isinstance(item, Extern):
-            findings.add("K1", f"item {k}", f"a {type(item).__name__} that is neither extern call nor kernel with steps")
+            findings.add(
+                "K1", f"item {k}", f"a {type(item).__name__} that is neither extern call nor kernel with steps"
+            )
     if program.placement is not None:
         _check_placement(program, program.placement, findings)
     findings.raise_if_any(program)
@@ -86,7 +88,7 @@ def _check_local(position: int, kernel: Kernel, program: Program, findings: Find
             findings.add("K4", name, "is local, and has a place in memory")
 
 
-# ---- placement ---------------------------------------------------------------------------------------------------------
+# ---- placement ----------------------------------------------------------------------------------------------
 
 
 def _check_placement(program: Program, placement: Placement, findings: Findings) -> None:
@@ -137,9 +139,7 @@ def _check_overlaps(
         alive.append(name)
 
 
-def _is_in_place(
-    program: Program, position: int, name: str, other: str, places: Mapping[str, tuple[int, int]]
-) -> bool:
+def _is_in_place(program: Program, position: int, name: str, other: str, places: Mapping[str, tuple[int, int]]) -> bool:
     """Whether the kernel writes `name` element by element over `other`, each read before it is overwritten."""
     kernel, buffers = program.items[position], program.buffers
     if not isinstance(kernel, Kernel) or other in {s.out for s in kernel.steps}:

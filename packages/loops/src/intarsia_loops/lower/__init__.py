@@ -22,7 +22,7 @@ from intarsia_ir.records import SizeFacts
 from intarsia_loops.graph import to_fx
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.loops.verify import verify as verify_loops
-from intarsia_loops.lower import creation, indexing, normalisations, pooling, pointwise, reductions, views
+from intarsia_loops.lower import creation, indexing, normalisations, pointwise, pooling, reductions, views
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._sizes import Sizes
 from intarsia_loops.lower._table import Lowering

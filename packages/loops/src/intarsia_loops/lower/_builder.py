@@ -10,9 +10,8 @@ import torch
 
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.records import Origin
-from intarsia_loops import index as I
 from intarsia_loops._layout import elements_overlap
-from intarsia_loops.index import ONE, ZERO, IndexExpr, less
+from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, less, lift, row_major
 from intarsia_loops.lower._known import known_index, wrapped
 from intarsia_loops.lower._sizes import Sizes
 from intarsia_loops.lower._values import Point, Tensor, operand, read
@@ -47,7 +46,7 @@ class Builder:
         self.inputs: set[str] = set()
         self._used: frozenset[int] | None = None
         self._taken = taken
-        self._grids: dict[Any, tuple[tuple[I.Atom, ...], Point]] = {}
+        self._grids: dict[Any, tuple[tuple[Atom, ...], Point]] = {}
         self._maps: dict[str, Nest] = {}
         self._specs: dict[Any, Spec] = {}
         self._name = ""
@@ -55,9 +54,7 @@ class Builder:
         self._origins: tuple[Origin, ...] = ()
         self._named = False
 
-    def begin(
-        self, name: str, value: Any, origins: tuple[Origin, ...], used: frozenset[int] | None = None
-    ) -> None:
+    def begin(self, name: str, value: Any, origins: tuple[Origin, ...], used: frozenset[int] | None = None) -> None:
         """Start lowering the node of this name, which produces `value` (fake tensors).
 
         Args:
@@ -95,7 +92,7 @@ class Builder:
     def temp_spec(self, shape: Sequence[IndexExpr], dtype: str) -> Spec:
         """Return the spec of a row-major intermediate on the device of the node's first result."""
         value = self._value[0] if isinstance(self._value, (tuple, list)) else self._value
-        return Spec(tuple(shape), I.row_major(shape), dtype, str(value.device))
+        return Spec(tuple(shape), row_major(shape), dtype, str(value.device))
 
     def declare(self, spec: Spec, name: str) -> Tensor:
         """Add a buffer and return it as a tensor."""
@@ -151,16 +148,16 @@ class Builder:
             return None
         return wrapped(found, size) if may_wrap else found if less(found, size) else None
 
-    def _grid(self, prefix: str, shape: tuple[IndexExpr, ...]) -> tuple[tuple[I.Atom, ...], Point]:
+    def _grid(self, prefix: str, shape: tuple[IndexExpr, ...]) -> tuple[tuple[Atom, ...], Point]:
         """The axes over a shape, named by position, and the same as a point."""
         found = self._grids.get((prefix, shape))
         if found is None:
-            axes = tuple([I.axis(f"{prefix}{k}", n) for k, n in enumerate(shape)])
-            found = self._grids[prefix, shape] = axes, tuple([I.lift(a) for a in axes])
+            axes = tuple([axis(f"{prefix}{k}", n) for k, n in enumerate(shape)])
+            found = self._grids[prefix, shape] = axes, tuple([lift(a) for a in axes])
         return found
 
     def _add(
-        self, kind: str, spec: Spec, axes: tuple[I.Atom, ...], red: tuple[I.Atom, ...], body: Val, role: str
+        self, kind: str, spec: Spec, axes: tuple[Atom, ...], red: tuple[Atom, ...], body: Val, role: str
     ) -> Tensor:
         out = self.declare(spec, self.fresh_name(role))
         nest = Nest(out.buffer, axes, red, kind, body, spec.dtype, self._origins)
@@ -233,7 +230,7 @@ class Builder:
         return Tensor(x.buffer, tuple(shape), x.dtype, lambda p: x.index(tuple([p[d] for d in kept])))
 
     def finish(self, x: Tensor, spec: Spec | None = None) -> Tensor:
-        """Return `x` as the node's result: converted by one more map when its type or sizes' strides are not eager's."""
+        """Return `x` as the node's result: converted by one more map when its type or strides aren't eager's."""
         spec = spec or self.spec()
         if x.dtype == spec.dtype and self.as_strided(x, spec.strides) is not None:
             return Tensor(x.buffer, spec.shape, x.dtype, x.index, spec.strides, x.direct)
@@ -243,10 +240,10 @@ class Builder:
 
     def tensor_ref(self, x: Tensor) -> TensorRef:
         """Return `x` as extern calls and outputs need it; copied first when its layout can't be eager's."""
-        strides = x.strides or I.row_major(x.shape)
+        strides = x.strides or row_major(x.shape)
         found = self.as_strided(x, strides)
         if found is None:
-            strides = I.row_major(x.shape) if elements_overlap(x.shape, strides) else strides
+            strides = row_major(x.shape) if elements_overlap(x.shape, strides) else strides
             spec = Spec(x.shape, strides, x.dtype, self.buffers[x.buffer].device)
             found = self.as_strided(self.nest("map", spec, (), lambda p, _: x.at(p), "copy"), strides)
             assert found is not None, "a fresh copy has the strides it was made with"
@@ -263,10 +260,10 @@ class Builder:
         address = ZERO
         for entry, stride in zip(x.index(point), buffer.strides, strict=True):
             address = address + entry * stride
-        for axis, n, stride in zip(axes, x.shape, strides, strict=True):
+        for a, n, stride in zip(axes, x.shape, strides, strict=True):
             if n is ONE:
                 continue
-            split = address.coef(axis)
+            split = address.coef(a)
             if split is None or split[0] is not stride:
                 return None
             address = split[1]
@@ -292,7 +289,7 @@ class Builder:
         """Eager's layout for a result in memory of its own; row-major for the copy of an overlapping view."""
         spec = self.spec_of(value)
         if elements_overlap(spec.shape, spec.strides):
-            spec = Spec(spec.shape, I.row_major(spec.shape), spec.dtype, spec.device)
+            spec = Spec(spec.shape, row_major(spec.shape), spec.dtype, spec.device)
         return spec
 
     def _argument(self, value: Any) -> Any:

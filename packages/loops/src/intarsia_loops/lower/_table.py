@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["DECLINED", "Lowering", "Table"]
 
 DECLINED = None
-"""What a lowering returns when these arguments are beyond it: the node becomes an extern call. Nothing was added yet."""
+"""What a lowering returns, before it adds anything, when these arguments are beyond it: the node becomes a call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ def _range(b: Builder, start: Any, step: Any) -> Any:
     if any(not isinstance(x, (bool, int, float)) for x in (start, step)):
         return DECLINED
     if isinstance(start, int) and isinstance(step, int):
-        if spec.dtype not in FLOATS or abs(start) + abs(step) * (spec.shape[0].hi or 0) < 1 << 24:
+        exact_in_float32 = abs(start) + abs(step) * spec.shape[0].hi < 1 << 24
+        if spec.dtype not in FLOATS or exact_in_float32:
             return b.map(lambda p: index_value(p[0] * int(step) + int(start)), spec)
     if spec.dtype not in FLOATS and not spec.dtype.endswith("16"):
         return DECLINED

@@ -25,7 +25,7 @@ aten: Any = torch.ops.aten
 TABLE = Table("indexing")
 
 
-# ---- conditions on positions -----------------------------------------------------------------------------------------
+# ---- conditions on positions --------------------------------------------------------------------------------
 
 
 def less(a: IndexExpr, b: IndexExpr | int) -> Val:
@@ -52,7 +52,7 @@ def _inside(i: IndexExpr, size: IndexExpr) -> IndexExpr:
     return ZERO if size is ZERO else i % size
 
 
-# ---- joining ---------------------------------------------------------------------------------------------------------
+# ---- joining ------------------------------------------------------------------------------------------------
 
 
 @TABLE.add(aten.cat.default)
@@ -97,7 +97,7 @@ def _stack(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Any:
     return b.map(body)
 
 
-# ---- padding, rolling, repeating -------------------------------------------------------------------------------------
+# ---- padding, rolling, repeating ----------------------------------------------------------------------------
 
 
 @TABLE.add(aten.constant_pad_nd.default)
@@ -113,7 +113,9 @@ def _constant_pad(b: Builder, self: Tensor, pad: Sequence[Any], value: bool | in
             inside = m.and_(inside, in_range(inner[d], 0, self.shape[d]))
         if any(n is ZERO for n in self.shape):
             return filler
-        return m.select(inside, cast(self.at(tuple(_inside(i, n) for i, n in zip(inner, self.shape, strict=True))), dtype), filler)
+        return m.select(
+            inside, cast(self.at(tuple(_inside(i, n) for i, n in zip(inner, self.shape, strict=True))), dtype), filler
+        )
 
     return b.map(body)
 
@@ -122,7 +124,9 @@ def _constant_pad(b: Builder, self: Tensor, pad: Sequence[Any], value: bool | in
 def _flip(b: Builder, self: Tensor, dims: Sequence[int]) -> Any:
     flipped = {d % len(self.shape) for d in dims} if self.shape else set()
     return b.map(
-        lambda p: self.at(tuple([n - 1 - i if d in flipped else i for d, (i, n) in enumerate(zip(p, self.shape, strict=True))]))
+        lambda p: self.at(
+            tuple([n - 1 - i if d in flipped else i for d, (i, n) in enumerate(zip(p, self.shape, strict=True))])
+        )
     )
 
 
@@ -144,7 +148,7 @@ def _repeat(b: Builder, self: Tensor, repeats: Sequence[Any]) -> Any:
     return b.map(lambda p: self.at(tuple([_inside(i, n) for i, n in zip(p[extra:], self.shape, strict=True)])))
 
 
-# ---- indexing by known positions -----------------------------------------------------------------------------------------
+# ---- indexing by known positions ----------------------------------------------------------------------------
 
 
 @TABLE.add(aten.index.Tensor)
@@ -222,7 +226,7 @@ def _embedding(
     return _loaded(b, weight, position)
 
 
-# ---- triangles ---------------------------------------------------------------------------------------------------------
+# ---- triangles ----------------------------------------------------------------------------------------------
 
 
 def _triangle(b: Builder, self: Tensor, diagonal: int, *, lower: bool) -> Tensor:
@@ -248,7 +252,7 @@ def _triu(b: Builder, self: Tensor, diagonal: int = 0) -> Tensor:
     return _triangle(b, self, diagonal, lower=False)
 
 
-# ---- writing into a view, functionally -----------------------------------------------------------------------------------
+# ---- writing into a view, functionally ----------------------------------------------------------------------
 
 
 @TABLE.add(aten.slice_scatter.default)
@@ -257,7 +261,7 @@ def _slice_scatter(
 ) -> Any:
     dim, dtype = dim % len(self.shape), compute_type(self.dtype)
     first, length = ZERO if start is None else bound(b.sizes(start), self.shape[dim]), src.shape[dim]
-    if length is ZERO or step != 1 and length.const() is None:
+    if length is ZERO or (step != 1 and length.const() is None):
         return b.map(self.at) if length is ZERO else DECLINED
 
     def body(p: Point) -> Val:
@@ -286,7 +290,7 @@ def _select_scatter(b: Builder, self: Tensor, src: Tensor, dim: int, index: Any)
     return b.map(body)
 
 
-# ---- nearest upsampling --------------------------------------------------------------------------------------------------
+# ---- nearest upsampling -------------------------------------------------------------------------------------
 
 
 def _upsample(b: Builder, x: Tensor, scales: Sequence[float | None]) -> Any:

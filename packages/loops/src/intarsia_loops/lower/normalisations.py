@@ -24,7 +24,7 @@ aten: Any = torch.ops.aten
 TABLE = Table("normalisations")
 
 
-# ---- softmax -----------------------------------------------------------------------------------------------------------
+# ---- softmax ------------------------------------------------------------------------------------------------
 
 
 def _exponentials(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -32,7 +32,9 @@ def _exponentials(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tens
     dtype, dims = compute_type(b.spec().dtype), [dim] if x.shape else []
     top = b.keep_dims(b.reduce("max", x, dims, dtype=dtype, role="max"), dims)
     powers = b.map(
-        lambda p: m.unary("exp", m.binary("sub", cast(x.at(p), dtype), _wide(top, p))), b.temp_spec(x.shape, dtype), "exp"
+        lambda p: m.unary("exp", m.binary("sub", cast(x.at(p), dtype), _wide(top, p))),
+        b.temp_spec(x.shape, dtype),
+        "exp",
     )
     total = b.keep_dims(b.reduce("sum", powers, dims, dtype=dtype, role="sum"), dims)
     return powers, total, top
@@ -60,14 +62,12 @@ def _log_softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Ten
     return b.map(body)
 
 
-# ---- layer, RMS and group norm -----------------------------------------------------------------------------------------
+# ---- layer, RMS and group norm ------------------------------------------------------------------------------
 
 
 def _inverse_root(b: Builder, var: Tensor, eps: float) -> Tensor:
     """1 / sqrt(var + eps) as an intermediate of the same shape."""
-    return b.map(
-        lambda p: m.unary("rsqrt", m.binary("add", var.at(p), eps)), b.temp_spec(var.shape, var.dtype), "rstd"
-    )
+    return b.map(lambda p: m.unary("rsqrt", m.binary("add", var.at(p), eps)), b.temp_spec(var.shape, var.dtype), "rstd")
 
 
 def _scaled(value: Val, weight: Val | None, bias: Val | None) -> Val:
@@ -128,9 +128,9 @@ def _group_norm(
     input: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
-    N: Any,
-    C: Any,
-    HxW: Any,
+    N: Any,  # noqa: N803  (the schema's names)
+    C: Any,  # noqa: N803
+    HxW: Any,  # noqa: N803
     group: int,
     eps: float,
 ) -> Any:
@@ -162,7 +162,7 @@ def _divided(channel: IndexExpr, per_group: IndexExpr) -> IndexExpr:
     return channel // per_group
 
 
-# ---- batch norm with known statistics ------------------------------------------------------------------------------------
+# ---- batch norm with known statistics -----------------------------------------------------------------------
 
 
 def _batch_norm(

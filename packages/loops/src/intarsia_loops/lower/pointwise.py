@@ -30,7 +30,7 @@ TABLE = Table("pointwise")
 Number = bool | int | float
 
 
-# ---- helpers ---------------------------------------------------------------------------------------------------
+# ---- helpers ------------------------------------------------------------------------------------------------
 
 
 def _is_number(x: Any) -> bool:
@@ -73,7 +73,7 @@ def _float_type(b: Builder) -> str:
     return compute_type(b.spec().dtype)
 
 
-# ---- functions of one operand with a float result --------------------------------------------------------------
+# ---- functions of one operand with a float result -----------------------------------------------------------
 
 
 def _float_function(formula: Callable[[Val], Val]) -> Callable[..., Any]:
@@ -87,15 +87,43 @@ def _op(name: str) -> Callable[[Val], Val]:
     return lambda a: m.unary(name, a)
 
 
-for _name in (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc"
-).split():
+for _name in [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+]:
     TABLE.put([getattr(aten, _name).default], _float_function(_op(_name)))
 TABLE.put([aten.sigmoid.default], _float_function(m.sigmoid))
 TABLE.put([aten.reciprocal.default], _float_function(lambda a: m.binary("div", m.number(1.0, a), a)))
-TABLE.put([aten.silu.default], _float_function(lambda a: m.binary("div", a, m.binary("add", m.unary("exp", m.negative(a)), 1.0))))
+TABLE.put(
+    [aten.silu.default],
+    _float_function(lambda a: m.binary("div", a, m.binary("add", m.unary("exp", m.negative(a)), 1.0))),
+)
 TABLE.put([aten.mish.default], _float_function(lambda a: m.binary("mul", a, m.unary("tanh", m.log1p_exp(a)))))
-TABLE.put([aten.hardsigmoid.default], _float_function(lambda a: m.binary("div", m.clamped(m.binary("add", a, 3.0), 0.0, 6.0), 6.0)))
+TABLE.put(
+    [aten.hardsigmoid.default],
+    _float_function(lambda a: m.binary("div", m.clamped(m.binary("add", a, 3.0), 0.0, 6.0), 6.0)),
+)
 TABLE.put(
     [aten.hardswish.default],
     _float_function(lambda a: m.binary("div", m.binary("mul", a, m.clamped(m.binary("add", a, 3.0), 0.0, 6.0)), 6.0)),
@@ -152,7 +180,7 @@ def _log_sigmoid_forward(b: Builder, self: Tensor) -> Any:
     return out, b.pointwise(tail, self, compute=compute, spec=buffer, role="buffer")
 
 
-# ---- functions of one operand that keep its type -----------------------------------------------------------------
+# ---- functions of one operand that keep its type ------------------------------------------------------------
 
 
 def _same_type(formula: Callable[[Val], Val], *, floats_only: bool = False) -> Callable[..., Any]:
@@ -208,7 +236,9 @@ def _nan_to_num(
     if compute not in FLOATS:
         return b.map(self.at)
     spec = b.spec()
-    info = torch.finfo({"f32": torch.float32, "f64": torch.float64, "f16": torch.float16}.get(spec.dtype, torch.bfloat16))
+    info = torch.finfo(
+        {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16}.get(spec.dtype, torch.bfloat16)
+    )
     high = info.max if posinf is None else posinf
     low = info.min if neginf is None else neginf
 
@@ -220,7 +250,7 @@ def _nan_to_num(
     return b.pointwise(formula, self, compute=compute)
 
 
-# ---- arithmetic of two operands ----------------------------------------------------------------------------------
+# ---- arithmetic of two operands -----------------------------------------------------------------------------
 
 
 def _sum_like(op: str) -> Callable[..., Any]:
@@ -231,7 +261,11 @@ def _sum_like(op: str) -> Callable[..., Any]:
         if common is None or not _fits(alpha, common):
             return DECLINED
         if common == "b8":
-            return b.pointwise(lambda x, y: m.binary("or", x, y), self, other, compute="b8") if op == "add" and alpha == 1 else DECLINED
+            return (
+                b.pointwise(lambda x, y: m.binary("or", x, y), self, other, compute="b8")
+                if op == "add" and alpha == 1
+                else DECLINED
+            )
 
         def formula(x: Val, y: Val) -> Val:
             return m.binary(op, x, y if alpha == 1 else m.binary("mul", y, alpha))
@@ -309,9 +343,13 @@ def _of_two(op: str, *, no_bool: bool = True, bool_op: str = "") -> Callable[...
 
 TABLE.put([aten.maximum.default], _of_two("max", bool_op="or"))
 TABLE.put([aten.minimum.default], _of_two("min", bool_op="and"))
-TABLE.put([aten.bitwise_and.Tensor, aten.bitwise_and.Scalar, aten.bitwise_and.Scalar_Tensor], _of_two("and", no_bool=False))
+TABLE.put(
+    [aten.bitwise_and.Tensor, aten.bitwise_and.Scalar, aten.bitwise_and.Scalar_Tensor], _of_two("and", no_bool=False)
+)
 TABLE.put([aten.bitwise_or.Tensor, aten.bitwise_or.Scalar, aten.bitwise_or.Scalar_Tensor], _of_two("or", no_bool=False))
-TABLE.put([aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar, aten.bitwise_xor.Scalar_Tensor], _of_two("xor", no_bool=False))
+TABLE.put(
+    [aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar, aten.bitwise_xor.Scalar_Tensor], _of_two("xor", no_bool=False)
+)
 TABLE.put([aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar], _of_two("shl"))
 TABLE.put([aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar], _of_two("shr"))
 
@@ -371,7 +409,7 @@ TABLE.put([aten.logaddexp.default], _float_of_two(_logaddexp_formula))
 TABLE.put([aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other], _float_of_two(_xlogy_formula))
 
 
-# ---- powers ------------------------------------------------------------------------------------------------------
+# ---- powers -------------------------------------------------------------------------------------------------
 
 
 def _power(x: Val, exponent: Number) -> Val:
@@ -415,7 +453,7 @@ def _pow(b: Builder, self: Any, exponent: Any) -> Any:
     return b.pointwise(lambda x, y: m.binary("pow", x, y), self, exponent, compute=compute_type(common))
 
 
-# ---- comparisons, predicates, logic --------------------------------------------------------------------------------
+# ---- comparisons, predicates, logic -------------------------------------------------------------------------
 
 
 def _comparison(op: str, on_bool: Callable[[Val, Val], Val]) -> Callable[..., Any]:
@@ -467,15 +505,15 @@ def _signbit(b: Builder, self: Tensor) -> Tensor:
         return b.map(lambda _: constant(False, "b8"))
     if compute not in FLOATS:
         return b.pointwise(lambda a: m.compare("lt", a, 0), self, compute=compute)
-    return b.pointwise(
-        lambda a: m.compare("lt", m.binary("copysign", m.number(1.0, a), a), 0.0), self, compute=compute
-    )
+    return b.pointwise(lambda a: m.compare("lt", m.binary("copysign", m.number(1.0, a), a), 0.0), self, compute=compute)
 
 
 for _name in ("and", "or", "xor"):
     TABLE.put(
         [getattr(aten, f"logical_{_name}").default],
-        (lambda op: lambda b, self, other: b.pointwise(lambda x, y: m.binary(op, x, y), self, other, compute="b8"))(_name),
+        (lambda op: lambda b, self, other: b.pointwise(lambda x, y: m.binary(op, x, y), self, other, compute="b8"))(
+            _name
+        ),
     )
 
 
@@ -484,7 +522,7 @@ def _logical_not(b: Builder, self: Tensor) -> Tensor:
     return b.pointwise(m.not_, self, compute="b8")
 
 
-# ---- choosing ------------------------------------------------------------------------------------------------------
+# ---- choosing -----------------------------------------------------------------------------------------------
 
 
 @TABLE.add(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
@@ -493,9 +531,7 @@ def _where(b: Builder, condition: Tensor, self: Any, other: Any) -> Any:
     if common is None:
         return DECLINED
     compute = compute_type(common)
-    return b.map(
-        lambda p: m.select(operand(condition, p, "b8"), operand(self, p, compute), operand(other, p, compute))
-    )
+    return b.map(lambda p: m.select(operand(condition, p, "b8"), operand(self, p, compute), operand(other, p, compute)))
 
 
 @TABLE.add(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
@@ -549,7 +585,7 @@ def _threshold(b: Builder, self: Tensor, threshold: Number, value: Number) -> An
     return b.pointwise(lambda a: m.select(m.compare("le", a, limit), other, a), self, compute=compute)
 
 
-# ---- mixes of three ------------------------------------------------------------------------------------------------
+# ---- mixes of three -----------------------------------------------------------------------------------------
 
 
 @TABLE.add(aten.lerp.Scalar, aten.lerp.Tensor)
@@ -584,7 +620,7 @@ TABLE.put([aten.addcmul.default], _added("mul"))
 TABLE.put([aten.addcdiv.default], _added("div"))
 
 
-# ---- copies and conversions ----------------------------------------------------------------------------------------
+# ---- copies and conversions ---------------------------------------------------------------------------------
 
 
 @TABLE.add(aten.clone.default)

@@ -28,7 +28,9 @@ def _pair(value: Any, default: Sequence[int] = ()) -> list[int]:
     return list(default) if not values else values * 2 if len(values) == 1 else values
 
 
-def _windowed(x: Tensor, dtype: str, start: Callable[[Point, Point], list[IndexExpr]], outside: bool | float | int) -> Any:
+def _windowed(
+    x: Tensor, dtype: str, start: Callable[[Point, Point], list[IndexExpr]], outside: bool | float | int
+) -> Any:
     """Element of the window, or `outside` where the window leaves the input."""
 
     def body(p: Point, r: Point) -> Val:

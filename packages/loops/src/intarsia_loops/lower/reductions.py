@@ -25,7 +25,7 @@ aten: Any = torch.ops.aten
 TABLE = Table("reductions")
 
 
-# ---- helpers, also for other families ------------------------------------------------------------------------------
+# ---- helpers, also for other families -----------------------------------------------------------------------
 
 
 def dimensions(x: Tensor, dim: int | Sequence[int] | None) -> list[int]:
@@ -90,7 +90,14 @@ def folded(
         )
     direct = after is None and (NEST_KINDS[kind].out_type or dtype) == spec.dtype
     out = b.reduce(
-        kind, x, dims, dtype=dtype, element=element, body=body, spec=target if direct else None, role=role if direct else role + kind
+        kind,
+        x,
+        dims,
+        dtype=dtype,
+        element=element,
+        body=body,
+        spec=target if direct else None,
+        role=role if direct else role + kind,
     )
     if not direct:
         fold = out
@@ -129,7 +136,9 @@ def _degrees(n: IndexExpr, correction: float, dtype: str) -> Val:
     return m.binary("max", free, 0.0)
 
 
-def _kept_result(b: Builder, x: Tensor, dims: Sequence[int], position: int | None, after: Callable[[Val], Val]) -> Tensor:
+def _kept_result(
+    b: Builder, x: Tensor, dims: Sequence[int], position: int | None, after: Callable[[Val], Val]
+) -> Tensor:
     """Map an intermediate without `dims` to result `position`, which may keep them."""
     spec = b.spec(position)
     rank = len(x.shape) + len(dims)
@@ -142,7 +151,7 @@ def _kept_result(b: Builder, x: Tensor, dims: Sequence[int], position: int | Non
     return Tensor(view.buffer, spec.shape, view.dtype, view.index, spec.strides)
 
 
-# ---- sums and products -----------------------------------------------------------------------------------------------
+# ---- sums and products --------------------------------------------------------------------------------------
 
 
 @TABLE.add(aten.sum.default, aten.sum.dim_IntList)
@@ -155,9 +164,7 @@ def _sum(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False, *, dt
 def _mean(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     dims, fold_in = dimensions(self, dim), compute_type(b.spec().dtype)
     n = as_number(count(self, dims), fold_in)
-    return folded(
-        b, "sum", self, dims, keepdim=keepdim, dtype=fold_in, after=lambda total: m.binary("div", total, n)
-    )
+    return folded(b, "sum", self, dims, keepdim=keepdim, dtype=fold_in, after=lambda total: m.binary("div", total, n))
 
 
 @TABLE.add(aten.prod.default, aten.prod.dim_int)
@@ -182,7 +189,7 @@ def _count_nonzero(b: Builder, self: Tensor, dim: Any) -> Tensor:
     )
 
 
-# ---- extremes --------------------------------------------------------------------------------------------------------
+# ---- extremes -----------------------------------------------------------------------------------------------
 
 
 def _extreme(kind: str) -> Callable[..., Any]:
@@ -252,7 +259,7 @@ for _kind in ("any", "all"):
     TABLE.put([_packet.default, _packet.dim, _packet.dims], _logical(_kind))
 
 
-# ---- moments and norms -----------------------------------------------------------------------------------------------
+# ---- moments and norms --------------------------------------------------------------------------------------
 
 
 def _moments(results: str, root: bool) -> Callable[..., Any]:
@@ -329,7 +336,7 @@ def _vector_norm(
     )
 
 
-# ---- scans -----------------------------------------------------------------------------------------------------------
+# ---- scans --------------------------------------------------------------------------------------------------
 
 
 def _scan(kind: str) -> Callable[..., Any]:

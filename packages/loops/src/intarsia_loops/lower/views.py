@@ -21,7 +21,7 @@ aten: Any = torch.ops.aten
 TABLE = Table("views")
 
 
-# ---- helpers -------------------------------------------------------------------------------------------------------
+# ---- helpers ------------------------------------------------------------------------------------------------
 
 
 def _view(b: Builder, x: Tensor, step: Callable[[Point], Point], position: int | None = None) -> Tensor:
@@ -82,7 +82,7 @@ def _smaller(a: IndexExpr, b: IndexExpr) -> bool:
     return x is not None and y is not None and x < y
 
 
-# ---- the same tensor -------------------------------------------------------------------------------------------------
+# ---- the same tensor ----------------------------------------------------------------------------------------
 
 
 @TABLE.add(aten.alias.default, aten.detach.default, aten.lift_fresh.default, any_dtype=True)
@@ -90,7 +90,7 @@ def _alias(b: Builder, self: Tensor) -> Tensor:
     return _same(self)
 
 
-# ---- reshaping -------------------------------------------------------------------------------------------------------
+# ---- reshaping ----------------------------------------------------------------------------------------------
 
 
 @TABLE.add(
@@ -100,14 +100,12 @@ def _reshape(b: Builder, self: Tensor, size: Any, stride: Any = None) -> Tensor:
     return _view(b, self, reshaped(self.shape, b.spec().shape))
 
 
-@TABLE.add(
-    aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default, any_dtype=True
-)
+@TABLE.add(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default, any_dtype=True)
 def _squeeze(b: Builder, self: Tensor, dim: Any = None) -> Tensor:
     return _view(b, self, reshaped(self.shape, b.spec().shape))
 
 
-# ---- permuting -------------------------------------------------------------------------------------------------------
+# ---- permuting ----------------------------------------------------------------------------------------------
 
 
 def _permutation(order: Sequence[int]) -> Callable[[Point], Point]:
@@ -135,7 +133,7 @@ def _t(b: Builder, self: Tensor) -> Tensor:
     return _view(b, self, _permutation(list(range(len(self.shape)))[::-1]))
 
 
-# ---- repeating and picking -------------------------------------------------------------------------------------------
+# ---- repeating and picking ----------------------------------------------------------------------------------
 
 
 @TABLE.add(aten.expand.default, any_dtype=True)
@@ -155,26 +153,29 @@ def _along(dim: int, change: Callable[[IndexExpr], IndexExpr]) -> Callable[[Poin
 
 def bound(position: Any, size: IndexExpr) -> IndexExpr:
     """Return a slice bound as a number from the front, inside [0, size]."""
-    position = lift(position)
-    known, total = position.const(), size.const()
+    place = lift(position)
+    known, total = place.const(), size.const()
     if known is not None and known < 0:
-        position = size + known
-        known = position.const()
+        place = size + known
+        known = place.const()
     if known is not None and total is not None:
         return lift(min(max(known, 0), total))
-    return position
+    return place
 
 
 @TABLE.add(aten.slice.Tensor, any_dtype=True)
 def _slice(b: Builder, self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
-    dim = dim % len(self.shape)
-    first = ZERO if start is None else bound(start, self.shape[dim])
-    return _view(b, self, _along(dim, lambda i: i * step + first))
+    return _sliced(b, self, dim % len(self.shape), start, step)
+
+
+def _sliced(b: Builder, x: Tensor, dim: int, start: Any, step: Any) -> Tensor:
+    first = ZERO if start is None else bound(start, x.shape[dim])
+    return _view(b, x, _along(dim, lambda i: i * step + first))
 
 
 @TABLE.add(aten.narrow.default, any_dtype=True)
 def _narrow(b: Builder, self: Tensor, dim: int, start: Any, length: Any) -> Tensor:
-    return _slice(b, self, dim, start)
+    return _sliced(b, self, dim % len(self.shape), start, 1)
 
 
 @TABLE.add(aten.select.int, any_dtype=True)
@@ -205,7 +206,7 @@ def _unfold(b: Builder, self: Tensor, dimension: int, size: int, step: int) -> T
     return _view(b, self, lambda p: (*p[:dim], p[dim] * step + p[-1], *p[dim + 1 : -1]))
 
 
-# ---- views with several results --------------------------------------------------------------------------------------
+# ---- views with several results -----------------------------------------------------------------------------
 
 
 def _pieces(b: Builder, x: Tensor, dim: int, starts: Sequence[IndexExpr]) -> tuple[Tensor, ...]:
@@ -246,7 +247,7 @@ def _unbind(b: Builder, self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple([piece(k) for k in range(b.n_results)])
 
 
-# ---- views by strides ------------------------------------------------------------------------------------------------
+# ---- views by strides ---------------------------------------------------------------------------------------
 
 
 @TABLE.add(aten.as_strided.default, any_dtype=True)
