@@ -216,13 +216,13 @@ def _truth(b: Builder) -> bool:
 
 
 def _extremum_with_index(b: Builder) -> bool:
-    x = b.pick(lambda item: item.rank > 0 and _is_exact(item))
+    x = b.pick(lambda item: item.rank > 0 and _is_exact(item) and item.value.numel() > 0)
     op = b.choose((aten.max.dim, aten.min.dim))
     return x is not None and b.call(op, x, _dim(b, x), b.flag(), exact=True)
 
 
 def _arg_extremum(b: Builder) -> bool:
-    x = b.pick(lambda item: item.rank > 0 and _is_exact(item))
+    x = b.pick(lambda item: item.rank > 0 and _is_exact(item) and item.value.numel() > 0)
     op = b.choose((aten.argmax.default, aten.argmin.default))
     return x is not None and b.call(op, x, _dim(b, x), b.flag(), exact=True)
 
