@@ -116,17 +116,17 @@ class Fold:
         scope.lines.append(f"{at} = {wide.text} ? {position.text} : {at};")
 
     def start(self, total: str) -> list[str]:
-        """Return the statements that declare second-level accumulators `total`."""
-        return [f"{self.ctype} {total}[{self.count}];", self._each(f"{total}[u] = bc<{self.ctype}>({self.identity});")]
+        """Return the statements that declare second-level sums `total`, which keep what rounding takes from them."""
+        zero = f"{total}[u] = {total}_error[u] = {self.ctype}{{}};"
+        return [f"{self.ctype} {total}[{self.count}], {total}_error[{self.count}];", self._each(zero)]
 
     def flush(self, total: str) -> list[str]:
         """Return the statements that add the accumulators to `total` and start them again."""
-        new = combine_text(self.step.kind, self.dtype, f"{total}[u]", f"{self.name}[u]")
-        return [self._each(f"{total}[u] = {new}; {self.name}[u] = bc<{self.ctype}>({self.identity});")]
+        return [self._each(f"two_sum({total}[u], {total}_error[u], {self.name}[u]); {self.name}[u] = {self.ctype}{{}};")]
 
     def take(self, total: str) -> list[str]:
         """Return the statements that make `total` the accumulators."""
-        return [self._each(f"{self.name}[u] = {total}[u];")]
+        return [self._each(f"{self.name}[u] = corrected({total}[u], {total}_error[u]);")]
 
     def _each(self, statements: str) -> str:
         return f"for (int u = 0; u < {self.count}; u++) {{ {statements} }}"

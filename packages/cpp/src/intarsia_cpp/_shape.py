@@ -11,13 +11,13 @@ from intarsia_cpp._index import product
 from intarsia_cpp._narrow import narrowed
 from intarsia_cpp._ops import WIDTH
 from intarsia_cpp.columns import emit_columns
-from intarsia_cpp.pointwise import emit_pointwise, is_pointwise
+from intarsia_cpp.pointwise import emit_pointwise, is_pointwise, is_tiled
 from intarsia_cpp.rows import emit_rows
 from intarsia_ir.records import Target
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis
 from intarsia_loops.program import Buffer, Kernel
 
-__all__ = ["emit_lines"]
+__all__ = ["emit_lines", "kernel_shape"]
 
 # Extent taken for one that is known at run time only.
 TYPICAL = 64
@@ -34,14 +34,31 @@ def emit_lines(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) ->
     """
     kernel = narrowed(kernel)
     context = Context(kernel, buffers, target.isa, target.threads)
+    shape, position = _choose(context)
+    if shape == "empty":
+        return context, []
+    if shape == "columns":
+        block = Block(position, axis("start", kernel.rows[position].extent), _width(context, position))
+        context = Context(kernel, buffers, target.isa, target.threads, block)
+        return context, emit_columns(context)
+    return context, emit_rows(context) if shape == "rows" else emit_pointwise(context)
+
+
+def kernel_shape(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> str:
+    """Return which shape is chosen for a kernel: `empty`, `pointwise`, `tiled`, `rows` or `columns`."""
+    context = Context(narrowed(kernel), buffers, target.isa, target.threads)
+    shape, _ = _choose(context)
+    return "tiled" if shape == "pointwise" and is_tiled(context) else shape
+
+
+def _choose(context: Context) -> tuple[str, int]:
+    """The shape, and for columns which row axis the lanes run along."""
+    if product(tuple(a.extent for a in context.kernel.rows)).const() == 0:
+        return "empty", 0
     if is_pointwise(context):
-        return context, emit_pointwise(context)
+        return "pointwise", 0
     position = _lane_row(context)
-    if position is None:
-        return context, emit_rows(context)
-    block = Block(position, axis("start", kernel.rows[position].extent), _width(context, position))
-    blocked = Context(kernel, buffers, target.isa, target.threads, block)
-    return blocked, emit_columns(blocked)
+    return ("rows", 0) if position is None else ("columns", position)
 
 
 def _lane_row(context: Context) -> int | None:

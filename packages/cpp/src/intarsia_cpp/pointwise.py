@@ -11,12 +11,18 @@ from intarsia_cpp._text import block, loop
 from intarsia_cpp.transpose import emit_tiled, find_tiling, write_point
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis
 
-__all__ = ["emit_pointwise", "is_pointwise", "unit_stride_score"]
+__all__ = ["emit_pointwise", "is_pointwise", "is_tiled", "unit_stride_score"]
 
 
 def is_pointwise(context: Context) -> bool:
     """Whether every step is a map over exactly the rows."""
     return all(s.kind == "map" and not s.inner for s in context.steps)
+
+
+def is_tiled(context: Context) -> bool:
+    """Whether a map over the rows transposes operands or results in registers."""
+    axes, steps = ordered_loops(context.kernel.rows, context.steps)
+    return len(axes) > 1 and find_tiling(context, axes, steps) is not None
 
 
 def emit_pointwise(context: Context) -> list[str]:

@@ -164,6 +164,9 @@ def _function(form: Kernel, names: tuple[str, ...], buffers: Mapping[str, Buffer
     layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
     context, lines = emit_lines(form, layouts, target)
     written = {s.out for s in context.steps}
+    for step in context.steps:  # also those that have no element
+        if step.in_memory:
+            context.pointer(step.out)
     types, params = [], []
     for buffer, parameter in context.params.items():
         star = f"{element(layouts[buffer].dtype)} *"

@@ -50,7 +50,8 @@ def _single(isa: str, name: str, arity: int, n: int) -> list[str]:
         return _through_double(name, arity, n, [(0, n)])
     if half and n == 2 * half:
         return [*_double(isa, name, arity, half), *_through_double(name, arity, n, [(0, half), (half, n)])]
-    return _lane_by_lane(f"{name}f", "f32", n, name, arity)
+    function = "erfc" if name == "erfc" else f"{name}f"  # glibc's erfcf is wrong by 2.1 ulp
+    return _lane_by_lane(function, "f32", n, name, arity)
 
 
 def _double(isa: str, name: str, arity: int, n: int) -> list[str]:
@@ -87,11 +88,12 @@ def _through_double(name: str, arity: int, n: int, parts: list[tuple[int, int]])
 
 
 def _lane_by_lane(function: str, element: str, n: int, name: str, arity: int) -> list[str]:
-    types = ", ".join([element] * arity)
+    own = "f32" if function.endswith("f") and element == "f32" else "f64"
+    types = ", ".join([own] * arity)
     params, _ = _parameters(f"{element}x{n}", arity)
     args = ", ".join(f"{x}[l]" for x in "ab"[:arity])
     return [
-        f'extern "C" {element} {function}({types}) noexcept;',
+        f'extern "C" {own} {function}({types}) noexcept;',
         f"INL {element}x{n} v{name}({params}) {{ for (int l = 0; l < {n}; l++) a[l] = {function}({args}); return a; }}",
     ]
 

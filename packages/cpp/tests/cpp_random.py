@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from harness import Case, contiguous
+from cpp_harness import Case, contiguous
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_loops.index import Atom, IndexExpr, axis, floordiv, lift, mod, size_symbol
 from intarsia_loops.ops import NEST_KINDS

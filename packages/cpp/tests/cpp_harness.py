@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +19,16 @@ from intarsia_loops.index import IndexExpr, lift
 from intarsia_loops.program import Buffer, Kernel, Program, TensorRef
 from intarsia_loops.rewrites import rename_buffers
 
-AVX512 = Target(isa="avx512", threads=2)
+def _isas() -> list[str]:
+    """The instruction sets that this machine runs, the best one first."""
+    path = Path("/proc/cpuinfo")
+    flags = set(path.read_text().split()) if path.exists() else set()
+    avx512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags
+    return ["avx512"] * avx512 + ["avx2"] * ({"avx2", "fma", "f16c"} <= flags) + ["scalar"]
 
 
-def has_isa(isa: str) -> bool:
-    """Whether this machine runs code for the instruction set."""
-    flags = Path("/proc/cpuinfo").read_text()
-    return {"avx512": "avx512bw" in flags and "avx512vl" in flags, "avx2": "avx2" in flags and "fma" in flags}.get(isa, True)
+ISAS = _isas()
+TARGET = Target(isa=ISAS[0], threads=2)
 
 
 def layout(tensor: torch.Tensor) -> Buffer:
@@ -84,9 +88,9 @@ def contiguous(shape: tuple[IndexExpr, ...], dtype: str) -> Buffer:
     return Buffer(shape, tuple(reversed(strides)), dtype)
 
 
-def compile_text(source: KernelSource, directory: Path, name: str = "unit") -> ctypes.CDLL:
-    """Build a unit and load it."""
-    path = directory / f"{name}.cpp"
+def compile_text(source: KernelSource, directory: Path) -> ctypes.CDLL:
+    """Build a unit and load it, each text under a name of its own: a library that is loaded must not be overwritten."""
+    path = directory / f"{hashlib.sha256(source.text.encode()).hexdigest()[:16]}.cpp"
     path.write_text(source.text)
     options = dict(source.options)
     command = ["g++", *options["flags"].split(), str(path), "-o", str(path.with_suffix(".so")), *options["libraries"].split()]
@@ -137,7 +141,7 @@ def expected(program: Program, args: Sequence[object]) -> tuple[torch.Tensor, ..
     return kernels.interpret(to_fx(program), *args)
 
 
-def results(cases: Sequence[Case], directory: Path, target: Target = AVX512) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
+def results(cases: Sequence[Case], directory: Path, target: Target = TARGET) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
     """For each case, (generated code's result, interpreter's result) for each buffer it writes."""
     program, args, outputs = program_of(cases)
     source = emit_unit(program, target)

@@ -1,0 +1,154 @@
+"""What the emitted text contains: the technique of each shape, one prelude, equal kernels once, the same text always."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cpp_harness import contiguous
+
+from intarsia_cpp import emit, emit_unit
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import Launch, Target
+from intarsia_loops import to_fx
+from intarsia_loops.index import axis, lift, size_symbol
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef, Val, const, load, val
+
+AVX512, SCALAR = Target(isa="avx512", threads=2), Target(isa="scalar", threads=1)
+
+
+def f32(op: str, *args: Val) -> Val:
+    return val(op, *args, dtype="f32")
+
+
+def matrix(m: int, n: int) -> Buffer:
+    return contiguous((lift(m), lift(n)), "f32")
+
+
+def added(x: str, out: str, m: int = 64, n: int = 1024) -> Kernel:
+    """out = x + 1."""
+    i, j = axis("i0", m), axis("i1", n)
+    body = f32("add", load(x, (lift(i), lift(j)), "f32"), const(1.0, "f32"))
+    return Kernel((i, j), (Nest(out, (i, j), (), "map", body, "f32"),))
+
+
+def normalised(m: int = 64, n: int = 1000) -> Kernel:
+    """o = x - max over the row."""
+    i, j, r = axis("i0", m), axis("i1", n), axis("r0", n)
+    x = load("x", (lift(i), lift(r)), "f32")
+    body = f32("sub", load("x", (lift(i), lift(j)), "f32"), load("m", (lift(i),), "f32"))
+    return Kernel((i,), (Nest("m", (i,), (r,), "max", x, "f32"), Nest("o", (i, j), (), "map", body, "f32")), frozenset("m"))
+
+
+def kernel_text(kernel: Kernel, buffers: dict[str, Buffer], target: Target = AVX512) -> str:
+    """The function, without the prelude."""
+    text = emit(kernel, buffers, target).text
+    return text[text.index("static __attribute__((noinline))") :]
+
+
+def test_a_map_is_one_loop_over_memory() -> None:
+    text = kernel_text(added("x", "o"), {"x": matrix(64, 1024), "o": matrix(64, 1024)})
+    assert "#pragma omp parallel for num_threads(2)" in text
+    assert "ld<f32x16>" in text
+    assert "ldt<" not in text  # 64*1024 is a multiple of the width: nothing is masked
+    assert text.count("for (") == 2  # pieces for threads, vectors
+
+
+def test_small_work_stays_serial() -> None:
+    assert "#pragma omp" not in kernel_text(added("x", "o", 4, 16), {"x": matrix(4, 16), "o": matrix(4, 16)})
+
+
+def test_a_row_kernel_masks_only_the_rest_of_a_row() -> None:
+    text = kernel_text(normalised(), {"x": matrix(64, 1000), "o": matrix(64, 1000)})
+    assert "acc1[4]" in text  # four accumulators
+    assert "ldt<f32x16>" in text
+    assert text.count("#pragma omp parallel") == 1
+
+
+def test_the_isa_decides_the_width() -> None:
+    buffers = {"x": matrix(64, 1024), "o": matrix(64, 1024)}
+    assert "f32x8" in kernel_text(added("x", "o"), buffers, Target(isa="avx2", threads=2))
+    scalar = emit(added("x", "o"), buffers, SCALAR).text
+    assert "f32x4" in scalar
+    assert "__builtin_ia32" not in scalar
+
+
+def test_only_needed_parts_of_the_prelude() -> None:
+    source = emit(added("x", "o"), {"x": matrix(64, 1024), "o": matrix(64, 1024)}, AVX512)
+    assert "vexp" not in source.text
+    assert "#include" not in source.text
+    assert source.text.count("struct of;") == 1
+
+
+def test_run_time_sizes_are_parameters() -> None:
+    n = size_symbol("s0")
+    i = axis("i0", n)
+    body = f32("add", load("x", (lift(i),), "f32"), const(1.0, "f32"))
+    kernel = Kernel((i,), (Nest("o", (i,), (), "map", body, "f32"),))
+    layout = contiguous((n,), "f32")
+    source = emit(kernel, {"x": layout, "o": layout}, AVX512)
+    assert source.signature == ("const f32 *", "f32 *", "i64")
+    assert source.launches == (Launch("kernel", ("x", "o"), ("s0",), (0, 1)),)
+    assert "if(size_s0 >=" in source.text
+
+
+def three_layers() -> Program:
+    """Two equal kernels, an extern call, and a third equal kernel."""
+    buffers = {b: matrix(64, 1024) for b in "abcde"}
+    ref = TensorRef("c", buffers["c"].shape, buffers["c"].strides, lift(0))
+    call = Extern(("d",), "some.op", (ref,))
+    items = (added("a", "b"), added("b", "c"), call, added("d", "e"))
+    out = TensorRef("e", buffers["e"].shape, buffers["e"].strides, lift(0))
+    return Program(buffers, ("a",), items, (out,))
+
+
+def test_equal_kernels_once_and_one_entry_per_run() -> None:
+    source = emit_unit(three_layers(), AVX512)
+    assert (source.n_kernels, source.n_unique) == (3, 1)
+    assert source.launches == (
+        Launch("seg0", ("a", "b", "c"), (), (0, 2)),
+        Launch("seg1", ("d", "e"), (), (3, 4)),
+    )
+    assert source.text.count("static __attribute__((noinline)) void") == 1
+    assert source.text.count('extern "C" void seg') == 2
+
+
+def test_layout_is_part_of_what_makes_kernels_equal() -> None:
+    program = three_layers()
+    buffers = {**program.buffers, "e": Buffer(program.buffers["e"].shape, (lift(1), lift(64)), "f32")}
+    source = emit_unit(Program(buffers, program.inputs, program.items, program.outputs), AVX512)
+    assert source.n_unique == 2
+
+
+def test_the_view_gives_the_same_text_as_the_program() -> None:
+    program = three_layers()
+    without_call = Program(program.buffers, ("a",), program.items[:2], program.outputs[:0])
+    assert emit_unit(to_fx(without_call), AVX512).text == emit_unit(without_call, AVX512).text
+
+
+def test_complex_numbers_are_refused() -> None:
+    i = axis("i0", 4)
+    kernel = Kernel((i,), (Nest("o", (i,), (), "map", load("x", (lift(i),), "c64"), "c64"),))
+    layout = contiguous((lift(4),), "c64")
+    with pytest.raises(UnsupportedError, match="no element type c64") as caught:
+        emit(kernel, {"x": layout, "o": layout}, AVX512)
+    assert caught.value.code == "cpp.dtype"
+
+
+def test_text_does_not_depend_on_the_hash_seed() -> None:
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from cpp_harness import program_of; from cpp_random import random_case\n"
+        "from intarsia_cpp import emit_unit; from intarsia_ir.records import Target; import hashlib\n"
+        "program, _, _ = program_of([random_case(k, k % 2 == 0) for k in range(12)])\n"
+        "print(hashlib.sha256(emit_unit(program, Target(isa='avx512', threads=2)).text.encode()).hexdigest())"
+    )
+    texts = set()
+    for seed in ("0", "777"):
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed, "PATH": ""}
+        )
+        texts.add(done.stdout)
+    assert len(texts) == 1
