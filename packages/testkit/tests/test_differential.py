@@ -113,7 +113,7 @@ graph(%x: f32[2, 3]) {
   return (%0, %1)
 }
 """
-ROW = ((3,), (1,), 3)
+ROW, WHOLE = ((3,), (1,), 3), ((2, 3), (3, 1), 0)
 
 
 def eager(x: torch.Tensor) -> list[object]:
@@ -123,9 +123,9 @@ def eager(x: torch.Tensor) -> list[object]:
 
 
 SIGNATURE = Signature(
-    outputs=(InputItself(0), AliasOfInput(0, ROW), AliasOfOutput(1, ((2, 3), (3, 1), 0)), AliasOfOutput(1, ROW), Constant(5)),
+    outputs=(InputItself(0), AliasOfInput(0, ROW), AliasOfOutput(1, WHOLE), AliasOfOutput(1, ROW), Constant(5)),
     writes=(Write(0, 0),),
-)  # fmt: skip
+)
 
 
 def test_functional_graph_with_its_signature() -> None:

@@ -249,6 +249,8 @@ class _Writer:
 
     def guard(self, guard: HeldGuard) -> None:
         """Add the check of one guard."""
+        if guard.kind is GuardKind.SIZE:
+            return  # its relation is among those of `sizes`
         if guard.source is None:
             self._ambient(guard)
             return
@@ -283,9 +285,9 @@ class _Writer:
                 other, same = guard.value
                 self.require(f"({v} is {self.fetch(other)}) is {same}")
             case GuardKind.OVERLAP:
-                check = self.constant(meaning.share_memory)
-                for other in guard.value:
-                    self.require(f"not {check}({v}, {self.fetch(other)})")
+                check = self.constant(meaning.is_apart)
+                others = "".join(self.fetch(other) + ", " for other in guard.value)
+                self.require(f"{check}({v}, ({others}))")
             case _:
                 raise InvalidArgumentError(f"{guard.kind} with a source", code="guards.kind")
 

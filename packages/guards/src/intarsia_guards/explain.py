@@ -129,7 +129,7 @@ def _shown(kind: GuardKind, expected: Any, actual: Any, frame: Frame) -> tuple[s
         case GuardKind.LENGTH:
             return f"of length {expected}", f"of length {_length(actual)}"
         case GuardKind.DICT_KEYS:
-            return f"with keys {_brief(expected)}", f"with keys {_brief(tuple(actual)) if _length(actual) else '()'}"
+            return f"with keys {_brief(expected)}", f"with keys {_keys(actual)}"
         case GuardKind.HAS_ATTRIBUTE:
             words = ("without", "with") if expected[1] else ("with", "without")
             return f"{words[1]} the attribute {expected[0]!r}", f"{words[0]} it"
@@ -178,6 +178,13 @@ def _brief(value: Any) -> str:
     except Exception:  # the user's own __repr__ failed
         text = object.__repr__(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _keys(value: Any) -> str:
+    try:
+        return _brief(tuple(value))
+    except Exception:  # it can't be iterated, or the user's own code failed
+        return "that can't be listed"
 
 
 def _length(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from intarsia_guards.held import DEAD
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import GuardKind, TensorFacts
 
-__all__ = ["MISSING", "NO_FRAME", "ambient", "holds", "same_constant", "share_memory", "tensor_facts", "type_name"]
+__all__ = ["MISSING", "NO_FRAME", "ambient", "holds", "is_apart", "same_constant", "tensor_facts", "type_name"]
 
 MISSING = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
 """The value of a source that can't be fetched."""
@@ -92,23 +92,29 @@ def tensor_facts(tensor: torch.Tensor, wanted: TensorFacts) -> TensorFacts:
     )
 
 
-def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Tell whether the byte ranges from first to last element of two tensors intersect."""
-    if a.numel() == 0 or b.numel() == 0:
-        return False
-    if a.device != b.device:
-        return False
-    (start_a, end_a), (start_b, end_b) = _extent(a), _extent(b)
-    if start_a == 0 or start_b == 0:
-        # no addresses (meta and fake tensors): one storage is all that can be asked
-        return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
-    return bool(start_a < end_b and start_b < end_a)
+def is_apart(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    """Tell whether the bytes from first to last element of `tensor` meet those of none of the others."""
+    start, end, storage = _extent(tensor)
+    for other in others:
+        first, last, its_storage = _extent(other)
+        if start == end or first == last:
+            continue  # an empty tensor
+        if start and first:
+            if start < last and first < end:
+                return False
+        elif storage == its_storage:
+            # no addresses (meta and fake tensors): one storage is all that can be asked
+            return False
+    return True
 
 
-def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+def _extent(tensor: torch.Tensor) -> tuple[int, int, int]:
+    """First address, address after the last, identity of the storage. Devices share one space of addresses."""
     start = tensor.data_ptr()
-    return start, start + (reach + 1) * tensor.element_size()
+    if tensor.numel() == 0:
+        return start, start, 0
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return start, start + (reach + 1) * tensor.element_size(), tensor.untyped_storage()._cdata
 
 
 # ---- one function a kind ---------------------------------------------------------------------------------------
@@ -120,7 +126,13 @@ def _tensor(value: TensorFacts, actual: Any, frame: Frame) -> bool:
 
 def _dict_keys(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
     keys = tuple(actual)
-    return len(keys) == len(value) and all(a is v or same_constant(a, v) for a, v in zip(keys, value))
+    return len(keys) == len(value) and all(map(_same_key, keys, value))
+
+
+def _same_key(actual: Any, expected: Any) -> bool:
+    """Keys that are data are compared; a tensor or another object is a key by its identity."""
+    data = (str, bytes, int, float, complex, tuple, frozenset, torch.dtype, torch.device)
+    return actual is expected or (isinstance(expected, data) and same_constant(actual, expected))
 
 
 def _has_attribute(value: tuple[str, bool], actual: Any, frame: Frame) -> bool:
@@ -137,7 +149,7 @@ def _aliasing(value: tuple[Any, bool], actual: Any, frame: Frame) -> bool:
 
 
 def _overlap(value: Any, actual: Any, frame: Frame) -> bool:
-    return not any(share_memory(actual, fetch(other, frame)) for other in value)
+    return is_apart(actual, [fetch(other, frame) for other in value])
 
 
 def _autocast(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:

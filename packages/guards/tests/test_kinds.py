@@ -1,0 +1,456 @@
+"""Each kind of guard: it passes, it fails, and the explanation says what changed and what to do."""
+
+import enum
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from intarsia_guards import GuardFailure, build_guards
+from intarsia_ir import (
+    ArgumentSource,
+    AttributeSource,
+    CellSource,
+    GlobalSource,
+    GuardKind,
+    GuardRecord,
+    InvalidArgumentError,
+    ItemSource,
+    Origin,
+    SizeFact,
+    SizeFacts,
+    TensorFacts,
+    TypeSource,
+)
+
+X, Y = ArgumentSource("x"), ArgumentSource("y")
+WHERE = Origin("model.py", 12, "forward")
+
+
+def facts(tensor: torch.Tensor, **changes: Any) -> TensorFacts:
+    cls = type(tensor)
+    known = {
+        "type_name": f"{cls.__module__}.{cls.__qualname__}",
+        "dtype": tensor.dtype,
+        "device": (tensor.device.type, tensor.device.index),
+        "shape": tuple(tensor.shape),
+        "strides": tensor.stride(),
+        "requires_grad": tensor.requires_grad,
+        "dispatch_keys": torch._C._dispatch_keys(tensor).raw_repr(),
+        "is_leaf": tensor.is_leaf,
+    }
+    return TensorFacts(**{**known, **changes})
+
+
+def check(kind: GuardKind, value: Any, good: list[Any], bad: list[Any], **options: Any) -> list[GuardFailure]:
+    """Check one guard on `x`: by call, by frame, and by the explanation."""
+    record = GuardRecord(kind, options.get("source", X), value, WHERE, "a test needs it")
+
+    def f(x: Any) -> None: ...
+
+    guards = build_guards([record], function=f)
+    frame = guards.frame_check(f.__code__)
+    failures = []
+    for x in good:
+        assert guards.check((x,)) and frame.check(x) is True, x
+        assert guards.explain_failure((x,)) is None
+    for x in bad:
+        assert not guards.check((x,)) and frame.check(x) is False, x
+        failure = guards.first_failure((x,))
+        assert failure is not None and failure.kind is kind and failure.origin == WHERE and failure.remedy
+        text = guards.explain_failure((x,))
+        assert text is not None and "model.py:12" in text and "a test needs it" in text and "remedy" in text
+        failures.append(failure)
+    return failures
+
+
+# ---- tensors ---------------------------------------------------------------------------------------------------
+
+
+def test_tensor() -> None:
+    x = torch.randn(2, 3)
+    bad = [
+        torch.randn(2, 4),
+        torch.randn(6),
+        torch.randn(3, 2).t(),
+        x.double(),
+        x.to("meta"),
+        x.clone().requires_grad_(),
+        torch.nn.Parameter(x, requires_grad=False),
+        torch.zeros(2, 3).to_sparse(),
+        [1.0, 2.0],
+        None,
+    ]
+    failures = check(GuardKind.TENSOR, facts(x), [x, torch.ones(2, 3)], bad)
+    assert failures[0].dims == (1,) and "mark_dynamic(x, 1)" in failures[0].remedy
+    assert (
+        failures[0].expected == "shape (2, 3), strides (3, 1)" and failures[0].actual == "shape (2, 4), strides (4, 1)"
+    )
+    assert failures[1].dims == () and "dtype" in failures[3].actual and "device" in failures[4].actual
+    assert failures[8].actual == "a builtins.list"
+
+
+def test_tensor_with_open_sizes() -> None:
+    x = torch.randn(2, 3)
+    open_first = facts(x, shape=(None, 3), strides=(None, 1), dispatch_keys=None, is_leaf=None)
+    good = [x, torch.ones(7, 3), torch.ones(4, 3, 2)[:, :, 0].clone()]
+    failures = check(GuardKind.TENSOR, open_first, good, [torch.ones(2, 4), torch.ones(3), torch.ones(3, 2).t()])
+    assert failures[0].dims == (1,)
+
+
+def test_tensor_dispatch_keys_see_conjugates() -> None:
+    x = torch.ones(2, dtype=torch.complex64)
+    check(GuardKind.TENSOR, facts(x), [x.clone()], [x.conj()])
+
+
+def test_tensor_leaf() -> None:
+    x = torch.ones(2, requires_grad=True)
+    check(GuardKind.TENSOR, facts(x), [x], [x * 1])
+
+
+class MyTensor(torch.Tensor):
+    """A subclass that torch doesn't bring: compared by name."""
+
+
+def test_tensor_subclass() -> None:
+    x = torch.ones(2).as_subclass(MyTensor)
+    check(GuardKind.TENSOR, facts(x, dispatch_keys=None), [x], [torch.ones(2)])
+    parameter = torch.nn.Parameter(torch.ones(2))
+    check(GuardKind.TENSOR, facts(parameter), [parameter], [torch.ones(2, requires_grad=True)])
+
+
+# ---- values ----------------------------------------------------------------------------------------------------
+
+
+class Base: ...
+
+
+class Derived(Base): ...
+
+
+def test_type() -> None:
+    failures = check(GuardKind.TYPE, Base, [Base()], [Derived(), Base, 3])
+    assert failures[0].actual.endswith("Derived")
+    check(GuardKind.TYPE, int, [3], [True, 3.0])
+    check(GuardKind.TYPE, type(None), [None], [0])
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+NAN = float("nan")
+CONSTANTS: list[tuple[Any, list[Any], list[Any]]] = [
+    (1, [1], [True, 1.0, 2, "1", None]),
+    (True, [True], [1, 1.0, False, None]),
+    (None, [None], [0, False, ""]),
+    (0.0, [0.0], [-0.0, 0, False, 1.0]),
+    (-0.0, [-0.0], [0.0, 0]),
+    (NAN, [NAN, float("nan"), math.inf - math.inf], [0.0, None, "nan"]),
+    (math.inf, [math.inf], [-math.inf, NAN, 1e308]),
+    (1.5, [1.5], [2.5, complex(1.5)]),
+    (complex(0.0, -0.0), [complex(0.0, -0.0)], [complex(0.0, 0.0), 0.0]),
+    (complex(NAN, 1.0), [complex(NAN, 1.0)], [complex(1.0, NAN)]),
+    ("a", ["a"], ["b", b"a"]),
+    (b"a", [b"a"], ["a"]),
+    ((1, (True, NAN)), [(1, (True, NAN))], [(1, (1, NAN)), (1,), [1, (True, NAN)]]),
+    ([1, -0.0], [[1, -0.0]], [[1, 0.0], (1, -0.0)]),
+    ({"a": 1}, [{"a": 1}], [{"a": True}, {"a": 1, "b": 2}, {"b": 1}]),
+    (frozenset([1, 2]), [frozenset([2, 1])], [frozenset([1]), {1, 2}, frozenset([True, 2])]),
+    (slice(1, None), [slice(1, None)], [slice(True, None), slice(1, 2)]),
+    (range(3), [range(3)], [range(4), (0, 1, 2)]),
+    (torch.float32, [torch.float32], [torch.float64, "float32"]),
+    (torch.device("cpu"), [torch.device("cpu")], [torch.device("meta")]),
+    (Colour.RED, [Colour.RED], [Colour.BLUE, 1]),
+    (Ellipsis, [Ellipsis], [None]),
+]
+
+
+@pytest.mark.parametrize(("value", "good", "bad"), CONSTANTS, ids=lambda v: repr(v)[:20])
+def test_constant(value: Any, good: list[Any], bad: list[Any]) -> None:
+    check(GuardKind.CONSTANT, value, good, bad)
+
+
+def test_constant_explanation() -> None:
+    (failure,) = check(GuardKind.CONSTANT, 3, [], [4])
+    assert (failure.source, failure.expected, failure.actual) == ("x", "3", "4")
+    assert "as a tensor" in failure.remedy
+
+
+def test_identity() -> None:
+    held, other = Base(), Base()
+    check(GuardKind.IDENTITY, held, [held], [other, None])
+    check(GuardKind.IDENTITY, None, [None], [0])
+    items: list[int] = []
+    check(GuardKind.IDENTITY, items, [items], [[]])
+    check(GuardKind.NOT_IDENTITY, held, [other, None], [held])
+    check(GuardKind.NOT_IDENTITY, None, [0], [None])
+
+
+def test_length() -> None:
+    (failure, *_) = check(GuardKind.LENGTH, 2, [[1, 2], "ab", {1: 2, 3: 4}], [[1], [], 3])
+    assert failure.expected == "of length 2" and failure.actual == "of length 1"
+
+
+def test_dict_keys() -> None:
+    check(
+        GuardKind.DICT_KEYS, ("a", "b"), [{"a": 1, "b": 2}], [{"b": 2, "a": 1}, {"a": 1}, {"a": 1, "b": 2, "c": 3}, 3]
+    )
+    check(GuardKind.DICT_KEYS, (), [{}], [{"a": 1}])
+    check(GuardKind.DICT_KEYS, (1, "a"), [{1: 0, "a": 0}], [{True: 0, "a": 0}, {1.0: 0, "a": 0}])
+    key, other = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1))
+    check(GuardKind.DICT_KEYS, (key,), [{key: 1}], [{other: 1}])
+
+
+def test_has_attribute() -> None:
+    with_it = Base()
+    with_it.extra = 1  # type: ignore[attr-defined]
+    (failure,) = check(GuardKind.HAS_ATTRIBUTE, ("extra", True), [with_it], [Base()])
+    assert failure.expected == "with the attribute 'extra'" and failure.actual == "without it"
+    check(GuardKind.HAS_ATTRIBUTE, ("extra", False), [Base()], [with_it])
+
+
+def test_absent() -> None:
+    with_it = Base()
+    with_it.extra = 1  # type: ignore[attr-defined]
+    check(GuardKind.ABSENT, "extra", [Base(), {}, OrderedDict(a=1)], [with_it, {"extra": 1}, OrderedDict(extra=1)])
+    check(GuardKind.ABSENT, 3, [{}, {4: 1}], [{3: 1}])
+
+
+def test_code() -> None:
+    def one() -> None: ...
+
+    def two() -> None: ...
+
+    again = type(one)(one.__code__, {})
+    check(GuardKind.CODE, one.__code__, [one, again], [two, 3])
+
+
+# ---- two sources -----------------------------------------------------------------------------------------------
+
+
+def pair(x: Any, y: Any) -> None: ...
+
+
+def test_aliasing() -> None:
+    a, b = torch.ones(2), torch.ones(2)
+    same = build_guards([GuardRecord(GuardKind.ALIASING, X, (Y, True))], function=pair)
+    assert same.check((a, a)) and not same.check((a, b))
+    apart = build_guards([GuardRecord(GuardKind.ALIASING, X, (Y, False))], function=pair)
+    assert apart.check((a, b)) and not apart.check((a, a))
+    assert "another object than y" in str(apart.explain_failure((a, a)))
+
+
+def test_overlap() -> None:
+    guards = build_guards([GuardRecord(GuardKind.OVERLAP, X, (Y,))], function=pair)
+    base = torch.zeros(10)
+    assert guards.check((base[:5], base[5:])) and guards.check((base, torch.ones(10)))
+    assert not guards.check((base[:6], base[5:])) and not guards.check((base, base))
+    assert guards.check((base[3:3], base)) and not guards.check((base, 3))
+    # the same memory behind two storages
+    array = base.numpy()
+    assert not guards.check((base, torch.from_numpy(array)))
+    assert guards.check((base.to("meta"), base)) and guards.check((base.to("meta"), torch.ones(3, device="meta")))
+    meta = torch.ones(3, device="meta")
+    assert not guards.check((meta, meta[:1]))
+    assert "clone()" in str(guards.explain_failure((base, base)))
+
+
+# ---- ambient state ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+CPU_OFF = (("cpu", False, "bf16"), True)
+AMBIENT: list[tuple[GuardKind, Any, Any, Callable[[], Any]]] = [
+    (GuardKind.GRAD_MODE, True, False, torch.no_grad),
+    (GuardKind.INFERENCE_MODE, False, True, torch.inference_mode),
+    (GuardKind.DEFAULT_DTYPE, torch.float32, torch.float64, lambda: default_dtype(torch.float64)),
+    (GuardKind.DETERMINISTIC, (False, False), (True, True), deterministic),
+    (GuardKind.TORCH_MODES, (), (Mode,), Mode),
+    (GuardKind.AUTOCAST, CPU_OFF, (("cpu", True, "bfloat16"), True), lambda: torch.autocast("cpu", torch.bfloat16)),
+    (GuardKind.AUTOCAST, CPU_OFF[:1], (("cpu", True, torch.float16),), lambda: torch.autocast("cpu", torch.float16)),
+    (GuardKind.AUTOCAST, CPU_OFF, (("cpu", True, "bf16"), False), lambda: torch.autocast("cpu", cache_enabled=False)),
+]
+
+
+@pytest.mark.parametrize(("kind", "outside", "inside", "scope"), AMBIENT)
+def test_ambient(kind: GuardKind, outside: Any, inside: Any, scope: Callable[[], Any]) -> None:
+    def f() -> None: ...
+
+    out = build_guards([GuardRecord(kind, None, outside, WHERE)], function=f)
+    within = build_guards([GuardRecord(kind, None, inside, WHERE)], function=f)
+    assert out.check() and not within.check()
+    assert out.explain_failure() is None and "remedy" in str(within.explain_failure())
+    with scope():
+        assert within.check() and not out.check()
+        failure = out.first_failure()
+        assert failure is not None and failure.kind is kind and failure.source == ""
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------
+
+
+def test_sizes() -> None:
+    size_facts = SizeFacts(
+        symbols={"s0": "x.size(0)", "s1": "y.shape[1]", "s2": "x.stride()[0]"},
+        ranges={"s0": (2, 8), "s1": (None, None), "s9": (1, 2)},
+        facts=(SizeFact("s0 % 2 == 0", WHERE), SizeFact("s0 + 1 <= s1")),
+    )
+    guards = build_guards([], size_facts, function=pair)
+    assert guards.check((torch.ones(4, 2), torch.ones(1, 5)))
+    for x, y in [((3, 2), (1, 5)), ((4, 2), (1, 4)), ((10, 2), (1, 50)), ((0, 2), (1, 5)), ((4, 2), (5,))]:
+        assert not guards.check((torch.ones(x), torch.ones(y)))
+    failure = guards.first_failure((torch.ones(3, 2), torch.ones(1, 5)))
+    assert failure is not None and failure.kind is GuardKind.SIZE and failure.origin == WHERE
+    assert failure.actual == "false with s0 = 3 (x.size(0))"
+    assert guards.first_failure((torch.ones(4, 2), 3)) is not None
+
+
+def test_size_records_and_facts_are_joined() -> None:
+    record = GuardRecord(GuardKind.SIZE, None, SizeFact("math.floor(s0 / 2) > 1"), WHERE)
+    guards = build_guards([record], SizeFacts(symbols={"s0": "x.size(0)"}), function=pair)
+    assert guards.check((torch.ones(4), 0)) and not guards.check((torch.ones(3), 0))
+    failure = guards.first_failure((torch.ones(3), 0))
+    assert failure is not None and failure.origin == WHERE
+
+
+TABLE = torch.ones(5)
+
+
+def test_sizes_of_globals_cells_and_attributes() -> None:
+    hidden = torch.ones(3)
+
+    def f(x: Any) -> Any:
+        return hidden, TABLE
+
+    symbols = {"s0": "globals['TABLE'].size(0)", "s1": "cell['hidden'].size(0)", "s2": "x.inner['a'].size(0)"}
+    guards = build_guards([], SizeFacts(symbols=symbols, facts=(SizeFact("s0 == s1 + s2"),)), function=f)
+    x = Base()
+    x.inner = {"a": torch.ones(2)}  # type: ignore[attr-defined]
+    assert guards.check((x,))
+    hidden = torch.ones(4)
+    assert not guards.check((x,)) and "s1 = 4" in str(guards.explain_failure((x,)))
+
+
+@pytest.mark.parametrize(
+    ("relation", "words"),
+    [("s0 >", "no expression"), ("s7 > 1", "no argument defines"), ("[s0]", "List"), ("(lambda: s0)()", "Lambda")],
+)
+def test_bad_relations_are_refused(relation: str, words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=words):
+        build_guards([], SizeFacts(symbols={"s0": "x.size(0)"}, facts=(SizeFact(relation),)))
+
+
+# ---- sources ---------------------------------------------------------------------------------------------------
+
+
+def test_sources() -> None:
+    cell = 1
+
+    def f(x: Any, /, *rest: Any, key: Any = 2, **more: Any) -> Any:
+        return cell, TABLE, len
+
+    sources = {
+        ArgumentSource("x"): 0,
+        ItemSource(ArgumentSource("rest"), 1): 5,
+        ArgumentSource("key"): 2,
+        ItemSource(ArgumentSource("more"), "z"): 9,
+        CellSource("cell"): 1,
+    }
+    records = [GuardRecord(GuardKind.CONSTANT, source, value) for source, value in sources.items()]
+    records += [
+        GuardRecord(GuardKind.IDENTITY, GlobalSource("TABLE"), TABLE),
+        GuardRecord(GuardKind.IDENTITY, GlobalSource("len"), len),
+        GuardRecord(GuardKind.IDENTITY, TypeSource(AttributeSource(GlobalSource("TABLE"), "dtype")), torch.dtype),
+    ]
+    guards = build_guards(records, function=f)
+    assert guards.check((0, 4, 5), {"z": 9})
+    for args, kwargs in [
+        ((1, 4, 5), {"z": 9}),
+        ((0, 4), {"z": 9}),
+        ((0, 4, 5), {}),
+        ((0, 4, 5), {"key": 3, "z": 9}),
+        ((), {}),
+    ]:
+        assert not guards.check(args, kwargs)
+    assert "missing" in str(guards.explain_failure((0, 4), {"z": 9}))
+    frame = guards.frame_check(f.__code__)
+    assert frame.wants_globals
+    assert frame.check(0, 2, (4, 5), {"z": 9}, 1, f.__globals__)
+    assert not frame.check(0, 2, (4, 5), {"z": 9}, 3, f.__globals__)
+    assert not frame.check(0, 2, (4, 5), {"z": 9}, 1, {})
+    shadowed = {**f.__globals__, "len": print}
+    assert not frame.check(0, 2, (4, 5), {"z": 9}, 1, shadowed)
+    values = {"x": 0, "key": 2, "rest": (4, 5), "more": {"z": 9}, "cell": 1}
+    assert guards.explain_frame(values, f.__globals__) is None
+    failure = guards.frame_failure({**values, "cell": 3}, f.__globals__)
+    assert failure is not None and failure.source == "cell['cell']" and guards.explain_frame(values, {}) is not None
+    cell = 2
+    assert not guards.check((0, 4, 5), {"z": 9})
+
+
+def test_bound_methods_and_modules() -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x
+
+    net = Net().eval()
+    record = GuardRecord(GuardKind.CONSTANT, AttributeSource(ArgumentSource("self"), "training"), False)
+    for function in (net, net.forward):
+        guards = build_guards([record], function=function)
+        assert guards.check((1,))
+        net.train()
+        assert not guards.check((1,))
+        net.eval()
+
+
+def test_unknown_names_are_refused() -> None:
+    guards = build_guards([GuardRecord(GuardKind.CONSTANT, ArgumentSource("nope"), 1)], function=pair)
+    with pytest.raises(InvalidArgumentError, match="parameter 'nope'; the function has x, y"):
+        guards.check((1, 2))
+    with pytest.raises(InvalidArgumentError, match="free variable"):
+        build_guards([GuardRecord(GuardKind.CONSTANT, CellSource("c"), 1)]).frame_check(pair.__code__)
+    with pytest.raises(InvalidArgumentError, match="not of type"):
+        build_guards([], function=int).check((1,))
+
+
+def test_without_a_function_arguments_have_names() -> None:
+    guards = build_guards([GuardRecord(GuardKind.CONSTANT, X, 1)])
+    assert guards.check((), {"x": 1}) and not guards.check((), {"x": 2}) and len(guards) == 1
+    with pytest.raises(InvalidArgumentError, match="function"):
+        guards.check((1,))
+
+
+def test_kinds_that_need_a_source_or_none() -> None:
+    with pytest.raises(InvalidArgumentError, match="without a source"):
+        build_guards([GuardRecord(GuardKind.TYPE, None, int)]).check()
+    with pytest.raises(InvalidArgumentError, match="with a source"):
+        build_guards([GuardRecord(GuardKind.GRAD_MODE, X, True)]).check((), {"x": 1})
