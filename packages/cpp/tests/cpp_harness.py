@@ -19,6 +19,7 @@ from intarsia_loops.index import IndexExpr, lift
 from intarsia_loops.program import Buffer, Kernel, Program, TensorRef
 from intarsia_loops.rewrites import rename_buffers
 
+
 def _isas() -> list[str]:
     """The instruction sets that this machine runs, the best one first."""
     path = Path("/proc/cpuinfo")
@@ -93,13 +94,22 @@ def compile_text(source: KernelSource, directory: Path) -> ctypes.CDLL:
     path = directory / f"{hashlib.sha256(source.text.encode()).hexdigest()[:16]}.cpp"
     path.write_text(source.text)
     options = dict(source.options)
-    command = ["g++", *options["flags"].split(), str(path), "-o", str(path.with_suffix(".so")), *options["libraries"].split()]
+    command = [
+        "g++",
+        *options["flags"].split(),
+        str(path),
+        "-o",
+        str(path.with_suffix(".so")),
+        *options["libraries"].split(),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(path.with_suffix(".so")))
 
 
-def run_unit(program: Program, source: KernelSource, library: ctypes.CDLL, args: Sequence[object]) -> dict[str, torch.Tensor]:
+def run_unit(
+    program: Program, source: KernelSource, library: ctypes.CDLL, args: Sequence[object]
+) -> dict[str, torch.Tensor]:
     """Run every entry of a unit without extern calls; returns all buffers in memory. Gaps are filled with a pattern."""
     env = dict(zip(program.inputs, args, strict=True))
     sizes = {k: v for k, v in env.items() if isinstance(v, int)}
@@ -141,7 +151,9 @@ def expected(program: Program, args: Sequence[object]) -> tuple[torch.Tensor, ..
     return kernels.interpret(to_fx(program), *args)
 
 
-def results(cases: Sequence[Case], directory: Path, target: Target = TARGET) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
+def results(
+    cases: Sequence[Case], directory: Path, target: Target = TARGET
+) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
     """For each case, (generated code's result, interpreter's result) for each buffer it writes."""
     program, args, outputs = program_of(cases)
     source = emit_unit(program, target)

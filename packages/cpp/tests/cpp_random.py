@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
-
 from cpp_harness import Case, contiguous
+
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_loops.index import Atom, IndexExpr, axis, floordiv, lift, mod, size_symbol
 from intarsia_loops.ops import NEST_KINDS
@@ -124,11 +124,24 @@ class Builder:
         if dtype == "b8":
             other = rng.choice(("f32", "i64", "i32"))
             if rng.random() < 0.4:
-                return val(rng.choice(("and", "or", "xor")), *(self.value(rows, axes, "b8", depth - 1) for _ in "ab"), dtype="b8")
-            return val(rng.choice(("lt", "le", "eq", "ne")), *(self.value(rows, axes, other, depth - 1) for _ in "ab"), dtype="b8")
+                return val(
+                    rng.choice(("and", "or", "xor")),
+                    *(self.value(rows, axes, "b8", depth - 1) for _ in "ab"),
+                    dtype="b8",
+                )
+            return val(
+                rng.choice(("lt", "le", "eq", "ne")),
+                *(self.value(rows, axes, other, depth - 1) for _ in "ab"),
+                dtype="b8",
+            )
         pick = rng.random()
         if pick < 0.12:
-            return val("where", self.value(rows, axes, "b8", depth - 1), *(self.value(rows, axes, dtype, depth - 1) for _ in "ab"), dtype=dtype)
+            return val(
+                "where",
+                self.value(rows, axes, "b8", depth - 1),
+                *(self.value(rows, axes, dtype, depth - 1) for _ in "ab"),
+                dtype=dtype,
+            )
         if pick < 0.2:
             return cast(self.value(rows, axes, rng.choice(("f32", "i32", "b8")), depth - 1), dtype)
         if pick < 0.3:
@@ -171,7 +184,17 @@ class Builder:
         if kind in ("any", "all"):
             dtype = "b8"
         if kind in ("prod", "cumprod"):
-            body = val("where", self.value(rows, [*axes, *(r for r in over if r not in axes)], "b8", 1), const(-1, dtype), const(1, dtype), dtype=dtype) if dtype != "u8" else const(1, "u8")
+            body = (
+                val(
+                    "where",
+                    self.value(rows, [*axes, *(r for r in over if r not in axes)], "b8", 1),
+                    const(-1, dtype),
+                    const(1, dtype),
+                    dtype=dtype,
+                )
+                if dtype != "u8"
+                else const(1, "u8")
+            )
         else:
             body = self.value(rows, [*axes, *(r for r in over if r not in axes)], dtype)
         if kind == "map":

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 from cpp_harness import ISAS, Case, compile_text, program_of, run_unit
-from intarsia_testkit.fired import Tally
 
 from intarsia_cpp import emit_unit
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift
 from intarsia_loops.ops import SCALAR_OPS
 from intarsia_loops.program import Kernel, Nest, load, val
+from intarsia_testkit.fired import Tally
 
 UNARY = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
 )  # fmt: skip
 BINARY = ("pow", "atan2", "hypot", "div")
 BOUND = 2.0  # ulp, f32
@@ -28,7 +28,9 @@ TALLY = Tally("cpp: functions measured (hundredths of an ulp)", [*UNARY, *BINARY
 def bit_patterns(step: int) -> torch.Tensor:
     """Every `step`-th float32, the special ones among them, with both signs."""
     bits = torch.arange(0, 1 << 32, step, dtype=torch.int64)
-    special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.0, -1.0, 1e-45, -1e-45, 3.4028235e38])
+    special = torch.tensor(
+        [0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.0, -1.0, 1e-45, -1e-45, 3.4028235e38]
+    )
     return torch.cat([bits.to(torch.int32).view(torch.float32), special])
 
 
@@ -46,12 +48,16 @@ def measured(op: str, isa: str, inputs: list[torch.Tensor], directory: Path, dty
     return all_measured([op], isa, inputs, directory, dtype)[0]
 
 
-def all_measured(ops: list[str], isa: str, inputs: list[torch.Tensor], directory: Path, dtype: str) -> list[torch.Tensor]:
+def all_measured(
+    ops: list[str], isa: str, inputs: list[torch.Tensor], directory: Path, dtype: str
+) -> list[torch.Tensor]:
     """What generated code computes for ops of the same arity."""
     i = axis("i0", len(inputs[0]))
     tensors = {f"x{k}": t for k, t in enumerate(inputs)}
     args = [load(name, (lift(i),), dtype) for name in tensors]
-    cases = [Case(op, Kernel((i,), (Nest("o", (i,), (), "map", val(op, *args, dtype=dtype), dtype),)), tensors) for op in ops]
+    cases = [
+        Case(op, Kernel((i,), (Nest("o", (i,), (), "map", val(op, *args, dtype=dtype), dtype),)), tensors) for op in ops
+    ]
     program, values, outputs = program_of(cases)
     source = emit_unit(program, Target(isa=isa, threads=2))
     memory = run_unit(program, source, compile_text(source, directory), values)

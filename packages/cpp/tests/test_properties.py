@@ -9,13 +9,13 @@ from cpp_harness import ISAS, Case, compile_text, expected, first_difference, gu
 from cpp_random import random_case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from intarsia_testkit.fired import Tally
 
 from intarsia_cpp import emit_unit
 from intarsia_cpp._shape import kernel_shape
 from intarsia_ir.records import Target
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.rewrites import postorder
+from intarsia_testkit.fired import Tally
 
 SHAPES = ("pointwise", "tiled", "rows", "columns")
 TALLY = Tally("cpp: kernel shapes and nest kinds compared", [*SHAPES, *(f"kind {k}" for k in NEST_KINDS)])

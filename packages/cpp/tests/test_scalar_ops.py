@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from cpp_harness import ISAS, Case, first_difference, results
-from intarsia_testkit.fired import Tally
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift
 from intarsia_loops.ops import ALL_TYPES, FLOATS, HALVES, INTEGERS, SCALAR_OPS, Rule
 from intarsia_loops.program import Kernel, Nest, Val, cast, const, load, val
+from intarsia_testkit.fired import Tally
 
 LENGTH = 67
 POINT = axis("i0", LENGTH)
@@ -105,11 +105,33 @@ def test_every_op_and_type(isa: str, tmp_path: Path) -> None:
 
 def test_signs_of_zero(tmp_path: Path) -> None:
     zero = torch.full((LENGTH,), -0.0)
-    keep = ["neg", "abs", "sqrt", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "expm1", "log1p", "erf"]
+    keep = [
+        "neg",
+        "abs",
+        "sqrt",
+        "sin",
+        "tan",
+        "asin",
+        "atan",
+        "sinh",
+        "tanh",
+        "asinh",
+        "atanh",
+        "expm1",
+        "log1p",
+        "erf",
+    ]
     keep += ["floor", "ceil", "trunc", "round"]
     cases = [case(op, val(op, read("x", "f32"), dtype="f32"), x=zero) for op in keep]
     cases.append(case("constant", val("mul", read("x", "f32"), const(1.0, "f32"), dtype="f32"), x=zero))
-    cases.append(case("broadcast", val("where", read("c", "b8"), const(-0.0, "f32"), read("x", "f32"), dtype="f32"), x=zero, c=zero == 0))
+    cases.append(
+        case(
+            "broadcast",
+            val("where", read("c", "b8"), const(-0.0, "f32"), read("x", "f32"), dtype="f32"),
+            x=zero,
+            c=zero == 0,
+        )
+    )
     for c, [(got, want)] in zip(cases, results(cases, tmp_path), strict=True):
         assert torch.equal(got.signbit(), want.signbit()), c.name
 

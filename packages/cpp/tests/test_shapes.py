@@ -26,7 +26,7 @@ def f32(op: str, *args: Val) -> Val:
 
 
 def read(buffer: str, *index: Atom | IndexExpr | int, dtype: str = "f32") -> Val:
-    return load(buffer, tuple(lift(i) if isinstance(i, int) else lift(i) for i in index), dtype)
+    return load(buffer, tuple(map(lift, index)), dtype)
 
 
 def whole(shape: Iterable[int], dtype: str = "f32", seed: int = 0) -> torch.Tensor:
@@ -143,7 +143,9 @@ def test_scans(tmp_path: Path) -> None:
                 cases.append(Case(f"{kind.name} {dtype} first", Kernel((j,), (step,)), {"x": x}))
     wrong = []
     for case, [(got, want)] in zip(cases, results(cases, tmp_path), strict=True):
-        if got.is_floating_point() and "cumprod" in case.name:  # powers of 2: exact, but torch rounds its f64 product once
+        if (
+            got.is_floating_point() and "cumprod" in case.name
+        ):  # powers of 2: exact, but torch rounds its f64 product once
             assert torch.allclose(got, want, rtol=1e-6), case.name
         elif first_difference(got, want):
             wrong.append(f"{case.name}: {first_difference(got, want)}")
@@ -154,7 +156,7 @@ def test_scans(tmp_path: Path) -> None:
 def test_nan_and_infinities_in_reductions(strided: bool, tmp_path: Path) -> None:
     special = [
         torch.tensor([1.0, NAN, 2.0, NAN]), torch.tensor([NAN, 1.0]), torch.full((40,), -INF), torch.full((40,), INF),
-        torch.cat([torch.ones(70), torch.tensor([NAN])]), torch.cat([torch.full((69,), -INF), torch.tensor([INF, INF])]),
+        torch.cat([torch.ones(70), torch.tensor([NAN])]), torch.cat([torch.full((9,), -INF), torch.tensor([INF, INF])]),
         torch.tensor([0.0, -0.0]),
     ]  # fmt: skip
     cases = []
@@ -175,16 +177,40 @@ def test_nan_and_infinities_in_reductions(strided: bool, tmp_path: Path) -> None
 def test_nothing_and_rank_zero(tmp_path: Path) -> None:
     i, none, r = axis("i0", 3), axis("i1", 0), axis("r0", 0)
     cases = [
-        Case("no point", Kernel((i, none), (Nest("o", (i, none), (), "map", read("x", i, none), "f32"),)), {"x": whole([3, 0])}),
-        Case("no row", Kernel((none,), (Nest("o", (none, i), (), "map", read("x", none, i), "f32"),)), {"x": whole([0, 3])}),
+        Case(
+            "no point",
+            Kernel((i, none), (Nest("o", (i, none), (), "map", read("x", i, none), "f32"),)),
+            {"x": whole([3, 0])},
+        ),
+        Case(
+            "no row",
+            Kernel((none,), (Nest("o", (none, i), (), "map", read("x", none, i), "f32"),)),
+            {"x": whole([0, 3])},
+        ),
         Case("rank 0", Kernel((), (Nest("o", (), (), "map", f32("exp", read("x")), "f32"),)), {"x": torch.tensor(0.0)}),
-        Case("rank 0 b8", Kernel((), (Nest("o", (), (), "map", val("lt", read("x"), const(1.0, "f32"), dtype="b8"), "b8"),)), {"x": torch.tensor(0.0)}),
+        Case(
+            "rank 0 b8",
+            Kernel((), (Nest("o", (), (), "map", val("lt", read("x"), const(1.0, "f32"), dtype="b8"), "b8"),)),
+            {"x": torch.tensor(0.0)},
+        ),
     ]
     for kind in ("sum", "prod", "max", "min"):
         for dtype in ("f32", "i32", "u8"):
-            cases.append(Case(f"empty {kind} {dtype}", Kernel((i,), (Nest("o", (i,), (r,), kind, read("x", i, r, dtype=dtype), dtype),)), {"x": whole([3, 0], dtype)}))
+            cases.append(
+                Case(
+                    f"empty {kind} {dtype}",
+                    Kernel((i,), (Nest("o", (i,), (r,), kind, read("x", i, r, dtype=dtype), dtype),)),
+                    {"x": whole([3, 0], dtype)},
+                )
+            )
     for kind in ("any", "all"):
-        cases.append(Case(f"empty {kind}", Kernel((i,), (Nest("o", (i,), (r,), kind, read("x", i, r, dtype="b8"), "b8"),)), {"x": whole([3, 0], "b8")}))
+        cases.append(
+            Case(
+                f"empty {kind}",
+                Kernel((i,), (Nest("o", (i,), (r,), kind, read("x", i, r, dtype="b8"), "b8"),)),
+                {"x": whole([3, 0], "b8")},
+            )
+        )
     scan = Nest("o", (i, none), (none,), "cumsum", read("x", i, none), "f32")
     cases.append(Case("empty scan", Kernel((i,), (scan,)), {"x": whole([3, 0])}))
     check(cases, tmp_path)
@@ -218,7 +244,9 @@ def test_values_do_not_depend_on_position(tmp_path: Path) -> None:
         x = values.repeat(n)[:n]
         for op in ops:
             args = [read("x", i)] * (2 if op == "pow" else 1)
-            cases.append(Case(f"{op} {n}", Kernel((i,), (Nest("o", (i,), (), "map", f32(op, *args), "f32"),)), {"x": x}))
+            cases.append(
+                Case(f"{op} {n}", Kernel((i,), (Nest("o", (i,), (), "map", f32(op, *args), "f32"),)), {"x": x})
+            )
     seen: dict[tuple[str, float], float] = {}
     for case, [(got, _)] in zip(cases, results(cases, tmp_path), strict=True):
         for x, y in zip(case.inputs["x"].tolist(), got.tolist(), strict=True):
@@ -226,21 +254,48 @@ def test_values_do_not_depend_on_position(tmp_path: Path) -> None:
 
 
 def test_long_rows_leave_the_stack_alone(tmp_path: Path) -> None:
-    check([softmax_like("1.2 MB", 2, 300_001, whole([2, 300_001])), softmax_like("9 rows", 9, 40_000, whole([9, 40_000]))], tmp_path)
+    check(
+        [
+            softmax_like("1.2 MB", 2, 300_001, whole([2, 300_001])),
+            softmax_like("9 rows", 9, 40_000, whole([9, 40_000])),
+        ],
+        tmp_path,
+    )
 
 
 def test_threads_change_nothing_but_the_order_of_sums(tmp_path: Path) -> None:
     q, r, i, j = axis("r0", 300), axis("r1", 701), axis("i0", 100_003), axis("i0", 16)
     every = axis("r0", 100_003)
-    total = (Nest("m", (), (every,), "max", read("x", every), "f32"), Nest("o", (i,), (), "map", f32("sub", read("x", i), read("m")), "f32"))
+    total = (
+        Nest("m", (), (every,), "max", read("x", every), "f32"),
+        Nest("o", (i,), (), "map", f32("sub", read("x", i), read("m")), "f32"),
+    )
     cases = [
-        Case(f"{kind} {dtype}", Kernel((), (Nest("o", (), (q, r), kind, read("x", q, r, dtype=dtype), NEST_KINDS[kind].out_type or dtype),)), {"x": whole([300, 701], dtype)})
+        Case(
+            f"{kind} {dtype}",
+            Kernel(
+                (), (Nest("o", (), (q, r), kind, read("x", q, r, dtype=dtype), NEST_KINDS[kind].out_type or dtype),)
+            ),
+            {"x": whole([300, 701], dtype)},
+        )
         for kind, dtype in (("sum", "f32"), ("max", "f64"), ("argmax", "f32"), ("argmin", "i64"), ("sum", "u8"))
     ]
-    cases.append(Case("any", Kernel((), (Nest("o", (), (q, r), "any", read("x", q, r, dtype="b8"), "b8"),)), {"x": whole([300, 701], "b8") & False}))
+    cases.append(
+        Case(
+            "any",
+            Kernel((), (Nest("o", (), (q, r), "any", read("x", q, r, dtype="b8"), "b8"),)),
+            {"x": whole([300, 701], "b8") & False},
+        )
+    )
     cases.append(Case("all in one row", Kernel((), total, frozenset("m")), {"x": whole([100_003])}))
     lines = axis("r0", 9001)
-    cases.append(Case("few columns", Kernel((j,), (Nest("o", (j,), (lines,), "sum", read("x", lines, j), "f32"),)), {"x": whole([9001, 16])}))
+    cases.append(
+        Case(
+            "few columns",
+            Kernel((j,), (Nest("o", (j,), (lines,), "sum", read("x", lines, j), "f32"),)),
+            {"x": whole([9001, 16])},
+        )
+    )
     for threads in (1, 2, 3):
         check(cases, tmp_path, Target(isa=ISAS[0], threads=threads))
 
@@ -269,7 +324,10 @@ def test_running_sums_are_as_accurate_as_torch(tmp_path: Path) -> None:
     across = Nest("o", (k, j), (j,), "cumsum", read("x", j, k), "f32")
     from cpp_harness import layout
 
-    cases = [Case("rows", Kernel((i,), (scan,)), {"x": x}), Case("columns", Kernel((k,), (across,)), {"x": wide}, {"o": layout(torch.empty(50_000, 20).t())})]
+    cases = [
+        Case("rows", Kernel((i,), (scan,)), {"x": x}),
+        Case("columns", Kernel((k,), (across,)), {"x": wide}, {"o": layout(torch.empty(50_000, 20).t())}),
+    ]
     for case, [(got, _)] in zip(cases, results(cases, tmp_path), strict=True):
         source = case.inputs["x"] if case.name == "rows" else case.inputs["x"].t()
         exact = source.double().cumsum(1)
@@ -295,14 +353,33 @@ def test_steps_of_all_types_share_a_row(tmp_path: Path) -> None:
         Nest("n", (i,), (r,), "sum", cast(val("gt", wide, const(0.0, "f32"), dtype="b8"), "i64"), "i64"),
         Nest("b", (i,), (r,), "any", val("eq", wide, const(2.0, "f32"), dtype="b8"), "b8"),
         Nest("m", (i, j), (), "map", val("eq", index_value(lift(j)), read("a", i, dtype="i64"), dtype="b8"), "b8"),
-        Nest("o", (i, j), (), "map", cast(val("where", val("or", read("m", i, j, dtype="b8"), read("b", i, dtype="b8"), dtype="b8"), cast(read("x", i, j, dtype="bf16"), "f32"), read("s", i), dtype="f32"), "bf16"), "bf16"),
+        Nest(
+            "o",
+            (i, j),
+            (),
+            "map",
+            cast(
+                val(
+                    "where",
+                    val("or", read("m", i, j, dtype="b8"), read("b", i, dtype="b8"), dtype="b8"),
+                    cast(read("x", i, j, dtype="bf16"), "f32"),
+                    read("s", i),
+                    dtype="f32",
+                ),
+                "bf16",
+            ),
+            "bf16",
+        ),
     )
     check([Case("mixed", Kernel((i,), steps, frozenset("sm")), {"x": whole([6, 21], "bf16")})], tmp_path)
 
 
 def test_entry_is_split_when_it_takes_too_many_buffers(tmp_path: Path) -> None:
     i = axis("i0", 4)
-    cases = [Case(str(k), Kernel((i,), (Nest("o", (i,), (), "map", read("x", i), "f32"),)), {"x": whole([4], seed=k)}) for k in range(300)]
+    cases = [
+        Case(str(k), Kernel((i,), (Nest("o", (i,), (), "map", read("x", i), "f32"),)), {"x": whole([4], seed=k)})
+        for k in range(300)
+    ]
     program, args, outputs = program_of(cases)
     source = emit_unit(program, TARGET)
     assert [launch.items for launch in source.launches] == [(0, 256), (256, 300)]

@@ -1,4 +1,4 @@
-"""What the emitted text contains: the technique of each shape, one prelude, equal kernels once, the same text always."""
+"""What the emitted text contains: the technique of each shape, one prelude, equal kernels once, always the same."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def normalised(m: int = 64, n: int = 1000) -> Kernel:
     i, j, r = axis("i0", m), axis("i1", n), axis("r0", n)
     x = load("x", (lift(i), lift(r)), "f32")
     body = f32("sub", load("x", (lift(i), lift(j)), "f32"), load("m", (lift(i),), "f32"))
-    return Kernel((i,), (Nest("m", (i,), (r,), "max", x, "f32"), Nest("o", (i, j), (), "map", body, "f32")), frozenset("m"))
+    return Kernel(
+        (i,), (Nest("m", (i,), (r,), "max", x, "f32"), Nest("o", (i, j), (), "map", body, "f32")), frozenset("m")
+    )
 
 
 def kernel_text(kernel: Kernel, buffers: dict[str, Buffer], target: Target = AVX512) -> str:
@@ -148,7 +150,11 @@ def test_text_does_not_depend_on_the_hash_seed() -> None:
     texts = set()
     for seed in ("0", "777"):
         done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed, "PATH": ""}
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed, "PATH": ""},
         )
         texts.add(done.stdout)
     assert len(texts) == 1

@@ -46,8 +46,8 @@ class Scope:
         self.context = context
         self.parent = parent
         self.own_axes = frozenset(axes)
-        self.lane = lane if lane is not None or parent is None else parent.lane
-        self.tail = tail if tail is not None or parent is None else parent.tail
+        self.lane: Atom | None = lane if lane is not None or parent is None else parent.lane
+        self.tail: str | None = tail if tail is not None or parent is None else parent.tail
         self.barrier = barrier
         self.lines: list[str] = []
         self.known: dict[str, Rep] = {}

@@ -1,4 +1,4 @@
-"""The loops of maps and reductions inside a row: accumulators in two levels where sums are long, threads where rows are few."""
+"""The loops of maps and reductions inside a row: long sums in two levels, and threads where rows are few."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, index_value, load, val
 from intarsia_loops.rewrites import at, postorder, rebuild
 
-__all__ = ["Array", "Block", "Context", "Step", "VECTOR_BYTES", "flat_steps", "lanes_of", "size_name"]
+__all__ = ["VECTOR_BYTES", "Array", "Block", "Context", "Step", "flat_steps", "lanes_of", "size_name"]
 
 VECTOR_BYTES = {"avx512": 64, "avx2": 32}
 
@@ -147,7 +147,8 @@ def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[st
         strides = arrays[v.args[0]].strides if inside else buffers[v.args[0]].strides
         block = arrays[v.args[0]].block if inside else None
         if block is not None:
-            entries, strides = (*entries, v.args[1][block.position] - lift(block.start)), (*strides, ONE)
+            row: IndexExpr = v.args[1][block.position]
+            entries, strides = (*entries, row - lift(block.start)), (*strides, ONE)
         return load(v.args[0], (_flat_gather(entries, strides),), v.dtype)
 
     def step(nest: Nest) -> Step:
@@ -181,7 +182,7 @@ def _flat_gather(entries: tuple[IndexExpr | Val, ...], strides: tuple[IndexExpr,
     """The element number of a data-dependent read, as an i64 value."""
     fixed, moving = ZERO, None
     for i, stride in zip(entries, strides, strict=True):
-        if type(i) is not Val:
+        if not isinstance(i, Val):
             fixed = fixed + i * stride
             continue
         term = i if stride is ONE else val("mul", i, index_value(stride), dtype="i64")

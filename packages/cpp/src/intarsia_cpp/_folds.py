@@ -122,7 +122,9 @@ class Fold:
 
     def flush(self, total: str) -> list[str]:
         """Return the statements that add the accumulators to `total` and start them again."""
-        return [self._each(f"two_sum({total}[u], {total}_error[u], {self.name}[u]); {self.name}[u] = {self.ctype}{{}};")]
+        return [
+            self._each(f"two_sum({total}[u], {total}_error[u], {self.name}[u]); {self.name}[u] = {self.ctype}{{}};")
+        ]
 
     def take(self, total: str) -> list[str]:
         """Return the statements that make `total` the accumulators."""
@@ -142,7 +144,9 @@ class Fold:
         """Return the statements that declare the accumulators of all threads, called `<name>_all`."""
         lines = [f"{self.ctype} {self.name}_all[{threads * self.count}];"]
         if self.is_arg:
-            lines.append(f"{vector(self.position_dtype, self.context.lanes)} {self.name}_at_all[{threads * self.count}];")
+            lines.append(
+                f"{vector(self.position_dtype, self.context.lanes)} {self.name}_at_all[{threads * self.count}];"
+            )
         return lines
 
     def keep_part(self) -> list[str]:
@@ -174,11 +178,11 @@ class Fold:
         if self.is_arg:
             best = "true" if self.step.kind == "argmax" else "false"
             return f"arg_fold<{best}>({self.name}, {self.name}_at, {parts * self.count})"
-        parts = [f"{self.name}[{k}]" for k in range(self.count)]
-        while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [f"({combine_text(self.step.kind, self.dtype, a, b)})" for a, b in pairs]
-        return f"{self.lane_fold}({parts[0]})"
+        names = [f"{self.name}[{k}]" for k in range(self.count)]
+        while len(names) > 1:
+            pairs = zip(names[::2], names[1::2], strict=True)
+            names = [f"({combine_text(self.step.kind, self.dtype, a, b)})" for a, b in pairs]
+        return f"{self.lane_fold}({names[0]})"
 
     @property
     def lane_fold(self) -> str:
@@ -196,4 +200,3 @@ class Fold:
         """Return the result, held in C variable `scalar`, in every lane."""
         ctype = vector("i64", self.context.lanes) if self.is_arg else self.ctype
         return Rep(f"bc<{ctype}>({scalar})", self.step.dtype, ctype)
-

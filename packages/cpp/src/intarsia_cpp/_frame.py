@@ -75,12 +75,16 @@ def _work(context: Context, groups: Sequence[Group]) -> tuple[IndexExpr, int]:
 
 def _on_stack(arrays: Iterable[Array], lanes: int) -> bool:
     lengths = [(a.length.const(), WIDTH[a.dtype]) for a in arrays]
-    return all(n is not None for n, _ in lengths) and sum((n + lanes) * w for n, w in lengths if n is not None) <= STACK_BYTES
+    return (
+        all(n is not None for n, _ in lengths)
+        and sum((n + lanes) * w for n, w in lengths if n is not None) <= STACK_BYTES
+    )
 
 
 def _stack_array(context: Context, buffer: str, array: Array) -> str:
     length, lanes = array.length.const() or 0, context.lanes
-    return f"{element(array.dtype)} {context.pointer(buffer)}[{max(-(-length // lanes), 1) * lanes}] __attribute__((aligned(64)));"
+    padded = max(-(-length // lanes), 1) * lanes
+    return f"{element(array.dtype)} {context.pointer(buffer)}[{padded}] __attribute__((aligned(64)));"
 
 
 def _heap_arrays(context: Context, arrays: dict[str, Array]) -> list[str]:

@@ -97,4 +97,3 @@ def collapse(axes: Sequence[Atom], addresses: Sequence[IndexExpr]) -> tuple[tupl
 def _walked_as_one(expr: IndexExpr, a: Atom, b: Atom) -> bool:
     of_a, of_b = expr.coef(a), expr.coef(b)
     return of_a is not None and of_b is not None and of_a[0] is of_b[0] * b.extent
-

@@ -72,10 +72,9 @@ def lane_loops(
     rest = None if extent is None else extent if unroll == 1 else extent % (unroll * lanes)
     if rest is None or rest >= lanes:
         lines += block(_while(at, lanes, stop), body(None, "0", [f"const i64 {name} = {at};"]))
-    if rest is None or rest % lanes:
-        if extent is not None or not _is_multiple(lane, lanes):
-            first = [f"const i64 {name} = {at};", f"const int n = {stop} - {at};"]
-            lines += block(f"if ({at} < {stop})", body("n", "0", first))
+    if (rest is None or rest % lanes) and (extent is not None or not _is_multiple(lane, lanes)):
+        first = [f"const i64 {name} = {at};", f"const int n = {stop} - {at};"]
+        lines += block(f"if ({at} < {stop})", body("n", "0", first))
     return block("", lines)
 
 

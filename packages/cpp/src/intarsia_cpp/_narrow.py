@@ -34,7 +34,7 @@ def _narrowed_nest(nest: Nest) -> Nest:
     for v in values:
         new[v] = _rebuilt(v, new, small)
         found = _narrow(v, new, small) if v.dtype == "i64" else None
-        if found is not None and LEAST <= found[1] and found[2] <= MOST:
+        if found is not None and found[1] >= LEAST and found[2] <= MOST:
             small[v] = found
     return replace(nest, body=new[nest.body])
 

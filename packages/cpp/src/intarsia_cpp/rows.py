@@ -161,6 +161,7 @@ def _fold_along(row: Scope, step: Step) -> list[str]:
         fold = next(iter(_folds(context, (moved,), loops).values()))
         here.lines += fold.declare()
         if not is_empty(context, loops):
+
             def point(s: Scope, u: str) -> None:
                 fold.update(s, s.value(moved.body), u, masked=True)
 

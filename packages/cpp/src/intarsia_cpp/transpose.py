@@ -13,7 +13,7 @@ from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._ops import Rep, vector
 from intarsia_cpp._parallel import pragma
 from intarsia_cpp._text import block, loop
-from intarsia_loops.index import ONE, ZERO, Atom, axis, lift
+from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.program import Val
 from intarsia_loops.rewrites import postorder
 
@@ -51,7 +51,7 @@ def find_tiling(context: Context, axes: Sequence[Atom], steps: Sequence[Step]) -
         return None
     made = {s.out for s in steps}
     loads = dict.fromkeys(u for s in steps for u in postorder(s.body) if u.op == "load" and u.args[0] not in made)
-    accesses = [(v, v.args[1][0]) for v in loads if v.dtype != "b8"]
+    accesses: list[tuple[Val | str, IndexExpr]] = [(v, v.args[1][0]) for v in loads if v.dtype != "b8"]
     accesses += [(s.out, s.address) for s in steps if s.in_memory and s.dtype != "b8"]
     found: dict[Atom, list[Val | str]] = {}
     for access, address in accesses:

@@ -159,7 +159,9 @@ def _launch(entry: str, calls: list[_Call], items: tuple[int, int]) -> Launch:
     return Launch(entry, buffers, sizes, items)
 
 
-def _function(form: Kernel, names: tuple[str, ...], buffers: Mapping[str, Buffer], target: Target, name: str) -> _Function:
+def _function(
+    form: Kernel, names: tuple[str, ...], buffers: Mapping[str, Buffer], target: Target, name: str
+) -> _Function:
     """Emit the canonical form of a kernel."""
     layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
     context, lines = emit_lines(form, layouts, target)
@@ -184,7 +186,10 @@ def _entry(name: str, buffers: tuple[str, ...], sizes: tuple[str, ...], calls: l
     place = {b: f"p{k}" for k, b in enumerate(buffers)}
     types = {b: t.removeprefix("const ") for c in calls for b, t in zip(c.buffers, c.function.types, strict=True)}
     params = [f"{types[b]}{place[b]}" for b in buffers] + [f"i64 {size_name(s)}" for s in sizes]
-    lines = [f"{c.name}({', '.join([*map(place.__getitem__, c.buffers), *map(size_name, c.function.sizes)])});" for c in calls]
+    lines = [
+        f"{c.name}({', '.join([*map(place.__getitem__, c.buffers), *map(size_name, c.function.sizes)])});"
+        for c in calls
+    ]
     return indented([f'extern "C" void {name}({", ".join(params)}) {{', *lines, "}"])
 
 

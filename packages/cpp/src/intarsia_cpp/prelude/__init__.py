@@ -63,7 +63,9 @@ def prelude(text: str, isa: str) -> str:
 def _types(text: str) -> str:
     """Element types, and vector types of the widths that occur."""
     lines = [f"typedef {c} {name};" for name, c in ELEMENTS.items()]
-    lines.append("template <class V> struct of;  // element type; integers of its width, signed and unsigned; i32; lanes")
+    lines.append(
+        "template <class V> struct of;  // element type; integers of its width, signed and unsigned; i32; lanes"
+    )
     lines.append("template <class V> INL V iota();")
     widths = sorted({int(w) for w in _WIDTH.findall(text)})
     for n in widths:
