@@ -114,9 +114,9 @@ def _only_in_training(op: OpOverload, function: Callable[..., Any]) -> Callable[
     ) -> Any:
         if training:
             return function(x, weight, bias, mean, var, training, momentum, eps)
-        if op is aten.cudnn_batch_norm.default:
-            return NotImplemented  # has a fourth result
-        return aten._native_batch_norm_legit_no_training.default(x, weight, bias, mean, var, momentum, eps)
+        results = aten._native_batch_norm_legit_no_training.default(x, weight, bias, mean, var, momentum, eps)
+        # cuDNN's form has a fourth result, memory that only its own backward pass reads
+        return (*results, x.new_empty((0,), dtype=torch.uint8)) if op is aten.cudnn_batch_norm.default else results
 
     return batch_norm
 

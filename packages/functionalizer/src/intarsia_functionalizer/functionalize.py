@@ -15,6 +15,7 @@ mutations, aliasing.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -83,7 +84,9 @@ def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None
         return _unchanged(recorded)
     graph, mode = _with_one_mode(gm.graph)
     rewriter = Rewriter(graph, mode, fuel)
-    with torch.no_grad(), enable_python_dispatcher(), mode:
+    # composites with symbolic sizes come apart in Python: the C++ forms of some demand plain integers
+    symbolic = contextlib.nullcontext() if mode.shape_env is None else enable_python_dispatcher()
+    with torch.no_grad(), symbolic, mode:
         results = rewriter.run()
         values, requires_grad = _output_values(recorded.signature, rewriter, results)
         outputs = describe_outputs(rewriter, values, requires_grad, gm)

@@ -121,7 +121,7 @@ def record(
 
 @contextlib.contextmanager
 def recording(recorder: Recorder) -> Iterator[Recorder]:
-    """Run the body under `recorder`: fake tensors, Python meta rules, an empty cast cache; the grad mode is restored.
+    """Run the body under `recorder` and its fake mode, with an empty cast cache; the grad mode is restored.
 
     Raises:
         UnsupportedError: The body asks for values that only running it can tell.
@@ -129,7 +129,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     grad_mode = torch.is_grad_enabled()
     torch.clear_autocast_cache()  # casts of real parameters, kept by a region around us, would become constants
     try:
-        with _quiet_fake_mode(), enable_python_dispatcher(), recorder.fake_mode, recorder:
+        with _quiet_fake_mode(), _python_composites(recorder.fake_mode), recorder.fake_mode, recorder:
             yield recorder
     except _DATA_DEPENDENT as error:
         raise UnsupportedError(
@@ -146,6 +146,16 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     finally:
         torch.clear_autocast_cache()  # and fake casts must not reach the program when it runs
         torch._C._set_grad_enabled(grad_mode)
+
+
+def _python_composites(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:
+    """Take composite ops apart in Python where sizes are symbolic: the C++ forms of some demand plain integers.
+
+    Where sizes are static the C++ forms serve: they are faster, and what eager runs.
+    """
+    if mode.shape_env is None:
+        return contextlib.nullcontext()
+    return enable_python_dispatcher()  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

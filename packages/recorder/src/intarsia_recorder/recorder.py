@@ -35,6 +35,7 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DEVICE = torch.ops.prim.device.default
 
 _NUMBERS = (bool, int, float, complex)
+_PLAIN = {bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 
 # what torch.tensor(...) ends with
 _LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
@@ -91,9 +92,11 @@ class Recorder(TorchDispatchMode):
         # object id -> where it comes from: a node, or an item of a node that gets its getitem on first use
         self._producers: dict[int, fx.Node | tuple[fx.Node, int]] = {}
         self._holders: dict[int, list[fx.Node]] = {}
+        self._last_placeholder: fx.Node | None = None
         self._last_item: dict[fx.Node, fx.Node] = {}
         self._alive: list[Any] = []
         self._constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self._names: dict[str, int] = {}
         self._constant_names: dict[int, str] = {}
         self._reals: dict[int, torch.Tensor] = {}
         self._stack_of_sequence: dict[int, tuple[Origin, ...]] = {}
@@ -108,9 +111,13 @@ class Recorder(TorchDispatchMode):
 
     def placeholder(self, value: Any, name: str, where: tuple[Origin, ...] = ()) -> fx.Node:
         """Add an input behind the existing ones; `value` is a fake tensor or a number."""
-        body = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
-        with self.graph.inserting_before(body) if body is not None else contextlib.nullcontext():
-            node = self.graph.placeholder(name)
+        first = next(iter(self.graph.nodes), None)
+        if self._last_placeholder is not None:
+            place: Any = self.graph.inserting_after(self._last_placeholder)
+        else:
+            place = self.graph.inserting_before(first) if first is not None else contextlib.nullcontext()
+        with place:
+            node = self._last_placeholder = self.graph.placeholder(name)
         meta.set_value(node, value)
         meta.set_origins(node, where)
         self._produce(value, node)
@@ -234,12 +241,17 @@ class Recorder(TorchDispatchMode):
 
     def _fakes(self, value: Any) -> Any:
         """Replace the real tensors in an argument by fake ones."""
+        kind = type(value)
+        if kind is FakeTensor or kind in _PLAIN:
+            return value
         if isinstance(value, torch.Tensor):
             return value if isinstance(value, FakeTensor) else self.constant(value)
         if isinstance(value, (list, tuple)):
+            if all([type(item) is FakeTensor or type(item) in _PLAIN for item in value]):
+                return value
             return type(value)([self._fakes(item) for item in value])
-        if isinstance(value, dict):
-            return {key: self._fakes(item) for key, item in value.items()}
+        if kind is dict:
+            return {key: self._fakes(item) for key, item in value.items()} if value else value
         return value
 
     # ---- values and nodes
@@ -249,7 +261,7 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, torch.Tensor):
             return self._tensor_node(value)
         kind = type(value)
-        if kind in (int, float, bool, str) or value is None:
+        if kind in _PLAIN:
             return value
         if isinstance(value, _SYMBOLIC):
             self.symbols.where = self._origins() if self.where is None else self.where
@@ -309,8 +321,11 @@ class Recorder(TorchDispatchMode):
         return node
 
     def _free_name(self, wanted: str) -> str:
-        names = (wanted if number == 0 else f"{wanted}_{number}" for number in range(len(self._constants) + 1))
-        return next(name for name in names if not hasattr(self.root, name))
+        """Return `wanted`, with a number if another constant has that name."""
+        number = self._names.get(wanted, 0)
+        self._names[wanted] = number + 1
+        name = f"{wanted}_{number}" if number else wanted
+        return name if not hasattr(self.root, name) else self._free_name(wanted)
 
     def _produce(self, value: Any, node: fx.Node) -> None:
         """Note that `node` produces the tensors in `value`, as its result or as items of it."""
