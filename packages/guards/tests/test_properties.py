@@ -37,6 +37,10 @@ class Thing:
     """An object with attributes and a function."""
 
 
+class MyList(list[Any]):
+    """A list in all but its exact type."""
+
+
 def one() -> int:
     return 1
 
@@ -114,7 +118,7 @@ CHANGES: dict[str, tuple[str, Any]] = {
     "other float": ("constant", lambda w: w["a"].__setitem__(1, 2.25)),
     "minus zero": ("constant", lambda w: set_attribute(w, "n", -0.0)),
     "value in the dict": ("constant", lambda w: w["d"].__setitem__("k", 2)),
-    "tuple for list": ("type", lambda w: w.update(a=tuple(w["a"]))),
+    "subclass of list": ("type", lambda w: w.update(a=MyList(w["a"]))),
     "longer list": ("length", lambda w: w["a"].append(3)),
     "key order": ("dict_keys", lambda w: w["d"].__setitem__("k", w["d"].pop("k"))),
     "new key": ("dict_keys absent", lambda w: w["d"].__setitem__("z", 1)),
@@ -127,7 +131,7 @@ CHANGES: dict[str, tuple[str, Any]] = {
     "too long": ("size", lambda w: swap_tensor(w, "t", torch.zeros(5, 4))),
     "empty": ("size", lambda w: swap_tensor(w, "t", torch.zeros(0, 4))),
     "one tensor twice": ("aliasing overlap", lambda w: swap_tensor(w, "u", w["t"])),
-    "overlapping": ("overlap", lambda w: swap_tensor(w, "u", w["t"].view(-1)[1:])),
+    "overlapping": ("overlap", lambda w: swap_tensor(w, "u", w["t"].detach())),
 }
 
 
