@@ -284,8 +284,11 @@ class _BreakAssembly:
         results = [StackEntry("value", (f"__stack_{split + i}",)) for i in range(pushed)]
         for entry in reversed(results):
             out.emit("STORE_FAST", entry.names[0])
-        for _ in range(n_under):
-            out.emit("POP_TOP")
+        for value in reversed(self.frame.stack[:n_under]):
+            if value is NULL:  # POP_TOP takes no empty slots, storing one is fine
+                out.emit("STORE_FAST", "__stack_null")
+            else:
+                out.emit("POP_TOP")
         stack = [*self.carried, *results]
         names = self._passed_locals(index)
         name, code = self._resume(index, names, stack, number)

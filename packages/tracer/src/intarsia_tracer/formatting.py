@@ -154,7 +154,7 @@ def call_hash(tx: Tracer, value: Value) -> Value:
         raise Break("tracer.hashing", f"the hash of {unknown} isn't known while tracing") from None
 
 
-_OBJECT_STR: object = object.__str__
+_OBJECT_STR: Any = object.__str__
 
 
 class _Text:

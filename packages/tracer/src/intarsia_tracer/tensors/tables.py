@@ -20,39 +20,16 @@ ATOM_TYPES = frozenset(
     {torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme}
 )
 
+_FACTORY_NAMES = """
+    arange as_tensor bartlett_window blackman_window complex empty empty_permuted empty_strided eye full hamming_window
+    hann_window kaiser_window linspace logspace normal ones rand randint randn randperm range scalar_tensor tensor
+    tril_indices triu_indices zeros
+"""
 #: Functions that make tensors without taking any.
-FACTORIES = frozenset(
-    getattr(torch, name)
-    for name in [
-        "arange",
-        "as_tensor",
-        "bartlett_window",
-        "blackman_window",
-        "complex",
-        "empty",
-        "empty_permuted",
-        "empty_strided",
-        "eye",
-        "full",
-        "hamming_window",
-        "hann_window",
-        "kaiser_window",
-        "linspace",
-        "logspace",
-        "normal",
-        "ones",
-        "rand",
-        "randint",
-        "randn",
-        "randperm",
-        "range",
-        "scalar_tensor",
-        "tensor",
-        "tril_indices",
-        "triu_indices",
-        "zeros",
-    ]
-) | {torch.fft.fftfreq, torch.fft.rfftfreq}
+FACTORIES = frozenset(getattr(torch, name) for name in _FACTORY_NAMES.split()) | {
+    torch.fft.fftfreq,
+    torch.fft.rfftfreq,
+}
 
 #: Names of functions of torch -> what they answer in traced code.
 ANSWERS = MappingProxyType(
@@ -89,20 +66,22 @@ PURE = frozenset(
     }
 )
 
+_VALUE_METHODS = """
+    __array__ __bool__ __complex__ __float__ __format__ __hash__ __index__ __int__ __repr__ __str__ data_ptr is_nonzero
+    item numpy tolist
+"""
+_STATE_METHODS = """
+    __deepcopy__ __reduce_ex__ align_to apply_ as_subclass backward detach_ map2_ map_ module_load pin_memory
+    record_stream refine_names register_hook register_post_accumulate_grad_hook rename rename_ requires_grad_ resize_
+    resize_as_ retain_grad set_ share_memory_ sparse_resize_ storage untyped_storage
+"""
 #: Methods of tensors that leave the graph: they give Python data, or change what a graph can't.
 BREAKING_METHODS = MappingProxyType(
     {
-        **dict.fromkeys(("item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__",
-                         "__complex__", "__format__", "__repr__", "__str__", "data_ptr", "is_nonzero", "__hash__"),
-                        "tracer.tensor_value"),
-        **dict.fromkeys(("backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
-                         "requires_grad_", "resize_", "resize_as_", "set_", "share_memory_", "storage",
-                         "untyped_storage", "apply_", "map_", "map2_", "__deepcopy__", "__reduce_ex__", "detach_",
-                         "rename_", "rename", "refine_names", "align_to", "as_subclass", "sparse_resize_",
-                         "pin_memory", "record_stream", "module_load"),
-                        "tracer.tensor_op"),
+        **dict.fromkeys(_VALUE_METHODS.split(), "tracer.tensor_value"),
+        **dict.fromkeys(_STATE_METHODS.split(), "tracer.tensor_op"),
     }
-)  # fmt: skip
+)
 
 #: Modules of torch whose Python functions are evaluated; calls into others break.
 INLINED = (

@@ -307,35 +307,12 @@ class Object(Value):
             out.write_attributes(self, self.written)
 
 
+_READING_NAMES = """
+    __add__ __contains__ __eq__ __ge__ __getitem__ __gt__ __iter__ __le__ __len__ __lt__ __mul__ __ne__ __or__
+    __repr__ __reversed__ __ror__ __str__ copy count get index items keys values
+"""
 #: Methods of built-in containers that don't change them.
-_READING = frozenset(
-    [
-        "__add__",
-        "__contains__",
-        "__eq__",
-        "__ge__",
-        "__getitem__",
-        "__gt__",
-        "__iter__",
-        "__le__",
-        "__len__",
-        "__lt__",
-        "__mul__",
-        "__ne__",
-        "__or__",
-        "__repr__",
-        "__reversed__",
-        "__ror__",
-        "__str__",
-        "copy",
-        "count",
-        "get",
-        "index",
-        "items",
-        "keys",
-        "values",
-    ]
-)
+_READING = frozenset(_READING_NAMES.split())
 
 
 def _compares_by_identity(cls: Any) -> bool:
