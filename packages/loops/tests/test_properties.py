@@ -19,6 +19,7 @@ from intarsia_loops.rewrites import (
     fuse_rows,
     inline,
     localise,
+    matching_buffers,
     postorder,
     rename_buffers,
     split_reduction,
@@ -27,7 +28,7 @@ from intarsia_testkit.aten_programs import AtenProgram, aten_programs
 from intarsia_testkit.differential import check_pass, same_results
 from intarsia_testkit.fired import Tally
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=25)
+SETTINGS = settings(derandomize=True, deadline=None, max_examples=40)
 OPS = Tally("loops: scalar ops and nest kinds in random programs")
 RULES = Tally("loops: rewrites", ["inline", "fuse_rows", "split_reduction", "localise", "refused"])
 
@@ -48,7 +49,7 @@ def run(program: Program, aten: AtenProgram) -> tuple[object, ...]:
     return intarsia_loops.loops.interpret(intarsia_loops.to_fx(program), *aten.inputs())
 
 
-@settings(SETTINGS, max_examples=80)
+@settings(SETTINGS, max_examples=120)
 @given(PROGRAMS)
 def test_lowering_keeps_the_meaning(aten: AtenProgram) -> None:
     check_pass(intarsia_loops.lower, aten.graph_module, aten.inputs(), intarsia_ir.aten, intarsia_loops.loops)
@@ -177,6 +178,13 @@ def test_equal_work_has_equal_canonical_forms(aten: AtenProgram) -> None:
             twin = as_kernel(replace(rename_buffers(nest, renamed), origins=()), 0)
             assert canonical(kernel)[0] == canonical(twin)[0]
             assert [renamed[n] for n in canonical(kernel)[1]] == list(canonical(twin)[1])
+            assert matching_buffers(kernel.steps, twin.steps) == {n: renamed[n] for n in canonical(kernel)[1]}
+    nests = [n for n in program.items if isinstance(n, Nest)]
+    for a in nests:
+        for b in nests:
+            is_same = canonical(as_kernel(a, 0))[0] == canonical(as_kernel(b, 0))[0]
+            assert (matching_buffers((a,), (b,)) is not None) == is_same
+            RULES.count("equal nests" if is_same else "other nests")
 
 
 def test_what_fired() -> None:

@@ -25,7 +25,7 @@ from intarsia_loops._run import symbols_of
 from intarsia_loops._symbols import symbol as size_symbol
 from intarsia_loops.index import IndexExpr, lift
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Placement, Program, TensorRef
-from intarsia_loops.rewrites import canonical, reads_in_order, rename_buffers
+from intarsia_loops.rewrites import matching_buffers, reads_in_order, rename_buffers
 
 __all__ = ["ExternOp", "ItemOp", "KernelOp", "NestOp", "ViewOp", "from_fx", "program_frame", "to_fx"]
 
@@ -73,7 +73,6 @@ class ItemOp:
         self.buffers: Mapping[str, Buffer] = {n: buffers[n] for n in names if n}
         self.symbols = symbols
         self._hash = hash(self._summary())
-        self._canonical: Any = None
         self.__name__ = self.__qualname__ = self._label()
         self.__module__ = f"intarsia_loops.{self.kind}"
 
@@ -93,15 +92,9 @@ class ItemOp:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(other) is not type(self) or other._hash != self._hash:
+        if not isinstance(other, ItemOp) or type(other) is not type(self) or other._hash != self._hash:
             return False
-        mine, theirs = self._structure(), other._structure()
-        if mine is theirs:
-            return True
-        if mine != theirs:
-            return False
-        other._canonical = mine  # the next comparison is by identity
-        return True
+        return self._matches(other)
 
     def __deepcopy__(self, memo: Any) -> ItemOp:
         return self
@@ -109,19 +102,17 @@ class ItemOp:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.__name__} -> {', '.join(self.outs)})"
 
-    def _structure(self) -> Any:
-        if self._canonical is None:
-            self._canonical = self._canonical_form()
-        return self._canonical
-
     def _label(self) -> str:
         raise NotImplementedError
 
     def _summary(self) -> Any:
         raise NotImplementedError
 
-    def _canonical_form(self) -> Any:
+    def _matches(self, other: Any) -> bool:
         raise NotImplementedError
+
+    def _same_buffers(self, other: ItemOp, names: Mapping[str, str]) -> bool:
+        return all(self.buffers[a] == other.buffers[b] for a, b in names.items())
 
     def _run(self, memory: dict[str, torch.Tensor], sizes: dict[str, int]) -> dict[str, torch.Tensor]:
         raise NotImplementedError
@@ -139,9 +130,9 @@ class NestOp(ItemOp):
         nest = self.item
         return (nest.kind, nest.dtype, nest.body.op, nest.body.size, tuple([a.extent for a in nest.axes]))
 
-    def _canonical_form(self) -> Any:
-        kernel, names = canonical(Kernel((), (self.item,)))
-        return kernel.steps[0], tuple([self.buffers[n] for n in names])
+    def _matches(self, other: Any) -> bool:
+        names = matching_buffers((self.item,), (other.item,))
+        return names is not None and self._same_buffers(other, names)
 
     def _run(self, memory: dict[str, torch.Tensor], sizes: dict[str, int]) -> dict[str, torch.Tensor]:
         return {self.item.out: run_nest(self.item, self.buffers[self.item.out], memory, sizes)}
@@ -158,9 +149,11 @@ class KernelOp(ItemOp):
     def _summary(self) -> Any:
         return (len(self.item.local), tuple([(s.kind, s.dtype, s.body.op, s.body.size) for s in self.item.steps]))
 
-    def _canonical_form(self) -> Any:
-        kernel, names = canonical(self.item)
-        return kernel, tuple(self.buffers[n] for n in names)
+    def _matches(self, other: Any) -> bool:
+        names = matching_buffers(self.item.steps, other.item.steps)
+        if names is None or len(self.item.rows) != len(other.item.rows):
+            return False
+        return {names[n] for n in self.item.local} == other.item.local and self._same_buffers(other, names)
 
     def _run(self, memory: dict[str, torch.Tensor], sizes: dict[str, int]) -> dict[str, torch.Tensor]:
         return run_kernel(self.item, self.buffers, memory, sizes)
@@ -177,13 +170,18 @@ class ExternOp(ItemOp):
     def _summary(self) -> Any:
         return str(self.item.target)
 
-    def _canonical_form(self) -> Any:
-        place = {n: f"b{k}" for k, n in enumerate((*self.reads, *self.outs))}
+    def _matches(self, other: Any) -> bool:
+        return bool(self._form() == other._form())
+
+    def _form(self) -> Any:
+        """The call with buffers named by position."""
+        place = {n: f"b{k}" for k, n in enumerate(dict.fromkeys((*self.reads, *self.outs)))}
         return (
             self.item.target,
             _map_refs(self.item.args, lambda r: replace(r, buffer=place[r.buffer])),
             _map_refs(self.item.kwargs, lambda r: replace(r, buffer=place[r.buffer])),
-            tuple(self.buffers.get(n) for n in (*self.reads, *self.outs)),
+            tuple([place[o] if o else "" for o in self.outs]),
+            tuple([self.buffers[n] for n in place if n]),
         )
 
     def _run(self, memory: dict[str, torch.Tensor], sizes: dict[str, int]) -> dict[str, torch.Tensor]:
@@ -239,6 +237,36 @@ def to_fx(program: Program, *, values: Mapping[str, Any] | None = None) -> fx.Gr
     return _Writer(program, values or {}).graph_module()
 
 
+class _View(fx.GraphModule):
+    """A GraphModule whose Python code is generated when it is first needed: most views are only read.
+
+    Generating it costs more than building the graph. Everything that depends on the code asks for it first: calls
+    through `forward`, text and line maps through attributes that are missing until then.
+    """
+
+    def __init__(self, root: Mapping[str, Any], graph: fx.Graph) -> None:
+        self.__dict__["_is_deferred"] = True
+        super().__init__(root, graph)  # type: ignore[arg-type]
+
+    def recompile(self) -> Any:
+        """Generate the code now; only the call that comes with construction is put off."""
+        if self.__dict__.pop("_is_deferred", False):
+            self.__dict__["_has_no_code"] = True
+            return None
+        self.__dict__.pop("_has_no_code", None)
+        return super().recompile()
+
+    def forward(self, *args: Any) -> Any:
+        self.recompile()  # replaces this method by the generated one
+        return self.forward(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") and not name.startswith("__") and self.__dict__.get("_has_no_code"):
+            self.recompile()
+            return getattr(self, name)
+        return super().__getattr__(name)
+
+
 class _Writer:
     def __init__(self, program: Program, values: Mapping[str, Any]) -> None:
         self.program, self.values = program, values
@@ -258,7 +286,7 @@ class _Writer:
         for item in program.items:
             self._item(item)
         self.graph.output(tuple([self._output(v) for v in program.outputs]))
-        gm = fx.GraphModule(dict(program.constants), self.graph)
+        gm = _View(dict(program.constants), self.graph)
         is_kernels = any(isinstance(item, Kernel) for item in program.items) or program.placement is not None
         inputs = {n: program.buffers.get(n) for n in (*program.inputs, *program.constants)}
         gm.meta[_FRAME_KEY] = Frame(

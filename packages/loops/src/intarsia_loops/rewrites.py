@@ -20,6 +20,7 @@ __all__ = [
     "fuse_rows",
     "inline",
     "localise",
+    "matching_buffers",
     "operands",
     "postorder",
     "reads_in_order",
@@ -286,6 +287,60 @@ def canonical(kernel: Kernel) -> tuple[Kernel, tuple[str, ...]]:
         steps.append(replace(rename_buffers(step, names), origins=()))
     rows = steps[0].axes[: len(kernel.rows)] if steps else kernel.rows
     return Kernel(rows, tuple(steps), frozenset([names[b] for b in kernel.local])), tuple(names)
+
+
+def matching_buffers(a: Sequence[Nest], b: Sequence[Nest]) -> dict[str, str] | None:
+    """Return which buffer of `b` stands for which of `a` if the nests do the same, else None.
+
+    What the canonical forms would show, without building them: layers of a model are compared this way.
+
+    Args:
+        a: Nests, in order.
+        b: As many nests.
+    """
+    if len(a) != len(b):
+        return None
+    names: dict[str, str] = {}
+    for x, y in zip(a, b, strict=True):
+        if (x.kind, x.dtype, len(x.axes), len(x.red)) != (y.kind, y.dtype, len(y.axes), len(y.red)):
+            return None
+        if (x.axes, x.red) != (y.axes, y.red):
+            x, y = _positional_axes(x), _positional_axes(y)
+        if (x.axes, x.red) != (y.axes, y.red) or not _match(x.body, y.body, names):
+            return None
+        if names.setdefault(x.out, y.out) != y.out:
+            return None
+    return names if len(set(names.values())) == len(names) else None
+
+
+def _match(a: Val, b: Val, names: dict[str, str]) -> bool:
+    """Whether two bodies are equal up to buffer names, which are entered into `names`."""
+    seen: set[tuple[Val, Val]] = set()
+    stack = [(a, b)]
+    while stack:
+        x, y = stack.pop()
+        if (x, y) in seen:
+            continue
+        seen.add((x, y))
+        if x.op != y.op or x.dtype != y.dtype:
+            return False
+        if x.op in ("load", "gather"):
+            if names.setdefault(x.args[0], y.args[0]) != y.args[0] or len(x.args[1]) != len(y.args[1]):
+                return False
+            for i, j in zip(x.args[1], y.args[1], strict=True):
+                if type(i) is Val and type(j) is Val:
+                    stack.append((i, j))
+                elif i is not j:
+                    return False
+        elif x.op in ("const", "index"):
+            if x is not y:
+                return False
+        elif len(x.args) != len(y.args):
+            return False
+        else:
+            # also where both are one value: its buffers stand for themselves
+            stack += zip(x.args, y.args, strict=True)
+    return True
 
 
 def reads_in_order(nest: Nest) -> tuple[str, ...]:
