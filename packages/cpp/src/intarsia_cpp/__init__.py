@@ -1,7 +1,7 @@
 """Kernels -> vectorised C++ with OpenMP.
 
-Takes kernels (one `Kernel`, or a whole program as FX(kernels)), gives source text as a frozen `KernelSource`; nothing is
-compiled here. Modules other than this one are unstable.
+Takes kernels (one `Kernel`, or a whole program as FX(kernels)), gives source text as a frozen `KernelSource`; nothing
+is compiled here. Modules other than this one are unstable.
 
 Example:
     >>> from intarsia_cpp import emit

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from intarsia_cpp._context import Context
+from intarsia_cpp._index import lane_step
 from intarsia_cpp._ops import WIDTH, Rep, constant, expression, mask_bits, vector, widened
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.program import Val
@@ -188,10 +189,7 @@ class Scope:
 
     def _walk(self, expr: IndexExpr) -> IndexExpr | None:
         """What one lane adds to `expr`; None when that isn't the same for every lane."""
-        if self.lane is None:
-            return ZERO
-        split = expr.coef(self.lane)
-        return None if split is None else split[0]
+        return ZERO if self.lane is None else lane_step(expr, self.lane, self.context.lanes)
 
     def _lane_address(self, expr: IndexExpr) -> str:
         assert self.lane is not None

@@ -154,12 +154,24 @@ def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[st
     def step(nest: Nest) -> Step:
         address = flat(nest.out, tuple(map(lift, nest.axes)))
         position = linear(tuple(map(lift, nest.red)), _row_major(tuple(r.extent for r in nest.red)))
-        return Step(
+        found = Step(
             nest.out, nest.axes[depth:], nest.red, nest.kind, rebuild(nest.body, leaf), address, nest.dtype,
             nest.out not in kernel.local, position if nest.kind in ("argmax", "argmin") else ZERO,
         )  # fmt: skip
+        return _without_units(found)
 
     return tuple(step(nest) for nest in kernel.steps)
+
+
+def _without_units(step: Step) -> Step:
+    """The step without loops that have one point, except a last reduced (or the scanned) one."""
+    ones = {a for a in step.inner if a.extent is ONE and a not in step.red}
+    reduced = {r for r in step.red if r.extent is ONE and not step.is_scan}
+    ones |= reduced if len(reduced) < len(step.red) else reduced - set(step.red[-1:])
+    if not ones:
+        return step
+    inner, red = (tuple(a for a in axes if a not in ones) for axes in (step.inner, step.red))
+    return replace(step.substituted(dict.fromkeys(ones, ZERO)), inner=inner, red=red)
 
 
 def local_arrays(kernel: Kernel, block: Block | None = None) -> dict[str, Array]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 
-__all__ = ["c_text", "collapse", "linear", "product", "size_symbols"]
+__all__ = ["c_text", "collapse", "lane_step", "linear", "product", "size_symbols"]
 
 
 def c_text(expr: IndexExpr, name_of: Callable[[Atom], str]) -> str:
@@ -97,3 +97,35 @@ def collapse(axes: Sequence[Atom], addresses: Sequence[IndexExpr]) -> tuple[tupl
 def _walked_as_one(expr: IndexExpr, a: Atom, b: Atom) -> bool:
     of_a, of_b = expr.coef(a), expr.coef(b)
     return of_a is not None and of_b is not None and of_a[0] is of_b[0] * b.extent
+
+
+def lane_step(expr: IndexExpr, lane: Atom, lanes: int) -> IndexExpr | None:
+    """Return what the next lane of a vector adds to `expr`; None when that isn't the same for every lane.
+
+    Vectors start at multiples of their width: for b and rest multiples of `lanes`, and l < lanes,
+    (lane + l + rest) // b = (lane + rest) // b         (lane + l + rest) % b = (lane + rest) % b + l
+    """
+    split = expr.coef(lane)
+    if split is not None:
+        return split[0]
+    total = ZERO
+    for monomial, k in expr.terms:
+        moving = [a for a in monomial if a is lane or (a.kind in ("/", "%") and lane in (a.a.axes() | a.b.axes()))]
+        if not moving:
+            continue
+        step = _atom_step(moving[0], lane, lanes) if len(moving) == 1 else None
+        if step is None:
+            return None
+        total = total + step * lift(k) * product([lift(a) for a in monomial if a is not moving[0]])
+    return total
+
+
+def _atom_step(atom: Atom, lane: Atom, lanes: int) -> IndexExpr | None:
+    if atom is lane:
+        return ONE
+    split, divisor = atom.a.coef(lane), atom.b.const()
+    if split is None or split[0] is not ONE or divisor is None or divisor % lanes:
+        return None
+    if any(k % lanes for _, k in split[1].terms):
+        return None
+    return ZERO if atom.kind == "/" else ONE

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from intarsia_cpp._context import Block, Context, Step
 from intarsia_cpp._frame import STACK_BYTES
 from intarsia_cpp._groups import group_steps
-from intarsia_cpp._index import product
+from intarsia_cpp._index import lane_step, product
 from intarsia_cpp._narrow import narrowed
 from intarsia_cpp._ops import WIDTH
 from intarsia_cpp.columns import emit_columns
@@ -102,10 +102,8 @@ def _access_cost(context: Context, step: Step, lane: Atom) -> float:
 
 
 def _walk_cost(context: Context, address: IndexExpr, lane: Atom) -> float:
-    split = address.coef(lane)
-    if split is None:
-        return context.lanes
-    return 1.0 if split[0] is ONE else 0.25 if split[0] is ZERO else context.lanes
+    step = lane_step(address, lane, context.lanes)
+    return 1.0 if step is ONE else 0.25 if step is ZERO else context.lanes
 
 
 def _waste(context: Context, lane: Atom) -> float:

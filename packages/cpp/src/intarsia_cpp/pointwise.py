@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intarsia_cpp._body import Scope
 from intarsia_cpp._context import Context, Step
-from intarsia_cpp._index import collapse, product
+from intarsia_cpp._index import collapse, lane_step, product
 from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._parallel import parallel_for
 from intarsia_cpp._text import block, loop
@@ -21,13 +21,13 @@ def is_pointwise(context: Context) -> bool:
 
 def is_tiled(context: Context) -> bool:
     """Whether a map over the rows transposes operands or results in registers."""
-    axes, steps = ordered_loops(context.kernel.rows, context.steps)
+    axes, steps = ordered_loops(context.kernel.rows, context.steps, context.lanes)
     return len(axes) > 1 and find_tiling(context, axes, steps) is not None
 
 
 def emit_pointwise(context: Context) -> list[str]:
     """Return the body of the kernel function."""
-    axes, steps = ordered_loops(context.kernel.rows, context.steps)
+    axes, steps = ordered_loops(context.kernel.rows, context.steps, context.lanes)
     tiling = find_tiling(context, axes, steps) if len(axes) > 1 else None
     if tiling is not None:
         return emit_tiled(context, axes, steps, tiling)
@@ -48,7 +48,9 @@ def emit_pointwise(context: Context) -> list[str]:
     return nest if points.lo > 0 else block(f"if ({context.c(points)} > 0)", nest)
 
 
-def ordered_loops(rows: tuple[Atom, ...], steps: tuple[Step, ...]) -> tuple[tuple[Atom, ...], tuple[Step, ...]]:
+def ordered_loops(
+    rows: tuple[Atom, ...], steps: tuple[Step, ...], lanes: int
+) -> tuple[tuple[Atom, ...], tuple[Step, ...]]:
     """Return the loops in the order in which they walk memory, merged where possible, and the steps over them.
 
     The innermost loop is the one that most accesses walk with stride 1, the first written buffer deciding ties and
@@ -65,7 +67,7 @@ def ordered_loops(rows: tuple[Atom, ...], steps: tuple[Step, ...]) -> tuple[tupl
 
     axes.sort(key=lambda a: -stride(a))
     if axes:
-        best = max(axes, key=lambda a: (unit_stride_score(a, steps), axes.index(a)))
+        best = max(axes, key=lambda a: (unit_stride_score(a, steps, lanes), axes.index(a)))
         axes.remove(best)
         axes.append(best)
     merged, more = collapse(axes, [e.subst(env) for e in addresses])
@@ -73,15 +75,14 @@ def ordered_loops(rows: tuple[Atom, ...], steps: tuple[Step, ...]) -> tuple[tupl
     return merged, tuple(s.substituted(env) for s in steps)
 
 
-def unit_stride_score(a: Atom, steps: tuple[Step, ...]) -> int:
+def unit_stride_score(a: Atom, steps: tuple[Step, ...], lanes: int) -> int:
     """Return how well a loop suits vector lanes: accesses of stride 1 count most, of other strides against it."""
     score = 0
     for step in steps:
         weights = [(step.address, 3)] if step.in_memory else []
         weights += [(v.args[1][0], 2) for v in step.body.loads if v.op == "load"]
         for address, weight in weights:
-            split = address.coef(a)
-            walk = None if split is None else split[0]
+            walk = lane_step(address, a, lanes)
             score += weight if walk is ONE else 0 if walk is ZERO else -2 * weight
     return score
 

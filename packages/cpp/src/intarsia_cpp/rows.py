@@ -71,7 +71,7 @@ def _once(row: Scope, group: Group) -> None:
 def _shared_loop(row: Scope, group: Group, stored: frozenset[str]) -> None:
     """Maps and reductions in one nest of loops."""
     context = row.context
-    loops, steps = _ordered(group)
+    loops, steps = _ordered(group, context.lanes)
     folds = _folds(context, steps, loops)
 
     def point(scope: Scope, u: str) -> None:
@@ -147,7 +147,7 @@ def _scan(row: Scope, step: Step) -> list[str]:
 
 def _inner_folds(row: Scope, step: Step) -> list[str]:
     """A reduction for every point of inner axes, lanes along the axis that memory suits best."""
-    best = max(step.inner + step.red, key=lambda a: (unit_stride_score(a, (step,)), a in step.red))
+    best = max(step.inner + step.red, key=lambda a: (unit_stride_score(a, (step,), row.context.lanes), a in step.red))
     return _fold_along(row, step) if best in step.red or step.kind.startswith("arg") else _fold_across(row, step, best)
 
 
@@ -157,7 +157,7 @@ def _fold_along(row: Scope, step: Step) -> list[str]:
 
     def fill(scope: Scope) -> list[str]:
         here = Scope(context, scope, barrier=True)
-        loops, (moved,) = _ordered(Group(step.red, (step,)))
+        loops, (moved,) = _ordered(Group(step.red, (step,)), context.lanes)
         fold = next(iter(_folds(context, (moved,), loops).values()))
         here.lines += fold.declare()
         if not is_empty(context, loops):
@@ -195,14 +195,14 @@ def _fold_across(row: Scope, step: Step, lane: Atom) -> list[str]:
     return nest(row, outer, lambda scope: lane_loops(scope, lane, point))
 
 
-def _ordered(group: Group) -> tuple[tuple[Atom, ...], tuple[Step, ...]]:
+def _ordered(group: Group, lanes: int) -> tuple[tuple[Atom, ...], tuple[Step, ...]]:
     """Loops with the one that memory suits best innermost, merged where possible, and the steps over them.
 
     Searches for a position keep their order: the first of equals is the one with the least number.
     """
     loops = list(group.loops)
     if not any(s.kind.startswith("arg") for s in group.steps):
-        best = max(loops, key=lambda a: (unit_stride_score(a, group.steps), loops.index(a)))
+        best = max(loops, key=lambda a: (unit_stride_score(a, group.steps, lanes), loops.index(a)))
         loops.remove(best)
         loops.append(best)
     merged, env = collapse(loops, [e for s in group.steps for e in s.addresses()])
