@@ -1,5 +1,6 @@
 """What holds for all kinds: user errors fail a guard, nothing is kept alive, sources are fetched once and in order."""
 
+import functools
 import gc
 import weakref
 from typing import Any
@@ -127,6 +128,16 @@ def test_bound_methods_are_held_weakly() -> None:
     del net
     gc.collect()
     assert alive() is None and guards.check((torch.ones(2),)) is False
+
+
+def test_decorated_functions_are_bound_by_the_wrapper() -> None:
+    def inner(a: int, b: int) -> None: ...
+
+    @functools.wraps(inner)
+    def wrapper(*args: int, **kwargs: int) -> None: ...
+
+    guards = build_guards([GuardRecord(GuardKind.LENGTH, ArgumentSource("args"), 1)], function=wrapper)
+    assert guards.check((1,), {"b": 2}) and not guards.check((1, 2))
 
 
 def test_hold() -> None:

@@ -1,5 +1,6 @@
 """What programs look like, in full: small files, each one idea. `UPDATE_GOLDEN=1` rewrites them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,16 @@ def test_normalise() -> None:
     layer = nn.Linear(3, 3)
     gm = fx.symbolic_trace(nn.Sequential(layer, nn.ReLU(), layer))
     check_golden(print_ir(normalise(gm).graph_module), GOLDEN / "normalise.ir")
+
+
+def test_rules_page() -> None:
+    """`docs/rules.md` holds the rules as the verifiers state them."""
+    from intarsia_ir.aten.verify import verify as verify_aten
+    from intarsia_ir.torch.verify import verify as verify_torch
+
+    page = "# Rules of the torch and aten dialects\n\nWritten from the verifiers; `UPDATE_GOLDEN=1` rewrites this.\n"
+    for name, verify in (("torch", verify_torch), ("aten", verify_aten)):
+        lines = str(sys.modules[verify.__module__].__doc__).splitlines()
+        rules = [line.split(":", 1) for line in lines if line[1:2].isdigit()]
+        page += f"\n## {name}\n\n" + "".join(f"- **{number}**:{rule}\n" for number, rule in rules)
+    check_golden(page, GOLDEN.parent.parent / "docs" / "rules.md")

@@ -143,6 +143,7 @@ class _Writer:
     constants: dict[str, Any] = field(default_factory=dict)
     variables: dict[Source, str] = field(default_factory=dict)
     classes: dict[Source, Any] = field(default_factory=dict)
+    required: set[str] = field(default_factory=set)
     wants_globals: bool = False
 
     def finish(self) -> Predicate:
@@ -229,6 +230,9 @@ class _Writer:
             self._assign(source, plain)
             return
         space = self._space(base, owner)
+        if name in _SET_BY_MODULE:
+            self._assign(source, f"{space}[{name!r}]")
+            return
         variable = self._assign(source, None)
         self.lines += [
             f"if {name!r} in {space}: {variable} = {space}[{name!r}]",
@@ -242,8 +246,10 @@ class _Writer:
         return self.fetch(AttributeSource(base, "__dict__")) if base in self.classes else f"{owner}.__dict__"
 
     def require(self, condition: str) -> None:
-        """Add a check that must hold."""
-        self.lines.append(f"if not ({condition}): return False")
+        """Add a check that must hold, unless it's there already."""
+        if condition not in self.required:
+            self.required.add(condition)
+            self.lines.append(f"if not ({condition}): return False")
 
     # ---- guards ----------------------------------------------------------------------------------------------
 
@@ -403,6 +409,10 @@ class _Writer:
             self.require(relation)
         if sizes.uses_math:
             self.constants["math"] = math
+
+
+# what every module has in its instance dictionary; when it's missing there, the guard fails
+_SET_BY_MODULE = frozenset(vars(torch.nn.Module()))
 
 
 def _looks_up_as_module(cls: Any, name: str) -> bool:

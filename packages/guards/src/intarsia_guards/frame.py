@@ -87,7 +87,8 @@ def bind(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
         TypeError: The arguments don't fit the function.
     """
     plain, args = _plain_function(function, tuple(args))
-    bound = inspect.signature(plain).bind(*args, **kwargs)
+    # a decorator's wrapper is what is called, whatever function it says that it wraps
+    bound = inspect.signature(plain, follow_wrapped=False).bind(*args, **kwargs)
     bound.apply_defaults()
     cells = zip(plain.__code__.co_freevars, plain.__closure__ or ())
     contents = {name: cell.cell_contents for name, cell in cells if _is_set(cell)}
