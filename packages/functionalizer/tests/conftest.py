@@ -18,7 +18,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture
 def n_programs(request):
-    return request.config.getoption("--programs")
+    return request.config.getoption("--programs", default=400)
 
 
 @pytest.fixture(scope="session")

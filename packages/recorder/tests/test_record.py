@@ -43,6 +43,14 @@ def test_composites_come_apart_and_writes_stay_in_order():
     assert targets(recorded) == ["aten.t.default", "aten.mm.default", "aten.relu_.default", "aten.add_.Tensor"]
 
 
+def test_ops_that_only_python_takes_apart_stay_whole_where_sizes_are_static():
+    recorded = check(lambda x: F.interpolate(x, scale_factor=2.0), torch.randn(1, 2, 3, 3))
+    assert targets(recorded) == ["aten.upsample_nearest2d.default"]
+    with torch.inference_mode():  # where composites reach the recorder whole
+        recorded = check(lambda x, w: F.linear(x, w), torch.randn(2, 3, 4), torch.randn(5, 4))
+    assert "aten.linear.default" not in targets(recorded)
+
+
 def test_real_inputs_are_not_written():
     x = torch.zeros(3)
     record(lambda x: x.add_(1), (x,))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from types import CodeType
 from typing import Any
 
 import torch
@@ -99,6 +100,7 @@ class Recorder(TorchDispatchMode):
         self._names: dict[str, int] = {}
         self._constant_names: dict[int, str] = {}
         self._reals: dict[int, torch.Tensor] = {}
+        self._frames: dict[tuple[CodeType, int], Origin | None] = {}
         self._stack_of_sequence: dict[int, tuple[Origin, ...]] = {}
         self._is_composite: dict[Callable[..., Any], bool] = {}
 
@@ -220,16 +222,25 @@ class Recorder(TorchDispatchMode):
                 return result
         composite = self._is_composite.get(func)
         if composite is None:
-            if not isinstance(func, OpOverload):
-                raise UnsupportedError(
-                    f"{func} takes functions as operands", code="recorder.higher_order", where=self._origins()
-                )
-            composite = func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
-            self._is_composite[func] = composite
+            composite = self._is_composite[func] = self._comes_apart(func)
         if not composite:
             return NotImplemented
+        args, kwargs = self._fakes(args), self._fakes(kwargs)
         with self:
-            return func.decompose(*self._fakes(args), **self._fakes(kwargs))
+            if self.env is None:
+                return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+            return func.decompose(*args, **kwargs)
+
+    def _comes_apart(self, func: Any) -> bool:
+        """Tell whether `func` is made of other ops: in C++, or, where sizes are symbolic, in C++ or Python."""
+        if not isinstance(func, OpOverload):
+            raise UnsupportedError(
+                f"{func} takes functions as operands", code="recorder.higher_order", where=self._origins()
+            )
+        key = DispatchKey.CompositeImplicitAutograd
+        if self.env is not None:
+            return func.has_kernel_for_dispatch_key(key)
+        return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
 
     def _lift(self, literal: torch.Tensor) -> Any:
         """Return the fresh fake tensor that `torch.tensor(...)` gives; one element knows its value, for `item()`."""
@@ -365,12 +376,12 @@ class Recorder(TorchDispatchMode):
         """Return where the op that runs now comes from."""
         backward = torch._C._current_autograd_node()
         if backward is None:
-            found = self.where if self.where is not None else user_frames(skip=3)
+            found = self.where if self.where is not None else user_frames(skip=3, known=self._frames)
             # autograd numbers its nodes in the order of creation; the forward op that runs now is the last one made
             self._stack_of_sequence[torch.autograd._get_sequence_nr() - 1] = found
             return found
         forward = self._stack_of_sequence.get(backward._sequence_nr())
-        return forward or (self.where if self.where is not None else user_frames(skip=3))
+        return forward or (self.where if self.where is not None else user_frames(skip=3, known=self._frames))
 
     def _freeze_values_of(self, tensor: torch.Tensor) -> None:
         """Give nodes that hold `tensor` its present metadata, because an in-place view op is about to change it."""

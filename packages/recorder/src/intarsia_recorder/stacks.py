@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 
 import torch
 
@@ -19,7 +19,9 @@ _RECORD = _HERE + "record.py"
 _NOWHERE = (Origin("<python>", 0, "program"),)
 
 
-def user_frames(limit: int = 8, *, skip: int = 1) -> tuple[Origin, ...]:
+def user_frames(
+    limit: int = 8, *, skip: int = 1, known: dict[tuple[CodeType, int], Origin | None] | None = None
+) -> tuple[Origin, ...]:
     """Return the frames above the caller that belong to neither torch nor this package, outermost first.
 
     The walk ends at `record`: who called it isn't part of the program. A program without frames of its own gives one
@@ -28,15 +30,22 @@ def user_frames(limit: int = 8, *, skip: int = 1) -> tuple[Origin, ...]:
     Args:
         limit: Largest number of frames returned, the innermost.
         skip: Frames above this function to leave out without looking.
+        known: Filled with what was found of each line, for the next call.
     """
+    known = {} if known is None else known
     found: list[Origin] = []
     frame: FrameType | None = sys._getframe(skip)
     while frame is not None and len(found) < limit:
-        code = frame.f_code
+        code, line = frame.f_code, frame.f_lineno
         if code.co_name == "record" and code.co_filename == _RECORD:
             break
-        if not code.co_filename.startswith(_SKIPPED):
-            found.append(Origin(code.co_filename, frame.f_lineno, code.co_qualname))
+        key = code, line
+        if key not in known:
+            foreign = code.co_filename.startswith(_SKIPPED)
+            known[key] = None if foreign else Origin(code.co_filename, line, code.co_qualname)
+        origin = known[key]
+        if origin is not None:
+            found.append(origin)
         frame = frame.f_back
     return tuple(reversed(found)) or _NOWHERE
 
