@@ -25,6 +25,7 @@ HEADER = """\
 #define INL1 inline __attribute__((always_inline))
 #define INL static INL1
 """
+_VECTOR = re.compile(r"\b([fiu]\d+)x(\d+)\b")
 _WIDTH = re.compile(r"\b[fiu]\d+x(\d+)\b")
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
@@ -44,9 +45,7 @@ def prelude(text: str, isa: str) -> str:
         text: Kernels.
         isa: Which primitives to use, as in `Target.isa`.
     """
-    widths = {int(w) for w in _WIDTH.findall(text)}
-    fragments = [f for name in FILES.get(isa, ("common", "math")) for f in _fragments(name)]
-    fragments += [Fragment(frozenset({name}), lines) for name, lines in libm_fragments(isa, widths)]
+    fragments = _available(isa, frozenset(int(w) for w in _WIDTH.findall(text)))
     wanted = set(_WORD.findall(text))
     chosen: set[int] = set()
     while True:
@@ -60,28 +59,48 @@ def prelude(text: str, isa: str) -> str:
     return HEADER + _types("\n".join([text, *parts])) + "".join(parts)
 
 
+@cache
+def _available(isa: str, widths: frozenset[int]) -> tuple[Fragment, ...]:
+    """All fragments for vectors of these widths, in the order in which C++ needs them."""
+    fragments = [f for name in FILES.get(isa, ("common", "math")) for f in _fragments(name)]
+    library = [Fragment(frozenset({name}), lines) for name, lines in libm_fragments(isa, widths)]
+    # half an f32 vector is an f64 vector of that many lanes
+    allowed = widths | {w // 2 for w in widths}
+    return (*(Fragment(f.names, _for_widths(f.text, allowed)) for f in fragments), *library)
+
+
+def _for_widths(text: str, widths: frozenset[int]) -> str:
+    """The definitions of a fragment that are for these vector widths; lines that begin with a blank belong to the last."""
+    kept, keep = [], True
+    for line in text.splitlines(keepends=True):
+        if not line.startswith(" "):
+            keep = {int(w) for w in _WIDTH.findall(line)} <= widths
+        kept += [line] * keep
+    return "".join(kept)
+
+
 def _types(text: str) -> str:
-    """Element types, and vector types of the widths that occur."""
+    """Element types, and the vector types that occur with those that belong to them."""
     lines = [f"typedef {c} {name};" for name, c in ELEMENTS.items()]
-    lines.append(
-        "template <class V> struct of;  // element type; integers of its width, signed and unsigned; i32; lanes"
-    )
-    lines.append("template <class V> INL V iota();")
-    widths = sorted({int(w) for w in _WIDTH.findall(text)})
-    for n in widths:
-        for name in ELEMENTS:
-            lines.append(f"typedef {name} {name}x{n} __attribute__((vector_size({n} * sizeof({name}))));")
+    lines.append("template <class V> struct of;  // element type; integers of its width, signed and unsigned; i32; lanes")
     lines.append("template <class I> struct same;  // floats in as many lanes")
-    lines += [f"template <> struct same<i{b}x{n}> {{ typedef f{b}x{n} f; }};" for n in widths for b in (32, 64)]
-    for n in widths:
-        numbers = ", ".join(map(str, range(n)))
-        for name in ELEMENTS:
-            bits = name[1:]
-            lines.append(
-                f"template <> struct of<{name}x{n}> {{ typedef {name} e; typedef i{bits}x{n} i; "
-                f"typedef u{bits}x{n} u; typedef i32x{n} w; static constexpr int n = {n}; }};"
-            )
-            lines.append(f"template <> INL1 {name}x{n} iota<{name}x{n}>() {{ return {name}x{n}{{{numbers}}}; }}")
+    lines.append("template <class V> INL V iota();")
+    used = {(name, int(n)) for name, n in _VECTOR.findall(text)}
+    used |= {(f"{sign}{name[1:]}", n) for name, n in used for sign in "iu"} | {("i32", n) for _, n in used}
+    used |= {("u32", n) for _, n in used} | {(f"f{name[1:]}", n) for name, n in used if name in ("i32", "i64")}
+    ordered = sorted(used, key=lambda v: (v[1], list(ELEMENTS).index(v[0])))
+    lines += [f"typedef {e} {e}x{n} __attribute__((vector_size({n} * sizeof({e}))));" for e, n in ordered]
+    for e, n in ordered:
+        i, u = f"i{e[1:]}x{n}", f"u{e[1:]}x{n}"
+        lines.append(
+            f"template <> struct of<{e}x{n}> {{ typedef {e} e; typedef {i} i; typedef {u} u; typedef i32x{n} w; "
+            f"static constexpr int n = {n}; }};"
+        )
+        if e in ("f32", "f64"):
+            lines.append(f"template <> struct same<{i}> {{ typedef {e}x{n} f; }};")
+        if e[0] == "i":
+            numbers = ", ".join(map(str, range(n)))
+            lines.append(f"template <> INL1 {e}x{n} iota<{e}x{n}>() {{ return {e}x{n}{{{numbers}}}; }}")
     return "\n".join(lines) + "\n"
 
 
