@@ -193,7 +193,7 @@ def call_extern(
         return value
 
     result = extern.target(*[argument(a) for a in extern.args], **{k: argument(v) for k, v in extern.kwargs})
-    results = result if isinstance(result, (tuple, list)) else [result]
+    results = result if isinstance(result, (tuple, list)) else [result] if extern.outs else []
     made = {}
     for name, tensor in zip(extern.outs, results, strict=True):
         if name:

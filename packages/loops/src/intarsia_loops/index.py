@@ -525,6 +525,9 @@ def less(r: IndexExpr, b: IndexExpr) -> bool:
         return False
     if r.hi < b.lo:
         return True
+    quotient = _plain_quotient(r)
+    if quotient is not None and len(r.terms) == 1:  # a // c < b  is  a < b*c
+        return less(quotient.a, _mul(quotient.b, b))
     top = upper(r)
     return top is not None and (b - 1 - top).lo >= 0
 

@@ -275,6 +275,8 @@ class Builder:
         call_kwargs = tuple([(k, self._argument(v)) for k, v in sorted(kwargs.items())])
         many = isinstance(self._value, (tuple, list))
         values = list(self._value) if many else [self._value]
+        if self._value is None and not target._schema.returns:
+            values = []
         results: list[Tensor | None] = []
         for k, value in enumerate(values):
             if isinstance(value, torch.Tensor):
@@ -283,7 +285,7 @@ class Builder:
                 results.append(None)
         outs = tuple([r.buffer if r is not None else "" for r in results])
         self.items.append(Extern(outs, target, call_args, call_kwargs, self._origins))
-        return tuple(results) if many else results[0]
+        return tuple(results) if many else results[0] if results else ()
 
     def _own_layout(self, value: torch.Tensor) -> Spec:
         """Eager's layout for a result in memory of its own; row-major for the copy of an overlapping view."""

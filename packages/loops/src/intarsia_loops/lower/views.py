@@ -5,6 +5,7 @@ Views work for every element type. The map takes a point of the view to the poin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ def reshaped(old: Sequence[IndexExpr], new: Sequence[IndexExpr]) -> Callable[[Po
     """
     if any(n is ZERO for n in old):
         return lambda _: tuple([ZERO] * len(old))
-    groups = _groups(old, new)
+    groups = _groups(tuple(old), tuple(new))
 
     def step(point: Point) -> Point:
         out: list[IndexExpr] = []
@@ -55,7 +56,10 @@ def reshaped(old: Sequence[IndexExpr], new: Sequence[IndexExpr]) -> Callable[[Po
     return step
 
 
-def _groups(old: Sequence[IndexExpr], new: Sequence[IndexExpr]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+@functools.lru_cache(maxsize=1024)
+def _groups(
+    old: tuple[IndexExpr, ...], new: tuple[IndexExpr, ...]
+) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
     """Ranges of dimensions of both shapes with equal products, as fine as known sizes allow."""
     groups = []
     i = j = 0
@@ -74,7 +78,7 @@ def _groups(old: Sequence[IndexExpr], new: Sequence[IndexExpr]) -> list[tuple[tu
             else:
                 break
         groups.append(((o0, i), (n0, j)))
-    return groups
+    return tuple(groups)
 
 
 def _smaller(a: IndexExpr, b: IndexExpr) -> bool:
