@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import torch
@@ -18,7 +19,9 @@ from intarsia_runtime._refs import RefWriter, shape_text, size_text
 __all__ = ["ExternCall", "as_tensor", "autograd_and_autocast_keys", "check_tensor", "copy", "is_ref", "restride"]
 
 # Python bindings of these take the overload's arguments unchanged and cost 1.5 us less than the overload object.
-DIRECT = frozenset({"mm", "bmm", "addmm", "baddbmm", "convolution", "embedding"})
+DIRECT = frozenset(
+    {"mm", "bmm", "addmm", "baddbmm", "convolution", "embedding", "_scaled_dot_product_flash_attention_for_cpu"}
+)
 # Returns its operand itself when it isn't training.
 MAY_RETURN_OPERAND = frozenset({"aten.native_dropout.default"})
 
@@ -30,17 +33,19 @@ class ExternCall:
         item: The call.
         names: Names of the function being written.
         refs: Writes its tensor operands.
+        used: Results that something reads.
     """
 
-    def __init__(self, item: Extern, names: Names, refs: RefWriter) -> None:
+    def __init__(self, item: Extern, names: Names, refs: RefWriter, used: Set[str]) -> None:
         self.item, self.names, self.refs = item, names, refs
+        self.outs = tuple(name if name in used else "" for name in item.outs)
 
     def lines(self, program: Program) -> list[str]:
         """Return the statements that make the call and give every used result the layout of its buffer."""
         arguments = [self._argument(a) for a in self.item.args]
         arguments += [f"{name}={self._argument(a)}" for name, a in self.item.kwargs]
         call = f"{self._function()}({', '.join(arguments)})"
-        used = [name for name in self.item.outs if name]
+        used = [name for name in self.outs if name]
         if not used:
             return [call]
         lines = [f"{self._targets()} = {call}"]
@@ -66,12 +71,12 @@ class ExternCall:
     def _targets(self) -> str:
         """Return the left side of the assignment: one name, or a name or `_` for each position of the result."""
         returns = self.item.target._schema.returns
-        outs = iter(self.item.outs)
+        outs = iter(self.outs)
         if len(returns) == 1 and not _is_list(returns[0]):
             return self.names.local(next(outs))
         if len(returns) == 1:
             return "".join(f"{self._target(name)}, " for name in outs).rstrip()
-        if len(self.item.outs) == len(returns):
+        if len(self.outs) == len(returns):
             return ", ".join(map(self._target, outs))
         # outs has no entry for results that aren't tensors
         return ", ".join(self._target(next(outs, "")) if _is_tensor(r) else "_" for r in returns)

@@ -45,6 +45,7 @@ class RefWriter:
         self.program, self.names, self.offsets = program, names, offsets
         self.used_views = False
         self._arena_types: dict[str, str] = {}
+        self._arena_views: dict[str, str] = {}
 
     def tensor(self, ref: TensorRef) -> str:
         """Return text of a tensor operand."""
@@ -52,7 +53,7 @@ class RefWriter:
         shape, strides = shape_text(ref.shape), shape_text(ref.strides)
         if ref.buffer in self.offsets:
             start = f"{self.offsets[ref.buffer] // itemsize(buffer.dtype)} + {size_text(ref.offset)}"
-            return self._as_strided(self._arena(buffer.dtype), shape, strides, start.removesuffix(" + 0"))
+            return self._arena_view(buffer.dtype, shape, strides, start.removesuffix(" + 0"))
         whole = ref.shape == buffer.shape and ref.strides == buffer.strides
         name = self.names.local(ref.buffer)
         if size_text(ref.offset) == "0":
@@ -64,13 +65,16 @@ class RefWriter:
         self.names.bind("_as_strided", torch.as_strided)
         return f"_as_strided({', '.join(arguments)})"
 
-    def _arena(self, dtype: str) -> str:
+    def _arena_view(self, dtype: str, *layout: str) -> str:
+        """Return the name of a view of the arena; equal layers use the same few views, so each is made once a call."""
         self._arena_types[dtype] = self.names.bind(f"_{dtype}", dtype_from_name(dtype))
-        return f"_arena_{dtype}"
+        text = self._as_strided(f"_arena_{dtype}", *layout)
+        return self._arena_views.setdefault(text, f"_view{len(self._arena_views)}")
 
     def arena_views(self) -> list[str]:
-        """Return the statements that make the typed views of the arena which the operands written so far need."""
-        return [f"_arena_{name} = _arena.view({text})" for name, text in sorted(self._arena_types.items())]
+        """Return the statements that make the views of the arena which the operands written so far need."""
+        typed = [f"_arena_{name} = _arena.view({text})" for name, text in sorted(self._arena_types.items())]
+        return typed + [f"{name} = {text}" for text, name in self._arena_views.items()]
 
     def derived_symbols(self) -> list[tuple[str, str]]:
         """Return (symbol, text) for each size symbol that the caller doesn't pass but a tensor input shows.

@@ -8,9 +8,13 @@ passes addresses to native entries, calls ATen for extern items, and drops every
             _arena = _empty(4096, dtype=_u8)
             _at = _arena.data_ptr()
             _arena_f32 = _arena.view(_f32)
-            h = _mm(x, w)
+            _view0 = _as_strided(_arena_f32, (64, 16), (16, 1), 0)
+            _seg0(x.data_ptr(), _at)
+            h = _aten_mm_default(_view0, w)
+            if h.stride() != (64, 1): h = _restride(h, (64, 64), (64, 1))
             y = _empty_strided((64, 64), (64, 1), dtype=_f32)
-            _seg0(h.data_ptr(), y.data_ptr(), _at + 0)
+            _seg1(h.data_ptr(), y.data_ptr())
+            del h
             return (y,)
 
 Invariants:
@@ -23,7 +27,7 @@ from __future__ import annotations
 
 import linecache
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Protocol
 
 import torch
@@ -119,7 +123,7 @@ class _Writer:
         last_use = _last_uses(self.program, steps)
         for position, step in enumerate(steps):
             if isinstance(step, Extern):
-                self._extern(step)
+                self._extern(step, {name for name in step.outs if last_use.get(name, -1) > position})
             else:
                 self._launch(step)
             self._drop(position, last_use)
@@ -174,10 +178,10 @@ class _Writer:
             return str(self.names.bound[self.names.local(name)].data_ptr())  # kept alive by the namespace
         return f"{self.names.local(name)}.data_ptr()"
 
-    def _extern(self, item: Extern) -> None:
-        call = _calls.ExternCall(item, self.names, self.refs)
+    def _extern(self, item: Extern, used: Set[str]) -> None:
+        call = _calls.ExternCall(item, self.names, self.refs, used)
         self.lines += call.lines(self.program)
-        made = [name for name in item.outs if name]
+        made = [name for name in item.outs if name in used]
         self.live.update(made)
         if self.debug:
             self.lines += [self._check(name, str(item.target)) for name in made]
@@ -235,7 +239,7 @@ def _last_uses(program: Program, steps: list[Launch | Extern]) -> dict[str, int]
     """Map each buffer to the position of the last step that touches it; results are used after all steps."""
     last: dict[str, int] = {}
     for position, step in enumerate(steps):
-        touched = step.buffers if isinstance(step, Launch) else (*step.outs, *sorted(step.reads()))
+        touched = step.buffers if isinstance(step, Launch) else (*filter(None, step.outs), *sorted(step.reads()))
         last.update(dict.fromkeys(touched, position))
     last.update({o.buffer: len(steps) for o in program.outputs if _calls.is_ref(o)})
     return last
