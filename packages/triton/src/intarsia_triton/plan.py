@@ -1,0 +1,120 @@
+"""What one Triton kernel computes: the loops of a kernel of the dialect, arranged for a 2D tile.
+
+A program of the grid takes a block of rows; inside, one loop walks a block of inner points at a time, so every value
+is a tile [rows, inner]. That shape needs three things, established here:
+  1. Maps are computed where they are read: a load of an earlier map step becomes its body, at that index. No thread
+     ever reads what another one wrote.
+  2. A reduction whose axes are the rows becomes a row scalar, a tile [rows, 1].
+  3. Anything else (scans, reductions with inner axes) is a kernel of its own, as is each step of a kernel that has
+     one: `pieces` splits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from intarsia_ir.errors import UnsupportedError
+from intarsia_loops.index import Atom, IndexExpr, lift
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Kernel, Nest, Val
+from intarsia_loops.rewrites import at, rebuild
+
+__all__ = ["Loop", "loops_of", "pieces"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Steps that share one walk over inner points.
+
+    Args:
+        inner: The axes walked, of the first step; the others' bodies are over the same ones. Empty: row scalars only.
+        steps: With maps inlined and axes renamed to the kernel's rows and to `inner`.
+    """
+
+    inner: tuple[Atom, ...]
+    steps: tuple[Nest, ...]
+
+
+def pieces(kernel: Kernel) -> tuple[Kernel, ...]:
+    """Return kernels that together compute `kernel`, each of which fits the 2D tile.
+
+    The kernel itself, when it does; else one kernel for each step, and then local buffers live in memory.
+    """
+    n_rows = len(kernel.rows)
+    alone = len(kernel.steps) == 1
+    if all(_fits(step, n_rows) or alone for step in kernel.steps):
+        return (kernel if not alone else _alone(kernel.steps[0]),)
+    return tuple(_alone(step) for step in kernel.steps)
+
+
+def _fits(step: Nest, n_rows: int) -> bool:
+    return step.kind == "map" or (not NEST_KINDS[step.kind].scan and len(step.axes) == n_rows)
+
+
+def _alone(step: Nest) -> Kernel:
+    """One step as a kernel: every axis a row, but for the scanned one."""
+    if not NEST_KINDS[step.kind].scan:
+        return Kernel(step.axes, (step,))
+    (scanned,) = step.red
+    if step.axes[-1] is not scanned:
+        # rows are leading axes in the dialect; the order of loops is free, so only a scan along the last axis
+        # needs nothing more than this form
+        raise UnsupportedError(f"{step.kind} along an inner dimension has no Triton form yet", code="triton.scan")
+    return Kernel(step.axes[:-1], (step,))
+
+
+def loops_of(kernel: Kernel) -> tuple[Loop, ...]:
+    """Return the loops of a kernel that `pieces` gave, in order."""
+    maps: dict[str, Nest] = {}
+    made: set[str] = set()
+    loops: list[Loop] = []
+    for original in kernel.steps:
+        step = _with_rows(original, kernel.rows)
+        step = replace(step, body=_inlined(step.body, maps))
+        if step.kind == "map":
+            maps[step.out] = step
+            if step.out in kernel.local:
+                continue
+        inner = step.red or step.axes[len(kernel.rows) :]
+        if loops and _joins(loops[-1], inner, step, made):
+            last = loops[-1]
+            loops[-1] = Loop(last.inner, (*last.steps, _over(step, inner, last.inner)))
+        else:
+            loops.append(Loop(tuple(inner), (step,)))
+            made = set()
+        if step.kind != "map":
+            made.add(step.out)
+    return tuple(loops)
+
+
+def _joins(loop: Loop, inner: Sequence[Atom], step: Nest, made: set[str]) -> bool:
+    """A step shares a loop when it walks the same points and needs no row scalar that this very loop makes."""
+    same = [a.extent for a in loop.inner] == [a.extent for a in inner]
+    scan = NEST_KINDS[step.kind].scan or any(NEST_KINDS[s.kind].scan for s in loop.steps)
+    return same and not scan and made.isdisjoint(step.reads())
+
+
+def _with_rows(step: Nest, rows: tuple[Atom, ...]) -> Nest:
+    env = {a: lift(r) for a, r in zip(step.axes, rows, strict=False) if a is not r}
+    return replace(step, axes=(*rows, *step.axes[len(rows) :]), body=at(step.body, env)) if env else step
+
+
+def _over(step: Nest, inner: Sequence[Atom], target: tuple[Atom, ...]) -> Nest:
+    """The step over the loop's own inner axes."""
+    env: Mapping[Atom, IndexExpr] = {a: lift(b) for a, b in zip(inner, target, strict=True) if a is not b}
+    n_rows = len(step.axes) - (0 if step.red else len(inner))
+    axes = step.axes if step.red else (*step.axes[:n_rows], *target)
+    return replace(step, axes=axes, red=target if step.red else (), body=at(step.body, env))
+
+
+def _inlined(body: Val, maps: Mapping[str, Nest]) -> Val:
+    def leaf(v: Val) -> Val:
+        if v.op != "load" or v.args[0] not in maps:
+            return v
+        made = maps[v.args[0]]
+        return at(made.body, dict(zip(made.axes, v.args[1], strict=True)))
+
+    if any(v.op == "gather" and v.args[0] in maps for v in body.loads):
+        raise UnsupportedError("a gather from a value of its own kernel has no Triton form", code="triton.gather")
+    return rebuild(body, leaf)

@@ -1,0 +1,80 @@
+"""The head of every emitted module: imports, and the helpers that op texts call."""
+
+from __future__ import annotations
+
+__all__ = ["PRELUDE"]
+
+PRELUDE = """\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def float_mod(a, b):
+    r = libdevice.fmod(a, b)
+    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+
+
+@triton.jit
+def float_floordiv(a, b):
+    r = float_mod(a, b)
+    q = (a - r) / b
+    nearest = tl.floor(q)
+    nearest = tl.where(q - nearest > 0.5, nearest + 1, nearest)
+    return tl.where(b == 0, a / b, tl.where(q == 0, libdevice.copysign(q * 0, a / b), nearest))
+
+
+@triton.jit
+def integer_floordiv(a, b):
+    q = a // b
+    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), q - 1, q)
+
+
+@triton.jit
+def integer_mod(a, b):
+    r = a % b
+    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+
+
+@triton.jit
+def fold_sum(a, b):
+    return a + b
+
+
+@triton.jit
+def fold_prod(a, b):
+    return a * b
+
+
+@triton.jit
+def fold_max(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def fold_min(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def fold_any(a, b):
+    return a | b
+
+
+@triton.jit
+def fold_all(a, b):
+    return a & b
+
+
+@triton.jit
+def better_max(a, i, b, j):
+    wins = (a > b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
+    return tl.where(wins, a, b), tl.where(wins, i, j)
+
+
+@triton.jit
+def better_min(a, i, b, j):
+    wins = (a < b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
+    return tl.where(wins, a, b), tl.where(wins, i, j)
+"""

@@ -1,0 +1,94 @@
+"""Kernels -> Triton text: one kernel to read, or all kernels of a program in one module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch.fx import GraphModule
+
+from intarsia_ir.records import KernelSource, Launch, Target
+from intarsia_loops.graph import from_fx
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program
+from intarsia_loops.rewrites import as_kernel, canonical
+from intarsia_triton.kernel import Function, function
+from intarsia_triton.plan import pieces
+from intarsia_triton.prelude import PRELUDE
+
+__all__ = ["emit", "emit_unit"]
+
+# passed always: Triton's own defaults differ between versions
+OPTIONS = (("enable_fp_fusion", "False"), ("num_stages", "1"), ("num_warps", "4"))
+
+
+def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> KernelSource:
+    """Return the Triton module of one kernel.
+
+    Args:
+        kernel: What to compute.
+        buffers: Layout of every buffer that it reads or writes.
+        target: Device; its threads and instruction set don't matter here.
+
+    Returns:
+        Text of a Python module; one launch, or several when the kernel can't be one tile loop (see `plan`).
+
+    Raises:
+        UnsupportedError: An op has no Triton form.
+
+    Example:
+        >>> from intarsia_loops.index import axis, lift
+        >>> from intarsia_loops.program import Nest, const, load, val
+        >>> i, layout = axis("i0", 100), Buffer((lift(100),), (lift(1),), "f32")
+        >>> body = val("add", load("x", (lift(i),), "f32"), const(1.0, "f32"), dtype="f32")
+        >>> kernel = Kernel((i,), (Nest("y", (i,), (), "map", body, "f32"),))
+        >>> source = emit(kernel, {"x": layout, "y": layout}, Target("cuda"))
+        >>> [(launch.entry, launch.buffers, launch.grid) for launch in source.launches]
+        [('kernel0', ('x', 'y'), ('(100 + 127) // 128',))]
+    """
+    program = Program(dict(buffers), (), (kernel,), ())
+    return emit_unit(program, target)
+
+
+def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
+    """Return the Triton module of all kernels of a program; equal kernels become one function.
+
+    Args:
+        kernels: FX(kernels), or the `Program` that it shows.
+        target: Device.
+
+    Raises:
+        UnsupportedError: An op has no Triton form.
+    """
+    program = kernels if isinstance(kernels, Program) else from_fx(kernels)
+    functions: dict[object, tuple[str, Function]] = {}
+    launches: list[Launch] = []
+    n_kernels = 0
+    for position, item in enumerate(program.items):
+        if isinstance(item, Extern):
+            continue
+        for piece in pieces(_as_kernel(item)):
+            n_kernels += 1
+            launches.append(_launch(piece, position, program.buffers, functions))
+    text = PRELUDE + "".join(f"\n\n{f.text}" for _, f in functions.values())
+    return KernelSource(text, "triton", "", (), tuple(launches), n_kernels, len(functions), OPTIONS)
+
+
+def _as_kernel(item: Kernel | Nest) -> Kernel:
+    if isinstance(item, Kernel):
+        return item
+    made = as_kernel(item, len(item.axes) - (item.red != () and item.red[0] in item.axes))
+    assert isinstance(made, Kernel)  # every axis but a scanned one can be a row
+    return made
+
+
+def _launch(
+    kernel: Kernel, position: int, buffers: Mapping[str, Buffer], functions: dict[object, tuple[str, Function]]
+) -> Launch:
+    """A launch of the function for this kernel, which is emitted unless an equal one was."""
+    form, names = canonical(kernel)
+    layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
+    key = (form, tuple((n, b.shape, b.strides, b.dtype) for n, b in layouts.items()))
+    if key not in functions:
+        functions[key] = (f"kernel{len(functions)}", function(form, layouts, f"kernel{len(functions)}"))
+    name, made = functions[key]
+    taken = tuple(names[int(b[1:])] for b in made.buffers)
+    return Launch(name, taken, made.sizes, (position, position + 1), (made.grid,))

@@ -1,0 +1,206 @@
+"""Emitted kernels, run in Triton's interpreter, against the interpreter of the kernels dialect."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from intarsia_ir.dtypes import dtype_from_name
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import Target
+from intarsia_loops import kernels
+from intarsia_loops.graph import to_fx
+from intarsia_loops.index import axis, lift, row_major
+from intarsia_loops.ops import NEST_KINDS, SCALAR_OPS, Rule
+from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, cast, const, index_value, load, val
+from intarsia_triton import emit, emit_unit
+
+_spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
+interpreter = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(interpreter)
+CUDA = Target("cuda", "sm_90")
+
+
+def buffer(shape, dtype="f32", strides=None):
+    sizes = tuple(map(lift, shape))
+    return Buffer(sizes, tuple(map(lift, strides)) if strides else row_major(sizes), dtype)
+
+
+def check(buffers, items, inputs, outputs, tmp_path, **tolerance):
+    """Run a program both ways on the same inputs and compare its outputs."""
+    refs = tuple(TensorRef(o, buffers[o].shape, buffers[o].strides, lift(0)) for o in outputs)
+    program = Program(buffers, tuple(inputs), tuple(items), refs)
+    expected = kernels.interpret(to_fx(program), *inputs.values())
+    source = emit_unit(program, CUDA)
+    memory = interpreter.run(source, buffers, inputs, tmp_path)
+    for name, value in zip(outputs, expected):
+        torch.testing.assert_close(memory[name], value, equal_nan=True, **tolerance)
+    return source
+
+
+def values(shape, dtype):
+    special = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 7.25, float("inf"), float("-inf"), float("nan")])
+    n = max(1, int(torch.tensor(shape).prod()))
+    if dtype in ("f32", "f64"):
+        return special.repeat(n // len(special) + 1)[:n].reshape(shape).to(dtype_from_name(dtype))
+    if dtype == "b8":
+        return torch.arange(n).reshape(shape) % 3 == 0
+    whole = torch.tensor([0, 1, 2, 3, 5, 100, 127, -1, -2, -7, -128])
+    return whole.repeat(n // len(whole) + 1)[:n].reshape(shape).to(dtype_from_name(dtype))
+
+
+INTEGER_DIVISIONS = ("floordiv", "mod", "truncdiv", "fmod")
+CASES = [
+    (name, dtype)
+    for name, row in SCALAR_OPS.items()
+    if row.rule not in (Rule.GIVEN, Rule.CONVERT)
+    for dtype in sorted(row.types)
+    if not (name == "pow" and dtype[0] in "iu")
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_every_scalar_op_on_every_type(name, dtype, tmp_path):
+    row = SCALAR_OPS[name]
+    i = axis("i0", 121)
+    x, y = values((11, 11), dtype).flatten(), values((11, 11), dtype).T.flatten()
+    if dtype in ("f32", "f64") and row.rule is not Rule.PREDICATE and name in ("floordiv", "mod", "fmod", "pow"):
+        x, y = x.nan_to_num(2.0, 8.0, -8.0), y.nan_to_num(2.0, 8.0, -8.0)
+    a, b = load("x", (lift(i),), dtype), load("y", (lift(i),), dtype)
+    if name in INTEGER_DIVISIONS and dtype[0] in "iu":
+        b = const(3, dtype)
+    args = {1: (a,), 2: (a, b), 3: (val("eq", index_value(lift(i) % 2), const(0, "i64"), dtype="b8"), a, b)}
+    result = "b8" if row.rule is Rule.PREDICATE else dtype
+    body = val(name, *args[len(row.operands)], dtype=result)
+    buffers = {"x": buffer((121,), dtype), "y": buffer((121,), dtype), "z": buffer((121,), result)}
+    kernel = Kernel((i,), (Nest("z", (i,), (), "map", body, result),))
+    check(buffers, (kernel,), {"x": x, "y": y}, ("z",), tmp_path)
+
+
+def test_what_has_no_form_is_refused():
+    i = axis("i0", 4)
+    body = val("pow", load("x", (lift(i),), "i64"), load("x", (lift(i),), "i64"), dtype="i64")
+    with pytest.raises(UnsupportedError) as caught:
+        emit(Kernel((i,), (Nest("y", (i,), (), "map", body, "i64"),)), {n: buffer((4,), "i64") for n in "xy"}, CUDA)
+    assert caught.value.code == "triton.op"
+
+
+@pytest.mark.parametrize("kind", [k for k, row in NEST_KINDS.items() if k != "map"])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 1), (2, 70), (40, 3)])
+def test_every_kind_of_nest(kind, shape, tmp_path):
+    row = NEST_KINDS[kind]
+    dtype = "b8" if row.types == {"b8"} else "f32"
+    torch.manual_seed(0)
+    x = torch.randn(shape) > 0 if dtype == "b8" else torch.randn(shape)
+    i, r = axis("i0", shape[0]), axis("i1", shape[1])
+    body = load("x", (lift(i), lift(r)), dtype)
+    axes, out_shape = ((i, r), shape) if row.scan else ((i,), shape[:1])
+    out = row.out_type or dtype
+    buffers = {"x": buffer(shape, dtype), "y": buffer(out_shape, out)}
+    kernel = Kernel((i,), (Nest("y", axes, (r,), kind, body, out),))
+    check(buffers, (kernel,), {"x": x}, ("y",), tmp_path, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["max", "min", "argmax", "argmin"])
+def test_nan_wins_extrema(kind, tmp_path):
+    x = torch.tensor([[1.0, float("nan"), 3.0, float("nan")], [2.0, 2.0, 0.0, 0.0]])
+    i, r = axis("i0", 2), axis("r0", 4)
+    out = NEST_KINDS[kind].out_type or "f32"
+    kernel = Kernel((i,), (Nest("y", (i,), (r,), kind, load("x", (lift(i), lift(r)), "f32"), out),))
+    check({"x": buffer((2, 4)), "y": buffer((2,), out)}, (kernel,), {"x": x}, ("y",), tmp_path)
+
+
+def softmax_kernel(rows, columns):
+    """softmax(x * 2) over the last dimension, as one kernel with local steps."""
+    i, j = axis("i0", rows), axis("i1", columns)
+    r = axis("r0", columns)
+    here, row = (lift(i), lift(j)), (lift(i), lift(r))
+
+    def doubled(index):
+        return val("mul", load("x", index, "f32"), const(2.0, "f32"), dtype="f32")
+
+    top = Nest("m", (i,), (r,), "max", doubled(row), "f32")
+    shifted = val("sub", doubled(here), load("m", (lift(i),), "f32"), dtype="f32")
+    powers = Nest("e", (i, j), (), "map", val("exp", shifted, dtype="f32"), "f32")
+    total = Nest("s", (i,), (r,), "sum", load("e", row, "f32"), "f32")
+    quotient = val("div", load("e", here, "f32"), load("s", (lift(i),), "f32"), dtype="f32")
+    steps = (top, powers, total, Nest("y", (i, j), (), "map", quotient, "f32"))
+    shapes = {"x": (rows, columns), "m": (rows,), "e": (rows, columns), "s": (rows,), "y": (rows, columns)}
+    return {n: buffer(s) for n, s in shapes.items()}, Kernel((i,), steps, frozenset({"m", "e", "s"}))
+
+
+@pytest.mark.parametrize("shape", [(3, 7), (1, 1), (5, 130), (4, 2100)])
+def test_softmax_is_one_launch(shape, tmp_path):
+    buffers, kernel = softmax_kernel(*shape)
+    x = torch.randn(shape)
+    source = check(buffers, (kernel,), {"x": x}, ("y",), tmp_path)
+    assert len(source.launches) == 1 and source.launches[0].buffers == ("x", "y")
+    memory = interpreter.run(source, buffers, {"x": x}, tmp_path)
+    torch.testing.assert_close(memory["y"], torch.softmax(x * 2, -1))
+
+
+def test_columns_are_reduced_with_rows_along_memory(tmp_path):
+    i, r = axis("i0", 37), axis("r0", 50)
+    kernel = Kernel((i,), (Nest("y", (i,), (r,), "sum", load("x", (lift(r), lift(i)), "f32"), "f32"),))
+    source = check({"x": buffer((50, 37)), "y": buffer((37,))}, (kernel,), {"x": torch.randn(50, 37)}, ("y",), tmp_path)
+    assert "XBLOCK: tl.constexpr = 64, RBLOCK: tl.constexpr = 32" in source.text
+
+
+def test_equal_kernels_are_one_function(tmp_path):
+    i = axis("i0", 30)
+
+    def step(source, target):
+        return Kernel(
+            (i,), (Nest(target, (i,), (), "map", val("exp", load(source, (lift(i),), "f32"), dtype="f32"), "f32"),)
+        )
+
+    buffers = {n: buffer((30,)) for n in ("x", "a", "b")}
+    source = check(buffers, (step("x", "a"), step("a", "b")), {"x": torch.randn(30)}, ("b",), tmp_path)
+    assert (source.n_kernels, source.n_unique) == (2, 1)
+    assert [launch.buffers for launch in source.launches] == [("x", "a"), ("a", "b")]
+
+
+def test_strides_and_broadcasts(tmp_path):
+    i, j = axis("i0", 6), axis("i1", 4)
+    body = val("add", load("x", (lift(i), lift(j)), "f32"), load("y", (lift(j),), "f32"), dtype="f32")
+    buffers = {
+        "x": buffer((6, 4), strides=(1, 8)),
+        "y": buffer((4,), strides=(3,)),
+        "z": buffer((6, 4), strides=(1, 6)),
+    }
+    x = torch.randn(4, 8).T[:6]
+    y = torch.randn(12)[::3]
+    kernel = Kernel((i, j), (Nest("z", (i, j), (), "map", body, "f32"),))
+    check(buffers, (kernel,), {"x": x, "y": y}, ("z",), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("f32", "i64"), ("i64", "f32"), ("f32", "b8"), ("b8", "f32"), ("i32", "i8")]
+)
+def test_casts(source, target, tmp_path):
+    i = axis("i0", 22)
+    x = values((22,), source)
+    x = x.nan_to_num(3.0, 9.0, -9.0) if source == "f32" and target == "i64" else x
+    kernel = Kernel((i,), (Nest("y", (i,), (), "map", cast(load("x", (lift(i),), source), target), target),))
+    check({"x": buffer((22,), source), "y": buffer((22,), target)}, (kernel,), {"x": x}, ("y",), tmp_path)
+
+
+def test_gather(tmp_path):
+    i, j = axis("i0", 5), axis("i1", 3)
+    number = load("n", (lift(i),), "i64")
+    kernel = Kernel((i, j), (Nest("y", (i, j), (), "map", load("t", (number, lift(j)), "f32"), "f32"),))
+    inputs = {"n": torch.tensor([0, 6, 2, 2, 5]), "t": torch.randn(7, 3)}
+    check({"n": buffer((5,), "i64"), "t": buffer((7, 3)), "y": buffer((5, 3))}, (kernel,), inputs, ("y",), tmp_path)
+
+
+def test_rows_of_nothing_and_inner_ranges_of_nothing(tmp_path):
+    i, r = axis("i0", 3), axis("r0", 0)
+    kernel = Kernel((i,), (Nest("y", (i,), (r,), "sum", load("x", (lift(i), lift(r)), "f32"), "f32"),))
+    check({"x": buffer((3, 0)), "y": buffer((3,))}, (kernel,), {"x": torch.randn(3, 0)}, ("y",), tmp_path)
+
+
+def test_a_full_reduction(tmp_path):
+    r, q = axis("r0", 9), axis("r1", 11)
+    kernel = Kernel((), (Nest("y", (), (r, q), "sum", load("x", (lift(r), lift(q)), "f32"), "f32"),))
+    check({"x": buffer((9, 11)), "y": buffer(())}, (kernel,), {"x": torch.randn(9, 11)}, ("y",), tmp_path)
