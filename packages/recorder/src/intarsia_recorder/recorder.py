@@ -86,6 +86,7 @@ class Recorder(TorchDispatchMode):
         self.graph, self.root = fx.Graph(), torch.nn.Module()
         self.symbols = SymbolTable(self.graph, fake_mode.shape_env)
         self.env = self.symbols.env
+        self._is_symbolic = fake_mode.shape_env is not None
         self.where: tuple[Origin, ...] | None = None
         self.phase = "forward"
         self._region: tuple[str, int] | None = None
@@ -227,7 +228,7 @@ class Recorder(TorchDispatchMode):
             return NotImplemented
         args, kwargs = self._fakes(args), self._fakes(kwargs)
         with self:
-            if self.env is None:
+            if not self._is_symbolic:
                 return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
             return func.decompose(*args, **kwargs)
 
@@ -238,7 +239,7 @@ class Recorder(TorchDispatchMode):
                 f"{func} takes functions as operands", code="recorder.higher_order", where=self._origins()
             )
         key = DispatchKey.CompositeImplicitAutograd
-        if self.env is not None:
+        if self._is_symbolic:
             return func.has_kernel_for_dispatch_key(key)
         return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
 
@@ -258,9 +259,8 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, torch.Tensor):
             return value if isinstance(value, FakeTensor) else self.constant(value)
         if isinstance(value, (list, tuple)):
-            if all([type(item) is FakeTensor or type(item) in _PLAIN for item in value]):
-                return value
-            return type(value)([self._fakes(item) for item in value])
+            new = [self._fakes(item) for item in value]
+            return type(value)(new) if any(map(operator.is_not, new, value)) else value
         if kind is dict:
             return {key: self._fakes(item) for key, item in value.items()} if value else value
         return value
