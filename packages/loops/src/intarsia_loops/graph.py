@@ -27,13 +27,13 @@ from intarsia_loops.index import IndexExpr, lift
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Placement, Program, TensorRef
 from intarsia_loops.rewrites import matching_buffers, reads_in_order, rename_buffers
 
-__all__ = ["ExternOp", "ItemOp", "KernelOp", "NestOp", "ViewOp", "from_fx", "program_frame", "to_fx"]
+__all__ = ["ExternOp", "ItemOp", "KernelOp", "NestOp", "ViewOp", "from_fx", "to_fx"]
 
 _FRAME_KEY = "intarsia_loops"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class _Frame:
     """What a program has besides its items: kept on the GraphModule as a whole.
 
     Args:
@@ -48,7 +48,7 @@ class Frame:
     facts: SizeFacts
     placement: Placement | None
 
-    def __deepcopy__(self, memo: Any) -> Frame:
+    def __deepcopy__(self, memo: Any) -> _Frame:
         return self
 
 
@@ -289,7 +289,7 @@ class _Writer:
         gm = _View(dict(program.constants), self.graph)
         is_kernels = any(isinstance(item, Kernel) for item in program.items) or program.placement is not None
         inputs = {n: program.buffers.get(n) for n in (*program.inputs, *program.constants)}
-        gm.meta[_FRAME_KEY] = Frame(
+        gm.meta[_FRAME_KEY] = _Frame(
             "kernels" if is_kernels else "loops", MappingProxyType(inputs), program.facts, program.placement
         )
         return gm
@@ -337,14 +337,14 @@ class _Writer:
         return self.env[repr(value)] if isinstance(value, IndexExpr) and repr(value) in self.env else value
 
 
-def program_frame(gm: fx.GraphModule) -> Frame:
+def _frame(gm: fx.GraphModule) -> _Frame:
     """Return what a GraphModule view keeps about its program as a whole.
 
     Raises:
         InvalidArgumentError: The module was not made by `to_fx`.
     """
     frame = gm.meta.get(_FRAME_KEY)
-    if not isinstance(frame, Frame):
+    if not isinstance(frame, _Frame):
         raise InvalidArgumentError(
             "this GraphModule is no view of a loop program",
             code="loops.not_a_view",
@@ -359,11 +359,11 @@ def from_fx(gm: fx.GraphModule) -> Program:
     Raises:
         InvalidArgumentError: The module was not made by `to_fx`, or a node is of another kind.
     """
-    return _Reader(gm, program_frame(gm)).program()
+    return _Reader(gm, _frame(gm)).program()
 
 
 class _Reader:
-    def __init__(self, gm: fx.GraphModule, frame: Frame) -> None:
+    def __init__(self, gm: fx.GraphModule, frame: _Frame) -> None:
         self.gm, self.frame = gm, frame
         self.names: dict[fx.Node, Any] = {}
         self.buffers: dict[str, Buffer] = {n: b for n, b in frame.inputs.items() if b is not None}

@@ -229,13 +229,6 @@ class Builder:
             shape[d] = n
         return Tensor(x.buffer, tuple(shape), x.dtype, lambda p: x.index(tuple([p[d] for d in kept])))
 
-    def finish(self, x: Tensor, spec: Spec | None = None) -> Tensor:
-        """Return `x` as the node's result: converted by one more map when its type or strides aren't eager's."""
-        spec = spec or self.spec()
-        if x.dtype == spec.dtype and self.as_strided(x, spec.strides) is not None:
-            return Tensor(x.buffer, spec.shape, x.dtype, x.index, spec.strides, x.direct)
-        return self.map(x.at, spec)
-
     # ---- tensors in memory
 
     def tensor_ref(self, x: Tensor) -> TensorRef:

@@ -13,7 +13,7 @@ from intarsia_loops.index import ONE, ZERO, IndexExpr
 from intarsia_loops.ops import FLOATS, HALVES, INTEGERS
 from intarsia_loops.program import Val, cast, const, load
 
-__all__ = ["Point", "Tensor", "common_type", "compute_type", "constant", "operand", "read", "rounded"]
+__all__ = ["Point", "Tensor", "common_type", "compute_type", "constant", "fits", "operand", "read", "rounded"]
 
 Point = tuple[IndexExpr, ...]
 
@@ -66,6 +66,16 @@ def rounded(number: bool | int | float, dtype: str) -> bool | int | float:
     if dtype not in HALVES:
         return number
     return float(torch.tensor(float(number), dtype=dtype_from_name(dtype)))
+
+
+def fits(x: Any, dtype: str) -> bool:
+    """Tell whether a number is one that `dtype` can hold; for others ATen has rules of its own."""
+    if not isinstance(x, (bool, int, float)) or dtype not in INTEGERS | {"b8"}:
+        return True
+    if dtype == "b8":
+        return isinstance(x, bool) or x in (0, 1)
+    info = torch.iinfo(dtype_from_name(dtype))
+    return float(x).is_integer() and info.min <= x <= info.max
 
 
 def compute_type(dtype: str) -> str:

@@ -6,12 +6,10 @@ from typing import Any
 
 import torch
 
-from intarsia_loops.index import lift
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
-from intarsia_loops.lower._values import Tensor, compute_type, constant
-from intarsia_loops.lower.pointwise import _fits
+from intarsia_loops.lower._values import Tensor, compute_type, constant, fits
 from intarsia_loops.ops import FLOATS
 from intarsia_loops.program import Val, cast, index_value, val
 
@@ -23,7 +21,7 @@ TABLE = Table("creation")
 
 def _filled(b: Builder, value: Any) -> Any:
     spec = b.spec()
-    if not isinstance(value, (bool, int, float)) or not _fits(value, spec.dtype):
+    if not isinstance(value, (bool, int, float)) or not fits(value, spec.dtype):
         return DECLINED
     return b.map(lambda _: constant(value, compute_type(spec.dtype)), spec)
 
@@ -116,6 +114,3 @@ def _eye(b: Builder, n: Any, m_: Any = None, **_: Any) -> Any:
         return m.select(same, constant(1, dtype), constant(0, dtype))
 
     return b.map(body, spec)
-
-
-_ = lift

@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 
-from intarsia_loops.index import IndexExpr
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
 from intarsia_loops.lower._values import Point, Tensor, compute_type, constant
-from intarsia_loops.lower.reductions import _kept_result, as_number, count, var_mean
+from intarsia_loops.lower.reductions import as_number, count, kept_result, var_mean
 from intarsia_loops.program import Val, cast
 
 __all__ = ["TABLE"]
@@ -32,7 +31,7 @@ def _exponentials(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tens
     dtype, dims = compute_type(b.spec().dtype), [dim] if x.shape else []
     top = b.keep_dims(b.reduce("max", x, dims, dtype=dtype, role="max"), dims)
     powers = b.map(
-        lambda p: m.unary("exp", m.binary("sub", cast(x.at(p), dtype), _wide(top, p))),
+        lambda p: m.unary("exp", m.binary("sub", cast(x.at(p), dtype), top.at(p))),
         b.temp_spec(x.shape, dtype),
         "exp",
     )
@@ -40,14 +39,10 @@ def _exponentials(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tens
     return powers, total, top
 
 
-def _wide(x: Tensor, point: Point) -> Val:
-    return x.at(point)
-
-
 @TABLE.add(aten._softmax.default)
 def _softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
     powers, total, _ = _exponentials(b, self, dim % max(len(self.shape), 1))
-    return b.map(lambda p: m.binary("div", powers.at(p), _wide(total, p)))
+    return b.map(lambda p: m.binary("div", powers.at(p), total.at(p)))
 
 
 @TABLE.add(aten._log_softmax.default)
@@ -56,8 +51,8 @@ def _log_softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Ten
     _, total, top = _exponentials(b, self, dim % max(len(self.shape), 1))
 
     def body(p: Point) -> Val:
-        shifted = m.binary("sub", cast(self.at(p), dtype), _wide(top, p))
-        return m.binary("sub", shifted, m.unary("log", _wide(total, p)))
+        shifted = m.binary("sub", cast(self.at(p), dtype), top.at(p))
+        return m.binary("sub", shifted, m.unary("log", total.at(p)))
 
     return b.map(body)
 
@@ -93,7 +88,7 @@ def _layer_norm(
         return _scaled(value, weight.at(inner) if weight else None, bias.at(inner) if bias else None)
 
     out = b.map(body, b.spec(0))
-    return out, _kept_result(b, mean, dims, 1, _same), _kept_result(b, rstd, dims, 2, _same)
+    return out, kept_result(b, mean, dims, 1, _same), kept_result(b, rstd, dims, 2, _same)
 
 
 def _same(v: Val) -> Val:
@@ -119,7 +114,7 @@ def _rms_norm(
         value = m.binary("mul", cast(input.at(p), dtype), wide.at(p))
         return _scaled(value, weight.at(p[dims[0] :]) if weight else None, None)
 
-    return b.map(body, b.spec(0)), _kept_result(b, rstd, dims, 1, _same)
+    return b.map(body, b.spec(0)), kept_result(b, rstd, dims, 1, _same)
 
 
 @TABLE.add(aten.native_group_norm.default)
@@ -148,7 +143,7 @@ def _group_norm(
     rstd = _inverse_root(b, var, eps)
 
     def body(p: Point) -> Val:
-        row = (p[0], _divided(p[1], per_group))
+        row = (p[0], p[1] // per_group)
         value = m.binary("mul", m.binary("sub", cast(input.at(p), dtype), mean.at(row)), rstd.at(row))
         channel = (p[1],)
         return _scaled(value, weight.at(channel) if weight else None, bias.at(channel) if bias else None)
@@ -156,10 +151,6 @@ def _group_norm(
     out = b.map(body, b.spec(0))
     specs = b.spec(1), b.spec(2)
     return out, b.map(mean.at, specs[0], "1"), b.map(rstd.at, specs[1], "2")
-
-
-def _divided(channel: IndexExpr, per_group: IndexExpr) -> IndexExpr:
-    return channel // per_group
 
 
 # ---- batch norm with known statistics -----------------------------------------------------------------------

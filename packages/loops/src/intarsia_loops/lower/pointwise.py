@@ -19,7 +19,7 @@ import torch
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
-from intarsia_loops.lower._values import Tensor, common_type, compute_type, constant, operand, rounded
+from intarsia_loops.lower._values import Tensor, common_type, compute_type, constant, fits, operand, rounded
 from intarsia_loops.ops import ALL_TYPES, FLOATS, INTEGERS
 from intarsia_loops.program import Val, val
 
@@ -37,19 +37,6 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, (bool, int, float))
 
 
-def _fits(x: Any, dtype: str) -> bool:
-    """Whether a number is one that `dtype` can hold; ATen has its own rules for others."""
-    if not _is_number(x) or dtype not in INTEGERS | {"b8"}:
-        return True
-    if dtype == "b8":
-        return isinstance(x, bool) or x in (0, 1)
-    info = torch.iinfo(getattr(torch, _INTEGER_NAMES[dtype]))
-    return float(x).is_integer() and info.min <= x <= info.max
-
-
-_INTEGER_NAMES = {"i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8"}
-
-
 def _known(x: Any) -> bool:
     return isinstance(x, Tensor) or _is_number(x)
 
@@ -59,7 +46,7 @@ def _shared(*operands: Any) -> str | None:
     if not all(_known(x) for x in operands):
         return None
     common = common_type(operands)
-    return common if common in ALL_TYPES and all(_fits(x, common) for x in operands) else None
+    return common if common in ALL_TYPES and all(fits(x, common) for x in operands) else None
 
 
 def _in_common(b: Builder, function: Callable[..., Val], *operands: Any) -> Any:
@@ -258,7 +245,7 @@ def _sum_like(op: str) -> Callable[..., Any]:
 
     def lowering(b: Builder, self: Any, other: Any, alpha: Number = 1) -> Any:
         common = _shared(self, other)
-        if common is None or not _fits(alpha, common):
+        if common is None or not fits(alpha, common):
             return DECLINED
         if common == "b8":
             return (
@@ -536,7 +523,7 @@ def _where(b: Builder, condition: Tensor, self: Any, other: Any) -> Any:
 
 @TABLE.add(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def _masked_fill(b: Builder, self: Tensor, mask: Tensor, value: Any) -> Any:
-    if not (_known(value) and _fits(value, self.dtype)):
+    if not (_known(value) and fits(value, self.dtype)):
         return DECLINED
     compute = compute_type(self.dtype)
     return b.map(lambda p: m.select(operand(mask, p, "b8"), operand(value, p, compute), operand(self, p, compute)))
@@ -571,14 +558,14 @@ def _clamp_max(b: Builder, self: Tensor, max: Any) -> Any:
 
 @TABLE.add(aten.hardtanh.default)
 def _hardtanh(b: Builder, self: Tensor, min_val: Number = -1, max_val: Number = 1) -> Any:
-    if not (_fits(min_val, self.dtype) and _fits(max_val, self.dtype)):
+    if not (fits(min_val, self.dtype) and fits(max_val, self.dtype)):
         return DECLINED
     return _clamp(b, self, min_val, max_val)
 
 
 @TABLE.add(aten.threshold.default)
 def _threshold(b: Builder, self: Tensor, threshold: Number, value: Number) -> Any:
-    if self.dtype == "b8" or not (_fits(threshold, self.dtype) and _fits(value, self.dtype)):
+    if self.dtype == "b8" or not (fits(threshold, self.dtype) and fits(value, self.dtype)):
         return DECLINED
     compute = compute_type(self.dtype)
     limit, other = rounded(threshold, self.dtype), constant(rounded(value, self.dtype), compute)
@@ -604,7 +591,7 @@ def _added(op: str) -> Callable[..., Any]:
 
     def lowering(b: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Any:
         common = _shared(self, tensor1, tensor2)
-        if common is None or common == "b8" or not _fits(value, common) or (op == "div" and common in INTEGERS):
+        if common is None or common == "b8" or not fits(value, common) or (op == "div" and common in INTEGERS):
             return DECLINED
 
         def formula(x: Val, y: Val, z: Val) -> Val:
@@ -650,7 +637,7 @@ def _copy(b: Builder, self: Tensor, src: Tensor, non_blocking: bool = False) -> 
 
 @TABLE.add(aten.fill.Scalar, aten.fill.Tensor)
 def _fill(b: Builder, self: Tensor, value: Any) -> Any:
-    if not (_known(value) and _fits(value, self.dtype)):
+    if not (_known(value) and fits(value, self.dtype)):
         return DECLINED
     compute = compute_type(self.dtype)
     return b.map(lambda p: operand(value, p, compute))

@@ -19,7 +19,7 @@ from intarsia_loops.lower._values import Point, Tensor, compute_type, constant
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Val, cast, index_value, val
 
-__all__ = ["TABLE", "count", "dimensions", "folded", "var_mean"]
+__all__ = ["TABLE", "as_number", "count", "dimensions", "folded", "kept_result", "var_mean"]
 
 aten: Any = torch.ops.aten
 TABLE = Table("reductions")
@@ -136,10 +136,10 @@ def _degrees(n: IndexExpr, correction: float, dtype: str) -> Val:
     return m.binary("max", free, 0.0)
 
 
-def _kept_result(
+def kept_result(
     b: Builder, x: Tensor, dims: Sequence[int], position: int | None, after: Callable[[Val], Val]
 ) -> Tensor:
-    """Map an intermediate without `dims` to result `position`, which may keep them."""
+    """Return result `position` of the node, which may keep `dims`: an intermediate without them, mapped by `after`."""
     spec = b.spec(position)
     rank = len(x.shape) + len(dims)
     role = "" if not position else str(position)
@@ -271,10 +271,10 @@ def _moments(results: str, root: bool) -> Callable[..., Any]:
         dims = dimensions(self, dim)
         dtype = compute_type(b.spec(0 if "mean" in results else None).dtype)
         var, mean = var_mean(b, self, dims, 1 if correction is None else correction, dtype)
-        spread = _kept_result(
+        spread = kept_result(
             b, var, dims, 0 if "mean" in results else None, (lambda v: m.unary("sqrt", v)) if root else (lambda v: v)
         )
-        return (spread, _kept_result(b, mean, dims, 1, lambda v: v)) if "mean" in results else spread
+        return (spread, kept_result(b, mean, dims, 1, lambda v: v)) if "mean" in results else spread
 
     return lowering
 
@@ -307,7 +307,7 @@ def _logsumexp(b: Builder, self: Tensor, dim: Any, keepdim: bool = False) -> Any
     joined = b.map(
         lambda p: m.binary("add", m.unary("log", total.at(p)), finite(top.at(p))), b.temp_spec(top.shape, dtype), "log"
     )
-    return _kept_result(b, joined, dims, None, lambda v: v)
+    return kept_result(b, joined, dims, None, lambda v: v)
 
 
 @TABLE.add(aten.linalg_vector_norm.default)

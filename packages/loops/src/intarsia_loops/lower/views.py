@@ -31,10 +31,6 @@ def _view(b: Builder, x: Tensor, step: Callable[[Point], Point], position: int |
     return Tensor(x.buffer, spec.shape, x.dtype, step if x.direct else lambda p: x.index(step(p)), spec.strides)
 
 
-def _same(x: Tensor) -> Tensor:
-    return x
-
-
 def reshaped(old: Sequence[IndexExpr], new: Sequence[IndexExpr]) -> Callable[[Point], Point]:
     """Return the map from a point of shape `new` to the point of shape `old` with the same row-major number.
 
@@ -91,7 +87,7 @@ def _smaller(a: IndexExpr, b: IndexExpr) -> bool:
 
 @TABLE.add(aten.alias.default, aten.detach.default, aten.lift_fresh.default, any_dtype=True)
 def _alias(b: Builder, self: Tensor) -> Tensor:
-    return _same(self)
+    return self
 
 
 # ---- reshaping ----------------------------------------------------------------------------------------------
