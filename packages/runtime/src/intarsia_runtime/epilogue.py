@@ -50,6 +50,7 @@ def with_epilogue(run: Callable[..., Results], signature: Signature) -> Callable
             never. The returned function raises RuntimeFault, with its cause, when `run` raises, before any write.
 
     Example:
+        >>> from intarsia_ir.records import Write
         >>> signature = Signature(outputs=(InputItself(0),), writes=(Write(0, 0),))
         >>> double = with_epilogue(lambda x: (x * 2,), signature)
         >>> x = torch.ones(2)
