@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import re
 import shutil
 import threading
 import time
@@ -234,8 +235,9 @@ def test_an_error_in_the_text_shows_the_message_and_keeps_the_text(cache: Cache,
 def test_a_failing_compiler(
     cache: Cache, target: Target, script: Callable[[str], str], body: str, message: str
 ) -> None:
-    with pytest.raises(InternalError, match=message) as caught:
+    with pytest.raises(InternalError) as caught:
         build(source(), replace(target, compiler=script(body)), cache=cache)
+    assert re.search(message, caught.value.explanation)
     assert caught.value.code == "runtime.compiler_failed"
     assert not list((cache.directory / "tmp").iterdir())
 
