@@ -220,6 +220,10 @@ class Attempts:
             found = graph_break(broken.code, broken.reason, broken.origin or tx.origin())
         except Raised as raised:
             found = graph_break("tracer.exception", f"{raised.value.type().__name__} is raised", tx.origin())
+            if id(raised.value) in tx.raised_in:  # handlers let it pass: they run in CPython, from where it was raised
+                self.broken = self.broken or found
+                self.stop_at = tx.raised_in[id(raised.value)]
+                return None
         except RecursionError:
             found = graph_break("tracer.depth", "the evaluator ran out of stack", tx.origin())
         else:

@@ -421,6 +421,7 @@ def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | Non
     elif isinstance(raw, types.MemberDescriptorType):
         tx.write_attribute(owner, name, value)
     elif issubclass(owner.cls, BaseException) and name in _EXCEPTION_STATE and not owner.existing:
+        tx.changes += 1
         owner.written[name] = value
     else:
         _set_by_descriptor(tx, owner, name, raw, value)
@@ -456,6 +457,7 @@ def object_slot(tx: Tracer, owner: Object, name: str, args: Sequence[Value]) -> 
         return tx.use_lock(owner, name)
     if name == "__init__":
         if issubclass(owner.cls, BaseException):
+            tx.changes += 1
             owner.base = Tuple(args)
         return Const(None)
     if name in ("__init_subclass__", "__del__"):

@@ -253,7 +253,10 @@ def call_until(function: Callable[[], Any], sentinel: Any) -> Iterator[Any]:
 
 
 def dict_from_keys(keys: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
-    return dict.fromkeys(keys, value)
+    found = {}
+    for key in keys:
+        found[key] = value
+    return found
 
 
 def product_of(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:

@@ -324,6 +324,7 @@ class Tracer:
         assert isinstance(made, Object)
         if made.existing:
             raise Break("tracer.exception", "an exception made before the call is raised")
+        self.changes += 1
         if len(parts) > 1:
             cause = parts[1]
             made.written["__cause__"] = cause if cause is NONE else self.exception_to_raise(cause, cause)

@@ -338,12 +338,14 @@ class MadeFunction(PythonFunction):
         """Set an attribute; those that change what the function does break."""
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
             super().set_attribute(tx, name, value)
+        tx.changes += 1
         self.attributes[name] = value
 
     def delete_attribute(self, tx: Tracer, name: str) -> None:
         """Delete an attribute that was set."""
         if name not in self.attributes:
             super().delete_attribute(tx, name)
+        tx.changes += 1
         del self.attributes[name]
 
     def reconstruct(self, out: Builder) -> None:

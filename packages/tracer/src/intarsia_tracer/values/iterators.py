@@ -85,6 +85,7 @@ class Position(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the next element."""
+        tx.changes += 1
         if self.at < 0:
             return None
         over = self.over
@@ -115,6 +116,7 @@ class Position(Iterator):
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Also model `__setstate__`, which resume functions use."""
         if name == "__setstate__" and len(args) == 1 and isinstance(args[0], Const) and isinstance(self.over, Items):
+            tx.changes += 1
             self.at = args[0].value
             return NONE
         if name == "__length_hint__" and isinstance(self.over, Items):
@@ -164,6 +166,7 @@ class Enumerate(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the next pair."""
+        tx.changes += 1
         element = tx.advance(self.inner)
         if element is None:
             return None
@@ -196,6 +199,7 @@ class Zip(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the next tuple; the first iterator that ends, ends all."""
+        tx.changes += 1
         found = []
         for number, iterator in enumerate(self.inner):
             element = tx.advance(iterator)
@@ -239,6 +243,7 @@ class Map(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Call the function with the next elements."""
+        tx.changes += 1
         found = []
         for iterator in self.inner:
             element = tx.advance(iterator)
@@ -269,6 +274,7 @@ class Filter(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the next element that the function accepts."""
+        tx.changes += 1
         while (element := tx.advance(self.inner)) is not None:
             plain = isinstance(self.function, Const)
             if tx.truth(element if plain else tx.call(self.function, [element], {})):
@@ -296,6 +302,7 @@ class Reversed(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the element before."""
+        tx.changes += 1
         if self.at < 0:
             return None
         if isinstance(self.over, Items):
@@ -332,6 +339,7 @@ class Generator(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Run to the next yield."""
+        tx.changes += 1
         try:
             return self.send(tx, NONE)
         except Raised as raised:
@@ -369,6 +377,7 @@ class Generator(Iterator):
 
     def _run(self, tx: Tracer, exception: Value | None) -> Value:
         """Run the frame until it yields, returns or raises."""
+        tx.changes += 1
         if self.running:
             tx.raise_error(ValueError, "generator already executing")
         self.running = True
