@@ -11,7 +11,7 @@ import intarsia_loops
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops import kernels, loops
-from intarsia_loops.graph import KernelOp, NestOp
+from intarsia_loops.targets import KernelOp, NestOp
 
 TWO_LAYERS = """// dialect: loops 1
 graph(%x: f32[4, 6], %w: f32[6]) {
@@ -205,5 +205,22 @@ def test_text_that_is_no_program(text: str, message: str) -> None:
 
 
 def test_other_graphs_are_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="no view"):
+    with pytest.raises(InvalidArgumentError, match="no item of a loop program"):
         intarsia_loops.from_fx(fx.symbolic_trace(lambda x: x + 1))
+    with pytest.raises(InvalidArgumentError, match="nothing tells"):
+        intarsia_loops.from_fx(fx.symbolic_trace(lambda x: (x,)))
+
+
+def test_a_module_built_anew_from_the_nodes_is_a_view(gm: fx.GraphModule) -> None:
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    rebuilt = fx.GraphModule(torch.nn.Module(), graph)
+    assert intarsia_loops.from_fx(rebuilt).items == intarsia_loops.from_fx(gm).items
+    loops.verify(rebuilt)
+
+
+def test_code_is_generated_when_it_is_needed(gm: fx.GraphModule) -> None:
+    assert "forward" in gm.code and "GraphModule" in str(gm)
+    assert "forward" in copy.deepcopy(loops.parse_ir(loops.print_ir(gm))).code
+    with pytest.raises(AttributeError):
+        loops.parse_ir(loops.print_ir(gm)).no_such_attribute
