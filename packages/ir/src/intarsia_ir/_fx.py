@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.fx as fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 __all__ = ["attribute", "copy_graph", "node_arguments", "output_of", "placeholders", "results", "wrap"]
 
@@ -27,9 +28,13 @@ def copy_graph(graph: fx.Graph) -> tuple[fx.Graph, dict[fx.Node, fx.Node]]:
 
 
 def wrap(root: torch.nn.Module | Mapping[str, Any], graph: fx.Graph) -> fx.GraphModule:
-    """Return a `GraphModule` of `graph` with the attributes that its get_attr nodes name, taken from `root`."""
+    """Return a `GraphModule` of `graph` with the attributes that its get_attr nodes name, taken from `root`.
+
+    Its Python code is generated when it is first called or printed: that takes longer than most passes, and most graphs
+    only travel from one pass to the next.
+    """
     holder: Any = root if isinstance(root, torch.nn.Module) else dict(root)
-    return fx.GraphModule(holder, graph)
+    return _LazyGraphModule(holder, graph)
 
 
 def placeholders(graph: fx.Graph) -> tuple[fx.Node, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from torch.fx import GraphModule
@@ -9,7 +10,7 @@ from torch.fx import GraphModule
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops.graph import from_fx
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program
-from intarsia_loops.rewrites import as_kernel, canonical
+from intarsia_loops.rewrites import canonical
 from intarsia_triton.kernel import Function, function
 from intarsia_triton.plan import pieces
 from intarsia_triton.prelude import PRELUDE
@@ -75,9 +76,7 @@ def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
 def _as_kernel(item: Kernel | Nest) -> Kernel:
     if isinstance(item, Kernel):
         return item
-    made = as_kernel(item, len(item.axes) - (item.red != () and item.red[0] in item.axes))
-    assert isinstance(made, Kernel)  # every axis but a scanned one can be a row
-    return made
+    return Kernel(tuple(itertools.takewhile(lambda a: a not in item.red, item.axes)), (item,))
 
 
 def _launch(
