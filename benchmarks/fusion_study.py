@@ -28,20 +28,20 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch  # noqa: E402
+import torch
 
-import intarsia_cpp  # noqa: E402
-import intarsia_functionalizer  # noqa: E402
-import intarsia_fuser  # noqa: E402
-import intarsia_loops  # noqa: E402
-import intarsia_rewrites  # noqa: E402
-import intarsia_runtime  # noqa: E402
-from integration.models import MODELS, make  # noqa: E402
-from intarsia_fuser import FusionPlan, FusionPolicy, Greedy, InductorLike, NoFusion, Roofline  # noqa: E402
-from intarsia_ir.records import Signature, Target  # noqa: E402
-from intarsia_loops.index import axis, lift  # noqa: E402
-from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, const, load, val  # noqa: E402
-from intarsia_loops.rewrites import canonical  # noqa: E402
+import intarsia_cpp
+import intarsia_functionalizer
+import intarsia_fuser
+import intarsia_loops
+import intarsia_rewrites
+import intarsia_runtime
+from intarsia_fuser import FusionPlan, FusionPolicy, Greedy, InductorLike, NoFusion, Roofline
+from intarsia_ir.records import Signature, Target
+from intarsia_loops.index import axis, lift
+from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, const, load, val
+from intarsia_loops.rewrites import canonical
+from integration.models import MODELS, make
 
 POLICIES: dict[str, Callable[[], FusionPolicy]] = {
     "no_fusion": NoFusion,

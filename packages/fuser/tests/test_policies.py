@@ -62,36 +62,27 @@ def test_long_chains_get_kernels_of_bounded_size():
     assert all(sum(s.body.size for s in k.steps) <= 3 * 100 for k in kernels)
 
 
-# ---- what would be slow ----------------------------------------------------------------------------------------
+# ---- folds over everything, along columns, along rows ----------------------------------------------------------
 
 
-def big_sum(b, x):
-    """exp(x), kept, and its sum over everything."""
-    e = b.map(b.shape(x), lambda i, j: op("exp", b.load(x, i, j)))
-    return e, b.reduce("sum", (), b.shape(x), lambda r, q: b.load(e, r, q))
-
-
-def test_a_full_sum_takes_its_epilogue_but_not_the_map_that_feeds_it():
+@pytest.mark.parametrize("size", [8, 1024])
+def test_a_full_sum_takes_what_feeds_it_and_its_epilogue(size):
     b = Builder()
-    x = b.input((1024, 1024))
-    e, total = big_sum(b, x)
+    x = b.input((size, size))
+    e = b.map((size, size), lambda i, j: op("exp", b.load(x, i, j)))
+    total = b.reduce("sum", (), (size, size), lambda r, q: b.load(e, r, q))
     mean = b.map((), lambda: op("mul", b.load(total), const(2.0**-20, "f32")))
-    kernels = fused(b.program(e, mean))
-    assert [k.writes() for k in kernels] == [(e,), (mean,)]
+    (kernel,) = fused(b.program(e, mean))
+    assert kernel.rows == () and kernel.local == {total}
 
 
-def test_a_small_full_sum_may_be_one_serial_row():
+def test_maps_do_not_become_one_row_without_a_full_sum():
     b = Builder()
-    x = b.input((8, 8))
-    assert len(fused(b.program(*big_sum(b, x)))) == 1
-
-
-def test_two_full_sums_stay_apart_so_that_each_can_be_split():
-    b = Builder()
-    x = b.input((1024, 1024))
-    sums = [b.reduce(kind, (), (1024, 1024), lambda r, q: b.load(x, r, q)) for kind in ("sum", "max")]
-    made = plan(b.program(*sums), check=False)
-    assert made.after.kernels == 2 and made.log[-1].code == "greedy.few_rows"
+    x = b.input((64, 64))
+    e = b.map((64, 64), lambda i, j: op("exp", b.load(x, i, j)))
+    turned = b.map((64, 64), lambda i, j: op("add", b.load(e, j, i), b.load(e, i, j)))
+    made = plan(b.program(e, turned), check=False)
+    assert made.after.kernels == 2 and made.log[-1].code == "greedy.no_row"
 
 
 def test_a_column_sum_does_not_take_the_rows_that_feed_it():
@@ -102,19 +93,42 @@ def test_a_column_sum_does_not_take_the_rows_that_feed_it():
     assert len(fused(b.program(e, columns))) == 2
 
 
-def test_column_sums_of_one_input_stay_apart():
+@pytest.mark.parametrize("across", [True, False], ids=["columns", "rows"])
+def test_folds_of_one_input_along_one_axis_become_one_kernel(across):
     b = Builder()
     x = b.input((256, 256))
-    sums = [b.reduce(kind, (256,), (256,), lambda j, r: b.load(x, r, j)) for kind in ("sum", "max")]
-    made = plan(b.program(*sums), check=False)
-    assert made.after.kernels == 2 and "greedy.pattern" in {e.code for e in made.log}
+
+    def at(i, r):
+        return b.load(x, r, i) if across else b.load(x, i, r)
+
+    mean = b.reduce("sum", (256,), (256,), at)
+    spread = b.reduce("max", (256,), (256,), lambda i, r: op("sub", at(i, r), b.load(mean, i)))
+    assert len(fused(b.program(mean, spread))) == 1
 
 
-def test_row_sums_of_one_input_become_one_kernel():
+def test_folds_across_and_along_rows_stay_apart():
     b = Builder()
-    x = b.input((256, 256))
-    sums = [b.reduce(kind, (256,), (256,), lambda i, r: b.load(x, i, r)) for kind in ("sum", "max")]
-    assert len(fused(b.program(*sums))) == 1
+    x, y = b.input((256, 256)), b.input((256, 256))
+    columns = b.reduce("sum", (256,), (256,), lambda i, r: b.load(x, r, i))
+    rows = b.reduce("max", (256,), (256,), lambda i, r: op("sub", b.load(y, i, r), b.load(columns, i)))
+    made = plan(b.program(rows), check=False)
+    assert made.after.kernels == 2 and made.log[-1].code == "greedy.pattern"
+
+
+def middle_softmax(n, c, h):
+    b = Builder()
+    x = b.input((n, c, h))
+    m = b.reduce("max", (n, h), (c,), lambda i, k, r: b.load(x, i, r, k))
+    e = b.map((n, c, h), lambda i, j, k: op("exp", op("sub", b.load(x, i, j, k), b.load(m, i, k))))
+    z = b.reduce("sum", (n, h), (c,), lambda i, k, r: b.load(e, i, r, k))
+    return b.program(b.map((n, c, h), lambda i, j, k: op("div", b.load(e, i, j, k), b.load(z, i, k))))
+
+
+def test_softmax_over_a_middle_dimension_is_one_kernel_when_rows_are_many_and_small():
+    assert len(fused(middle_softmax(16, 8, 32))) == 1
+    few, wide = plan(middle_softmax(2, 8, 32), check=False), plan(middle_softmax(16, 1024, 1024), check=False)
+    assert (few.after.kernels, wide.after.kernels) == (4, 4)
+    assert "greedy.few_rows" in {e.code for e in few.log} and "greedy.wide_row" in {e.code for e in wide.log}
 
 
 def test_results_in_different_layouts_stay_apart():
@@ -125,15 +139,6 @@ def test_results_in_different_layouts_stay_apart():
     b.buffers[second] = type(flat)(flat.shape, tuple(reversed(flat.strides)), flat.dtype)
     made = plan(b.program(first, second), check=False)
     assert made.after.kernels == 2 and made.log[-1].code == "greedy.layouts"
-
-
-def test_rows_that_outgrow_the_cache_are_not_held():
-    b = Builder()
-    x = b.input((16, 1 << 20))
-    e = b.map((16, 1 << 20), lambda i, j: op("exp", b.load(x, i, j)))
-    total = b.reduce("sum", (16,), (1 << 20,), lambda i, r: b.load(e, i, r))
-    made = plan(b.program(e, total), check=False)
-    assert made.after.kernels == 2 and made.log[-1].code == "greedy.wide_row"
 
 
 def test_heavy_work_is_repeated_only_where_it_is_cheap():
@@ -153,8 +158,8 @@ def test_heavy_work_stays_out_of_scans():
     b = Builder()
     x = b.input((64, 64))
     e = b.map((64, 64), lambda i, j: op("exp", b.load(x, i, j)))
-    kernels = fused(b.program(b.scan("cumsum", (64, 64), 1, lambda i, j: b.load(e, i, j))))
-    assert [s.kind for k in kernels for s in k.steps] == ["map", "cumsum"] and len(kernels) == 2
+    (kernel,) = fused(b.program(b.scan("cumsum", (64, 64), 1, lambda i, j: b.load(e, i, j))))
+    assert [s.kind for s in kernel.steps] == ["map", "cumsum"]
 
 
 def test_an_extern_call_keeps_what_it_reads_in_memory():

@@ -1,9 +1,10 @@
 """What kernels look like to an emitter: how a nest walks memory, and which shape that emitters are good at it is.
 
 pointwise   every step is a map over exactly the rows
-row         rows are leading axes; reductions run over the rest of a row, maps over it or over nothing
-column      a reduction whose neighbouring results read neighbouring elements, then maps over the same rows
-other       anything else: right everywhere, fast nowhere
+column      some fold reads neighbours in memory for neighbouring rows; every step folds or maps over the rows alone
+row         folds take a whole row each; maps and scans go along it
+inner       some fold leaves axes of the row standing: softmax over a middle dimension
+mixed       folds for which neighbouring rows are neighbours in memory, beside steps that go along a row
 """
 
 from __future__ import annotations
@@ -18,22 +19,21 @@ __all__ = ["is_column", "is_reduction", "kernel_pattern", "layout_order"]
 
 
 def kernel_pattern(kernel: Kernel, column: Callable[[Nest], bool]) -> str:
-    """Return `"pointwise"`, `"row"`, `"column"` or `"other"`.
+    """Return `"pointwise"`, `"column"`, `"row"`, `"inner"` or `"mixed"`.
 
     Args:
         kernel: The kernel.
         column: Tells whether a reduction walks columns; `is_column` with the buffers.
     """
     depth = len(kernel.rows)
-    steps = kernel.steps
-    if all(s.kind == "map" and len(s.axes) == depth for s in steps):
+    folds = [s for s in kernel.steps if is_reduction(s)]
+    flat = all(len(s.axes) == depth for s in kernel.steps)
+    if flat and not folds:
         return "pointwise"
-    if any(is_reduction(s) and column(s) for s in steps):
-        rest = all(s.kind == "map" for s in steps[1:])
-        return "column" if rest and all(len(s.axes) == depth for s in steps) else "other"
-    if all(s.kind == "map" or (is_reduction(s) and len(s.axes) == depth) for s in steps):
-        return "row"
-    return "row" if len(steps) == 1 else "other"
+    across = [column(s) for s in folds if len(s.axes) == depth]
+    if any(across):
+        return "column" if flat and all(across) else "mixed"
+    return "row" if all(len(s.axes) == depth for s in folds) else "inner"
 
 
 def is_reduction(nest: Nest) -> bool:

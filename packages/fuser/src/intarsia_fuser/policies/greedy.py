@@ -8,9 +8,13 @@ A value per row that comes out of a reduction is never repeated: phase 2 makes i
 moved into scans and arg reductions, which run one element at a time.
 Phase 2, merge. Pairs of kernels that share a buffer wait in a heap, most bytes saved first; after a merge the pairs of
 the merged kernel are scored anew. A pair is declined, with a reason in the log, when the merged kernel would
-  have no row in common though nothing is folded to a scalar (`no_row`), be no emitter's shape (`pattern`), run in too
-  few rows (`few_rows`), hold too much of a row (`wide_row`), walk memory in two orders (`layouts`), be too large
-  (`size`), or, for horizontal pairs, save too little of what the two move (`little`).
+  `greedy.no_row`     have no row in common, though nothing is folded to a scalar
+  `greedy.pattern`    fold across rows and go along them: vector lanes would suit one only
+  `greedy.layouts`    store results in different orders of memory
+  `greedy.few_rows`   fold along some inner axes of a row, in few rows ...
+  `greedy.wide_row`   ... or in rows that the cache can't hold (measured: 3 to 10 times slower)
+  `greedy.size`       be too large
+  `greedy.little`     for horizontal pairs: save too little of what the two move
 Ties go to what comes first in the program, so equal layers get equal kernels.
 """
 
@@ -22,7 +26,6 @@ from dataclasses import dataclass
 
 from intarsia_fuser.cost import KernelWork
 from intarsia_fuser.decisions import Decision, Declined, Fuse, Inline
-from intarsia_fuser.draft import KernelInfo
 from intarsia_fuser.graph import FusionGraph
 from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
 from intarsia_loops.index import lift
@@ -44,9 +47,8 @@ class Greedy:
         max_results: Buffers that one kernel stores, when it is merged horizontally: more streams than the hardware
             follows cost more than they save.
         max_distance: Positions between two kernels that are merged.
-        min_rows: Rows below which a kernel is taken not to keep the threads busy.
-        serial_points: Body evaluations up to which that doesn't matter.
-        max_row_bytes: What a row may hold of intermediates: it should stay in the second-level cache.
+        min_rows: Rows that a kernel with folds along inner axes must have.
+        max_row_bytes: What a row of such a kernel may hold: it should stay in the second-level cache.
         min_shared: Least part of the smaller kernel's bytes that a horizontal merge must save.
         light_nodes: Operations of a map that may be repeated without asking what it costs.
     """
@@ -58,7 +60,6 @@ class Greedy:
     max_results: int = 8
     max_distance: int = 256
     min_rows: int = 8
-    serial_points: int = 1 << 15
     max_row_bytes: int = 1 << 20
     min_shared: float = 0.2
     light_nodes: int = 6
@@ -189,39 +190,22 @@ class Greedy:
         merged = _together(graph, first, second, depth)
         if depth == 0 and not any(is_reduction(s) and not s.axes for s in merged.steps):
             return no("no_row", "no leading axis in common")
-        rows = 1
-        for extent in a.rows[:depth]:
-            rows *= extent
-        if rows < self.min_rows and not self._may_be_serial(a, b, depth):
-            return no("few_rows", f"{rows} rows for {a.points + b.points} points")
         pattern = kernel_pattern(merged, columns)
-        if pattern == "other":
-            return no("pattern", "neither pointwise, rows nor columns")
+        if pattern == "mixed":
+            return no("pattern", "some folds go across rows, other steps along them")
         if pattern == "pointwise":
             stored = [s.out for s in merged.steps if graph.escapes(s.out, first, second)]
             if len({layout_order(graph.buffer(name)) for name in stored}) > 1:
                 return no("layouts", "the results are laid out in different orders")
-        if pattern == "row":
-            held = self._row_bytes(graph, merged, depth, rows)
+        if pattern == "inner":
+            rows = graph.extent(merged.rows)
+            held = sum(graph.nest_work(s.out).written for s in merged.steps if len(s.axes) > depth) // max(rows, 1)
+            if rows < self.min_rows:
+                return no("few_rows", f"{rows} rows for folds along inner axes")
             if held > self.max_row_bytes:
-                return no("wide_row", f"a row holds {held} bytes")
+                return no("wide_row", f"a row holds {held} bytes for folds along inner axes")
         kind = "vertical" if vertical else "horizontal"
         return Fuse(first, second, depth, why=f"{pattern}, {kind}")
-
-    def _may_be_serial(self, a: KernelInfo, b: KernelInfo, depth: int) -> bool:
-        """Whether so few rows do no harm: little work, or a merge that takes no parallel work away.
-
-        One big fold to a scalar can be split by the emitter, so at one row only a small kernel may join it.
-        """
-        if a.points + b.points <= self.serial_points:
-            return True
-        if not depth == len(a.rows) == len(b.rows):
-            return False
-        return a.parallel > 1 or min(a.points, b.points) <= self.serial_points
-
-    def _row_bytes(self, graph: FusionGraph, merged: Kernel, depth: int, rows: int) -> int:
-        wide = [s.out for s in merged.steps if len(s.axes) > depth]
-        return sum(graph.nest_work(name).written for name in wide) // max(rows, 1)
 
 
 class _Columns:
