@@ -34,7 +34,7 @@ from intarsia_loops.index import ZERO, Atom, IndexExpr, row_major
 from intarsia_loops.program import SCHEMA, Buffer, Extern, Item, Nest, Program, TensorRef, Val
 from intarsia_loops.rewrites import operands, postorder
 
-__all__ = ["item_text", "program_text"]
+__all__ = ["item_text", "program_text", "value_text"]
 
 
 def program_text(program: Program, dialect: str, made_by: str = "") -> str:
@@ -141,6 +141,11 @@ def _shared(body: Val) -> tuple[dict[Val, str], list[str]]:
             names[v] = f"t{len(names)}"
             lines.append(f"{names[v]} = {text}")
     return names, lines
+
+
+def value_text(v: Val) -> str:
+    """Return the text of a value on one line; what is used more than once is written out each time."""
+    return _value(v, {})
 
 
 def _value(v: Val, names: Mapping[Val, str]) -> str:

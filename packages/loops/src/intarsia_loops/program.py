@@ -61,6 +61,11 @@ class Val:
     loads: frozenset[Val]
     size: int
 
+    def __repr__(self) -> str:
+        from intarsia_loops._text import value_text  # the text of programs needs programs
+
+        return value_text(self) if self.size < 1000 else f"<{self.op} of {self.size} values>"
+
     def __copy__(self) -> Val:
         return self
 

@@ -233,9 +233,9 @@ def fuse_rows(a: Kernel, b: Kernel) -> Kernel | Refused:
     depth = len(a.rows)
     row = tuple(map(lift, b.rows))
     for step in b.steps:
-        for v in step.body.loads:
-            if v.args[0] in made and v.args[1][:depth] != row:
-                return Refused("fuse.crosses_rows", f"{step.out} reads {v.args[0]}{list(v.args[1])} of another row")
+        crossing = [v for v in step.body.loads if v.args[0] in made and v.args[1][:depth] != row]
+        if crossing:
+            return Refused("fuse.crosses_rows", f"{step.out} reads another row by {min(map(repr, crossing))}")
     return Kernel(a.rows, a.steps + tuple(_onto(s, a.rows) for s in b.steps), a.local | b.local)
 
 

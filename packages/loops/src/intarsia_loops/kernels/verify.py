@@ -65,7 +65,7 @@ def _check_rows(kernel: Kernel, findings: Findings) -> None:
             findings.add("K2", step.out, f"axes {list(step.axes)} don't begin with the rows {list(kernel.rows)}")
         if step.kind in NEST_KINDS and NEST_KINDS[step.kind].scan and set(step.red) & set(kernel.rows):
             findings.add("K2", step.out, "scans along a row")
-        for v in step.body.loads:
+        for v in sorted(step.body.loads, key=repr):
             name, entries = v.args
             if name in all_made - made:
                 findings.add("K3", step.out, f"reads {name} before it is made")
