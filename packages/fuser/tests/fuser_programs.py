@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import intarsia_loops
 from intarsia_ir.records import Origin
 from intarsia_loops.index import IndexExpr, axis, lift, mod
-from intarsia_loops.program import Buffer, Extern, Nest, Program, TensorRef, Val, const, index_value, load, val
+from intarsia_loops.program import Buffer, Extern, Nest, Program, TensorRef, Val, cast, const, index_value, load, val
 
 aten = torch.ops.aten
 
@@ -106,7 +106,7 @@ def run(program: Program, inputs: Sequence[torch.Tensor], dialect: Any) -> tuple
 def inputs_of(program: Program, seed: int = 0) -> list[torch.Tensor]:
     """Return small whole numbers as inputs, so that sums are exact in any order."""
     generator = torch.Generator().manual_seed(seed)
-    types = {"f32": torch.float32, "i64": torch.int64}
+    types = {"f32": torch.float32, "i64": torch.int64, "bf16": torch.bfloat16}
     made = []
     for name in program.inputs:
         b = program.buffers[name]
@@ -241,7 +241,7 @@ def programs(max_items: int = 14) -> st.SearchStrategy[Program]:
 
 def random_program(seed: int, n_items: int) -> Program:
     rng = random.Random(seed)
-    dtype = rng.choice(("f32", "i64"))
+    dtype = rng.choice(("f32", "i64", "bf16"))
     extents = rng.choice(((2, 3), (3, 3), (1, 4), (2, 2)))
     b = Builder()
     for _ in range(rng.randint(1, 3)):
@@ -267,8 +267,8 @@ def _view(rng: random.Random, b: Builder, name: str) -> TensorRef:
 
 
 def _pick(rng: random.Random, b: Builder, dtype: str) -> str:
-    """A buffer of a type; recent ones are likelier, so that programs are deep."""
-    names = [n for n in b.buffers if b.dtype(n) == dtype]
+    """A buffer of a type (bf16: of a float type); recent ones are likelier, so that programs are deep."""
+    names = [n for n in b.buffers if b.dtype(n) == dtype or (dtype == "bf16" and b.dtype(n) == "f32")]
     return rng.choice(names[-3:] if rng.random() < 0.7 else names)
 
 
@@ -286,8 +286,9 @@ def _load(rng: random.Random, b: Builder, name: str, point: Sequence[IndexExpr],
 
 
 def _value(rng: random.Random, b: Builder, point: Sequence[IndexExpr], extents: Sequence[int], dtype: str) -> Val:
-    """A small body: one to three loads, a few operations."""
-    loads = [_load(rng, b, _pick(rng, b, dtype), point, extents) for _ in range(rng.randint(1, 3))]
+    """A small body: one to three loads, a few operations; for bf16 computed, and given, in f32."""
+    dtype, stored = ("f32", dtype) if dtype == "bf16" else (dtype, dtype)
+    loads = [cast(_load(rng, b, _pick(rng, b, stored), point, extents), dtype) for _ in range(rng.randint(1, 3))]
     value = loads[0]
     for other in loads[1:]:
         value = op(rng.choice(("add", "sub", "max", "min")), value, other)
@@ -307,7 +308,13 @@ def _value(rng: random.Random, b: Builder, point: Sequence[IndexExpr], extents: 
 
 def _make_map(rng: random.Random, b: Builder, extents: Sequence[int], dtype: str) -> None:
     shape = b.shape(_pick(rng, b, dtype)) if rng.random() < 0.5 else _shape(rng, extents)
-    b.map(shape, lambda *i: _value(rng, b, i, shape, dtype))
+    rounded = "bf16" if dtype == "bf16" and rng.random() < 0.7 else None
+
+    def body(*i: IndexExpr) -> Val:
+        value = _value(rng, b, i, shape, dtype)
+        return cast(value, rounded or value.dtype)
+
+    b.map(shape, body)
 
 
 def _make_row(rng: random.Random, b: Builder, extents: Sequence[int], dtype: str) -> None:
@@ -337,7 +344,7 @@ def _make_gather(rng: random.Random, b: Builder, extents: Sequence[int], dtype: 
 
     def body(*i: IndexExpr) -> Val:
         number = _value(rng, b, i, shape, dtype)
-        whole = number if dtype == "i64" else op("cast", number, dtype="i64")
+        whole = number if number.dtype == "i64" else op("cast", number, dtype="i64")
         row = op("mod", op("abs", whole), const(b.shape(name)[0], "i64"))
         rest = [mod(i[d], lift(n)) if d < len(i) else lift(0) for d, n in enumerate(b.shape(name))][1:]
         return b.load(name, row, *rest)
@@ -347,13 +354,13 @@ def _make_gather(rng: random.Random, b: Builder, extents: Sequence[int], dtype: 
 
 def _make_extern(rng: random.Random, b: Builder, extents: Sequence[int], dtype: str) -> None:
     name = _pick(rng, b, dtype)
-    b.extern(aten.neg.default, b.shape(name), name, dtype=dtype)
+    b.extern(aten.neg.default, b.shape(name), name, dtype=b.dtype(name))
 
 
 def _make_random(rng: random.Random, b: Builder, extents: Sequence[int], dtype: str) -> None:
     """A draw from the default generator: two of these swapped give other numbers."""
     name = _pick(rng, b, dtype)
-    b.extern(aten.randint_like.default, b.shape(name), name, 5, dtype=dtype)
+    b.extern(aten.randint_like.default, b.shape(name), name, 5, dtype=b.dtype(name))
 
 
 _MAKE = {

@@ -48,6 +48,7 @@ class Greedy:
             follows cost more than they save.
         max_distance: Positions between two kernels that are merged.
         min_rows: Rows that a kernel with folds along inner axes must have.
+        serial_points: Body evaluations up to which that doesn't matter: one thread does them all.
         max_row_bytes: What a row of such a kernel may hold: it should stay in the second-level cache.
         min_shared: Least part of the smaller kernel's bytes that a horizontal merge must save.
         light_nodes: Operations of a map that may be repeated without asking what it costs.
@@ -60,6 +61,7 @@ class Greedy:
     max_results: int = 8
     max_distance: int = 256
     min_rows: int = 8
+    serial_points: int = 1 << 13
     max_row_bytes: int = 1 << 20
     min_shared: float = 0.2
     light_nodes: int = 6
@@ -200,7 +202,7 @@ class Greedy:
         if pattern == "inner":
             rows = graph.extent(merged.rows)
             held = sum(graph.nest_work(s.out).written for s in merged.steps if len(s.axes) > depth) // max(rows, 1)
-            if rows < self.min_rows:
+            if rows < self.min_rows and a.points + b.points > self.serial_points:
                 return no("few_rows", f"{rows} rows for folds along inner axes")
             if held > self.max_row_bytes:
                 return no("wide_row", f"a row holds {held} bytes for folds along inner axes")
