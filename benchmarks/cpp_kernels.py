@@ -159,6 +159,7 @@ def at(buffer: str, *index: object, dtype: str = "f32") -> Val:
 def benches() -> list[Bench]:
     """Return every case."""
     torch.manual_seed(0)
+    small = [chain(256, 256, torch.float32), chain(256, 256, torch.bfloat16), gelu(64, 1024)]
     cases = [
         chain(2048, 2048, torch.float32),
         chain(2048, 2048, torch.bfloat16),
@@ -168,7 +169,7 @@ def benches() -> list[Bench]:
     cases += [softmax(64, 50000), layer_norm(512, 768), layer_norm(65536, 16), layer_norm(2048, 513), gelu(512, 3072)]
     cases += [sum_rows(2048, 1024), sum_columns(2048, 1024), sum_all(4096, 1024), argmax(512, 8192), cumsum(512, 1024)]
     cases += [transpose(1024, 1024), softmax_middle(8, 256, 1024), batch_norm(8, 64, 56 * 56), causal(64, 128)]
-    return cases
+    return small + cases
 
 
 def chain(m: int, n: int, dtype: torch.dtype) -> Bench:

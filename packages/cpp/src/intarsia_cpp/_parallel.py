@@ -11,7 +11,7 @@ from intarsia_loops.index import IndexExpr
 __all__ = ["SERIAL_WORK", "parallel_for", "pragma"]
 
 # Below this much work (in additions) waking the other threads costs more than they save.
-SERIAL_WORK = 1 << 16
+SERIAL_WORK = 1 << 17
 
 
 def pragma(context: Context, kind: str, n_loops: int, points: IndexExpr, cost: int) -> str | None:

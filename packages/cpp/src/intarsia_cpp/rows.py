@@ -9,7 +9,7 @@ from __future__ import annotations
 from intarsia_cpp._body import Scope
 from intarsia_cpp._chains import RowLoops, in_parts, row_nest
 from intarsia_cpp._context import Context, Step
-from intarsia_cpp._folds import Fold, combine_text
+from intarsia_cpp._folds import Fold
 from intarsia_cpp._frame import local_buffers, row_loops
 from intarsia_cpp._groups import Group, group_steps
 from intarsia_cpp._index import collapse, product
@@ -121,26 +121,25 @@ def _finish(row: Scope, fold: Fold, parts: int) -> None:
 
 
 def _scan(row: Scope, step: Step) -> list[str]:
-    """A running value: bodies as vectors, the fold itself number by number. f32 runs in f64, as in eager."""
+    """A running value, prefixes of a vector at a time. f32 runs in f64, as in eager."""
     context = row.context
     (lane,) = step.red
     outer = tuple(a for a in step.inner if a is not lane)
-    single, ctype = element(step.dtype), vector(step.dtype, context.lanes)
-    acc = context.temp("acc")
-    wide = "f64" if step.dtype == "f32" else single
+    ctype, acc, lanes = vector(step.dtype, context.lanes), context.temp("acc"), context.lanes
+    wide = "f64" if step.dtype == "f32" else element(step.dtype)
+    what = step.kind.removeprefix("cum")
+    run = f"halves_{what}" if wide == "f64" and lanes == 16 else f"running_{what}<{wide}x{lanes}>"
+
+    def point(scope: Scope, u: str) -> None:
+        x = scope.name(scope.value(step.body))
+        scope.store(step.out, step.address, scope.name(Rep(f"{run}({x.text}, {acc})", step.dtype, ctype)))
 
     def fill(scope: Scope) -> list[str]:
-        body = Scope(context, scope, (lane,), lane, "n", barrier=lane.extent.lo < 1)
-        rep = body.value(step.body)
-        x = context.temp()
-        fold = combine_text(step.kind, "f64", acc, f"{x}[l]")
-        body.lines.append(f"{ctype} {x} = {rep.text};")
-        body.lines.append(f"for (int l = 0; l < n; l++) {x}[l] = {acc} = {fold};")
-        body.store(step.out, step.address, Rep(x, step.dtype, ctype))
-        name, stop = context.name_of(lane), context.c(lane.extent)
-        rest = f"const int n = {stop} - {name} < {context.lanes} ? {stop} - {name} : {context.lanes};"
+        here = Scope(context, scope, barrier=lane.extent.lo < 1)
         start = f"{wide} {acc} = {number_text(identity_of(step.kind, step.dtype), step.dtype)};"
-        return [start, *block(loop(name, "0", stop, context.lanes), [rest, *body.lines])]
+        loops = lane_loops(here, lane, point)
+        lines = [*here.lines, *loops]
+        return [start, *(block(f"if ({context.c(lane.extent)} > 0)", lines) if here.barrier else lines)]
 
     return nest(row, outer, fill) if outer else block("", fill(row))
 

@@ -70,7 +70,7 @@ def _available(isa: str, widths: frozenset[int]) -> tuple[Fragment, ...]:
 
 
 def _for_widths(text: str, widths: frozenset[int]) -> str:
-    """The definitions of a fragment that are for these vector widths; lines that begin with a blank belong to the last."""
+    """The definitions of a fragment for these vector widths; lines that begin with a blank belong to the one before."""
     kept, keep = [], True
     for line in text.splitlines(keepends=True):
         if not line.startswith(" "):
@@ -82,7 +82,7 @@ def _for_widths(text: str, widths: frozenset[int]) -> str:
 def _types(text: str) -> str:
     """Element types, and the vector types that occur with those that belong to them."""
     lines = [f"typedef {c} {name};" for name, c in ELEMENTS.items()]
-    lines.append("template <class V> struct of;  // element type; integers of its width, signed and unsigned; i32; lanes")
+    lines.append("template <class V> struct of;  // element; integers of its width, signed and unsigned; i32; lanes")
     lines.append("template <class I> struct same;  // floats in as many lanes")
     lines.append("template <class V> INL V iota();")
     used = {(name, int(n)) for name, n in _VECTOR.findall(text)}

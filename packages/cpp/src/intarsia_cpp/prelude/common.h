@@ -179,3 +179,23 @@ template <class V> INL void transpose(V *r) {
   if constexpr (of<V>::n > 4) exchange_all<4>(r);
   if constexpr (of<V>::n > 2) exchange_all<2>(r);
   exchange_all<1>(r); }
+//: delayed  lane l takes lane l - D; the first ones take from fill
+#define DELAY_4(D, N, K) K - D < 0 ? N + K : K - D, K + 1 - D < 0 ? N + K + 1 : K + 1 - D, \
+  K + 2 - D < 0 ? N + K + 2 : K + 2 - D, K + 3 - D < 0 ? N + K + 3 : K + 3 - D
+template <int D, class V> INL V delayed(V v, V fill) {
+  constexpr int n = of<V>::n;
+  if constexpr (n == 2) return __builtin_shufflevector(v, fill, 2, 0);
+  else if constexpr (n == 4) return __builtin_shufflevector(v, fill, DELAY_4(D, 4, 0));
+  else if constexpr (n == 8) return __builtin_shufflevector(v, fill, DELAY_4(D, 8, 0), DELAY_4(D, 8, 4));
+  else return __builtin_shufflevector(v, fill, DELAY_4(D, 16, 0), DELAY_4(D, 16, 4), DELAY_4(D, 16, 8), DELAY_4(D, 16, 12)); }
+//: running_sum running_prod  all prefixes of a vector, after what came before it; calculated in type W
+#define RUNNING(NAME, OP, IDENTITY) \
+  template <class W, class V> INL V NAME(V x, typename of<W>::e &carry) { \
+    constexpr int n = of<W>::n; const W none = bc<W>(IDENTITY); W v = cv<W>(x); \
+    v = v OP delayed<1>(v, none); \
+    if constexpr (n > 2) v = v OP delayed<2>(v, none); \
+    if constexpr (n > 4) v = v OP delayed<4>(v, none); \
+    if constexpr (n > 8) v = v OP delayed<8>(v, none); \
+    v = v OP bc<W>(carry); carry = v[n - 1]; return cv<V>(v); }
+RUNNING(running_sum, +, 0)
+RUNNING(running_prod, *, 1)
