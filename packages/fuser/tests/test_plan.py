@@ -72,7 +72,8 @@ def test_an_edited_plan_is_checked():
     edited = FusionPlan(made.graph, "by hand", (Fuse("b2", "b4", 1),), made.before, made.after)
     with pytest.raises(InvalidArgumentError) as caught:
         apply(to_fx(program), edited)
-    assert caught.value.code == "fuser.fuse.between" and "b3 must run between" in caught.value.explanation
+    assert caught.value.code == "fuser.illegal_decision"
+    assert "b3 must run between b2 and b4 [fuse.between]" in caught.value.explanation
 
 
 def test_a_plan_made_by_hand_replays():

@@ -57,8 +57,8 @@ def apply_program(program: Program, plan: FusionPlan, *, fuel: int | None = None
         answer = legality.check(draft, decision)
         if isinstance(answer, Refused):
             raise InvalidArgumentError(
-                f"decision {decision_to_data(decision)} is not legal: {answer.why}",
-                code=f"fuser.{answer.code}",
+                f"decision {decision_to_data(decision)} is not legal: {answer.why} [{answer.code}]",
+                code="fuser.illegal_decision",
             )
         legality.carry_out(draft, answer)
     return finish(draft)

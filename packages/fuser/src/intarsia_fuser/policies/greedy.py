@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 from intarsia_fuser.cost import KernelWork
 from intarsia_fuser.decisions import Decision, Declined, Fuse, Inline
+from intarsia_fuser.draft import KernelInfo
 from intarsia_fuser.graph import FusionGraph
 from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
 from intarsia_loops.index import lift
@@ -33,6 +34,8 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Refused, Val
 
 __all__ = ["Greedy"]
+
+Reason = tuple[str, str]  # a code and a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,29 +133,12 @@ class Greedy:
     # ---- phase 2 ---------------------------------------------------------------------------------------------------
 
     def _merge(self, graph: FusionGraph) -> Iterator[Decision | Declined]:
-        heap: list[tuple[int, int, int, str, str, int, int]] = []
-        stamp = dict.fromkeys(graph.kernels, 0)
-        place = {kernel: k for k, kernel in enumerate(graph.kernels)}
+        pairs = _Pairs(graph, self.max_distance)
         columns = _Columns(graph)
         declined: set[tuple[str, str]] = set()
-        tried: set[tuple[str, str, int, int]] = set()
-        never: set[tuple[str, str]] = set()
-
-        def push(kernel: str) -> None:
-            for n in graph.neighbours(kernel):
-                if n.saved > 0 and n.distance <= self.max_distance and (n.first, n.second) not in never:
-                    entry = (-n.saved, place[n.first], place[n.second], n.first, n.second)
-                    heapq.heappush(heap, (*entry, stamp[n.first], stamp[n.second]))
-
-        for kernel in graph.kernels:
-            push(kernel)
-        while heap:
-            saved, _, _, first, second, stamp_first, stamp_second = heapq.heappop(heap)
-            pair = (first, second, stamp_first, stamp_second)
-            if stamp.get(first) != stamp_first or stamp.get(second) != stamp_second or pair in tried:
-                continue
-            tried.add(pair)
-            decision = self._judge(graph, first, second, -saved, columns)
+        while (pair := pairs.pop()) is not None:
+            first, second, saved = pair
+            decision = self._judge(graph, first, second, saved, columns)
             if isinstance(decision, Declined):
                 if (first, second) not in declined:
                     declined.add((first, second))
@@ -160,54 +146,104 @@ class Greedy:
                 continue
             answer = graph.check(decision)
             yield decision
-            if isinstance(answer, Refused):
-                if answer.code == "fuse.extern_between":
-                    never.add((first, second))
-                continue
-            del stamp[second]
-            stamp[first] += 1
-            push(first)
+            if not isinstance(answer, Refused):
+                pairs.merged(first, second)
+            elif answer.code == "fuse.extern_between":
+                pairs.never(first, second)
 
     def _judge(self, graph: FusionGraph, first: str, second: str, saved: int, columns: _Columns) -> Fuse | Declined:
         """Merge two kernels, or say why not."""
         depth = graph.depth(first, second)
+        merged = _together(graph, first, second, depth)
+        pattern = kernel_pattern(merged, columns)
         a, b = graph.kernel(first), graph.kernel(second)
         vertical = any(s in b.reads for s in a.steps)
-
-        def no(code: str, why: str) -> Declined:
+        reason = (
+            self._too_large(a, b)
+            or (None if vertical else self._too_little(graph, a, b, saved))
+            or self._slow(graph, merged, pattern, (first, second), a.points + b.points)
+        )
+        if reason:
+            code, why = reason
             return Declined(first, second, f"greedy.{code}", why)
+        return Fuse(first, second, depth, why=f"{pattern}, {'vertical' if vertical else 'horizontal'}")
 
+    def _too_large(self, a: KernelInfo, b: KernelInfo) -> Reason | None:
         if len(a.steps) + len(b.steps) > self.max_steps or a.nodes + b.nodes > self.max_nodes:
-            return no("size", f"{len(a.steps)} + {len(b.steps)} steps, {a.nodes} + {b.nodes} operations")
+            return "size", f"{len(a.steps)} + {len(b.steps)} steps, {a.nodes} + {b.nodes} operations"
         operands = len((a.reads.keys() | b.reads.keys()) - set(a.steps))
-        if operands > self.max_operands:
-            return no("size", f"{operands} buffers read")
-        if not vertical:
-            least = min(_moved(graph.work(first)), _moved(graph.work(second)))
-            if saved < self.min_shared * least:
-                return no("little", f"saves {saved} bytes of {least}")
-            results = sum(graph.escapes(s, first, second) for s in a.steps + b.steps)
-            if results > self.max_results:
-                return no("size", f"{results} results")
-        merged = _together(graph, first, second, depth)
-        if depth == 0 and not any(is_reduction(s) and not s.axes for s in merged.steps):
-            return no("no_row", "no leading axis in common")
-        pattern = kernel_pattern(merged, columns)
+        return ("size", f"{operands} buffers read") if operands > self.max_operands else None
+
+    def _too_little(self, graph: FusionGraph, a: KernelInfo, b: KernelInfo, saved: int) -> Reason | None:
+        """For kernels that only share what they read."""
+        least = min(_moved(graph.work(a.name)), _moved(graph.work(b.name)))
+        if saved < self.min_shared * least:
+            return "little", f"saves {saved} bytes of {least}"
+        results = sum(graph.escapes(s, a.name, b.name) for s in a.steps + b.steps)
+        return ("size", f"{results} results") if results > self.max_results else None
+
+    def _slow(
+        self, graph: FusionGraph, merged: Kernel, pattern: str, pair: tuple[str, str], points: int
+    ) -> Reason | None:
+        """Why emitted code for the merged kernel would be slow."""
+        if not merged.rows and not any(is_reduction(s) and not s.axes for s in merged.steps):
+            return "no_row", "no leading axis in common"
         if pattern == "mixed":
-            return no("pattern", "some folds go across rows, other steps along them")
+            return "pattern", "some folds go across rows, other steps along them"
         if pattern == "pointwise":
-            stored = [s.out for s in merged.steps if graph.escapes(s.out, first, second)]
+            stored = [s.out for s in merged.steps if graph.escapes(s.out, *pair)]
             if len({layout_order(graph.buffer(name)) for name in stored}) > 1:
-                return no("layouts", "the results are laid out in different orders")
+                return "layouts", "the results are laid out in different orders"
         if pattern == "inner":
             rows = graph.extent(merged.rows)
-            held = sum(graph.nest_work(s.out).written for s in merged.steps if len(s.axes) > depth) // max(rows, 1)
-            if rows < self.min_rows and a.points + b.points > self.serial_points:
-                return no("few_rows", f"{rows} rows for folds along inner axes")
+            wide = [s.out for s in merged.steps if len(s.axes) > len(merged.rows)]
+            held = sum(graph.nest_work(name).written for name in wide) // max(rows, 1)
+            if rows < self.min_rows and points > self.serial_points:
+                return "few_rows", f"{rows} rows for folds along inner axes"
             if held > self.max_row_bytes:
-                return no("wide_row", f"a row holds {held} bytes for folds along inner axes")
-        kind = "vertical" if vertical else "horizontal"
-        return Fuse(first, second, depth, why=f"{pattern}, {kind}")
+                return "wide_row", f"a row holds {held} bytes for folds along inner axes"
+        return None
+
+
+class _Pairs:
+    """Pairs of kernels that may be merged, most bytes saved first; what a merge has outdated is passed over."""
+
+    def __init__(self, graph: FusionGraph, max_distance: int) -> None:
+        self._graph, self._max_distance = graph, max_distance
+        kernels = graph.kernels
+        self._place = {kernel: k for k, kernel in enumerate(kernels)}
+        self._stamp = dict.fromkeys(kernels, 0)  # how often a kernel has grown
+        self._heap: list[tuple[int, int, int, str, str, int, int]] = []
+        self._tried: set[tuple[str, str, int, int]] = set()
+        self._never: set[tuple[str, str]] = set()
+        for kernel in kernels:
+            self._push(kernel)
+
+    def pop(self) -> tuple[str, str, int] | None:
+        """Return (first, second, bytes saved) of the best pair that hasn't been tried as it is now."""
+        while self._heap:
+            saved, _, _, first, second, *stamps = heapq.heappop(self._heap)
+            key = (first, second, stamps[0], stamps[1])
+            if [self._stamp.get(first), self._stamp.get(second)] == stamps and key not in self._tried:
+                self._tried.add(key)
+                return first, second, -saved
+        return None
+
+    def merged(self, first: str, second: str) -> None:
+        """Score the pairs of `first` anew: `second` is part of it now."""
+        del self._stamp[second]
+        self._stamp[first] += 1
+        self._push(first)
+
+    def never(self, first: str, second: str) -> None:
+        """Forget a pair for good, however the two kernels grow."""
+        self._never.add((first, second))
+
+    def _push(self, kernel: str) -> None:
+        for n in self._graph.neighbours(kernel):
+            if n.saved > 0 and n.distance <= self._max_distance and (n.first, n.second) not in self._never:
+                entry = (-n.saved, self._place[n.first], self._place[n.second], n.first, n.second)
+                heapq.heappush(self._heap, (*entry, self._stamp[n.first], self._stamp[n.second]))
 
 
 class _Columns:
