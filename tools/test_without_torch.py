@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDS = {"framehook": [], "tracer": ["packages/ir", "packages/testkit"]}
+NEEDS = {"framehook": ["packages/testkit"], "tracer": ["packages/ir", "packages/testkit"]}
 TOOLS = {
     "framehook": ["pytest>=8", "pytest-timeout"],
     "tracer": ["pytest>=8", "pytest-timeout", "hypothesis", "bytecode>=0.17"],

@@ -121,7 +121,8 @@ def _import_compilers(route: str) -> None:
         import torch._dynamo
         import torch._inductor.compile_fx
     else:
-        import torch._subclasses.fake_tensor  # noqa: F401
+        # the first fake tensor mode imports parts of torch
+        torch._subclasses.FakeTensorMode()
 
 
 def _cpu_seconds() -> float:

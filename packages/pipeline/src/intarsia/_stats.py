@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass, fields
 
 __all__ = ["Counters", "Stats", "difference"]
@@ -38,13 +39,12 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values = dict.fromkeys((f.name for f in fields(Stats)), 0)
+        self._values: Counter[str] = Counter()
 
     def add(self, **amounts: int) -> None:
         """Add to the named counters."""
         with self._lock:
-            for name, amount in amounts.items():
-                self._values[name] += amount
+            self._values.update(amounts)
 
     def snapshot(self) -> Stats:
         """Return the counters as they are now."""
@@ -54,7 +54,7 @@ class Counters:
     def reset(self) -> None:
         """Set every counter to zero."""
         with self._lock:
-            self._values = dict.fromkeys(self._values, 0)
+            self._values.clear()
 
 
 def difference(later: Stats, earlier: Stats) -> Stats:
