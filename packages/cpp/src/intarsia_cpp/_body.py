@@ -18,6 +18,9 @@ from intarsia_loops.rewrites import operands, postorder
 
 __all__ = ["Scope"]
 
+# Lanes at most this many elements apart are gathered with 32-bit offsets.
+FAR = 1 << 24
+
 
 class Scope:
     """A place in the text that statements are added to.
@@ -138,20 +141,33 @@ class Scope:
         return args
 
     def _load(self, v: Val) -> Rep:
-        buffer, (address,) = v.args
-        register = self._register(buffer)
-        if register is not None:
-            return register
-        pointer, ctype = self.context.pointer(buffer), vector(v.dtype, self.context.lanes)
-        where = self.context.c(address)
-        walk = self._walk(address)
-        if walk is ZERO:
-            text = f"bc<{ctype}>({pointer}[{where}])"
-        elif walk is ONE:
-            whole = self.tail is None or self.context.is_padded(buffer, address, self.lane)
-            text = f"ld<{ctype}>({pointer} + {where})" if whole else f"ldt<{ctype}>({pointer} + {where}, {self.tail})"
+        register = self._register(v.args[0])
+        return register if register is not None else self._read(v, self.context.pointer(v.args[0]), v.args[1][0])
+
+    def _gather(self, v: Val, args: list[Rep]) -> Rep:
+        """A data-dependent read; where only the part of the address that isn't data moves with the lanes, a load."""
+        moving, fixed = v.args[1]
+        pointer, position = self.context.pointer(v.args[0]), self.name(args[0]).text
+        if self.lane is None or self.lane not in self.context.axes_of(moving):
+            return self._read(v, f"{pointer} + {position}[0]", fixed)
+        element = f"{pointer}[{position}[l] + {self._lane_address(fixed)}]"
+        return self._from_memory(self._by_lane(vector(v.dtype, self.context.lanes), element), v.dtype)
+
+    def _read(self, v: Val, pointer: str, address: IndexExpr) -> Rep:
+        """The elements from `pointer + address` on, as far apart as the lanes move it."""
+        context, ctype = self.context, vector(v.dtype, self.context.lanes)
+        where = f"{pointer} + {context.c(address)}"
+        step = self._walk(address)
+        if step is ZERO:
+            text = f"bc<{ctype}>(*({where}))"
+        elif step is ONE:
+            whole = self.tail is None or context.is_padded(v.args[0], address, self.lane)
+            text = f"ld<{ctype}>({where})" if whole else f"ldt<{ctype}>({where}, {self.tail})"
+        elif step is not None and 0 < abs(step.const() or 0) < FAR:
+            count = self.tail or context.lanes
+            text = f"strided<{ctype}>({where}, {context.c(step)}, {count})"
         else:
-            text = self._by_lane(ctype, f"{pointer}[{self._lane_address(address)}]")
+            text = self._by_lane(ctype, f"({pointer})[{self._lane_address(address)}]")
         return self._from_memory(text, v.dtype)
 
     def _from_memory(self, text: str, dtype: str) -> Rep:
@@ -159,12 +175,6 @@ class Scope:
         if dtype == "b8":
             return self.name(Rep(f"({text} != 0)", "b8", f"i8x{lanes}"))
         return self.name(Rep(text, dtype, vector(dtype, lanes)))
-
-    def _gather(self, v: Val, args: list[Rep]) -> Rep:
-        buffer = v.args[0]
-        position = self.name(args[0])
-        text = self._by_lane(vector(v.dtype, self.context.lanes), f"{self.context.pointer(buffer)}[{position.text}[l]]")
-        return self._from_memory(text, v.dtype)
 
     def _index(self, v: Val) -> Rep:
         (expr,) = v.args

@@ -68,7 +68,7 @@ class Step:
         inner: Axes of `out` past the kernel's rows.
         red: Reduced axes, or the scanned one (which is in `inner` too).
         kind: Row of the nest kind table.
-        body: Its loads and gathers have one entry, an element number.
+        body: Its loads have one entry, an element number; its gathers an i64 value and what is added to that.
         address: Element number that is written.
         dtype: Element type of `out`.
         in_memory: Whether `out` reaches memory.
@@ -107,10 +107,10 @@ class Step:
         """Return every expression over loop variables in it, loads first, in a fixed order."""
         found = [self.address, self.position]
         for v in postorder(self.body):
-            if v.op == "load":
-                found.append(v.args[1][0])
-            elif v.op == "index":
+            if v.op == "index":
                 found.append(v.args[0])
+            elif v.op in ("load", "gather"):
+                found.append(v.args[1][-1])
         return found
 
 
@@ -149,7 +149,7 @@ def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[st
         if block is not None:
             row: IndexExpr = v.args[1][block.position]
             entries, strides = (*entries, row - lift(block.start)), (*strides, ONE)
-        return load(v.args[0], (_flat_gather(entries, strides),), v.dtype)
+        return _flat_gather(v, entries, strides)
 
     def step(nest: Nest) -> Step:
         address = flat(nest.out, tuple(map(lift, nest.axes)))
@@ -190,8 +190,8 @@ def _row_major(shape: tuple[IndexExpr, ...]) -> tuple[IndexExpr, ...]:
     return tuple(product(shape[k + 1 :]) for k in range(len(shape)))
 
 
-def _flat_gather(entries: tuple[IndexExpr | Val, ...], strides: tuple[IndexExpr, ...]) -> Val:
-    """The element number of a data-dependent read, as an i64 value."""
+def _flat_gather(v: Val, entries: tuple[IndexExpr | Val, ...], strides: tuple[IndexExpr, ...]) -> Val:
+    """A data-dependent read at element (i64 value) + (index expression) of the buffer."""
     fixed, moving = ZERO, None
     for i, stride in zip(entries, strides, strict=True):
         if not isinstance(i, Val):
@@ -199,8 +199,27 @@ def _flat_gather(entries: tuple[IndexExpr | Val, ...], strides: tuple[IndexExpr,
             continue
         term = i if stride is ONE else val("mul", i, index_value(stride), dtype="i64")
         moving = term if moving is None else val("add", moving, term, dtype="i64")
-    assert moving is not None
-    return moving if fixed is ZERO else val("add", moving, index_value(fixed), dtype="i64")
+    return load(v.args[0], (moving, fixed), v.dtype) if moving is not None else v
+
+
+def accesses(body: Val) -> list[tuple[Val, IndexExpr, frozenset[Atom]]]:
+    """Return every flat read of a body: (read, element number, axes that a data-dependent part depends on)."""
+    found = []
+    for v in postorder(body):
+        if v.op == "load":
+            found.append((v, v.args[1][0], frozenset[Atom]()))
+        elif v.op == "gather":
+            found.append((v, v.args[1][1], _axes_below(v.args[1][0])))
+    return found
+
+
+def _axes_below(body: Val) -> frozenset[Atom]:
+    """Every loop variable that a flat value depends on."""
+    found: set[Atom] = set()
+    for v in postorder(body):
+        entries = v.args if v.op == "index" else v.args[1] if v.op in ("load", "gather") else ()
+        found.update(*(e.axes() for e in entries if not isinstance(e, Val)))
+    return frozenset(found)
 
 
 def size_name(symbol: str) -> str:
@@ -256,7 +275,7 @@ class Context:
             return size_name(atom.key)
         name = self._axis_names.get(atom)
         if name is None:
-            name = base = atom.key if re.fullmatch(r"[ir]\d\w*|l", atom.key) else f"x{len(self._axis_names)}"
+            name = base = atom.key if re.fullmatch(r"[ir]\d\w*|[lk]|start", atom.key) else f"x{len(self._axis_names)}"
             k = 1
             while name in self._taken and name != "l":
                 k += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from intarsia_cpp._context import Block, Context, Step
+from intarsia_cpp._context import Block, Context, Step, accesses
 from intarsia_cpp._frame import STACK_BYTES
 from intarsia_cpp._groups import group_steps
 from intarsia_cpp._index import lane_step, product
@@ -21,6 +21,8 @@ __all__ = ["emit_lines", "kernel_shape"]
 
 # Extent taken for one that is known at run time only.
 TYPICAL = 64
+# Cost of one scalar op on a vector, where moving a vector to or from memory is 1.
+ARITHMETIC = 0.25
 MOST_COLUMNS = 512
 
 
@@ -67,7 +69,7 @@ def _lane_row(context: Context) -> int | None:
         return None  # eager multiplies in f64; only the row shape does
     best, choice = _inner_cost(context), None
     for k, row in enumerate(context.kernel.rows):
-        cost = sum(_extent(product(_loops_of(s))) * _access_cost(context, s, row) for s in context.steps)
+        cost = sum(_extent(product(_loops_of(s))) * _vector_cost(context, s, row) for s in context.steps)
         cost *= _waste(context, row)
         if cost < best:
             best, choice = cost, k
@@ -84,7 +86,7 @@ def _inner_cost(context: Context) -> float:
             continue
         costs = []
         for a in group.loops:
-            costs.append(points * sum(_access_cost(context, s, a) for s in group.steps) * _waste(context, a))
+            costs.append(points * sum(_vector_cost(context, s, a) for s in group.steps) * _waste(context, a))
         total += min(costs) + sum(4 for s in group.steps if s.is_fold)
     return total
 
@@ -93,12 +95,13 @@ def _loops_of(step: Step) -> tuple[IndexExpr, ...]:
     return tuple(a.extent for a in step.inner + tuple(r for r in step.red if r not in step.inner))
 
 
-def _access_cost(context: Context, step: Step, lane: Atom) -> float:
-    """Cost of the memory accesses of one point when lanes run along `lane`."""
-    addresses = [v.args[1][0] for v in step.body.loads if v.op == "load"]
+def _vector_cost(context: Context, step: Step, lane: Atom) -> float:
+    """Cost of one vector of points when lanes run along `lane`: memory accesses and arithmetic."""
+    reads = accesses(step.body)
+    cost = sum(context.lanes if lane in moving else _walk_cost(context, e, lane) for _, e, moving in reads)
     if step.in_memory:
-        addresses.append(step.address)
-    return sum(_walk_cost(context, e, lane) for e in addresses) + 0.1
+        cost += _walk_cost(context, step.address, lane)
+    return cost + ARITHMETIC * min(step.body.size, 100)
 
 
 def _walk_cost(context: Context, address: IndexExpr, lane: Atom) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intarsia_cpp._body import Scope
-from intarsia_cpp._context import Context, Step
+from intarsia_cpp._context import Context, Step, accesses
 from intarsia_cpp._index import collapse, lane_step, product
 from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._parallel import parallel_for
@@ -79,10 +79,11 @@ def unit_stride_score(a: Atom, steps: tuple[Step, ...], lanes: int) -> int:
     """Return how well a loop suits vector lanes: accesses of stride 1 count most, of other strides against it."""
     score = 0
     for step in steps:
-        weights = [(step.address, 3)] if step.in_memory else []
-        weights += [(v.args[1][0], 2) for v in step.body.loads if v.op == "load"]
-        for address, weight in weights:
-            walk = lane_step(address, a, lanes)
+        none = frozenset[Atom]()
+        weights = [(step.address, 3, none)] if step.in_memory else []
+        weights += [(address, 2, moving) for _, address, moving in accesses(step.body)]
+        for address, weight, moving in weights:
+            walk = None if a in moving else lane_step(address, a, lanes)
             score += weight if walk is ONE else 0 if walk is ZERO else -2 * weight
     return score
 

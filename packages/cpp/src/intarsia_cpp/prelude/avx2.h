@@ -31,3 +31,6 @@ INL f32x8 look_up(const f32 *table, i32x8 k) { return __builtin_shuffle(ld<f32x8
 //: up_f16 down_f16
 template <> INL1 f32x8 up_f16<f32x8, u16x8>(u16x8 h) { return __builtin_ia32_vcvtph2ps256((i16x8)h); }
 template <> INL1 u16x8 down_f16<u16x8, f32x8>(f32x8 v) { return (u16x8)__builtin_ia32_vcvtps2ph256(v, 0); }
+//: strided
+template <> INL1 f32x8 strided<f32x8>(const f32 *p, i32 step, int n) {
+  return __builtin_ia32_gathersiv8sf(f32x8{}, p, iota<i32x8>() * step, (f32x8)(iota<i32x8>() < n), sizeof(f32)); }

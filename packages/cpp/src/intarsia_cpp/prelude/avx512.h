@@ -60,3 +60,9 @@ template <> INL1 u16x16 down_f16<u16x16, f32x16>(f32x16 v) {
   return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
 HALVES(halves_sum, running_sum)
 HALVES(halves_prod, running_prod)
+//: strided
+#define STRIDED(V, C, GATHER) \
+  template <> INL1 V strided<V>(const C *p, i32 step, int n) { \
+    return (V)GATHER(V{}, p, iota<i32x16>() * step, (u16)((1u << n) - 1), sizeof(C)); }
+STRIDED(f32x16, f32, __builtin_ia32_gathersiv16sf)
+STRIDED(i32x16, i32, __builtin_ia32_gathersiv16si)

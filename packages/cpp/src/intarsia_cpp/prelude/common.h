@@ -199,3 +199,6 @@ template <int D, class V> INL V delayed(V v, V fill) {
     v = v OP bc<W>(carry); carry = v[n - 1]; return cv<V>(v); }
 RUNNING(running_sum, +, 0)
 RUNNING(running_prod, *, 1)
+//: strided  every step-th element, the first n lanes; the others are 0 and are not touched in memory
+template <class V> INL V strided(const typename of<V>::e *p, i32 step, int n) {
+  V v{}; for (int l = 0; l < n; l++) v[l] = p[(i64)l * step]; return v; }
