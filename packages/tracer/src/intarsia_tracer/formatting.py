@@ -53,7 +53,8 @@ def printable(tx: Tracer, value: Value) -> Any:
         return value.type()(tx.printable(item) for item in value.items)
     if isinstance(value, Dict) and value.cls is dict:
         return {tx.printable(k): tx.printable(v) for k, v in value.entries(tx).values()}
-    if isinstance(value, ClassValue) and type(value.value).__repr__ is type.__repr__:
+    own_repr: Any = type(value.value).__repr__ if isinstance(value, ClassValue) else None
+    if isinstance(value, ClassValue) and own_repr is type.__repr__:
         return value.value
     if isinstance(value, Object) and not isinstance(value.value, enum.Enum):
         return _Text(str(tx.call_repr(value).as_python()))

@@ -65,7 +65,7 @@ def store_slice(f: EvaluatedFrame, i: Instruction) -> None:
 
 def load_fast_and_clear(f: EvaluatedFrame, i: Instruction) -> None:
     """Save what a comprehension's variable hides, or an empty slot."""
-    hidden: Value = f.cells.pop(i.value, None) or NULL
+    hidden: Value = f.cells.pop(i.value) if i.value in f.cells else NULL
     if i.value in f.locals:
         hidden = common.read_local(f, i.value)
         del f.locals[i.value]

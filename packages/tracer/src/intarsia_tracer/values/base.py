@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from intarsia_ir.errors import InternalError
 from intarsia_ir.records import Source
 from intarsia_tracer.breaks import Break, Unreconstructable
 
@@ -40,7 +41,7 @@ class Value:
 
     def type(self) -> Any:
         """Return the Python class of the value."""
-        raise NotImplementedError(type(self).__name__)
+        raise InternalError(f"{type(self).__name__} must define this", code="tracer.abstract")
 
     def as_python(self) -> Any:
         """Return the value as a Python object, containers copied.

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from intarsia_ir.errors import InternalError
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, Value
@@ -162,19 +163,19 @@ class PythonFunction(Value):
 
     def global_names(self, tx: Tracer) -> Globals:
         """Return the namespace."""
-        raise NotImplementedError
+        raise InternalError(f"{type(self).__name__} must define this", code="tracer.abstract")
 
     def positional_defaults(self, tx: Tracer) -> Sequence[Value]:
         """Return the defaults of the last positional parameters."""
-        raise NotImplementedError
+        raise InternalError(f"{type(self).__name__} must define this", code="tracer.abstract")
 
     def keyword_default(self, tx: Tracer, name: str) -> Value | None:
         """Return the default of a keyword-only parameter."""
-        raise NotImplementedError
+        raise InternalError(f"{type(self).__name__} must define this", code="tracer.abstract")
 
     def cells(self, tx: Tracer) -> Sequence[Cell]:
         """Return the cells of the free variables."""
-        raise NotImplementedError
+        raise InternalError(f"{type(self).__name__} must define this", code="tracer.abstract")
 
     def trusted(self) -> bool:
         """Tell whether the function belongs to a library that nobody patches."""

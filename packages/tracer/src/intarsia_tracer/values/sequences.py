@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from intarsia_ir.errors import InternalError
 from intarsia_ir.records import Source
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
@@ -135,7 +136,7 @@ class Items(Value):
 
     def comparable(self, other: Value) -> bool:
         """Tell whether CPython compares the two item by item."""
-        raise NotImplementedError
+        raise InternalError(f"{type(self).__name__} must define this", code="tracer.abstract")
 
     def repeated(self, tx: Tracer, other: Value) -> list[Value] | None:
         """Return the items of `self * other`, or None when `other` isn't an integer."""
