@@ -8,8 +8,8 @@
 Every model is captured once by torch.compile's front end (all graphs of the model count), lowered once, and then
 planned, emitted, built and linked per policy. Results are checked against eager before anything is timed. The compiled
 graphs run with the very inputs that they were captured with; within a round the policies alternate, and the figure is
-the median over rounds, beside the best round. "predicted" is the cost model's time for the generated kernels; "measured" is the whole model,
-extern calls included, so its differences between policies are what fusion is worth.
+the median over rounds, beside the best round. "predicted" is the cost model's time for the generated kernels;
+"measured" is the whole model, extern calls included, so its differences between policies are what fusion is worth.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     rows: list[Row] = []
     policies = {name: POLICIES[name]() for name in options.policies.split(",")}
-    target = intarsia_runtime.detect_target()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    target = intarsia_runtime.detect_target(threads=options.threads)
     with tempfile.TemporaryDirectory() as folder:
         for model in options.models.split(","):
             print(f"{model} ...", file=sys.stderr, flush=True)
@@ -321,6 +323,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--models", default=",".join(MODELS), help="comma-separated (default: all)")
     parser.add_argument("--policies", default=",".join(POLICIES), help="comma-separated (default: all)")
     parser.add_argument("--rounds", type=int, default=9, help="rounds of timing; 0: static figures only")
+    parser.add_argument("--threads", type=int, help="threads of kernels and of torch (default: torch's)")
     parser.add_argument("--csv", help="write the rows to this file")
     parser.add_argument("--json", help="write the rows to this file")
     parser.add_argument("--plans", help="write every plan as JSON into this folder")
