@@ -159,7 +159,7 @@ def at(buffer: str, *index: object, dtype: str = "f32") -> Val:
 def benches() -> list[Bench]:
     """Return every case."""
     torch.manual_seed(0)
-    small = [chain(256, 256, torch.float32), chain(256, 256, torch.bfloat16), gelu(64, 1024)]
+    small = [chain(256, 256, torch.float32), chain(256, 256, torch.bfloat16), gelu(64, 1024), gelu_tanh(256, 1536)]
     cases = [
         chain(2048, 2048, torch.float32),
         chain(2048, 2048, torch.bfloat16),
@@ -254,6 +254,17 @@ def gelu(m: int, n: int) -> Bench:
         tensors,
         lambda x, b: torch.nn.functional.gelu(x + b),
     )
+
+
+def gelu_tanh(m: int, n: int) -> Bench:
+    """gelu(x, approximate="tanh")."""
+    i, j = axis("i0", m), axis("i1", n)
+    x = at("x", i, j)
+    inner = f32("mul", f32("add", x, f32("mul", f32("mul", f32("mul", x, x), x), number(0.044715))), number(0.79788456))
+    v = f32("mul", f32("mul", x, number(0.5)), f32("add", f32("tanh", inner), number(1.0)))
+    tensors = {"x": torch.randn(m, n), "o": torch.empty(m, n)}
+    kernel = Kernel((i, j), (Nest("o", (i, j), (), "map", v, "f32"),))
+    return Bench(f"gelu tanh {m}x{n}", kernel, tensors, lambda x: torch.nn.functional.gelu(x, approximate="tanh"))
 
 
 def sum_rows(m: int, n: int) -> Bench:

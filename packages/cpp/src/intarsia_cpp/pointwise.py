@@ -93,7 +93,8 @@ def _chunk(context: Context, outer: list[Atom], lane: Atom) -> str:
     count = product(tuple(a.extent for a in outer)).const()
     if context.threads == 1 or count is None or count >= 4 * context.threads:
         return ""
-    lanes, pieces = context.lanes, -(-context.threads // count)
+    even = context.threads % count == 0
+    lanes, pieces = context.lanes, -(-context.threads * (1 if even else 4) // count)
     extent = lane.extent.const()
     if extent is None:
         return f"(({context.c(lane.extent)} + {pieces * lanes - 1})/{pieces * lanes}*{lanes})"

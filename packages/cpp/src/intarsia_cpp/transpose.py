@@ -79,25 +79,20 @@ def emit_tiled(context: Context, axes: Sequence[Atom], steps: Sequence[Step], ti
     *others, lane = axes
     outer = [a for a in others if a is not tiling.across]
     t, j, lanes = context.name_of(tiling.across), context.name_of(lane), context.lanes
-    t_extent, j_extent = context.c(tiling.across.extent), context.c(lane.extent)
     place = Scope(context, axes=outer)
     tile = _tile(place, steps, tiling, lane)
-    rest = _rest(place, steps, tiling, lane)
-    bounds = [
-        _smaller(f"{t}_end", f"{t}_square + {SQUARE}", t_extent),
-        f"const i64 {t}_whole = {t}_square + (({t}_end - {t}_square) & -{lanes});",
-        f"const i64 {j}_whole = {j_extent} & -{lanes};",
-    ]
-    for name, stop in ((j, f"{j}_end"), (t, f"{t}_whole")):
-        tile = block(loop(f"{name}_tile", f"{name}_square", stop, lanes), tile)
-    tile = [_smaller(f"{j}_end", f"{j}_square + {SQUARE}", f"{j}_whole"), *tile]
-    squares = block(loop(f"{j}_square", "0", f"{j}_whole", SQUARE), tile)
+    for name in (j, t):
+        tile = block(loop(f"{name}_tile", f"{name}_square", f"{name}_end", lanes), tile)
+    ends = [_smaller(f"{name}_end", f"{name}_square + {SQUARE}", f"{name}_whole") for name in (t, j)]
     heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in outer]
-    heads.append(loop(f"{t}_square", "0", t_extent, SQUARE))
+    heads += [loop(f"{name}_square", "0", f"{name}_whole", SQUARE) for name in (t, j)]
     points = product(tuple(a.extent for a in axes))
     first = pragma(context, "parallel for", len(heads), points, 2 * context.cost(tuple(steps)))
-    looped = [*heads[:-1], *block(heads[-1], [*bounds, *place.lines, *squares, *rest])]
-    return looped if first is None else [first, *looped]
+    wholes = [
+        f"const i64 {name}_whole = {context.c(a.extent)} & -{lanes};" for name, a in ((t, tiling.across), (j, lane))
+    ]
+    looped = [*heads[:-1], *block(heads[-1], [*ends, *place.lines, *tile])]
+    return [*wholes, *([first] if first else []), *looped, *_rest(context, outer, steps, tiling, lane)]
 
 
 def _smaller(name: str, a: str, b: str) -> str:
@@ -137,18 +132,25 @@ def _counted(name: str, n: int, lines: Sequence[str]) -> list[str]:
     return [f"#pragma GCC unroll {n}", *block(f"for (int {name} = 0; {name} < {n}; {name}++)", lines)]
 
 
-def _rest(place: Scope, steps: Sequence[Step], tiling: Tiling, lane: Atom) -> list[str]:
+def _rest(
+    context: Context, outer: Sequence[Atom], steps: Sequence[Step], tiling: Tiling, lane: Atom
+) -> list[str]:
     """Columns past the last whole tile, and lines past it."""
-    context, lanes = place.context, place.context.lanes
-    t, j = context.name_of(tiling.across), context.name_of(lane)
+    t, j, lanes = context.name_of(tiling.across), context.name_of(lane), context.lanes
+    t_extent, j_extent = context.c(tiling.across.extent), context.c(lane.extent)
     lines: list[str] = []
-    for start, stop, first in ((f"{t}_square", f"{t}_whole", f"{j}_whole"), (f"{t}_whole", f"{t}_end", "0")):
-        extent = (lane if first != "0" else tiling.across).extent.const()
+    for cut, lines_of, columns in (
+        (lane, ("0", f"{t}_whole"), (f"{j}_whole", j_extent)),
+        (tiling.across, (f"{t}_whole", t_extent), ("0", j_extent)),
+    ):
+        extent = cut.extent.const()
         if extent is not None and extent % lanes == 0:
             continue
-        scope = Scope(context, place, (tiling.across,))
-        inner = lane_loops(scope, lane, lambda s, _: write_point(s, steps), bounds=(first, context.c(lane.extent)))
-        lines += block(loop(t, start, stop), [*scope.lines, *inner])
+        scope = Scope(context, axes=(*outer, tiling.across))
+        inner = lane_loops(scope, lane, lambda s, _: write_point(s, steps), bounds=columns)
+        heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in outer]
+        heads.append(loop(t, *lines_of))
+        lines += [*heads[:-1], *block(heads[-1], [*scope.lines, *inner])]
     return lines
 
 
