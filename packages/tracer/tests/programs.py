@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-PRELUDE = '''
+PRELUDE = """
 import contextlib, functools, itertools
 
 counter = 0
@@ -93,7 +93,7 @@ def decorate(f):
 @decorate
 def decorated(a):
     return a * 3
-'''
+"""
 
 
 class Writer:
@@ -140,7 +140,7 @@ class Writer:
         """Write an expression of type int."""
         if depth == 0:
             return str(self.pick([self.name("i"), self.draw(st.integers(-3, 6)), self.name("i")]))
-        a = lambda: self.integer(depth - 1)  # noqa: E731
+        a = lambda: self.integer(depth - 1)
         choices = [
             lambda: f"({a()} {self.pick(['+', '-', '*', '&', '|', '^'])} {a()})",
             lambda: f"({a()} {self.pick(['//', '%'])} {self.pick([2, 3, a()])})",
@@ -175,7 +175,7 @@ class Writer:
 
     def boolean(self) -> str:
         """Write a condition."""
-        a = lambda: self.integer(1)  # noqa: E731
+        a = lambda: self.integer(1)
         choices = [
             lambda: f"{a()} {self.pick(['<', '<=', '==', '!=', '>', '>='])} {a()}",
             lambda: f"{a()} in {self.name('l')}",
@@ -196,7 +196,7 @@ class Writer:
 
     def items(self) -> str:
         """Write an expression of type list."""
-        a = lambda: self.integer(1)  # noqa: E731
+        a = lambda: self.integer(1)
         choices = [
             lambda: f"[{a()}, {a()}]",
             lambda: f"[q + {a()} for q in {self.name('l')}]",
@@ -219,7 +219,7 @@ class Writer:
 
     def mapping(self) -> str:
         """Write an expression of type dict."""
-        a = lambda: self.integer(1)  # noqa: E731
+        a = lambda: self.integer(1)
         choices = [
             lambda: f"{{{a()}: {a()}, {a()}: {a()}}}",
             lambda: f"{{q: q * 2 for q in {self.name('l')}}}",
@@ -231,7 +231,7 @@ class Writer:
 
     def text(self) -> str:
         """Write an expression of type str."""
-        a = lambda: self.integer(1)  # noqa: E731
+        a = lambda: self.integer(1)
         choices = [
             lambda: f'f"{{{self.name("i")}}}-{{{self.name("i")}!r:>3}}"',
             lambda: f"{self.name('s')} + 'x'",
@@ -244,7 +244,7 @@ class Writer:
 
     def instance(self) -> str:
         """Write an expression that gives an object."""
-        a = lambda: self.integer(1)  # noqa: E731
+        a = lambda: self.integer(1)
         choices = [
             lambda: f"Base({a()})",
             lambda: f"Derived({a()}, y={a()})",
@@ -255,7 +255,7 @@ class Writer:
 
     def tensor(self) -> str:
         """Write an expression that gives a float tensor of shape (3,)."""
-        t = lambda: self.name("t")  # noqa: E731
+        t = lambda: self.name("t")
         choices = [
             lambda: f"({t()} {self.pick(['+', '-', '*'])} {t()})",
             lambda: f"({t()} {self.pick(['+', '-', '*'])} {self.integer(1)})",

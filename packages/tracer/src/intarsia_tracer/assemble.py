@@ -14,9 +14,9 @@ from intarsia_ir.records import LinkableCode
 from intarsia_tracer.codegen import Builder, parameters
 from intarsia_tracer.decode import Instruction, decode
 from intarsia_tracer.link import Hole
-from intarsia_tracer.liveness import assigned_locals, live_locals, successors
+from intarsia_tracer.liveness import assigned_locals, live_locals, skipped_at_loop_end, successors
 from intarsia_tracer.opcodes.stack import entries
-from intarsia_tracer.resume import ResumeInfo, StackEntry, carried_code, info_of, place_of, resume_code
+from intarsia_tracer.resume import ResumeInfo, StackEntry, carried_code, info_of, place_of, resume_code, singles
 from intarsia_tracer.values.base import NULL, Value
 from intarsia_tracer.values.functions import Cell, Globals
 from intarsia_tracer.values.iterators import Enumerate, Position
@@ -136,6 +136,7 @@ class _BreakAssembly:
         self.handler = self.decoded.handlers[frame.at.index]
         self.raw = _raw_instructions(frame.code, frame.at)
         self.carried: list[StackEntry] = []
+        self.prefix = _fresh_prefix(frame.code)
         self.resumes: dict[str, CodeType] = {}
 
     def run(self) -> tuple[LinkableCode, Graph | None]:
@@ -144,10 +145,14 @@ class _BreakAssembly:
         consumed = entries(self.instruction)
         split = len(stack) - consumed
         under = stack[: self.handler.depth] if self.handler else []
+        live = live_locals(self.code, self.instruction.index)
+        changed = [n for n in self.frame.locals if n in live and not self._unchanged(n)]
+        unbound = [n for n in parameters(self.code) if n in live and self._unbound(n)]
+        out.overwritten |= {*changed, *unbound}
         emit_effects(self.tx, out)
         for value in under:
             out.load(value)
-        self._set_locals()
+        self._set_locals(changed, unbound)
         self.carried = [self._carry(value, index) for index, value in enumerate(stack[:split])]
         for value in stack[split:]:
             out.load(value)
@@ -190,24 +195,24 @@ class _BreakAssembly:
         falls = _falls_through(self.instruction)
         ending = [Instr("JUMP_FORWARD", first, location=old.location)] if falls else []
         tail: list[Any] = [first, *stubs[0]] if falls else []
-        tail += [second, *stubs[-1]] if jumps else []
+        tail += [*_landing(self.instruction, second, self.out.line), *stubs[-1]] if jumps else []
         items[at : at + 1] = [new, *ending]
         made = [label, *items, *tail]
         return LinkableCode(_patched(self.code, made), (), self.resumes)
 
     # -- before the instruction ----------------------------------------------------------------------------------
 
-    def _set_locals(self) -> None:
-        """Give the live locals their values, all at once: one may hold what another one's parameter did."""
-        live = live_locals(self.code, self.instruction.index)
-        names = [n for n in self.frame.locals if n in live and not self._unchanged(n)]
-        for name in names:
+    def _set_locals(self, changed: Sequence[str], unbound: Sequence[str]) -> None:
+        """Give the live locals their values, and unbind what was deleted."""
+        for name in changed:
             self.out.load(self.frame.locals[name])
-        for name in reversed(names):
             self.out.emit("STORE_FAST", name)
-        for name in parameters(self.code):
-            if name in live and name not in self.frame.locals and name not in self.code.co_cellvars:
-                self.out.emit("DELETE_FAST", name)
+        for name in unbound:
+            self.out.emit("DELETE_FAST", name)
+
+    def _unbound(self, name: str) -> bool:
+        """Tell whether a parameter was deleted."""
+        return name not in self.frame.locals and name not in self.code.co_cellvars
 
     def _unchanged(self, name: str) -> bool:
         """Tell whether a local still is the parameter of that name."""
@@ -220,7 +225,7 @@ class _BreakAssembly:
         parts, kind = self._parts(value)
         names = []
         for number, part in enumerate(parts):
-            name = f"__stack_{index}" if len(parts) == 1 else f"__stack_{index}_{number}"
+            name = f"{self.prefix}_{index}" if len(parts) == 1 else f"{self.prefix}_{index}_{number}"
             self.out.load(part)
             self.out.emit("STORE_FAST", name)
             names.append(name)
@@ -246,7 +251,8 @@ class _BreakAssembly:
         if self.handler is not None:
             label, pristine = carried_code(self.code, self.handler.target)
             region = TryBegin(label, self.handler.lasti, self.handler.depth)
-            items.append(region)
+            # 3.13 looks the handler of an inlined call's exception up one instruction before the call
+            items += [region, Instr("NOP", location=self.raw[0].location)]
         jumped = Label()
         for instruction in self.raw:
             if isinstance(instruction.arg, Label):
@@ -256,14 +262,14 @@ class _BreakAssembly:
             items.append(TryEnd(region))
         stubs = self._stubs(n_under, split)
         if len(stubs) == 1 and not _falls_through(self.instruction):
-            items.append(jumped)
+            items.extend(_landing(self.instruction, jumped, self.out.line))
             items.extend(stubs[0])
         elif stubs:
             items.extend(stubs[0])
             if len(stubs) > 1:
-                items.append(jumped)
+                items.extend(_landing(self.instruction, jumped, self.out.line))
                 items.extend(stubs[1])
-        items.extend(pristine)
+        items.extend(singles(pristine))
         return items
 
     def _stubs(self, n_under: int, split: int) -> list[list[Any]]:
@@ -281,12 +287,12 @@ class _BreakAssembly:
             return trivial
         pushed = _depth_after(self.raw, split + entries(self.instruction), jumped) - split
         out = Builder(self.tx, self.code, self.out.line)
-        results = [StackEntry("value", (f"__stack_{split + i}",)) for i in range(pushed)]
+        results = [StackEntry("value", (f"{self.prefix}_{split + i}",)) for i in range(pushed)]
         for entry in reversed(results):
             out.emit("STORE_FAST", entry.names[0])
         for value in reversed(self.frame.stack[:n_under]):
             if value is NULL:  # POP_TOP takes no empty slots, storing one is fine
-                out.emit("STORE_FAST", "__stack_null")
+                out.emit("STORE_FAST", f"{self.prefix}_null")
             else:
                 out.emit("POP_TOP")
         stack = [*self.carried, *results]
@@ -342,8 +348,16 @@ class _BreakAssembly:
             return None
         found: list[Any] = []
         for instruction in instructions[index : end + 1]:
-            found.extend(_raw_instructions(self.code, instruction))
+            found.extend(singles(_raw_instructions(self.code, instruction)))
         return found
+
+
+def _fresh_prefix(code: CodeType) -> str:
+    """Return how locals for stack entries are named: not as those that the code itself got when it was made."""
+    level = 0
+    while any(name.startswith(f"__stack{level}_") for name in code.co_varnames):
+        level += 1
+    return f"__stack{level}"
 
 
 def _position(items: Sequence[Any], number: int) -> int:
@@ -360,7 +374,7 @@ def _patched(code: CodeType, items: Sequence[Any]) -> CodeType:
     """Assemble changed original code."""
     made = Bytecode()
     made._copy_attr_from(Bytecode.from_code(code))
-    made.extend(items)
+    made.extend(singles(items))
     return made.to_code(stacksize=code.co_stacksize + 300, compute_exception_stack_depths=False)
 
 
@@ -372,8 +386,16 @@ def _falls_through(instruction: Instruction) -> bool:
 def _depth_after(raw: Sequence[Instr], depth: int, jumped: bool) -> int:
     """Return the stack depth after an instruction."""
     for instruction in raw:
+        if instruction.name == "FOR_ITER" and jumped:
+            return depth - 1  # the effect that `dis` knows counts on the instructions that the jump skips
         depth += instruction.stack_effect(jump=jumped if instruction.has_jump() else None)
     return depth
+
+
+def _landing(instruction: Instruction, label: Label, line: int) -> list[Any]:
+    """Return what must lie at a jump target: an exhausted loop jumps over END_FOR (3.12), and POP_TOP (3.13)."""
+    skipped = ["END_FOR", "POP_TOP"][: skipped_at_loop_end(instruction)]
+    return [label, *[Instr(name, lineno=line) for name in skipped]]
 
 
 def _raw_instructions(code: CodeType, instruction: Instruction) -> list[Instr]:

@@ -59,6 +59,7 @@ class Builder:
         self.fetches: list[Instr] = []
         self.body: list[Instr] = []
         self.results: list[Value] = []  # values that the graph gives
+        self.overwritten: frozenset[str] = frozenset(code.co_cellvars)  # parameters that can't be read later
         self._out = self.body
         self._temporaries: dict[int, str] = {}  # id of a model -> local that holds it
         self._fetched: dict[int, str] = {}  # id of a source -> local that holds it
@@ -333,7 +334,7 @@ class Builder:
 
     def load_source(self, source: Source) -> None:
         """Push what a source gives at the beginning of the call."""
-        if isinstance(source, ArgumentSource) and source.name not in self.code.co_cellvars:
+        if isinstance(source, ArgumentSource) and source.name not in self.overwritten:
             self.emit("LOAD_FAST", source.name)
             return
         name = self._fetched.get(id(source))
@@ -349,9 +350,12 @@ class Builder:
         if known is not None:
             return known
         if isinstance(source, ArgumentSource):
-            if source.name not in self.code.co_cellvars:
+            if source.name not in self.overwritten:
                 return source.name
-            self.emit("LOAD_DEREF", CellVar(source.name))
+            if source.name in self.code.co_cellvars:
+                self.emit("LOAD_DEREF", CellVar(source.name))
+            else:
+                self.emit("LOAD_FAST", source.name)
         elif isinstance(source, CellSource):
             self.emit("LOAD_DEREF", self.variable(source.name))
         elif isinstance(source, GlobalSource):

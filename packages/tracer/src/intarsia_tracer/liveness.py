@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from types import CodeType
 
 from intarsia_tracer.decode import Decoded, Instruction, decode
 
-__all__ = ["assigned_locals", "live_locals", "successors"]
+__all__ = ["assigned_locals", "live_locals", "skipped_at_loop_end", "successors"]
 
 _PAIRS = {
     "LOAD_FAST_LOAD_FAST": ((0, 1), ()),
@@ -35,7 +36,7 @@ def successors(decoded: Decoded, instruction: Instruction) -> list[int]:
     if instruction.op not in _FINAL and instruction.op not in _JUMPS:
         found.append(instruction.index + 1)
     if instruction.target >= 0:
-        skipped = _skipped_at_loop_end(instruction)
+        skipped = skipped_at_loop_end(instruction)
         found.append(instruction.target + skipped)
     return found
 
@@ -73,10 +74,8 @@ def _after(known: frozenset[str], instruction: Instruction) -> frozenset[str]:
     return known | read | written
 
 
-def _skipped_at_loop_end(instruction: Instruction) -> int:
+def skipped_at_loop_end(instruction: Instruction) -> int:
     """Return how many instructions FOR_ITER jumps over at its target: 3.12 skips END_FOR, 3.13 POP_TOP too."""
-    import sys
-
     if instruction.op != "FOR_ITER" or sys.version_info < (3, 12):
         return 0
     return 2 if sys.version_info >= (3, 13) else 1

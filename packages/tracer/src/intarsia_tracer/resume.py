@@ -7,7 +7,7 @@ parameters are the live locals and stack entries; cells come through its closure
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -17,7 +17,7 @@ from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
 
 from intarsia_tracer.decode import Instruction, decode
 
-__all__ = ["Place", "ResumeInfo", "StackEntry", "carried_code", "info_of", "place_of", "resume_code"]
+__all__ = ["Place", "ResumeInfo", "StackEntry", "carried_code", "info_of", "place_of", "resume_code", "singles"]
 
 Place = tuple[str, int | None, int | None, int | None, int | None]
 Item = Instr | Label | TryBegin | TryEnd
@@ -83,7 +83,7 @@ def resume_code(
     _set_signature(made, name, locals_, stack, free)
     line = decode(code).instructions[index].line
     made.extend(_prologue(stack, len(free), start, line))
-    made.extend(_as_free(item, code) for item in body)
+    made.extend(_as_free(item, code) for item in singles(body))
     size = max(code.co_stacksize, len(stack)) + 8
     built = made.to_code(stacksize=size, compute_exception_stack_depths=False)
     return built.replace(co_consts=(*built.co_consts, info))
@@ -227,8 +227,34 @@ def _with_regions(items: list[Item], regions: list[TryBegin | None], seen: set[i
     return out
 
 
+def singles(items: Iterable[Item]) -> Iterator[Item]:
+    """Split 3.13's instructions for two locals: the assembler gets them wrong beyond the 16th local."""
+    for item in items:
+        if isinstance(item, Instr) and item.name in _PAIRS:
+            arg: Any = item.arg
+            for name, part in zip(_PAIRS[item.name], arg, strict=True):
+                yield Instr(name, part, location=item.location)
+        else:
+            yield item
+
+
+_PAIRS = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+}
+
+
 def _as_free(item: Item, code: CodeType) -> Item:
-    """Turn uses of the original's own cells into uses of free variables."""
-    if isinstance(item, Instr) and isinstance(item.arg, CellVar):
-        return Instr(item.name, FreeVar(item.arg.name), location=item.location)
-    return item
+    """Turn a use of the original's own cells into a use of free variables.
+
+    3.13 loads cells as if they were locals; a cell that is a parameter then goes by its plain name.
+    """
+    if not isinstance(item, Instr):
+        return item
+    arg: Any = item.arg
+    own_cell = item.name == "LOAD_FAST" and arg in code.co_cellvars
+    if not own_cell and not isinstance(arg, CellVar):
+        return item
+    name = arg if isinstance(arg, str) else arg.name
+    return Instr(item.name, FreeVar(name), location=item.location)
