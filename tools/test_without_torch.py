@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDS = {"framehook": ["packages/testkit"], "tracer": ["packages/ir", "packages/testkit"]}
-TOOLS = {
+TOOLS = {"framehook": [*PYTEST, "hypothesis"], "tracer": [*PYTEST, "hypothesis", "bytecode>=0.17"]}
     "framehook": ["pytest>=8", "pytest-timeout"],
     "tracer": ["pytest>=8", "pytest-timeout", "hypothesis", "bytecode>=0.17"],
 }
