@@ -12,10 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDS = {"framehook": ["packages/testkit"], "tracer": ["packages/ir", "packages/testkit"]}
-TOOLS = {"framehook": [*PYTEST, "hypothesis"], "tracer": [*PYTEST, "hypothesis", "bytecode>=0.17"]}
-    "framehook": ["pytest>=8", "pytest-timeout"],
-    "tracer": ["pytest>=8", "pytest-timeout", "hypothesis", "bytecode>=0.17"],
-}
+PYTEST = ("pytest>=8", "pytest-timeout", "hypothesis")
+TOOLS = {"framehook": PYTEST, "tracer": (*PYTEST, "bytecode>=0.17")}
 
 
 def main(package: str, interpreter: str, tests: str) -> int:
