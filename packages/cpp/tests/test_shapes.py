@@ -231,7 +231,7 @@ def test_symbolic_sizes_that_are_zero(tmp_path: Path) -> None:
     memory = run_unit(program, emit_unit(program, TARGET), library, [torch.empty(3, 0), torch.empty(0), 0])
     assert memory["c0_t"].tolist() == [0, 0, 0]
     text = emit_unit(program, TARGET).text
-    assert text.index("size_s0 > 0") < text.index("bc<f32x16>(b1[0])" if ISAS[0] == "avx512" else "(b1[0])")
+    assert text.index("size_s0 > 0") < text.index("(*(b1 + 0))")
 
 
 def test_values_do_not_depend_on_position(tmp_path: Path) -> None:
