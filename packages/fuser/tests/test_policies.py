@@ -51,7 +51,7 @@ def test_the_biases_and_activation_join_between_two_matmuls():
 
 def test_wide_programs_get_kernels_of_bounded_results():
     kernels = fused(wide(40))
-    assert len(kernels) == 5 and all(len(k.writes()) == 8 for k in kernels)
+    assert sorted(len(k.writes()) for k in kernels) == [4, 12, 12, 12]
     assert len(fused(wide(40), Greedy(max_results=1))) == 40
 
 

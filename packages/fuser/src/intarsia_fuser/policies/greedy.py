@@ -47,8 +47,7 @@ class Greedy:
         max_nodes: Scalar operations in one kernel.
         max_body: Scalar operations in one nest.
         max_operands: Buffers that one kernel reads.
-        max_results: Buffers that one kernel stores, when it is merged horizontally: more streams than the hardware
-            follows cost more than they save.
+        max_results: Buffers that one kernel stores: more streams than the hardware follows cost more than they save.
         max_distance: Positions between two kernels that are merged.
         min_rows: Rows that a kernel with folds along inner axes must have.
         serial_points: Body evaluations up to which that doesn't matter: one thread does them all.
@@ -61,7 +60,7 @@ class Greedy:
     max_nodes: int = 1024
     max_body: int = 192
     max_operands: int = 32
-    max_results: int = 8
+    max_results: int = 12
     max_distance: int = 256
     min_rows: int = 8
     serial_points: int = 1 << 13
@@ -159,7 +158,7 @@ class Greedy:
         a, b = graph.kernel(first), graph.kernel(second)
         vertical = any(s in b.reads for s in a.steps)
         reason = (
-            self._too_large(a, b)
+            self._too_large(graph, a, b)
             or (None if vertical else self._too_little(graph, a, b, saved))
             or self._slow(graph, merged, pattern, (first, second), a.points + b.points)
         )
@@ -168,19 +167,19 @@ class Greedy:
             return Declined(first, second, f"greedy.{code}", why)
         return Fuse(first, second, depth, why=f"{pattern}, {'vertical' if vertical else 'horizontal'}")
 
-    def _too_large(self, a: KernelInfo, b: KernelInfo) -> Reason | None:
+    def _too_large(self, graph: FusionGraph, a: KernelInfo, b: KernelInfo) -> Reason | None:
         if len(a.steps) + len(b.steps) > self.max_steps or a.nodes + b.nodes > self.max_nodes:
             return "size", f"{len(a.steps)} + {len(b.steps)} steps, {a.nodes} + {b.nodes} operations"
         operands = len((a.reads.keys() | b.reads.keys()) - set(a.steps))
-        return ("size", f"{operands} buffers read") if operands > self.max_operands else None
+        results = sum(graph.escapes(s, a.name, b.name) for s in a.steps + b.steps)
+        if operands > self.max_operands or results > self.max_results:
+            return "size", f"{operands} buffers read, {results} stored"
+        return None
 
     def _too_little(self, graph: FusionGraph, a: KernelInfo, b: KernelInfo, saved: int) -> Reason | None:
         """For kernels that only share what they read."""
         least = min(_moved(graph.work(a.name)), _moved(graph.work(b.name)))
-        if saved < self.min_shared * least:
-            return "little", f"saves {saved} bytes of {least}"
-        results = sum(graph.escapes(s, a.name, b.name) for s in a.steps + b.steps)
-        return ("size", f"{results} results") if results > self.max_results else None
+        return ("little", f"saves {saved} bytes of {least}") if saved < self.min_shared * least else None
 
     def _slow(
         self, graph: FusionGraph, merged: Kernel, pattern: str, pair: tuple[str, str], points: int
