@@ -83,8 +83,7 @@ def object_text(tx: Tracer, value: Object, name: str) -> Value:
 
 def _exception_text(tx: Tracer, value: Object, args: Tuple, name: str, raw: Any) -> Value:
     """Return the text of an exception with the methods of BaseException."""
-    plain = {"__str__": (BaseException.__str__, KeyError.__str__), "__repr__": (BaseException.__repr__,)}
-    if raw not in plain[name]:
+    if raw not in (_PLAIN_STR if name == "__str__" else (BaseException.__repr__,)):
         raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
     if name == "__repr__":
         inner = ", ".join(str(tx.call_repr(arg).as_python()) for arg in args.items)
@@ -155,6 +154,8 @@ def call_hash(tx: Tracer, value: Value) -> Value:
         raise Break("tracer.hashing", f"the hash of {unknown} isn't known while tracing") from None
 
 
+#: `__str__` of exceptions that show their arguments and nothing else.
+_PLAIN_STR = [cls.__str__ for cls in (BaseException, AttributeError, NameError, StopIteration, KeyError)]
 _OBJECT_STR: Any = object.__str__
 
 

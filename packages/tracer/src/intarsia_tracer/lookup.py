@@ -445,8 +445,8 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
         if known is None and not (owner.existing and hasattr(owner.value, name)):
             tx.raise_error(AttributeError, name)
     tx.changed(owner)
-    if value is None and not owner.existing:
-        owner.written.pop(name)
+    if value is None and not (owner.existing and _really_has(owner.value, name)):
+        owner.written.pop(name, None)
     else:
         owner.written[name] = value
 
@@ -625,6 +625,15 @@ def real_dict(value: Any) -> dict[str, Any] | None:
     except AttributeError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def _really_has(value: Any, name: str) -> bool:
+    """Tell whether a real object has an attribute of its own, in its dict or a slot."""
+    own = real_dict(value)
+    if own is not None and name in own:
+        return True
+    slot = next((vars(cls)[name] for cls in type(value).__mro__ if name in vars(cls)), None)
+    return isinstance(slot, types.MemberDescriptorType) and hasattr(value, name)
 
 
 def _is_data_descriptor(raw: Any) -> bool:

@@ -366,6 +366,7 @@ def _move_to_end(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) 
 
 
 METHODS: dict[str, Method] = {
+    "__init__": _update,
     "clear": _clear,
     "copy": _copy,
     "get": _get,

@@ -400,6 +400,13 @@ def _extend(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Va
     return NONE
 
 
+def _init(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    items = tx.arity("list", args, keywords, 0, 1)
+    new = list(tx.unpack(items[0])) if items else []
+    self.change(tx)[:] = new
+    return NONE
+
+
 def _insert(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     at, item = tx.arity("insert", args, keywords, 2)
     self.change(tx).insert(tx.index(at), item)
@@ -466,6 +473,7 @@ def _sort(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Valu
 
 
 METHODS: dict[str, Method] = {
+    "__init__": _init,
     "append": _append,
     "clear": _clear,
     "copy": _copy,
