@@ -96,12 +96,13 @@ def isolated_environment(session: nox.Session) -> None:
 
 
 def test_isolated(session: nox.Session, package: str, *, all_pythons: bool = False) -> None:
-    """Install one package with only what it declares; import it, run its README example, then its tests."""
+    """Install one package with only what it declares; import it, run its examples, then its tests."""
     python = fresh_environment(session, f"{package}", session.python or "3.11")
     install = ("uv", "pip", "install", "-q", "--python", python, "--find-links", str(WHEELS), "-c", CONSTRAINTS)
     session.run(*install, distribution(package))
     session.run(python, "-c", f"import {module(package)}", external=True)
     session.run(python, "tools/readme_example.py", f"packages/{package}/README.md", external=True)
+    session.run(python, "tools/doctests.py", module(package), external=True)
     testkit = f"intarsia-testkit[{TESTKIT_EXTRAS[package]}]" if package in TESTKIT_EXTRAS else "intarsia-testkit"
     session.run(*install, testkit, *TEST_TOOLS)
     session.run(python, "-m", "pytest", "-q", f"packages/{package}/tests", external=True)
@@ -188,9 +189,10 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation; warnings are errors, examples run."""
+    """Build the documentation; warnings are errors, and the examples of README.md and add-a-pass.md run."""
     install_everything(session, "sphinx", "furo", "myst-parser")
     session.run("python", "tools/docs_pages.py", "--check")
+    session.run("python", "tools/readme_example.py", "README.md", "docs/add-a-pass.md")
     session.run("python", "-m", "sphinx", "-W", "-q", "-b", "html", "docs", "docs/_build")
 
 
@@ -199,7 +201,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks: kernels, fusion study."""
+    """Run the fusion study: policies by demo models."""
     install_everything(session, "transformers")
     session.run("python", "benchmarks/fusion_study.py", *session.posargs)
 

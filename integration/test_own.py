@@ -28,8 +28,11 @@ def test_the_packages_reach_no_compiler_of_torchs():
         ("from torch import compile", "O1"),
         ("import torch\nf = torch.compile", "O2"),
         ("import torch\ntorch.jit.trace(f)", "O2"),
+        ("import torch as t\nf = t.compile", "O2"),
+        ("from torch.fx import experimental as e\nf = e.proxy_tensor.make_fx", "O2"),
         ('import torch\ngetattr(torch, "_functorch")', "O3"),
         ('import importlib\nimportlib.import_module("torch.export")', "O3"),
+        ('import sys\nsys.modules["torch._dynamo"]', "O3"),
     ],
 )
 def test_a_planted_violation_is_found(tmp_path, text, rule):

@@ -31,6 +31,8 @@ def main(arguments: list[str]) -> int:
 
 def errors_page() -> str:
     """Return the page of error and break codes, from the sources that raise them."""
+    from intarsia_tracer.breaks import REGISTRY
+
     rows: dict[str, set[str]] = {}
     for path in sorted(ROOT.glob("packages/*/src/**/*.py")):
         for code in codes(ast.parse(path.read_text(encoding="utf-8"))):
@@ -46,6 +48,16 @@ def errors_page() -> str:
         "| --- | --- |",
     ]
     lines += [f"| `{code}` | {', '.join(f'`{p}`' for p in sorted(paths))} |" for code, paths in sorted(rows.items())]
+    lines += [
+        "",
+        "## Graph breaks",
+        "",
+        "A break ends a graph, and another one begins after it: not an error, unless `fullgraph=True` makes it one.",
+        "",
+        "| code | what can't be traced | remedy |",
+        "| --- | --- | --- |",
+    ]
+    lines += [f"| `{code}` | {kind.summary} | {kind.remedy} |" for code, kind in sorted(REGISTRY.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -56,7 +68,7 @@ def codes(tree: ast.AST) -> Iterator[str]:
             continue
         values = [k.value for k in node.keywords if k.arg == "code"]
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        if name in ("Refused", "GraphBreak", "Declined") and node.args:
+        if name in ("Break", "Refused", "GraphBreak", "Declined") and node.args:
             values.append(node.args[0])
         for value in values:
             if isinstance(value, ast.Constant) and isinstance(value.value, str):

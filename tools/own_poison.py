@@ -2,12 +2,13 @@
 
 An import scan can't see everything: `import torch` itself loads parts of what this project re-implements. Here each
 door is replaced by a function that raises, so a test that reaches one fails. Tests that need a door are marked
-`peer`, live in integration/, and are counted.
+`peer`, live in integration/, and are counted: their number is written here, so that none is added unnoticed.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +28,10 @@ DOORS = (
     ("torch.jit", "script"),
     ("torch._subclasses.functional_tensor", "FunctionalTensorMode.__init__"),
 )
+
+
+# tests that compare with, or plug into, another compiler; all in integration/
+PEERS = 6
 
 
 class DoorClosedError(Exception):
@@ -50,6 +55,17 @@ def _closed(door: str) -> Any:
     return raise_closed
 
 
+def peers() -> dict[str, int]:
+    """Count the tests marked `peer`, by top-level folder."""
+    counts: dict[str, int] = {}
+    for path in [*ROOT.glob("integration/**/test_*.py"), *ROOT.glob("packages/*/tests/**/*.py")]:
+        n = len(re.findall(r"^\s*@pytest\.mark\.peer\b", path.read_text(encoding="utf-8"), re.MULTILINE))
+        if n:
+            folder = path.relative_to(ROOT).parts[0]
+            counts[folder] = counts.get(folder, 0) + n
+    return counts
+
+
 def main(arguments: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
     close_doors()
@@ -62,6 +78,9 @@ def main(arguments: list[str]) -> int:
         print("own: the planted call was caught")
     else:
         print("own: the planted call was NOT caught", file=sys.stderr)
+        return 1
+    if (found := peers()) != {"integration": PEERS}:
+        print(f"own: tests marked peer: {found}; there should be {PEERS}, all in integration/", file=sys.stderr)
         return 1
     folders = arguments or sorted(str(p) for p in ROOT.glob("packages/*/tests"))
     status = int(pytest.main(["-q", "-m", "not peer and not slow", *folders]))

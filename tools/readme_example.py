@@ -1,17 +1,18 @@
-"""Run every ```python block of the README files given, one namespace a file."""
+"""Run every ```python block of the Markdown files given, one namespace a file; blocks inside lists count, too."""
 
 from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from pathlib import Path
 
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
 def main(paths: list[str]) -> int:
     for path in paths:
-        blocks = BLOCK.findall(Path(path).read_text(encoding="utf-8"))
+        blocks = [textwrap.dedent(text) for _, text in BLOCK.findall(Path(path).read_text(encoding="utf-8"))]
         if not blocks:
             print(f"{path}: no runnable example", file=sys.stderr)
             return 1

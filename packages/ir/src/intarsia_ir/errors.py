@@ -1,7 +1,7 @@
 """The one tree of errors that every Intarsia package raises from.
 
 Every error carries the same keyword fields, rendered in this order: what happened, where in the user's
-program, which stage or IR line, what to do about it. `code` is stable and has a page under `docs/errors/`.
+program, which stage or IR line, what to do about it. `code` is stable and has a row in `docs/errors.md`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class IntarsiaError(Exception):
 
     Args:
         explanation: One sentence: what happened, with the offending value in it.
-        code: Stable identifier such as `"tracer.opcode"`; the name of its documentation page.
+        code: Stable identifier such as `"tracer.opcode"`; the key of its row in `docs/errors.md`.
         where: The user's program lines concerned, outermost first.
         hints: What the user can do, one sentence each.
     """

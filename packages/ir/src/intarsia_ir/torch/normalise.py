@@ -62,7 +62,7 @@ def normalise(gm: fx.GraphModule) -> Normalised:
     Example:
         >>> n = normalise(fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())))
         >>> [spec.name for spec in n.signature.inputs]
-        ['input', 'l_0_weight', 'l_0_bias']
+        ['input_1', 'l_0_weight', 'l_0_bias']
     """
     lifter = _Lifter(gm)
     for node in gm.graph.nodes:
