@@ -10,6 +10,7 @@ Prints one JSON object as its last line.
 
 from __future__ import annotations
 
+import importlib
 import json
 import resource
 import statistics
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import intarsia
 from integration.models import make
@@ -118,11 +120,11 @@ def _leaves(value: Any) -> list[torch.Tensor]:
 def _import_compilers(route: str) -> None:
     """Import what the compilers import lazily, so that a first call is compilation alone."""
     if route in ("torch", "backend"):
-        import torch._dynamo
-        import torch._inductor.compile_fx
+        importlib.import_module("torch._dynamo")
+        importlib.import_module("torch._inductor.compile_fx")
     else:
         # the first fake tensor mode imports parts of torch
-        torch._subclasses.FakeTensorMode()
+        FakeTensorMode()
 
 
 def _cpu_seconds() -> float:
