@@ -20,6 +20,7 @@ from intarsia_ir import (
     GuardRecord,
     InvalidArgumentError,
     ItemSource,
+    ModuleSource,
     Origin,
     SizeFact,
     SizeFacts,
@@ -389,6 +390,7 @@ def test_sources() -> None:
     records += [
         GuardRecord(GuardKind.IDENTITY, GlobalSource("TABLE"), TABLE),
         GuardRecord(GuardKind.IDENTITY, GlobalSource("len"), len),
+        GuardRecord(GuardKind.IDENTITY, AttributeSource(ModuleSource("math"), "floor"), math.floor),
         GuardRecord(GuardKind.IDENTITY, TypeSource(AttributeSource(GlobalSource("TABLE"), "dtype")), torch.dtype),
     ]
     guards = build_guards(records, function=f)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,7 @@ from intarsia_ir.records import (
     GlobalSource,
     GuardKind,
     ItemSource,
+    ModuleSource,
     Source,
     TensorFacts,
     TypeSource,
@@ -189,6 +191,8 @@ class _Writer:
             case GlobalSource(name=name):
                 variable = self._assign(source, None)
                 self._global(variable, name)
+            case ModuleSource(name=name):
+                self._assign(source, f"{self.constant(sys.modules)}[{name!r}]")
             case AttributeSource(base=base, name=name):
                 self._attribute(source, self.fetch(base), base, name)
             case ItemSource(base=base, key=key):

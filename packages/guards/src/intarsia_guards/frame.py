@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from intarsia_ir.records import (
     CellSource,
     GlobalSource,
     ItemSource,
+    ModuleSource,
     Source,
     TypeSource,
 )
@@ -51,6 +53,8 @@ def fetch(source: Source, frame: Frame) -> Any:
             return frame.cells[name]
         case GlobalSource(name=name):
             return frame.globals[name] if name in frame.globals else getattr(builtins, name)
+        case ModuleSource(name=name):
+            return sys.modules[name]
         case AttributeSource(base=base, name=name):
             return getattr(fetch(base, frame), name)
         case ItemSource(base=base, key=key):

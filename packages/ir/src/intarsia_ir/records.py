@@ -33,6 +33,7 @@ __all__ = [
     "KernelSource",
     "Launch",
     "LinkableCode",
+    "ModuleSource",
     "Origin",
     "OutputSpec",
     "Recorded",
@@ -105,6 +106,16 @@ class CellSource(Source):
 
     def __str__(self) -> str:
         return f"cell[{self.name!r}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSource(Source):
+    """The loaded module `name`, as in `sys.modules`: what an import statement inside of a function gives."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"modules[{self.name!r}]"
 
 
 @dataclass(frozen=True, slots=True)

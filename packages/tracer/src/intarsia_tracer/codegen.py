@@ -20,6 +20,7 @@ from intarsia_ir.records import (
     CellSource,
     GlobalSource,
     ItemSource,
+    ModuleSource,
     Source,
     TypeSource,
 )
@@ -360,6 +361,10 @@ class Builder:
             self.emit("LOAD_DEREF", self.variable(source.name))
         elif isinstance(source, GlobalSource):
             self.emit("LOAD_GLOBAL", (False, source.name))
+        elif isinstance(source, ModuleSource):
+            self.emit("LOAD_CONST", sys.modules)
+            self.emit("LOAD_CONST", source.name)
+            self.emit("BINARY_SUBSCR")
         elif isinstance(source, AttributeSource):
             self.emit("LOAD_FAST", self._fetch(source.base))
             self.load_attribute(source.name)

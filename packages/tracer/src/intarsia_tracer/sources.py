@@ -13,6 +13,7 @@ from intarsia_ir.records import (
     GuardKind,
     GuardRecord,
     ItemSource,
+    ModuleSource,
     Origin,
     Source,
     TypeSource,
@@ -40,6 +41,10 @@ class Sources:
     def cell(self, name: str) -> Source:
         """The content of the free variable `name`."""
         return self._once(("cell", name), lambda: CellSource(name))
+
+    def module(self, name: str) -> Source:
+        """The loaded module `name`."""
+        return self._once(("module", name), lambda: ModuleSource(name))
 
     def attribute(self, base: Source, name: str) -> Source:
         """`base.name`."""

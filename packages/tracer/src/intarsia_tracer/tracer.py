@@ -404,13 +404,16 @@ class Tracer:
         if not wanted:
             if level:
                 raise Break("tracer.import", f"module {name!r} is imported relatively")
-            module = sys.modules[name.partition(".")[0]]
-        return self.wrap(module, None)
+            name = name.partition(".")[0]
+        return self.loaded_module(name)
+
+    def loaded_module(self, name: str) -> Value:
+        """Model a module that is loaded; one that may be patched is guarded."""
+        return self.wrap(sys.modules[name], None if is_trusted(name) else self.sources.module(name))
 
     def import_from(self, module: Value, name: str) -> Value:
         """Model `from module import name`."""
-        if isinstance(module, ModuleValue) and name not in module.value.__dict__:
-            submodule = sys.modules.get(f"{module.value.__name__}.{name}")
-            if submodule is not None:
-                return self.wrap(submodule, None)
-        return module.get_attribute(self, name)
+        if not isinstance(module, ModuleValue) or name in module.value.__dict__:
+            return module.get_attribute(self, name)
+        submodule = f"{module.value.__name__}.{name}"
+        return self.loaded_module(submodule) if submodule in sys.modules else module.get_attribute(self, name)
