@@ -6,7 +6,7 @@ T3  every package's `__init__` has a docstring with an example, a sorted `__all_
 T4  every README has an `## Example` with runnable Python and an `## Invariants` section
 T5  no bare or swallowed exception, no NotImplementedError, no `raise Exception`, no loose TODO below packages/*/src
 T6  the top level holds exactly the agreed names
-T7  docs/architecture.md names exactly the folders of packages/
+T7  docs/architecture.md names exactly the folders of packages/, and files in them that exist
 T8  node.meta keys are spelled in intarsia_ir.meta alone
 T9  no machine path or registry host in any tracked file
 T10 the pipeline package stays under 800 lines of code (blank lines, comments and docstrings don't count)
@@ -122,6 +122,10 @@ def architecture() -> Iterator[str]:
     real = {p.parent.name for p in ROOT.glob("packages/*/pyproject.toml")}
     yield from (f"T7 docs/architecture.md: packages/{n} is not in the code map" for n in sorted(real - named))
     yield from (f"T7 docs/architecture.md: packages/{n} does not exist" for n in sorted(named - real))
+    for name, start in re.findall(r"^\| `packages/(\w+)` \|[^|]*\| (.*) \|$", text, re.MULTILINE):
+        for target in re.findall(r"`([^`]+)`", start):
+            if not any(ROOT.glob(f"packages/{name}/src/*/{target}")):
+                yield f"T7 docs/architecture.md: packages/{name} has no {target}"
 
 
 def pipeline_size() -> Iterator[str]:
