@@ -72,7 +72,7 @@ def tests(session: nox.Session) -> None:
 
 # ---- package tests ---------------------------------------------------------------------------------------------
 
-TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest")
+TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy")
 
 
 @nox.session

@@ -68,11 +68,40 @@ def test_positions_in_data_are_refused(shift: int, body: str) -> None:
 
 
 def test_positions_that_may_be_out_of_range_are_refused() -> None:
-    """Eager raises for them, and so does the call that they stay."""
+    """Eager raises for them, and so does the check in front of the gather that they become."""
     aten = parse_ir(
         "// dialect: aten 1\ngraph(%x: f32[4, 5]) {\n"
         + ARANGE.format(shift=2)
         + "  %2: f32[3, 5] = aten.index.Tensor(%x, [%1])\n  return (%2,)\n}\n"
     )
-    with pytest.raises(IndexError):
+    with pytest.raises(RuntimeError, match="index out of range"):
         intarsia_loops.loops.interpret(intarsia_loops.lower(aten), X)
+
+
+@pytest.mark.parametrize(
+    ("call", "index"),
+    [
+        ("aten.index.Tensor(%x, [%i])", torch.tensor([3, -4, 0])),
+        ("aten.index.Tensor(%x, [None, %i])", torch.tensor([4, -5, 2])),
+        ("aten.gather.default(%x, 0, %i)", torch.tensor([[3, 0, 1, 2, 2], [0, 0, 3, 1, 0], [1, 1, 1, 1, 1]])),
+        ("aten.index_select.default(%x, 0, %i)", torch.tensor([3, 0, 3])),
+    ],
+)
+def test_data_dependent_positions_are_checked_gathers(call: str, index: torch.Tensor) -> None:
+    """A nest that gathers, and a check of the index tensor as the only extern call."""
+    shape = ", ".join(map(str, index.shape))
+    result = "f32[4, 3]" if "None" in call else "f32[3, 5]"
+    text = f"graph(%x: f32[4, 5], %i: i64[{shape}]) {{\n  %0: {result} = {call}\n  return (%0,)\n}}\n"
+    lowered = intarsia_loops.lower(parse_ir("// dialect: aten 1\n" + text))
+    items = intarsia_loops.from_fx(lowered).items
+    assert [str(i.target) for i in items if isinstance(i, intarsia_loops.Extern)] == ["aten._assert_async.msg"]
+    expected = {
+        "aten.index.Tensor(%x, [%i])": lambda: X[index],
+        "aten.index.Tensor(%x, [None, %i])": lambda: X[:, index],
+        "aten.gather.default(%x, 0, %i)": lambda: X.gather(0, index),
+        "aten.index_select.default(%x, 0, %i)": lambda: X.index_select(0, index),
+    }[call]()
+    assert torch.equal(intarsia_loops.loops.interpret(lowered, X, index)[0], expected)
+    outside = torch.full_like(index, 7)
+    with pytest.raises(RuntimeError, match="index out of range"):
+        intarsia_loops.loops.interpret(lowered, X, outside)

@@ -102,8 +102,8 @@ def _skip_code() -> Callable[[CodeType], bool]:
 
 
 def _log_event(event: FrameEvent) -> None:
-    level = logging.INFO if event.kind in (EventKind.COMPILED, EventKind.NATIVE) else logging.WARNING
-    level = logging.DEBUG if event.kind is EventKind.NATIVE else level
+    # what a user must know is a warning or an error already; this is for those who ask
+    level = logging.DEBUG if event.kind is EventKind.NATIVE else logging.INFO
     log.log(
         level, "%s %s at %s%s", event.kind.value, event.name, event.origin, f": {event.reason}" * bool(event.reason)
     )

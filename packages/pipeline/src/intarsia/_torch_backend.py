@@ -13,7 +13,7 @@ from intarsia._backends import graph_compiler
 from intarsia._compile import MODES
 from intarsia._options import Options, one_of
 from intarsia._session import COUNTERS
-from intarsia_ir.errors import IntarsiaError
+from intarsia_ir.errors import IntarsiaError, RuntimeFault
 from intarsia_ir.records import Signature
 
 __all__ = ["torch_backend"]
@@ -51,4 +51,12 @@ def torch_backend(
         warnings.warn(f"a graph runs in eager instead of compiled: {error}", RuntimeWarning, stacklevel=2)
         return gm.forward
     COUNTERS.add(graphs=1)
-    return run
+
+    def run_or_explain(*inputs: Any) -> Any:
+        try:
+            return run(*inputs)
+        except RuntimeFault:
+            # nothing of the graph is visible yet: eager raises its own error, with its own partial effects
+            return gm.forward(*inputs)
+
+    return run_or_explain

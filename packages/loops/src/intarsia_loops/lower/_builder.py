@@ -280,6 +280,11 @@ class Builder:
         self.items.append(Extern(outs, target, call_args, call_kwargs, self._origins))
         return tuple(results) if many else results[0] if results else ()
 
+    def check(self, condition: Tensor, message: str) -> None:
+        """Add a check that raises `message` when a 0-dim b8 tensor is false."""
+        target = torch.ops.aten._assert_async.msg
+        self.items.append(Extern((), target, (self.tensor_ref(condition), message), (), self._origins))
+
     def _own_layout(self, value: torch.Tensor) -> Spec:
         """Eager's layout for a result in memory of its own; row-major for the copy of an overlapping view."""
         spec = self.spec_of(value)

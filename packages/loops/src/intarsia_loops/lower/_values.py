@@ -13,7 +13,7 @@ from intarsia_loops.index import ONE, ZERO, IndexExpr
 from intarsia_loops.ops import FLOATS, HALVES, INTEGERS
 from intarsia_loops.program import Val, cast, const, load
 
-__all__ = ["Point", "Tensor", "common_type", "compute_type", "constant", "fits", "operand", "read", "rounded"]
+__all__ = ["Point", "Tensor", "common_type", "compute_type", "constant", "fits", "operand", "promoted", "read", "rounded"]
 
 Point = tuple[IndexExpr, ...]
 
@@ -52,6 +52,13 @@ def read(x: Tensor, point: Point) -> Val:
 def operand(x: Tensor | bool | int | float, point: Point, dtype: str) -> Val:
     """Return a tensor element or a number, converted to `dtype`."""
     return cast(read(x, point), dtype) if isinstance(x, Tensor) else constant(x, dtype)
+
+
+def promoted(x: Tensor | bool | int | float, point: Point, dtype: str) -> Val:
+    """Return an element or a number as one of `dtype`, which half types round, in the type that is computed in."""
+    if isinstance(x, Tensor):
+        return cast(cast(read(x, point), dtype), compute_type(dtype))
+    return constant(rounded(x, dtype), compute_type(dtype))
 
 
 def constant(number: bool | int | float, dtype: str) -> Val:

@@ -6,7 +6,7 @@ value is only used where the remainder changes nothing, and the load is always i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +15,9 @@ from intarsia_loops.index import ZERO, IndexExpr, lift
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
-from intarsia_loops.lower._values import Point, Tensor, compute_type, constant
+from intarsia_loops.lower._values import Point, Tensor, compute_type, constant, read
 from intarsia_loops.lower.views import bound
-from intarsia_loops.program import Val, cast, index_value, val
+from intarsia_loops.program import Val, cast, index_value, load, val
 
 __all__ = ["TABLE", "in_range", "less"]
 
@@ -148,7 +148,10 @@ def _repeat(b: Builder, self: Tensor, repeats: Sequence[Any]) -> Any:
     return b.map(lambda p: self.at(tuple([_inside(i, n) for i, n in zip(p[extra:], self.shape, strict=True)])))
 
 
-# ---- indexing by known positions ----------------------------------------------------------------------------
+# ---- indexing by tensors ------------------------------------------------------------------------------------
+# Positions that are provably in range become loads. Others become gathers: a check of the whole index tensor comes
+# first, which raises like any extern call (the frame then runs again in eager, which raises eager's own error), and
+# the gather keeps its index inside the buffer whatever the check will say.
 
 
 @TABLE.add(aten.index.Tensor)
@@ -162,26 +165,64 @@ def _index(b: Builder, self: Tensor, indices: Sequence[Tensor | None]) -> Any:
     together = dims == list(range(dims[0], dims[0] + len(dims))) if dims else True
     start = dims[0] if dims and together else 0
 
-    def position(p: Point) -> Point | None:
+    def position(p: Point) -> Position:
         inner, rest = p[start : start + rank], iter((*p[:start], *p[start + rank :]))
-        found: list[IndexExpr] = []
-        for d, n in enumerate(self.shape):
-            if d not in dims:
-                found.append(next(rest))
-            elif (known := b.known(indices[d], inner, n)) is not None:
-                found.append(known)
-            else:
-                return None
-        return tuple(found)
+        return tuple(
+            [
+                _entry(b, indices[d], inner, n, may_wrap=True) if d in dims else next(rest)
+                for d, n in enumerate(self.shape)
+            ]
+        )
 
-    return _loaded(b, self, position)
+    return _loaded(b, self, position, {d: t for d, t in enumerate(indices) if t is not None}, may_wrap=True)
 
 
-def _loaded(b: Builder, x: Tensor, position: Callable[[Point], Point | None]) -> Any:
-    """Map over elements of `x`; declined when a position depends on data or may be out of range."""
-    if any(n is ZERO for n in (*x.shape, *b.spec().shape)) or position(b.point_of(b.spec().shape)) is None:
+Position = tuple[IndexExpr | Val, ...]
+
+
+def _entry(b: Builder, index: Tensor | None, p: Point, size: IndexExpr, *, may_wrap: bool) -> IndexExpr | Val:
+    """An element of an index tensor as a position in [0, size): an index expression when that is provable."""
+    known = b.known(index, p, size, may_wrap=may_wrap)
+    if known is not None or index is None:
+        return ZERO if known is None else known
+    i, zero, n = cast(read(index, p), "i64"), constant(0, "i64"), index_value(size)
+    if may_wrap:
+        wraps = val("lt", i, zero, dtype="b8")
+        i = val("where", wraps, val("add", i, n, dtype="i64"), i, dtype="i64")
+    last = val("sub", n, constant(1, "i64"), dtype="i64")
+    return val("min", val("max", i, zero, dtype="i64"), last, dtype="i64")
+
+
+def _loaded(
+    b: Builder, x: Tensor, position: Callable[[Point], Position], given: Mapping[int, Tensor], *, may_wrap: bool
+) -> Any:
+    """Map over elements of `x` at positions; `given` are the index tensors by dimension of `x`.
+
+    Declined for empty tensors, and for data-dependent positions in a view, which has no index map for them.
+    """
+    if any(n is ZERO for n in (*x.shape, *b.spec().shape)):
         return DECLINED
-    return b.map(lambda p: x.at(position(p) or ()))
+    sample = position(b.point_of(b.spec().shape))
+    if not any(isinstance(i, Val) for i in sample):
+        return b.map(lambda p: x.at(tuple([i for i in position(p) if isinstance(i, IndexExpr)])))
+    if not x.direct or any(n is ZERO for t in given.values() for n in t.shape):
+        return DECLINED
+    for d, index in given.items():
+        if isinstance(sample[d], Val):
+            _check_range(b, index, x.shape[d], may_wrap=may_wrap)
+    return b.map(lambda p: load(x.buffer, position(p), x.dtype))
+
+
+def _check_range(b: Builder, index: Tensor, size: IndexExpr, *, may_wrap: bool) -> None:
+    """Add a check that every element of `index` is a position in a dimension of this size."""
+
+    def inside(_: Point, p: Point) -> Val:
+        i, n = cast(read(index, p), "i64"), index_value(size)
+        least = val("neg", n, dtype="i64") if may_wrap else constant(0, "i64")
+        return m.and_(val("le", least, i, dtype="b8"), val("lt", i, n, dtype="b8"))
+
+    valid = b.nest("all", b.temp_spec((), "b8"), index.shape, inside, "valid")
+    b.check(valid, "index out of range")
 
 
 @TABLE.add(aten.index_select.default)
@@ -190,11 +231,10 @@ def _index_select(b: Builder, self: Tensor, dim: int, index: Tensor) -> Any:
         return DECLINED
     dim = dim % len(self.shape)
 
-    def position(p: Point) -> Point | None:
-        known = b.known(index, (p[dim],), self.shape[dim], may_wrap=False)
-        return None if known is None else (*p[:dim], known, *p[dim + 1 :])
+    def position(p: Point) -> Position:
+        return (*p[:dim], _entry(b, index, (p[dim],), self.shape[dim], may_wrap=False), *p[dim + 1 :])
 
-    return _loaded(b, self, position)
+    return _loaded(b, self, position, {dim: index}, may_wrap=False)
 
 
 @TABLE.add(aten.gather.default)
@@ -203,11 +243,10 @@ def _gather(b: Builder, self: Tensor, dim: int, index: Tensor, *, sparse_grad: b
         return DECLINED
     dim = dim % len(self.shape)
 
-    def position(p: Point) -> Point | None:
-        known = b.known(index, p, self.shape[dim], may_wrap=False)
-        return None if known is None else (*p[:dim], known, *p[dim + 1 :])
+    def position(p: Point) -> Position:
+        return (*p[:dim], _entry(b, index, p, self.shape[dim], may_wrap=False), *p[dim + 1 :])
 
-    return _loaded(b, self, position)
+    return _loaded(b, self, position, {dim: index}, may_wrap=False)
 
 
 @TABLE.add(aten.embedding.default)
@@ -219,11 +258,14 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    def position(p: Point) -> Point | None:
-        known = b.known(indices, p[:-1], weight.shape[0], may_wrap=False)
-        return None if known is None else (known, p[-1])
+    # a lookup by data stays a library call: whole rows are copied, which a library does as well
+    if b.known(indices, b.point_of(b.spec().shape)[:-1], weight.shape[0], may_wrap=False) is None:
+        return DECLINED
 
-    return _loaded(b, weight, position)
+    def position(p: Point) -> Position:
+        return _entry(b, indices, p[:-1], weight.shape[0], may_wrap=False), p[-1]
+
+    return _loaded(b, weight, position, {0: indices}, may_wrap=False)
 
 
 # ---- triangles ----------------------------------------------------------------------------------------------

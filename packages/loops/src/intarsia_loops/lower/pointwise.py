@@ -1,8 +1,8 @@
 """Lowerings of elementwise ops: one map each, in the type that ATen computes in.
 
 Types. `common_type` is ATen's promotion of the operands; arithmetic happens in `compute_type` of it (float32 for the
-half types), and the result is converted to the type that the recorded value has. Numbers that are compared, or bound,
-or are exponents or divisors of a remainder, are rounded to the promoted type first, as ATen does; others are not.
+half types), and the result is converted to the type that the recorded value has. Operands are rounded to the promoted
+type first, as ATen does, but for numbers that elements are multiplied with or divided by.
 
 Integer division stays an extern call unless the divisor is a number other than 0 and -1: eager raises for a zero
 divisor, and native code would trap.
@@ -19,8 +19,8 @@ import torch
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
-from intarsia_loops.lower._values import Tensor, common_type, compute_type, constant, fits, operand, rounded
-from intarsia_loops.ops import ALL_TYPES, FLOATS, INTEGERS
+from intarsia_loops.lower._values import Tensor, common_type, compute_type, constant, fits, operand, promoted, rounded
+from intarsia_loops.ops import ALL_TYPES, FLOATS, HALVES, INTEGERS
 from intarsia_loops.program import Val, val
 
 __all__ = ["TABLE"]
@@ -52,7 +52,21 @@ def _shared(*operands: Any) -> str | None:
 def _in_common(b: Builder, function: Callable[..., Val], *operands: Any) -> Any:
     """Map over the operands in their promoted type."""
     common = _shared(*operands)
-    return DECLINED if common is None else b.pointwise(function, *operands, compute=compute_type(common))
+    return DECLINED if common is None else _rounded_map(b, function, *operands, common=common)
+
+
+def _rounded_map(b: Builder, function: Callable[..., Val], *operands: Any, common: str) -> Tensor:
+    """Map over the operands, each converted to `common`, which half types round, then to the type computed in."""
+    return b.map(lambda p: function(*[promoted(x, p, common) for x in operands]))
+
+
+def _scaled(b: Builder, op: str, x: Any, scale: Any, common: str) -> Tensor:
+    """Multiply or divide; a second operand that is a number, or has no dimensions, keeps all its digits in ATen."""
+    exact = _is_number(scale) or not scale.shape
+    compute = compute_type(common)
+    return b.map(
+        lambda p: m.binary(op, promoted(x, p, common), (operand if exact else promoted)(scale, p, common if not exact else compute))
+    )
 
 
 def _float_type(b: Builder) -> str:
@@ -255,9 +269,9 @@ def _sum_like(op: str) -> Callable[..., Any]:
             )
 
         def formula(x: Val, y: Val) -> Val:
-            return m.binary(op, x, y if alpha == 1 else m.binary("mul", y, alpha))
+            return m.binary(op, x, y if alpha == 1 else m.binary("mul", y, rounded(alpha, common)))
 
-        return b.pointwise(formula, self, other, compute=compute_type(common))
+        return _rounded_map(b, formula, self, other, common=common)
 
     return lowering
 
@@ -274,14 +288,19 @@ def _rsub(b: Builder, self: Any, other: Any, alpha: Number = 1) -> Any:
 
 @TABLE.add(aten.mul.Tensor, aten.mul.Scalar)
 def _mul(b: Builder, self: Any, other: Any) -> Any:
-    op = "and" if _shared(self, other) == "b8" else "mul"
-    return _in_common(b, lambda x, y: m.binary(op, x, y), self, other)
+    common = _shared(self, other)
+    if common is None:
+        return DECLINED
+    return _scaled(b, "and" if common == "b8" else "mul", self, other, common)
 
 
 @TABLE.add(aten.div.Tensor, aten.div.Scalar)
 def _div(b: Builder, self: Any, other: Any) -> Any:
     if not (_known(self) and _known(other)):
         return DECLINED
+    common = common_type((self, other))
+    if common in HALVES:
+        return _scaled(b, "div", self, other, common)
     return b.pointwise(lambda x, y: m.binary("div", x, y), self, other, compute=_float_type(b))
 
 
@@ -350,6 +369,9 @@ def _float_of_two(formula: Callable[[Val, Val], Val]) -> Callable[..., Any]:
     def lowering(b: Builder, self: Any, other: Any) -> Any:
         if not (_known(self) and _known(other)):
             return DECLINED
+        common = common_type((self, other))
+        if common in HALVES:
+            return _rounded_map(b, formula, self, other, common=common)
         return b.pointwise(formula, self, other, compute=_float_type(b))
 
     return lowering
@@ -437,7 +459,7 @@ def _pow(b: Builder, self: Any, exponent: Any) -> Any:
     common = _shared(self, exponent)
     if common is None or common == "b8":
         return DECLINED
-    return b.pointwise(lambda x, y: m.binary("pow", x, y), self, exponent, compute=compute_type(common))
+    return _rounded_map(b, lambda x, y: m.binary("pow", x, y), self, exponent, common=common)
 
 
 # ---- comparisons, predicates, logic -------------------------------------------------------------------------
@@ -450,9 +472,7 @@ def _comparison(op: str, on_bool: Callable[[Val, Val], Val]) -> Callable[..., An
             return DECLINED
         if common == "b8":
             return b.pointwise(on_bool, self, other, compute="b8")
-        # ATen compares in the promoted type: a number is rounded to it first
-        x, y = (rounded(v, common) if _is_number(v) else v for v in (self, other))
-        return b.pointwise(lambda p, q: m.compare(op, p, q), x, y, compute=compute_type(common))
+        return _rounded_map(b, lambda p, q: m.compare(op, p, q), self, other, common=common)
 
     return lowering
 
