@@ -21,7 +21,7 @@ from intarsia_loops.rewrites import canonical
 __all__ = ["emit", "emit_unit"]
 
 FLAGS = (
-    "-O1 -std=c++17 -fopenmp -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv "
+    "-O1 -fcaller-saves -std=c++17 -fopenmp -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv "
     "-fno-strict-aliasing -fno-semantic-interposition -Wno-psabi"
 )
 # Parameters of one C entry at most: ctypes takes 1024 arguments.

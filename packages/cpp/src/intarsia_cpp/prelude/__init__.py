@@ -1,8 +1,8 @@
 """The C++ that every unit starts with: types and primitives, only those that the kernels use.
 
-The pieces are in the `.h` files beside this one, in the order types, common, ISA, math. A line `//: name name` opens
-a fragment that defines these names; what comes after the first double space is a remark. A template for all vector
-types is overloaded or specialised by the ISA file. No header is included.
+The pieces are in the `.h` files beside this one, in the order types, common, ISA, C library, math. A line
+`//: name name` opens a fragment that defines these names; what comes after the first double space is a remark. A
+template for all vector types is overloaded or specialised by the ISA file. No header is included.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ELEMENTS = {
     "f32": "float", "f64": "double", "i64": "long", "i32": "int", "i16": "short", "i8": "signed char",
     "u64": "unsigned long", "u32": "unsigned", "u16": "unsigned short", "u8": "unsigned char",
 }  # fmt: skip
-FILES = {"avx512": ("common", "avx2", "avx512", "math"), "avx2": ("common", "avx2", "math")}
+FILES = {"avx512": ("common", "avx2", "avx512"), "avx2": ("common", "avx2")}
 HEADER = """\
 #define INL1 inline __attribute__((always_inline))
 #define INL static INL1
@@ -62,11 +62,11 @@ def prelude(text: str, isa: str) -> str:
 @cache
 def _available(isa: str, widths: frozenset[int]) -> tuple[Fragment, ...]:
     """All fragments for vectors of these widths, in the order in which C++ needs them."""
-    fragments = [f for name in FILES.get(isa, ("common", "math")) for f in _fragments(name)]
-    library = [Fragment(frozenset({name}), lines) for name, lines in libm_fragments(isa, widths)]
     # half an f32 vector is an f64 vector of that many lanes
     allowed = widths | {w // 2 for w in widths}
-    return (*(Fragment(f.names, _for_widths(f.text, allowed)) for f in fragments), *library)
+    own = [f for name in FILES.get(isa, ("common",)) for f in _fragments(name)]
+    library = [Fragment(frozenset({name}), lines) for name, lines in libm_fragments(isa, widths)]
+    return (*(Fragment(f.names, _for_widths(f.text, allowed)) for f in own), *library, *_fragments("math"))
 
 
 def _for_widths(text: str, widths: frozenset[int]) -> str:

@@ -34,3 +34,5 @@ template <> INL1 u16x8 down_f16<u16x8, f32x8>(f32x8 v) { return (u16x8)__builtin
 //: strided
 template <> INL1 f32x8 strided<f32x8>(const f32 *p, i32 step, int n) {
   return __builtin_ia32_gathersiv8sf(f32x8{}, p, iota<i32x8>() * step, (f32x8)(iota<i32x8>() < n), sizeof(f32)); }
+//: any
+INL bool any(i32x8 m) { return __builtin_ia32_movmskps256((f32x8)m); }

@@ -66,3 +66,5 @@ HALVES(halves_prod, running_prod)
     return (V)GATHER(V{}, p, iota<i32x16>() * step, (u16)((1u << n) - 1), sizeof(C)); }
 STRIDED(f32x16, f32, __builtin_ia32_gathersiv16sf)
 STRIDED(i32x16, i32, __builtin_ia32_gathersiv16si)
+//: any
+INL bool any(i32x16 m) { return __builtin_ia32_ptestmd512(m, m, -1); }

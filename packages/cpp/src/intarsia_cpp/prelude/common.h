@@ -202,3 +202,5 @@ RUNNING(running_prod, *, 1)
 //: strided  every step-th element, the first n lanes; the others are 0 and are not touched in memory
 template <class V> INL V strided(const typename of<V>::e *p, i32 step, int n) {
   V v{}; for (int l = 0; l < n; l++) v[l] = p[(i64)l * step]; return v; }
+//: any  whether some lane of a mask is set
+template <class I> INL bool any(I m) { I found{}; for (int l = 0; l < of<I>::n; l++) found[0] |= m[l]; return found[0]; }

@@ -12,11 +12,13 @@ __all__ = ["DIRECT", "FUNCTIONS", "OWN", "libm_fragments"]
 
 # ulp of the f32 vector functions that are used as they are
 DIRECT = {
-    "exp2": 1.01, "log2": 1.77, "log1p": 1.79, "sin": 1.70, "cos": 1.76, "acos": 1.77, "atan": 1.85, "sinh": 1.78,
+    "exp2": 1.01, "log2": 1.77, "log1p": 1.79, "acos": 1.77, "atan": 1.85, "sinh": 1.78,
     "cosh": 1.97, "tanh": 1.35, "asinh": 0.97, "acosh": 0.78, "atanh": 1.69, "erfc": 1.47,
 }  # fmt: skip
 # Functions with an f32 implementation in math.h
-OWN = frozenset({"exp", "log", "erf"})
+OWN = frozenset({"exp", "log", "erf", "sin", "cos"})
+# Of those, the ones that take f32 arguments far from 0 to the library: `far_sin`, with their ulp
+FAR = {"sin": 1.70, "cos": 1.76}
 FUNCTIONS = {
     **dict.fromkeys(DIRECT, 1), **dict.fromkeys(("expm1", "log10", "tan", "asin"), 1), **dict.fromkeys(OWN, 1),
     "pow": 2, "atan2": 2, "hypot": 2,
@@ -34,31 +36,36 @@ def libm_fragments(isa: str, widths: Iterable[int]) -> list[tuple[str, str]]:
         lines: list[str] = []
         for n in widths:
             lines += _double(isa, name, arity, n)
+        # without a fused multiply-add our own reduction of large arguments isn't exact
+        own = name in OWN and (name not in FAR or isa in _NATIVE32)
         for n in widths:
-            if name not in OWN:
-                lines += _single(isa, name, arity, n)
+            if not own:
+                lines += _single(isa, name, arity, n, "v")
         fragments.append((f"v{name}", "\n".join(dict.fromkeys(lines)) + "\n"))
+        far = [line for n in widths if name in FAR and own for line in _single(isa, name, arity, n, "far_")]
+        if far:
+            fragments.append((f"far_{name}", "\n".join(dict.fromkeys(far)) + "\n"))
     return fragments
 
 
-def _single(isa: str, name: str, arity: int, n: int) -> list[str]:
+def _single(isa: str, name: str, arity: int, n: int, prefix: str) -> list[str]:
     native = _NATIVE32.get(isa, {}).get(n)
     half = max(_NATIVE64.get(isa, {}), default=0)
-    if native and name in DIRECT:
-        return _declared(f"{native}{'v' * arity}_{name}f", f"f32x{n}", name, arity)
+    if native and (name in DIRECT or name in FAR):
+        return _declared(f"{native}{'v' * arity}_{name}f", f"f32x{n}", f"{prefix}{name}", arity)
     if half and n <= half:
-        return _through_double(name, arity, n, [(0, n)])
+        return _through_double(name, arity, n, [(0, n)], prefix)
     if half and n == 2 * half:
-        return [*_double(isa, name, arity, half), *_through_double(name, arity, n, [(0, half), (half, n)])]
+        return [*_double(isa, name, arity, half), *_through_double(name, arity, n, [(0, half), (half, n)], prefix)]
     function = "erfc" if name == "erfc" else f"{name}f"  # glibc's erfcf is wrong by 2.1 ulp
-    return _lane_by_lane(function, "f32", n, name, arity)
+    return _lane_by_lane(function, "f32", n, f"{prefix}{name}", arity)
 
 
 def _double(isa: str, name: str, arity: int, n: int) -> list[str]:
     native = _NATIVE64.get(isa, {}).get(n)
     if native:
-        return _declared(f"{native}{'v' * arity}_{name}", f"f64x{n}", name, arity)
-    return _lane_by_lane(name, "f64", n, name, arity) if n <= 8 else []
+        return _declared(f"{native}{'v' * arity}_{name}", f"f64x{n}", f"v{name}", arity)
+    return _lane_by_lane(name, "f64", n, f"v{name}", arity) if n <= 8 else []
 
 
 def _declared(symbol: str, ctype: str, name: str, arity: int) -> list[str]:
@@ -66,11 +73,11 @@ def _declared(symbol: str, ctype: str, name: str, arity: int) -> list[str]:
     params, args = _parameters(ctype, arity)
     return [
         f'extern "C" {ctype} {symbol}({types}) noexcept;',
-        f"INL {ctype} v{name}({params}) {{ return {symbol}({args}); }}",
+        f"INL {ctype} {name}({params}) {{ return {symbol}({args}); }}",
     ]
 
 
-def _through_double(name: str, arity: int, n: int, parts: list[tuple[int, int]]) -> list[str]:
+def _through_double(name: str, arity: int, n: int, parts: list[tuple[int, int]], prefix: str) -> list[str]:
     params, _ = _parameters(f"f32x{n}", arity)
     results = []
     for low, high in parts:
@@ -82,9 +89,9 @@ def _through_double(name: str, arity: int, n: int, parts: list[tuple[int, int]])
         ]
         results.append(f"cv<f32x{high - low}>(v{name}({', '.join(args)}))")
     if len(parts) == 1:
-        return [f"INL f32x{n} v{name}({params}) {{ return {results[0]}; }}"]
+        return [f"INL f32x{n} {prefix}{name}({params}) {{ return {results[0]}; }}"]
     joined = ", ".join([*results, *map(str, range(n))])
-    return [f"INL f32x{n} v{name}({params}) {{ return __builtin_shufflevector({joined}); }}"]
+    return [f"INL f32x{n} {prefix}{name}({params}) {{ return __builtin_shufflevector({joined}); }}"]
 
 
 def _lane_by_lane(function: str, element: str, n: int, name: str, arity: int) -> list[str]:
@@ -94,7 +101,7 @@ def _lane_by_lane(function: str, element: str, n: int, name: str, arity: int) ->
     args = ", ".join(f"{x}[l]" for x in "ab"[:arity])
     return [
         f'extern "C" {own} {function}({types}) noexcept;',
-        f"INL {element}x{n} v{name}({params}) {{ for (int l = 0; l < {n}; l++) a[l] = {function}({args}); return a; }}",
+        f"INL {element}x{n} {name}({params}) {{ for (int l = 0; l < {n}; l++) a[l] = {function}({args}); return a; }}",
     ]
 
 

@@ -72,3 +72,25 @@ template <class V> INL V vfloordiv(V x, V y) {
   const V f = vfloor(d), g = d - f > bc<V>(0.5f) ? f + 1 : f;
   return y == 0 ? x / y : d != 0 ? g : vcopysign(V{}, x / y); }
 template <class V> INL V vtruncdiv(V x, V y) { return vtrunc(x / y); }
+//: sin_of_remainder minus_pi
+template <class V> INL V sin_of_remainder(V r, V n) {
+  typedef typename of<V>::i I; const V z = r * r; V p = bc<V>(2.60577372e-6f);
+  p = fma_(p, z, bc<V>(-0.000198095993f));
+  p = fma_(p, z, bc<V>(0.00833306648f));
+  p = fma_(p, z, bc<V>(-0.166666597f));
+  return (V)((I)fma_(r * z, p, r) ^ (cv<I>(n) << 31)); }
+template <class V> INL V minus_pi(V x, V n) {
+  const V r = fma_(n, bc<V>(8.74227766e-8f), fma_(n, bc<V>(-3.14159274f), x));
+  return fma_(n, bc<V>(3.43024902e-15f), r); }
+//: vsin  f32: x - n pi in three exact steps, odd polynomial; far from 0 the library's, lane by lane the same everywhere
+template <class V> INL V vsin(V x) {
+  const V n = vround(x * 0.318309886f), r = sin_of_remainder(minus_pi(x, n), n);
+  const auto far = ~(vabs(x) < 131072.f), zero = x == 0.f;
+  if (__builtin_expect(any(far), 0)) return far ? far_sin(x) : zero ? x : r;
+  return zero ? x : r; }
+//: vcos  f32: the same at pi / 2 - x
+template <class V> INL V vcos(V x) {
+  const V n = vround(x * 0.318309886f - 0.5f), r = sin_of_remainder(minus_pi(x, n + 0.5f), n + 1.f);
+  const auto far = ~(vabs(x) < 131072.f);
+  if (__builtin_expect(any(far), 0)) return far ? far_cos(x) : r;
+  return r; }
