@@ -55,9 +55,8 @@ template <> INL1 u16x16 down_f16<u16x16, f32x16>(f32x16 v) {
   return (u16x16)__builtin_ia32_vcvtps2ph512_mask(v, 0, i16x16{}, -1); }
 //: halves_sum halves_prod  running sums and products of 16 f32, in f64
 #define HALVES(NAME, RUN) INL f32x16 NAME(f32x16 x, f64 &carry) { \
-  const f32x8 low = RUN<f64x8>(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7), carry); \
-  const f32x8 high = RUN<f64x8>(__builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15), carry); \
-  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+  const f32x8 low = RUN<f64x8>(half<f32x8>(x, 0), carry); \
+  return joined<f32x16>(low, RUN<f64x8>(half<f32x8>(x, 1), carry)); }
 HALVES(halves_sum, running_sum)
 HALVES(halves_prod, running_prod)
 //: strided

@@ -54,13 +54,24 @@ template <class V> INL V ldexp2(V a, V n) {
 //: ldt stt  the first n lanes; the others are 0 and are not touched in memory
 template <class V> INL V ldt(const typename of<V>::e *p, int n) { V v{}; __builtin_memcpy(&v, p, n * sizeof(*p)); return v; }
 template <class V> INL void stt(typename of<V>::e *p, V v, int n) { __builtin_memcpy(p, &v, n * sizeof(*p)); }
+//: SHUFFLE  lanes of a and b by their numbers; GCC has __builtin_shufflevector since 12
+#ifdef __clang__
+#define SHUFFLE(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
+#else
+#define SHUFFLE(A, B, ...) __builtin_shuffle(A, B, typename of<V>::i{__VA_ARGS__})
+#endif
+//: half  the first or (k = 1) the second half of a vector
+template <class H, class V> INL H half(V v, int k) { H h; __builtin_memcpy(&h, (char *)&v + k * sizeof h, sizeof h); return h; }
+//: joined
+template <class V, class H> INL V joined(H a, H b) {
+  V v; __builtin_memcpy(&v, &a, sizeof a); __builtin_memcpy((char *)&v + sizeof a, &b, sizeof b); return v; }
 //: swapped  lane l takes lane l ^ W
 template <int W, class V> INL V swapped(V v) {
   constexpr int n = of<V>::n;
-  if constexpr (n == 2) return __builtin_shufflevector(v, v, 0 ^ W, 1 ^ W);
-  else if constexpr (n == 4) return __builtin_shufflevector(v, v, 0 ^ W, 1 ^ W, 2 ^ W, 3 ^ W);
-  else if constexpr (n == 8) return __builtin_shufflevector(v, v, 0 ^ W, 1 ^ W, 2 ^ W, 3 ^ W, 4 ^ W, 5 ^ W, 6 ^ W, 7 ^ W);
-  else return __builtin_shufflevector(v, v, 0 ^ W, 1 ^ W, 2 ^ W, 3 ^ W, 4 ^ W, 5 ^ W, 6 ^ W, 7 ^ W, 8 ^ W, 9 ^ W, 10 ^ W,
+  if constexpr (n == 2) return SHUFFLE(v, v, 0 ^ W, 1 ^ W);
+  else if constexpr (n == 4) return SHUFFLE(v, v, 0 ^ W, 1 ^ W, 2 ^ W, 3 ^ W);
+  else if constexpr (n == 8) return SHUFFLE(v, v, 0 ^ W, 1 ^ W, 2 ^ W, 3 ^ W, 4 ^ W, 5 ^ W, 6 ^ W, 7 ^ W);
+  else return SHUFFLE(v, v, 0 ^ W, 1 ^ W, 2 ^ W, 3 ^ W, 4 ^ W, 5 ^ W, 6 ^ W, 7 ^ W, 8 ^ W, 9 ^ W, 10 ^ W,
     11 ^ W, 12 ^ W, 13 ^ W, 14 ^ W, 15 ^ W); }
 //: fold_sum fold_prod fold_max fold_min fold_imax fold_imin fold_or fold_and  across lanes, as a tree
 #define FOLD(NAME, OP) \
@@ -161,17 +172,17 @@ template <int D, int N, int L> constexpr int high_lane = L & D ? N + L : L | D;
 template <int D, class V> INL void exchange(V &a, V &b) {
   constexpr int n = of<V>::n; const V x = a, y = b;
   if constexpr (n == 2) {
-    a = __builtin_shufflevector(x, y, low_lane<D, 2, 0>, low_lane<D, 2, 1>);
-    b = __builtin_shufflevector(x, y, high_lane<D, 2, 0>, high_lane<D, 2, 1>);
+    a = SHUFFLE(x, y, low_lane<D, 2, 0>, low_lane<D, 2, 1>);
+    b = SHUFFLE(x, y, high_lane<D, 2, 0>, high_lane<D, 2, 1>);
   } else if constexpr (n == 4) {
-    a = __builtin_shufflevector(x, y, PAIR_4(low_lane, D, 4, 0));
-    b = __builtin_shufflevector(x, y, PAIR_4(high_lane, D, 4, 0));
+    a = SHUFFLE(x, y, PAIR_4(low_lane, D, 4, 0));
+    b = SHUFFLE(x, y, PAIR_4(high_lane, D, 4, 0));
   } else if constexpr (n == 8) {
-    a = __builtin_shufflevector(x, y, PAIR_8(low_lane, D, 8, 0));
-    b = __builtin_shufflevector(x, y, PAIR_8(high_lane, D, 8, 0));
+    a = SHUFFLE(x, y, PAIR_8(low_lane, D, 8, 0));
+    b = SHUFFLE(x, y, PAIR_8(high_lane, D, 8, 0));
   } else {
-    a = __builtin_shufflevector(x, y, PAIR_8(low_lane, D, 16, 0), PAIR_8(low_lane, D, 16, 8));
-    b = __builtin_shufflevector(x, y, PAIR_8(high_lane, D, 16, 0), PAIR_8(high_lane, D, 16, 8)); } }
+    a = SHUFFLE(x, y, PAIR_8(low_lane, D, 16, 0), PAIR_8(low_lane, D, 16, 8));
+    b = SHUFFLE(x, y, PAIR_8(high_lane, D, 16, 0), PAIR_8(high_lane, D, 16, 8)); } }
 template <int D, class V> INL void exchange_all(V *r) {
   _Pragma("GCC unroll 16") for (int i = 0; i < of<V>::n; i++) if (!(i & D)) exchange<D>(r[i], r[i + D]); }
 template <class V> INL void transpose(V *r) {
@@ -184,10 +195,10 @@ template <class V> INL void transpose(V *r) {
   K + 2 - D < 0 ? N + K + 2 : K + 2 - D, K + 3 - D < 0 ? N + K + 3 : K + 3 - D
 template <int D, class V> INL V delayed(V v, V fill) {
   constexpr int n = of<V>::n;
-  if constexpr (n == 2) return __builtin_shufflevector(v, fill, 2, 0);
-  else if constexpr (n == 4) return __builtin_shufflevector(v, fill, DELAY_4(D, 4, 0));
-  else if constexpr (n == 8) return __builtin_shufflevector(v, fill, DELAY_4(D, 8, 0), DELAY_4(D, 8, 4));
-  else return __builtin_shufflevector(v, fill, DELAY_4(D, 16, 0), DELAY_4(D, 16, 4), DELAY_4(D, 16, 8), DELAY_4(D, 16, 12)); }
+  if constexpr (n == 2) return SHUFFLE(v, fill, 2, 0);
+  else if constexpr (n == 4) return SHUFFLE(v, fill, DELAY_4(D, 4, 0));
+  else if constexpr (n == 8) return SHUFFLE(v, fill, DELAY_4(D, 8, 0), DELAY_4(D, 8, 4));
+  else return SHUFFLE(v, fill, DELAY_4(D, 16, 0), DELAY_4(D, 16, 4), DELAY_4(D, 16, 8), DELAY_4(D, 16, 12)); }
 //: running_sum running_prod  all prefixes of a vector, after what came before it; calculated in type W
 #define RUNNING(NAME, OP, IDENTITY) \
   template <class W, class V> INL V NAME(V x, typename of<W>::e &carry) { \

@@ -54,9 +54,9 @@ def _single(isa: str, name: str, arity: int, n: int, prefix: str) -> list[str]:
     if native and (name in DIRECT or name in FAR):
         return _declared(f"{native}{'v' * arity}_{name}f", f"f32x{n}", f"{prefix}{name}", arity)
     if half and n <= half:
-        return _through_double(name, arity, n, [(0, n)], prefix)
+        return _through_double(name, arity, n, [n], prefix)
     if half and n == 2 * half:
-        return [*_double(isa, name, arity, half), *_through_double(name, arity, n, [(0, half), (half, n)], prefix)]
+        return [*_double(isa, name, arity, half), *_through_double(name, arity, n, [half, half], prefix)]
     function = "erfc" if name == "erfc" else f"{name}f"  # glibc's erfcf is wrong by 2.1 ulp
     return _lane_by_lane(function, "f32", n, f"{prefix}{name}", arity)
 
@@ -77,21 +77,15 @@ def _declared(symbol: str, ctype: str, name: str, arity: int) -> list[str]:
     ]
 
 
-def _through_double(name: str, arity: int, n: int, parts: list[tuple[int, int]], prefix: str) -> list[str]:
+def _through_double(name: str, arity: int, n: int, parts: list[int], prefix: str) -> list[str]:
     params, _ = _parameters(f"f32x{n}", arity)
     results = []
-    for low, high in parts:
-        wide = f"f64x{high - low}"
-        lanes = ", ".join(map(str, range(low, high)))
-        args = [
-            f"cv<{wide}>({x})" if len(parts) == 1 else f"cv<{wide}>(__builtin_shufflevector({x}, {x}, {lanes}))"
-            for x in "ab"[:arity]
-        ]
-        results.append(f"cv<f32x{high - low}>(v{name}({', '.join(args)}))")
-    if len(parts) == 1:
-        return [f"INL f32x{n} {prefix}{name}({params}) {{ return {results[0]}; }}"]
-    joined = ", ".join([*results, *map(str, range(n))])
-    return [f"INL f32x{n} {prefix}{name}({params}) {{ return __builtin_shufflevector({joined}); }}"]
+    for k, lanes in enumerate(parts):
+        wide, narrow = f"f64x{lanes}", f"f32x{lanes}"
+        args = [f"cv<{wide}>({x if len(parts) == 1 else f'half<{narrow}>({x}, {k})'})" for x in "ab"[:arity]]
+        results.append(f"cv<{narrow}>(v{name}({', '.join(args)}))")
+    value = results[0] if len(parts) == 1 else f"joined<f32x{n}>({', '.join(results)})"
+    return [f"INL f32x{n} {prefix}{name}({params}) {{ return {value}; }}"]
 
 
 def _lane_by_lane(function: str, element: str, n: int, name: str, arity: int) -> list[str]:
