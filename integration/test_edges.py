@@ -189,3 +189,25 @@ def test_no_compiler_gives_one_warning_and_the_right_answer(monkeypatch):
     with pytest.raises(intarsia.UnsupportedError) as caught:
         intarsia.compile(lambda t: t + 1, options=RAISE)(x)
     assert caught.value.code == "runtime.no_compiler"
+
+
+def test_written_inputs_that_overlap_are_refused_with_a_reason():
+    def f(x, y):
+        x.add_(1)
+        return y * 2
+
+    base = torch.arange(6.0)
+    with pytest.raises(intarsia.UnsupportedError) as caught:
+        intarsia.compile(f, options=RAISE)(base[1:], base[:-1])
+    assert caught.value.code == "functionalize.overlap" and caught.value.hints
+    ours, eager = torch.arange(6.0), torch.arange(6.0)
+    with pytest.warns(Warning, match="shares memory"):
+        torch.testing.assert_close(intarsia.compile(f)(ours[1:], ours[:-1]), f(eager[1:], eager[:-1]))
+    torch.testing.assert_close(ours, eager)
+
+
+def test_a_fault_is_counted_as_a_fallback():
+    fast = intarsia.compile(lambda x, i: x[i] + 1, options=RAISE)
+    with pytest.raises(IndexError):
+        fast(torch.zeros(3), torch.tensor([7]))
+    assert intarsia.stats().fallbacks == 1

@@ -130,7 +130,11 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 def report(rows: list[dict[str, Any]]) -> int:
     """Print the figures that the project is held to; return 1 when a must is missed."""
-    failed = [r["model"] for r in rows if r.get("error")]
+    failed = [
+        r["model"]
+        for r in rows
+        if r.get("error") or any("error" in r.get(first, {}) for first in ("torch_first", "intarsia_first"))
+    ]
     ratios = [
         r["intarsia_first"]["wall"] / r["torch_first"]["wall"]
         for r in rows

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: `python -m integration.demo.measure <kind> <model> <route> [threads]`.
+"""One measurement in a process of its own: `python -m integration.demo.measure <kind> <model> <route>`.
 
 Kinds:
   first   seconds of the first call, wall and CPU (children included), imports done before the clock starts
@@ -104,8 +104,9 @@ def compiled(model: Callable[..., Any], route: str) -> Callable[..., Any]:
 def _structure(model: Callable[..., Any], inputs: tuple[Any, ...], route: str) -> dict[str, Any]:
     """Count graph breaks and fused operations; through torch.compile's front end the breaks are torch's."""
     if route == "backend":
-        return {"breaks": 0, "break_reasons": []}
-    explanation = intarsia.explain(model)(*inputs)
+        # this front end reports no reasons; every graph after the first stands for a break
+        return {"breaks": intarsia.stats().graphs - 1, "break_reasons": []}
+    explanation = intarsia.explain(model, options={"on_error": "raise"})(*inputs)
     return {
         "breaks": len(explanation.breaks),
         "fused": sum(g.n_fused for g in explanation.graphs),

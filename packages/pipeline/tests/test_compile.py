@@ -108,9 +108,10 @@ def test_copies_and_pickles_compile_again():
 def test_dumps_hold_every_stage(tmp_path):
     x, y = arguments()
     intarsia.compile(f, options={**RAISE, "dump_dir": str(tmp_path), "verify_each": True})(x, y)
-    dumped = sorted(p.name for p in tmp_path.iterdir())
+    (folder,) = tmp_path.iterdir()
+    dumped = sorted(p.name for p in folder.iterdir())
     assert dumped[0] == "00_to_aten.ir" and "07_emit.cpp" in dumped
-    assert "dialect: loops" in (tmp_path / "05_lower.ir").read_text()
+    assert "dialect: loops" in (folder / "05_lower.ir").read_text()
 
 
 def test_explain_tells_kernels_breaks_and_guards():

@@ -37,7 +37,7 @@ class Counts:
     """The mutable, thread-safe side of `DispatchStats`; it tells a second counter, too.
 
     Args:
-        also: Called as `also(graphs=1)` with every amount but `faults`.
+        also: Called as `also(graphs=1)` with every amount; faults are told as fallbacks.
     """
 
     def __init__(self, also: Callable[..., None]) -> None:
@@ -50,9 +50,11 @@ class Counts:
         with self._lock:
             for name, amount in amounts.items():
                 self._values[name] += amount
-        shared = {name: amount for name, amount in amounts.items() if name != "faults"}
-        if shared:
-            self._also(**shared)
+        # to the outside, a frame that ran again in eager is a fallback like any other
+        faults = amounts.pop("faults", 0)
+        if faults:
+            amounts["fallbacks"] = amounts.get("fallbacks", 0) + faults
+        self._also(**amounts)
 
     def snapshot(self) -> DispatchStats:
         """Return the counts as they are now."""

@@ -19,12 +19,9 @@ from intarsia._stats import Stats
 from intarsia_dispatch import disable
 from intarsia_ir.errors import (
     IntarsiaError,
-    InternalError,
     InvalidArgumentError,
-    NeedsFact,
     RuntimeFault,
     UnsupportedError,
-    VerifyError,
 )
 from intarsia_ir.records import Target
 
@@ -32,10 +29,8 @@ __all__ = [
     "Explanation",
     "GraphSummary",
     "IntarsiaError",
-    "InternalError",
     "InvalidArgumentError",
     "KernelSummary",
-    "NeedsFact",
     "Pipeline",
     "Program",
     "RuntimeFault",
@@ -43,7 +38,6 @@ __all__ = [
     "Stats",
     "Target",
     "UnsupportedError",
-    "VerifyError",
     "compile",
     "compiled_code",
     "configure_logging",

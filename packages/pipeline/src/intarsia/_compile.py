@@ -12,6 +12,7 @@ from intarsia._backends import UserBackend, graph_compiler
 from intarsia._explain import Explanation, GraphSummary, summarise
 from intarsia._frames import make_dispatcher
 from intarsia._graph import GraphReport
+from intarsia._logging import configure_logging
 from intarsia._module import CompiledModule
 from intarsia._options import Options, one_of
 from intarsia._pipeline import Pipeline
@@ -63,15 +64,13 @@ def compile(
         >>> f(torch.tensor([-1.0, 2.0]))
         tensor([1., 3.])
     """
-    keywords: dict[str, Any] = {
-        "backend": backend, "mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "pipeline": pipeline,
-        "options": options,
-    }  # fmt: skip
+    keywords = {name: value for name, value in locals().items() if name != "fn"}
     if fn is None:
         return functools.partial(compile, **keywords)
     if not callable(fn):
         raise InvalidArgumentError(f"a function or module is needed, not {fn!r}", code="compile.callable")
     parsed = _check(mode, dynamic, options)
+    configure_logging()
     compile_one = graph_compiler(backend, pipeline, parsed, COUNTERS)
     call = make_dispatcher(compile_one, parsed, fullgraph=fullgraph).compile(fn)
     return CompiledModule(fn, call, keywords) if isinstance(fn, torch.nn.Module) else call

@@ -19,15 +19,15 @@ from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
 from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, EventKind, FrameEvent, FrameGuard, code_under
-from intarsia_ir.records import Capture
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import Capture, GuardKind
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
 
-__all__ = ["RECOMPILE_LIMIT", "make_dispatcher"]
+__all__ = ["make_dispatcher"]
 
 log = logging.getLogger("intarsia.frames")
-RECOMPILE_LIMIT = 8
 _TORCH = os.path.dirname(torch.__file__)
 _MODULES = os.path.join(_TORCH, "nn", "modules")
 
@@ -58,7 +58,9 @@ def make_dispatcher(
         return CompiledGraph(run, report.guards, None, report.draws_random)
 
     def tell(event: FrameEvent) -> None:
-        _log_event(event)
+        # what a user must know is a warning or an error already; this is for those who ask
+        level = logging.DEBUG if event.kind is EventKind.NATIVE else logging.INFO
+        log.log(level, "%s %s at %s: %s", event.kind.value, event.name, event.origin, event.reason or "-")
         if on_event is not None:
             on_event(event)
 
@@ -70,7 +72,6 @@ def make_dispatcher(
             link=intarsia_tracer.link,
             skip_code=_skip_code(),
             on_error=options.on_error,  # type: ignore[arg-type]  # checked by Options
-            recompile_limit=RECOMPILE_LIMIT,
             fullgraph=fullgraph,
             lock=COMPILE_LOCK,
             on_event=tell,
@@ -85,25 +86,23 @@ def _build_guards(code: CodeType, frame: FrameInfo, capture: Capture, graph: Com
     records = (*capture.guards, *(graph.guards if graph else ()))
     facts = graph.facts if graph and graph.facts is not None else capture.facts
     guards = intarsia_guards.build_guards(records, facts)
+    failure = guards.frame_failure(frame.locals, frame.globals)
+    if failure is not None and failure.kind is GuardKind.OVERLAP:
+        raise UnsupportedError(
+            f"{failure.source} is written and shares memory with another input",
+            code="functionalize.overlap",
+            where=(failure.origin,) if failure.origin else (),
+            hints=(failure.remedy,),
+        )
     check, wants_globals = guards.frame_check(code)
     return FrameGuard(check, guards.explain_frame, wants_globals)
 
 
 def _skip_code() -> Callable[[CodeType], bool]:
     """Libraries are left alone, but for torch.nn's layers, whose `forward` is user code in all but name."""
-    own = os.path.dirname(intarsia_ir.__file__)
-    ours = [os.path.dirname(m) for m in (__file__, intarsia_tracer.__file__, intarsia_guards.__file__)]
-    packages = [own, *ours]
-    in_torch = code_under([_TORCH, *packages, "<frozen "], but=[_MODULES])
+    packages = [m.__path__[0] for m in (intarsia_ir, intarsia_tracer, intarsia_guards)]
+    in_torch = code_under([_TORCH, os.path.dirname(__file__), *packages, "<frozen "], but=[_MODULES])
     in_library = code_under([sysconfig.get_path("stdlib")], but=[sysconfig.get_path("purelib")])
     # Module.__call__ runs hooks and must stay as it is; what it calls is captured
     plumbing = {os.path.join(_MODULES, "module.py"), os.path.join(_MODULES, "lazy.py")}
     return lambda code: in_torch(code) or in_library(code) or code.co_filename in plumbing
-
-
-def _log_event(event: FrameEvent) -> None:
-    # what a user must know is a warning or an error already; this is for those who ask
-    level = logging.DEBUG if event.kind is EventKind.NATIVE else logging.INFO
-    log.log(
-        level, "%s %s at %s%s", event.kind.value, event.name, event.origin, f": {event.reason}" * bool(event.reason)
-    )

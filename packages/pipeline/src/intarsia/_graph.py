@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from intarsia_loops.program import Extern, Kernel
 __all__ = ["GraphReport", "compile_graph"]
 
 log = logging.getLogger("intarsia.graph")
+_numbers = itertools.count()
 
 
 @dataclass(slots=True)
@@ -75,13 +77,14 @@ def compile_graph(
         UnsupportedError: Something in the graph can't be compiled; `code="training"` when an output needs grad.
     """
     report = report if report is not None else GraphReport()
+    folder = Path(options.dump_dir) / f"graph{next(_numbers)}" if options.dump_dir else None
     program = Program(gm, tuple(inputs), signature)
     for position, stage in enumerate(pipeline.stages):
         start = time.perf_counter()
         program = stage.run(program)
         report.seconds[stage.name] = time.perf_counter() - start
         log.debug("stage %s took %.1f ms", stage.name, 1e3 * report.seconds[stage.name])
-        _watch(position, stage, program, options)
+        _watch(position, stage, program, options.verify_each, folder)
         if stage.gives == "effects":
             _refuse_training(program.signature)
         elif stage.gives == "aten":
@@ -95,18 +98,17 @@ def compile_graph(
     return intarsia_runtime.with_epilogue(program.run, program.signature)
 
 
-def _watch(position: int, stage: Stage, program: Program, options: Options) -> None:
+def _watch(position: int, stage: Stage, program: Program, verify: bool, folder: Path | None) -> None:
     """Verify and dump the program after a stage, where the options ask for it."""
     dialect = dialect_module(stage.gives)
-    if options.verify_each:
+    if verify:
         functional = {"functional": stage.gives == "aten"} if stage.gives in ("effects", "aten") else {}
         dialect.verify(program.graph_module, **functional)
-    if options.dump_dir is not None:
-        folder = Path(options.dump_dir)
+    if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        is_source = stage.gives == "source" and program.source is not None
-        text = program.source.text if is_source else dialect.print_ir(program.graph_module)  # type: ignore[union-attr]
-        (folder / f"{position:02d}_{stage.name}.{'cpp' if is_source else 'ir'}").write_text(text, encoding="utf-8")
+        source = program.source if stage.gives == "source" else None
+        text = source.text if source else dialect.print_ir(program.graph_module)
+        (folder / f"{position:02d}_{stage.name}.{'cpp' if source else 'ir'}").write_text(text, encoding="utf-8")
 
 
 def _refuse_training(signature: Signature) -> None:

@@ -28,9 +28,7 @@ class CompiledModule(torch.nn.Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run compiled, as a call does."""
-        return self._call(*args, **kwargs)
+    forward = __call__
 
     def __getattr__(self, name: str) -> Any:
         if name == "_orig_mod":

@@ -27,7 +27,7 @@ class Options:
         rng: `"eager"`: random ops draw the very numbers that eager draws.
         numerics: `"default"`: half types are computed in float32 inside a kernel.
         verify_each: Verify the program after every stage.
-        dump_dir: Folder that takes the text of the program after every stage; None writes nothing.
+        dump_dir: Folder that takes the text of the program after every stage, one subfolder a graph; None: no dumps.
     """
 
     on_error: str = "eager"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,13 +11,11 @@ import torch.fx as fx
 from intarsia._backends import graph_compiler
 from intarsia._compile import MODES
 from intarsia._options import Options, one_of
-from intarsia._session import COUNTERS
-from intarsia_ir.errors import IntarsiaError, RuntimeFault
+from intarsia._session import COMPILE_LOCK, COUNTERS
+from intarsia_ir.errors import RuntimeFault
 from intarsia_ir.records import Signature
 
 __all__ = ["torch_backend"]
-
-log = logging.getLogger("intarsia.torch_backend")
 
 
 def torch_backend(
@@ -37,14 +34,15 @@ def torch_backend(
         options: As in `intarsia.compile`.
 
     Raises:
-        IntarsiaError: The graph can't be compiled and `options["on_error"]` is `"raise"`.
+        Exception: The graph can't be compiled and `options["on_error"]` is `"raise"`.
     """
     one_of("mode", mode, MODES)
     parsed = Options.parse(options)
     compile_one = graph_compiler("auto", None, parsed, COUNTERS)
     try:
-        run = compile_one(gm, example_inputs, Signature())
-    except IntarsiaError as error:
+        with COMPILE_LOCK:
+            run = compile_one(gm, example_inputs, Signature())
+    except Exception as error:
         if parsed.on_error == "raise":
             raise
         COUNTERS.add(fallbacks=1)
@@ -56,6 +54,7 @@ def torch_backend(
         try:
             return run(*inputs)
         except RuntimeFault:
+            COUNTERS.add(fallbacks=1)
             # nothing of the graph is visible yet: eager raises its own error, with its own partial effects
             return gm.forward(*inputs)
 
