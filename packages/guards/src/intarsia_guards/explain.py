@@ -198,7 +198,7 @@ def _remedy(guard: HeldGuard, expected: Any, actual: Any, dims: tuple[int, ...])
     source = guard.source
     match guard.kind:
         case GuardKind.TENSOR if dims:
-            return f"mark the size as dynamic before the first call: mark_dynamic({source}, {dims[0]})"
+            return f"pad dimension {dims[0]} of {source} to one size, or accept one entry for each of its sizes"
         case GuardKind.TENSOR:
             return f"pass {source} with the same type, device and layout on every call, or accept one entry for each"
         case GuardKind.CONSTANT if isinstance(expected, (int, float)) and not isinstance(expected, bool):
