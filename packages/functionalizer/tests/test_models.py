@@ -1,10 +1,12 @@
 """Small models, recorded with the default table and functionalized: outputs, buffers and aliasing as in eager."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
+from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import AliasOfInput, AliasOfOutput, Fresh, InputItself
 
 
@@ -176,6 +178,22 @@ def test_random_fills(check_program):
         return y, torch.randperm(5)
 
     check_program(program, torch.zeros(4, 5))
+
+
+@pytest.mark.parametrize("p", [0.3, 0.5])
+def test_bernoulli_draws_in_the_order_of_memory(check_program, p):
+    def program(x, y):
+        x.t().bernoulli_(p)
+        y.permute(2, 0, 1)[:, 1:].bernoulli_(p)
+        return F.dropout(y.transpose(0, 1), p), x.new_empty(8, 6)[::2, ::3].bernoulli_(p)
+
+    check_program(program, torch.zeros(5, 7), torch.ones(3, 4, 5))
+
+
+def test_normal_into_memory_with_gaps(check_program):
+    check_program(lambda x: (x.t().normal_(), x[:2, ::2].normal_()), torch.zeros(8, 6))
+    with pytest.raises(UnsupportedError, match="gaps"):
+        check_program(lambda x: (x[:, 1:].normal_(),), torch.zeros(8, 6))
 
 
 def test_complex_and_bit_views(check_program):

@@ -253,7 +253,9 @@ class Rewriter:
         twin = find_twin(op)
         if twin is None:
             raise self._unsupported(f"{op} writes, and no functional op says what", "functionalize.no_twin")
-        result = self._call_twin(twin, {**_missing_defaults(op, twin), **bound}, targets[0][0])
+        result = self._drawn(op, bound, targets[0][0])
+        if result is None:
+            result = self._call_twin(twin, {**_missing_defaults(op, twin), **bound}, targets[0][0])
         self._take_contents(twin, result, targets)
         return self._returned(node, targets, result)
 
@@ -272,6 +274,25 @@ class Rewriter:
         if op in (aten.fill_.Scalar, aten.zero_.default):
             number = fx.map_arg(bound.get("value", 0), self._argument)
             return self.builder.call(aten.full_like.default, self.read(self._values[bound["self"]]), number)
+        return None
+
+    def _drawn(self, op: OpOverload, bound: dict[str, Any], target: Ref) -> fx.Node | None:
+        """Return what a random op draws where its twin would draw other numbers, or None."""
+        value = target.value
+        if op is aten.bernoulli_.float:
+            # it fills memory from the first element to the last; the twin's result is row-major whatever it's given
+            order = _memory_order(value)
+            if order == list(range(value.dim())):
+                return None
+            turned = self.builder.call(aten.permute.default, self.read(target), order)
+            numbers = {name: fx.map_arg(bound[name], self._argument) for name in ("p", "generator") if name in bound}
+            drawn = self.builder.call(aten.bernoulli.p, turned, numbers.pop("p", 0.5), **numbers)
+            return self.builder.call(aten.permute.default, drawn, [order.index(dim) for dim in range(len(order))])
+        if op is aten.normal_.default and not value.is_contiguous() and torch.empty_like(value).is_contiguous():
+            size = value.numel()
+            if not isinstance(size, int) or size >= 16:  # contiguous memory is filled with other numbers from there on
+                message = f"{op} fills memory that has gaps, which no functional op does"
+                raise self._unsupported(message, "functionalize.no_twin")
         return None
 
     def _call_twin(self, twin: Twin, bound: dict[str, Any], target: Ref) -> fx.Node:
@@ -418,6 +439,15 @@ def _bind(node: fx.Node) -> dict[str, Any]:
     assert isinstance(node.target, OpOverload)
     names = [argument.name for argument in node.target._schema.arguments if not argument.kwarg_only]
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
+def _memory_order(value: torch.Tensor) -> list[int]:
+    """Return the dimensions from outermost to innermost in memory; as they are where that isn't known."""
+    strides = list(value.stride())
+    if not all(isinstance(number, int) for number in (*strides, *value.shape)):
+        return list(range(value.dim()))
+    places = iter(sorted((d for d, n in enumerate(value.shape) if n != 1), key=lambda dim: -strides[dim]))
+    return [dim if size == 1 else next(places) for dim, size in enumerate(value.shape)]
 
 
 def _missing_defaults(op: OpOverload, twin: Twin) -> dict[str, Any]:
