@@ -1191,3 +1191,18 @@ def test_the_input_graph_is_unchanged() -> None:
     before = str(program.graph)
     intarsia_loops.lower(program.gm)
     assert str(program.graph) == before
+
+
+@pytest.mark.parametrize("dtype", [bf16, torch.float16])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "remainder", "fmod", "lt", "atan2", "hypot"])
+def test_operands_of_half_ops_are_rounded_where_eager_rounds_them(name, dtype):
+    op = torch.ops.aten.atan2.default if name == "atan2" else getattr(torch.ops.aten, name)
+    op = op if name == "atan2" else op.default if name == "hypot" else op.Tensor
+    x = (torch.randn(400, generator=torch.Generator().manual_seed(0)) * 2).to(dtype)
+    scalar, numbers = torch.tensor(2.3), torch.arange(4001, 4401)
+    pairs = [(x, scalar), (scalar, x), (x, x.flip(0))]
+    pairs += [] if name in ("remainder", "fmod") else [(x, numbers), (numbers, x)]
+    program = Program(op, [(pair, {}) for pair in pairs])
+    made = intarsia_loops.loops.interpret(intarsia_loops.lower(program.gm), *program.inputs)
+    for value, pair in zip(made, pairs, strict=True):
+        torch.testing.assert_close(value, op(*pair), rtol=0, atol=0, equal_nan=True)

@@ -13,7 +13,18 @@ from intarsia_loops.index import ONE, ZERO, IndexExpr
 from intarsia_loops.ops import FLOATS, HALVES, INTEGERS
 from intarsia_loops.program import Val, cast, const, load
 
-__all__ = ["Point", "Tensor", "common_type", "compute_type", "constant", "fits", "operand", "promoted", "read", "rounded"]
+__all__ = [
+    "Point",
+    "Tensor",
+    "common_type",
+    "compute_type",
+    "constant",
+    "fits",
+    "operand",
+    "promoted",
+    "read",
+    "rounded",
+]
 
 Point = tuple[IndexExpr, ...]
 

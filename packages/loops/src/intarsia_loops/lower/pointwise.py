@@ -2,7 +2,7 @@
 
 Types. `common_type` is ATen's promotion of the operands; arithmetic happens in `compute_type` of it (float32 for the
 half types), and the result is converted to the type that the recorded value has. Operands are rounded to the promoted
-type first, as ATen does, but for numbers that elements are multiplied with or divided by.
+type first, as ATen's CPU kernels do, but for numbers and 0-dim tensors that elements are multiplied with or divided by.
 
 Integer division stays an extern call unless the divisor is a number other than 0 and -1: eager raises for a zero
 divisor, and native code would trap.
@@ -62,11 +62,13 @@ def _rounded_map(b: Builder, function: Callable[..., Val], *operands: Any, commo
 
 def _scaled(b: Builder, op: str, x: Any, scale: Any, common: str) -> Tensor:
     """Multiply or divide; a second operand that is a number, or has no dimensions, keeps all its digits in ATen."""
-    exact = _is_number(scale) or not scale.shape
     compute = compute_type(common)
-    return b.map(
-        lambda p: m.binary(op, promoted(x, p, common), (operand if exact else promoted)(scale, p, common if not exact else compute))
-    )
+
+    def body(p: Any) -> Val:
+        exact = _is_number(scale) or not scale.shape
+        return m.binary(op, promoted(x, p, common), operand(scale, p, compute) if exact else promoted(scale, p, common))
+
+    return b.map(body)
 
 
 def _float_type(b: Builder) -> str:
@@ -320,9 +322,9 @@ def _division(b: Builder, op: str, self: Any, other: Any) -> Any:
     common = _shared(self, other)
     if common is None or common == "b8" or not _divides_safely(other, common):
         return DECLINED
-    if _is_number(other) and op in ("mod", "fmod"):
-        other = rounded(other, common)
-    return b.pointwise(lambda x, y: m.binary(op, x, y), self, other, compute=compute_type(common))
+    if op in ("mod", "fmod"):
+        return _rounded_map(b, lambda x, y: m.binary(op, x, y), self, other, common=common)
+    return _scaled(b, op, self, other, common)
 
 
 def _division_by(op: str) -> Callable[..., Any]:
