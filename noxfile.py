@@ -91,6 +91,8 @@ def isolated_environment(session: nox.Session) -> None:
     # setuptools would pick up files of an older build of the same package
     for package in PACKAGES:
         shutil.rmtree(ROOT / "packages" / package / "build", ignore_errors=True)
+    # uv remembers a wheel by name and version, and ours change without a new version
+    session.run("uv", "cache", "clean", "-q", *map(distribution, PACKAGES))
     paths = [str(ROOT / "packages" / p) for p in PACKAGES]
     session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(WHEELS), *paths)
 
