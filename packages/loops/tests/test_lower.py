@@ -1206,3 +1206,46 @@ def test_operands_of_half_ops_are_rounded_where_eager_rounds_them(name, dtype):
     made = intarsia_loops.loops.interpret(intarsia_loops.lower(program.gm), *program.inputs)
     for value, pair in zip(made, pairs, strict=True):
         torch.testing.assert_close(value, op(*pair), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "args"),
+    [
+        (aten.ceil.default, torch.tensor([True]), ()),
+        (aten.round.default, torch.tensor([True]), ()),
+        (aten.frac.default, torch.tensor([1]), ()),
+        (aten.argmax.default, torch.tensor([True]), ()),
+        (aten.max.default, torch.empty(3, 0), ()),
+        (aten.min.default, torch.empty(0, dtype=torch.int32), ()),
+        (aten.max.dim, torch.empty(3, 0), (1,)),
+        (aten.std.correction, torch.tensor([1, 2]), ()),
+        (aten._softmax.default, torch.tensor([1, 2]), (0, False)),
+    ],
+)
+def test_what_eager_kernels_refuse_stays_a_call_that_raises(op, x, args):
+    with pytest.raises((RuntimeError, NotImplementedError, IndexError)):
+        op(x, *args)
+    graph = fx.Graph()
+    node = graph.placeholder("x")
+    meta.set_value(node, fake(x))
+    call = graph.call_function(op, (node, *args))
+    meta.set_origins(call, [Origin("model.py", 1, "forward", "call")])
+    values = torch.empty(3), torch.empty(3, dtype=torch.int64)
+    fakes = (fake(values[0]), fake(values[1]))
+    meta.set_value(call, fakes if op is aten.max.dim else fake(torch.empty((), dtype=x.dtype)))
+    results = [call]
+    if op is aten.max.dim:
+        results = [graph.call_function(operator.getitem, (call, k)) for k in range(2)]
+        for item, value in zip(results, fakes, strict=True):
+            meta.set_value(item, value)
+            meta.set_origins(item, meta.origins(call))
+    graph.output(tuple(results))
+    loops = intarsia_loops.lower(fx.GraphModule({}, graph))
+    assert [type(item) for item in intarsia_loops.from_fx(loops).items] == [Extern]
+
+
+def test_a_sum_of_bools_is_any() -> None:
+    program = Program(aten.sum.dim_IntList, [((tensor(f32, 3, 4), [1]), {"dtype": torch.bool})])
+    (item,) = intarsia_loops.from_fx(intarsia_loops.lower(program.gm)).items
+    assert item.kind == "any"
+    assert program.check() == (1, 0)

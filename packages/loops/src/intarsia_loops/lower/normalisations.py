@@ -15,6 +15,7 @@ from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
 from intarsia_loops.lower._values import Point, Tensor, compute_type, constant
 from intarsia_loops.lower.reductions import as_number, count, kept_result, var_mean
+from intarsia_loops.ops import FLOATS
 from intarsia_loops.program import Val, cast
 
 __all__ = ["TABLE"]
@@ -40,13 +41,17 @@ def _exponentials(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tens
 
 
 @TABLE.add(aten._softmax.default)
-def _softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+def _softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Any:
+    if compute_type(self.dtype) not in FLOATS:
+        return DECLINED  # eager raises
     powers, total, _ = _exponentials(b, self, dim % max(len(self.shape), 1))
     return b.map(lambda p: m.binary("div", powers.at(p), total.at(p)))
 
 
 @TABLE.add(aten._log_softmax.default)
-def _log_softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+def _log_softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Any:
+    if compute_type(self.dtype) not in FLOATS:
+        return DECLINED  # eager raises
     dtype = compute_type(b.spec().dtype)
     _, total, top = _exponentials(b, self, dim % max(len(self.shape), 1))
 

@@ -191,9 +191,11 @@ def _same_type(formula: Callable[[Val], Val], *, floats_only: bool = False) -> C
 
     def lowering(b: Builder, self: Tensor) -> Tensor | None:
         compute = compute_type(self.dtype)
+        if compute == "b8":
+            return DECLINED  # eager raises
         if floats_only and compute not in FLOATS:
             return b.map(self.at)
-        return DECLINED if compute == "b8" else b.pointwise(formula, self, compute=compute)
+        return b.pointwise(formula, self, compute=compute)
 
     return lowering
 
@@ -205,7 +207,9 @@ for _name in ("floor", "ceil", "trunc", "round"):
 
 
 @TABLE.add(aten.frac.default)
-def _frac(b: Builder, self: Tensor) -> Tensor:
+def _frac(b: Builder, self: Tensor) -> Any:
+    if compute_type(self.dtype) not in FLOATS:
+        return DECLINED  # eager raises
     return b.pointwise(lambda a: m.binary("sub", a, m.unary("trunc", a)), self, compute=_float_type(b))
 
 

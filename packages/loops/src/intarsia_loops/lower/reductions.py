@@ -16,7 +16,7 @@ from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder, Spec
 from intarsia_loops.lower._table import DECLINED, Table
 from intarsia_loops.lower._values import Point, Tensor, compute_type, constant
-from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.ops import FLOATS, NEST_KINDS
 from intarsia_loops.program import Val, cast, index_value, val
 
 __all__ = ["TABLE", "as_number", "count", "dimensions", "folded", "kept_result", "var_mean"]
@@ -157,7 +157,8 @@ def kept_result(
 @TABLE.add(aten.sum.default, aten.sum.dim_IntList)
 def _sum(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     fold_in = compute_type(b.spec().dtype)
-    return folded(b, "sum", self, dimensions(self, dim), keepdim=keepdim, dtype=fold_in)
+    # a sum of bools is whether any is True; added up, two of them are no value of the type
+    return folded(b, "any" if fold_in == "b8" else "sum", self, dimensions(self, dim), keepdim=keepdim, dtype=fold_in)
 
 
 @TABLE.add(aten.mean.default, aten.mean.dim)
@@ -195,11 +196,13 @@ def _count_nonzero(b: Builder, self: Tensor, dim: Any) -> Tensor:
 def _extreme(kind: str) -> Callable[..., Any]:
     """amax, amin, and max and min of everything: logic on b8."""
 
-    def lowering(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    def lowering(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        dims = dimensions(self, dim)
+        if count(self, dims).const() == 0:
+            return DECLINED  # eager raises
         if self.dtype == "b8":
-            kind_now = "any" if kind == "max" else "all"
-            return folded(b, kind_now, self, dimensions(self, dim), keepdim=keepdim, dtype="b8")
-        return folded(b, kind, self, dimensions(self, dim), keepdim=keepdim, dtype=compute_type(self.dtype))
+            return folded(b, "any" if kind == "max" else "all", self, dims, keepdim=keepdim, dtype="b8")
+        return folded(b, kind, self, dims, keepdim=keepdim, dtype=compute_type(self.dtype))
 
     return lowering
 
@@ -213,6 +216,8 @@ def _extreme_with_position(kind: str) -> Callable[..., Any]:
 
     def lowering(b: Builder, self: Tensor, dim: int, keepdim: bool = False) -> Any:
         dims = dimensions(self, dim)
+        if count(self, dims).const() == 0:
+            return DECLINED  # eager raises
         dtype = "i32" if self.dtype == "b8" else compute_type(self.dtype)
         value = folded(b, kind, self, dims, keepdim=keepdim, dtype=dtype, position=0)
         return value, folded(b, "arg" + kind, self, dims, keepdim=keepdim, dtype=dtype, position=1, role="indices")
@@ -225,9 +230,11 @@ TABLE.put([aten.min.dim], _extreme_with_position("min"))
 
 
 def _position(kind: str) -> Callable[..., Any]:
-    def lowering(b: Builder, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-        dtype = "i32" if self.dtype == "b8" else compute_type(self.dtype)
-        return folded(b, kind, self, dimensions(self, dim), keepdim=keepdim, dtype=dtype)
+    def lowering(b: Builder, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        dims = dimensions(self, dim)
+        if self.dtype == "b8" or count(self, dims).const() == 0:
+            return DECLINED  # eager raises
+        return folded(b, kind, self, dims, keepdim=keepdim, dtype=compute_type(self.dtype))
 
     return lowering
 
@@ -270,6 +277,8 @@ def _moments(results: str, root: bool) -> Callable[..., Any]:
     ) -> Any:
         dims = dimensions(self, dim)
         dtype = compute_type(b.spec(0 if "mean" in results else None).dtype)
+        if dtype not in FLOATS:
+            return DECLINED  # eager raises
         var, mean = var_mean(b, self, dims, 1 if correction is None else correction, dtype)
         spread = kept_result(
             b, var, dims, 0 if "mean" in results else None, (lambda v: m.unary("sqrt", v)) if root else (lambda v: v)
