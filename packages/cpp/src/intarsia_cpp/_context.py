@@ -15,7 +15,7 @@ from intarsia_cpp._ops import HEAVY, WIDTH, element
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, index_value, load, val
-from intarsia_loops.rewrites import at, postorder, rebuild
+from intarsia_loops.rewrites import at, operands, postorder, rebuild
 
 __all__ = ["VECTOR_BYTES", "Array", "Block", "Context", "Step", "flat_steps", "lanes_of", "size_name"]
 
@@ -287,7 +287,9 @@ class Context:
     def axes_of(self, v: Val) -> frozenset[Atom]:
         """Return the loop variables that a flat value depends on."""
         if v not in self._axes:
-            for u in postorder(v):
+            # asked bottom-up, operands are known already and nothing needs to be walked
+            below = (v,) if all(a in self._axes for a in operands(v)) else postorder(v)
+            for u in below:
                 if u not in self._axes:
                     self._axes[u] = self._own_axes(u)
         return self._axes[v]
