@@ -135,3 +135,12 @@ def test_in_place_forms_are_rows_too():
 def test_tables_are_copies():
     default_decompositions().clear()
     assert default_decompositions()
+
+
+def test_what_eager_refuses_for_integers_stays_a_call_that_raises():
+    """A decomposition would compute something; the op itself raises, when it is recorded or when it runs."""
+    x = torch.arange(8, dtype=torch.int8)
+    done = record(lambda a: ops.glu.default(a, -1), (x,), decompositions=default_decompositions())
+    assert [n.target for n in done.graph_module.graph.nodes if n.op == "call_function"] == [ops.glu.default]
+    with pytest.raises(NotImplementedError):
+        aten.interpret(done.graph_module, x)

@@ -76,6 +76,22 @@ _FROM_TORCH: tuple[Any, ...] = (
     aten.triu_indices.default,
     aten.zero.default,
 )
+# eager refuses integers for these, which their decompositions would accept
+_FLOATS_ONLY = frozenset(
+    {
+        aten._prelu_kernel.default,
+        aten.celu.default,
+        aten.glu.default,
+        aten.hardshrink.default,
+        aten.softshrink.default,
+        aten.binary_cross_entropy.default,
+        aten.binary_cross_entropy_with_logits.default,
+        aten.huber_loss.default,
+        aten.mse_loss.default,
+        aten.smooth_l1_loss.default,
+        aten.soft_margin_loss.default,
+    }
+)
 _TRAINING = (aten._native_batch_norm_legit.default, aten.native_batch_norm.default, aten.cudnn_batch_norm.default)
 
 
@@ -90,6 +106,7 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
         (True, False)
     """
     table = _torch_decompositions(_FROM_TORCH)
+    table |= {op: _floats_only(table[op]) for op in _FLOATS_ONLY}
     for op, function in _torch_decompositions(_TRAINING).items():
         table[op] = _only_in_training(op, function)
     table[aten.trace.default] = _trace
@@ -104,6 +121,15 @@ def _torch_decompositions(ops: tuple[Any, ...]) -> dict[OpOverload, Callable[...
     """Return torch's decompositions of these overloads."""
     found = get_decompositions(list(ops))
     return {op: function for op, function in found.items() if isinstance(op, OpOverload)}
+
+
+def _floats_only(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decompose for floats; anything else stays whole, so that eager's kernel decides."""
+
+    def decompose(x: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(x, *args, **kwargs) if x.is_floating_point() else NotImplemented
+
+    return decompose
 
 
 def _only_in_training(op: OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:
