@@ -1,0 +1,177 @@
+"""Tensor programs: what is captured, what is guarded, and that the replacement code does what the function does."""
+
+import pytest
+import torch
+from executor import Executor
+from torch import nn
+
+from intarsia_ir import meta
+from intarsia_ir import torch as torch_dialect
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import AttributeSource, GuardKind, Role
+from intarsia_tracer import capture
+
+
+def check(fn, *args, breaks=0, graphs=1, **kwargs):
+    """Run `fn` by its captures and compare with the function itself; returns the captures."""
+    executor = Executor()
+    with torch.no_grad():
+        torch.manual_seed(0)
+        actual = executor.call(fn, *args, **kwargs)
+        torch.manual_seed(0)
+        expected = fn(*args, **kwargs)
+    torch.testing.assert_close(actual, expected)
+    captured = [c for c in executor.captures if c.graph_module is not None]
+    assert len(captured) == graphs
+    assert sum(len(c.breaks) for c in executor.captures) == breaks
+    for c in captured:
+        torch_dialect.verify(c.graph_module)
+    return executor.captures
+
+
+def targets(captured):
+    nodes = captured.graph_module.graph.nodes
+    return [getattr(n.target, "__name__", n.target) for n in nodes if n.op.startswith("call")]
+
+
+X = torch.arange(12.0).reshape(3, 4) - 5
+
+
+def test_nodes_know_the_users_line():
+    def f(x):
+        y = torch.sin(x)
+        return y + 1
+
+    (captured,) = check(f, X)
+    where = [meta.origins(n)[-1] for n in captured.graph_module.graph.nodes if n.op.startswith("call")]
+    first = f.__code__.co_firstlineno
+    assert [(o.file, o.line) for o in where] == [(__file__, first + 1), (__file__, first + 2)]
+
+
+def test_parameters_and_buffers_are_lifted_with_their_sources():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU()).eval()
+    captured = capture(model.forward, (X,))
+    roles = [i.role for i in captured.signature.inputs]
+    assert roles.count(Role.PARAMETER) == 4 and roles.count(Role.BUFFER) == 2 and roles.count(Role.USER) == 1
+    weights = [i.source for i in captured.signature.inputs if i.role is Role.PARAMETER]
+    assert all(isinstance(s, AttributeSource) or "[" in str(s) for s in weights)
+
+
+def test_the_same_tensor_is_one_input():
+    def f(x, y):
+        return x + y
+
+    (captured,) = check(f, X, X)
+    assert len(captured.signature.inputs) == 1
+    assert GuardKind.ALIASING in {g.kind for g in captured.guards}
+
+
+def test_branches_on_sizes_types_and_flags_are_taken_and_guarded():
+    def f(x, flag=True, mode="a"):
+        if x.shape[0] > 2 and flag:
+            x = x * 2
+        return x + (1 if mode == "a" else 2)
+
+    (captured,) = check(f, X)
+    constants = {str(g.source): g.value for g in captured.guards if g.kind is GuardKind.CONSTANT}
+    assert constants == {"flag": True, "mode": "a"}
+
+
+def test_a_branch_on_a_tensor_breaks_and_both_sides_resume():
+    def f(x):
+        if x.sum() > 0:
+            return x * 2
+        return x * 3
+
+    for sign in (1, -1):
+        first, *_ = check(f, sign * torch.ones(3), breaks=1, graphs=2)
+        (found,) = first.breaks
+        assert found.origin.line == f.__code__.co_firstlineno + 1 and found.remedy
+
+
+def test_fullgraph_raises_with_code_line_and_hint():
+    def f(x):
+        return x * x.sum().item()
+
+    with pytest.raises(UnsupportedError) as caught:
+        capture(f, (X,), fullgraph=True)
+    assert caught.value.code.startswith("tracer.") and caught.value.hints
+    assert caught.value.where[-1].line == f.__code__.co_firstlineno + 1
+
+
+def test_grad_mode_and_autocast_are_region_nodes():
+    def f(x, w):
+        with torch.enable_grad():
+            x = x * 2
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ w
+        return y.float()
+
+    (captured,) = check(f, X, torch.randn(4, 2))
+    assert {"_set_grad_enabled", "_enter_autocast", "_exit_autocast"} <= set(targets(captured))
+
+
+def test_writes_to_arguments_and_views_are_nodes():
+    def f(x):
+        x = x.clone()
+        x[0].add_(1)
+        x[:, 1] = 7
+        return x.T
+
+    check(f, X)
+
+
+def test_random_draws_stay_in_order():
+    def f(x):
+        return torch.rand(3, 4) + torch.nn.functional.dropout(x, 0.5, True) * torch.rand(4)
+
+    check(f, X)
+
+
+def test_containers_of_tensors_in_and_out():
+    def f(pair, table):
+        total = sum(t.sum() for t in pair)
+        return {"total": total, "more": [table["x"] * 2, *pair]}
+
+    check(f, (X, X + 1), {"x": X})
+
+
+def test_side_effects_are_replayed_after_the_graph():
+    class Box:
+        pass
+
+    box, log = Box(), []
+
+    def f(x):
+        box.last = x + 1
+        log.append(x.shape)
+        return box.last * 2
+
+    check(f, X)
+    torch.testing.assert_close(box.last, X + 1)
+    assert log == [torch.Size([3, 4])] * 2
+
+
+def test_loops_over_modules_and_hooks_that_are_absent():
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+            self.scale = 0.5
+
+        def forward(self, x, *, skip=()):
+            for k, layer in enumerate(self.layers):
+                if k not in skip:
+                    x = torch.relu(layer(x)) * self.scale
+            return x
+
+    (captured,) = check(Deep().forward, X, skip=(1,))
+    assert targets(captured).count("linear") == 2
+
+
+def test_is_compiling_is_true_inside_only():
+    def f(x):
+        return x + 1 if torch.compiler.is_compiling() else x - 1
+
+    captured = capture(f, (X,))
+    assert targets(captured) == ["add"] and not torch.compiler.is_compiling()
