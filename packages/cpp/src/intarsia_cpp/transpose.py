@@ -132,9 +132,7 @@ def _counted(name: str, n: int, lines: Sequence[str]) -> list[str]:
     return [f"#pragma GCC unroll {n}", *block(f"for (int {name} = 0; {name} < {n}; {name}++)", lines)]
 
 
-def _rest(
-    context: Context, outer: Sequence[Atom], steps: Sequence[Step], tiling: Tiling, lane: Atom
-) -> list[str]:
+def _rest(context: Context, outer: Sequence[Atom], steps: Sequence[Step], tiling: Tiling, lane: Atom) -> list[str]:
     """Columns past the last whole tile, and lines past it."""
     t, j, lanes = context.name_of(tiling.across), context.name_of(lane), context.lanes
     t_extent, j_extent = context.c(tiling.across.extent), context.c(lane.extent)
