@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from types import CodeType
@@ -11,7 +12,7 @@ from bytecode import Bytecode, Instr, Label
 from bytecode.instr import CellVar, TryBegin, TryEnd
 
 from intarsia_ir.records import LinkableCode
-from intarsia_tracer.codegen import Builder, parameters
+from intarsia_tracer.codegen import Builder, Loader, parameters
 from intarsia_tracer.decode import Instruction, decode
 from intarsia_tracer.link import Hole
 from intarsia_tracer.liveness import assigned_locals, live_locals, skipped_at_loop_end, successors
@@ -49,6 +50,8 @@ def emit_effects(tx: Tracer, out: Builder) -> None:
     for value in tx.dirty:
         if value.identity() is not None or isinstance(value, (Cell, Globals)):
             value.emit_effects(out)
+    for lock in tx.locks:
+        out.call_method_of(lock, "acquire", [])
     tx.extension.emit_ambient(out)
 
 
@@ -134,9 +137,10 @@ class _BreakAssembly:
         self.instruction = frame.at
         self.decoded = decode(frame.code)
         self.handler = self.decoded.handlers[frame.at.index]
-        self.raw = _raw_instructions(frame.code, frame.at)
+        self.raw, self.layout = _without_empty_slots(frame.at, _raw_instructions(frame.code, frame.at))
         self.carried: list[StackEntry] = []
         self.prefix = _fresh_prefix(frame.code)
+        self.bound: set[str] = set()  # locals that certainly have a value when a resume function is called
         self.resumes: dict[str, CodeType] = {}
 
     def run(self) -> tuple[LinkableCode, Graph | None]:
@@ -147,12 +151,13 @@ class _BreakAssembly:
         under = stack[: self.handler.depth] if self.handler else []
         live = live_locals(self.code, self.instruction.index)
         changed = [n for n in self.frame.locals if n in live and not self._unchanged(n)]
-        unbound = [n for n in parameters(self.code) if n in live and self._unbound(n)]
+        unbound = [n for n in parameters(self.code) if self._dropped(n, live)]
         out.overwritten |= {*changed, *unbound}
         emit_effects(self.tx, out)
         for value in under:
             out.load(value)
         self._set_locals(changed, unbound)
+        self.bound = {*parameters(self.code), *changed} - {*unbound, *self.code.co_cellvars}
         self.carried = [self._carry(value, index) for index, value in enumerate(stack[:split])]
         for value in stack[split:]:
             out.load(value)
@@ -191,7 +196,8 @@ class _BreakAssembly:
         old = items[at]
         assert isinstance(old, Instr)
         jumps = isinstance(old.arg, Label)
-        new = Instr(old.name, second if jumps else old.arg, location=old.location) if jumps else old
+        forward = old.name.replace("BACKWARD_NO_INTERRUPT", "FORWARD").replace("BACKWARD", "FORWARD")
+        new = Instr(forward, second, location=old.location) if jumps else self.raw[-1]
         falls = _falls_through(self.instruction)
         ending = [Instr("JUMP_FORWARD", first, location=old.location)] if falls else []
         tail: list[Any] = [first, *stubs[0]] if falls else []
@@ -210,9 +216,11 @@ class _BreakAssembly:
         for name in unbound:
             self.out.emit("DELETE_FAST", name)
 
-    def _unbound(self, name: str) -> bool:
-        """Tell whether a parameter was deleted."""
-        return name not in self.frame.locals and name not in self.code.co_cellvars
+    def _dropped(self, name: str, live: frozenset[str]) -> bool:
+        """Tell whether a parameter was deleted, or is dead and was assigned: what it held lives no longer in eager."""
+        if name in self.code.co_cellvars:
+            return False
+        return name not in self.frame.locals or (name not in live and not self._unchanged(name))
 
     def _unchanged(self, name: str) -> bool:
         """Tell whether a local still is the parameter of that name."""
@@ -256,7 +264,8 @@ class _BreakAssembly:
         jumped = Label()
         for instruction in self.raw:
             if isinstance(instruction.arg, Label):
-                instruction = Instr(instruction.name, jumped, location=instruction.location)
+                forward = instruction.name.replace("BACKWARD_NO_INTERRUPT", "FORWARD").replace("BACKWARD", "FORWARD")
+                instruction = Instr(forward, jumped, location=instruction.location)
             items.append(instruction)
         if region is not None:
             items.append(TryEnd(region))
@@ -290,6 +299,8 @@ class _BreakAssembly:
         results = [StackEntry("value", (f"{self.prefix}_{split + i}",)) for i in range(pushed)]
         for entry in reversed(results):
             out.emit("STORE_FAST", entry.names[0])
+        if self.layout:
+            results = [StackEntry("null") if kind == "null" else results[-1] for kind in self.layout]
         for value in reversed(self.frame.stack[:n_under]):
             if value is NULL:  # POP_TOP takes no empty slots, storing one is fine
                 out.emit("STORE_FAST", f"{self.prefix}_null")
@@ -335,7 +346,10 @@ class _BreakAssembly:
                 flags = 8
             out.emit_function(code, flags)
 
-        out.call(make, [partial(out.emit, "LOAD_FAST", name) for name in names])
+        loads: list[Loader] = [partial(out.emit, "LOAD_FAST", name) for name in names]
+        # this frame waits for the resume function, and must not keep alive what that one drops
+        drops: list[Loader] = [partial(out.emit, "DELETE_FAST", name) for name in sorted(self.bound.union(names))]
+        out.call(make, loads, drops)
         out.emit("RETURN_VALUE")
 
     def _trivial_tail(self, index: int) -> list[Any] | None:
@@ -376,6 +390,23 @@ def _patched(code: CodeType, items: Sequence[Any]) -> CodeType:
     made._copy_attr_from(Bytecode.from_code(code))
     made.extend(singles(items))
     return made.to_code(stacksize=code.co_stacksize + 300, compute_exception_stack_depths=False)
+
+
+def _without_empty_slots(instruction: Instruction, raw: list[Instr]) -> tuple[list[Instr], tuple[str, ...]]:
+    """Replace an instruction that prepares a call by the one that only loads, and return what it should push.
+
+    What it pushes beside the callable, an empty slot or a first argument, can't be kept in a local.
+    """
+    (last, *_) = raw[-1:]
+    arg: Any = last.arg
+    order = ("value", "null") if sys.version_info >= (3, 13) else ("null", "value")
+    if last.name == "LOAD_METHOD":
+        return [Instr("LOAD_ATTR", arg, location=last.location)], order
+    if last.name in ("LOAD_GLOBAL", "LOAD_ATTR") and isinstance(arg, tuple) and arg[0]:
+        return [Instr(last.name, (False, arg[1]), location=last.location)], order
+    if last.name == "LOAD_SUPER_ATTR" and arg[0]:
+        return [Instr(last.name, (False, *arg[1:]), location=last.location)], order
+    return raw, ()
 
 
 def _falls_through(instruction: Instruction) -> bool:

@@ -117,9 +117,9 @@ def _super(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
             raise Break("tracer.exception", "super() is called outside of a method")
         cls = frame.cells["__class__"].load(tx, "__class__", free=True)
         first = frame.code.co_varnames[0]
-        found = frame.locals.get(first) or (
-            frame.cells[first].load(tx, first, free=False) if first in frame.cells else None
-        )
+        found = frame.read(first)
+        if found is None and first in frame.cells:
+            found = frame.cells[first].load(tx, first, free=False)
         if found is None:
             raise Break("tracer.exception", "super(): arg[0] deleted")
         owner = found
@@ -292,7 +292,8 @@ def _set(cls: Any) -> BuiltinCall:
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         tx.arity(cls.__name__, args, keywords, 0, 1)
         if args and isinstance(args[0], SetValue):
-            return SetValue(args[0].elements, cls)
+            same = args[0].cls is cls is frozenset
+            return args[0] if same else SetValue(args[0].elements, cls)
         return SetValue.of(tx, tx.unpack(args[0]) if args else (), cls)
 
     return handler

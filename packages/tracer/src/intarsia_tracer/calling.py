@@ -199,6 +199,8 @@ def call_unbound(tx: Tracer, raw: Any, owner: Any, args: Sequence[Value], keywor
         raise Break("tracer.exception", f"{owner.__name__}.{raw.__name__} is called with {first.describe()}")
     if isinstance(first, ClassValue) and raw.__name__ == "__call__":
         return tx.instantiate(first, args[1:], keywords)
+    if isinstance(first, Object):
+        return first.call_native(tx, raw, raw.__name__, args[1:], keywords)
     return first.call_method(tx, raw.__name__, args[1:], keywords)
 
 

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any, NoReturn, Protocol
 
-from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.errors import IntarsiaError, InternalError, UnsupportedError
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature
 from intarsia_tracer.arguments import frame_of_call
 from intarsia_tracer.assemble import assemble_break, assemble_native, assemble_return
 from intarsia_tracer.breaks import Break, Raised, Stop, Unreconstructable, graph_break
-from intarsia_tracer.evaluate import EvaluatedFrame
+from intarsia_tracer.evaluate import EvaluatedFrame, Pending
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.opcodes import table
-from intarsia_tracer.opcodes.common import Pending
 from intarsia_tracer.resume import info_of
 from intarsia_tracer.tracer import Limits, Tracer
 from intarsia_tracer.values.base import Value
@@ -128,12 +127,20 @@ def capture_frame(
 
     Raises:
         UnsupportedError: `fullgraph`, and something can't be captured.
+        InternalError: The tracer itself is at fault.
     """
     if extension is None:
         from intarsia_tracer.tensors import Tensors
 
         extension = Tensors
-    found = Attempts(code, frame, number, extension, limits, force).run()
+    try:
+        found = Attempts(code, frame, number, extension, limits, force).run()
+    except IntarsiaError:
+        raise
+    except Exception as error:
+        where = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
+        what = f"tracing {code.co_qualname} failed: {type(error).__name__}: {error}"
+        raise InternalError(what, code="tracer.internal", where=(where,)) from error
     if fullgraph and found.breaks and found.breaks[0].code != "tracer.exception":
         _refuse(found.breaks[0])
     return found
@@ -207,6 +214,8 @@ class Attempts:
             return self._trace(tx, frame)
         except Unreconstructable as failed:
             return self._earlier(tx, failed)
+        except RecursionError:
+            return self._native(graph_break("tracer.depth", "what the frame holds nests too deeply", tx.origin()))
         finally:
             extension.end()
 

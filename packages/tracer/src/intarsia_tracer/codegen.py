@@ -107,8 +107,8 @@ class Builder:
         self.load(key)
         self.emit("STORE_SUBSCR")
 
-    def call(self, function: Loader, args: Sequence[Loader]) -> None:
-        """Push the result of a call."""
+    def call(self, function: Loader, args: Sequence[Loader], before: Sequence[Loader] = ()) -> None:
+        """Push the result of a call; `before` is emitted when its arguments lie on the stack."""
         if not _313:
             self.emit("PUSH_NULL")
         function()
@@ -116,6 +116,8 @@ class Builder:
             self.emit("PUSH_NULL")
         for arg in args:
             arg()
+        for other in before:
+            other()
         self.finish_call(len(args))
 
     def finish_call(self, count: int) -> None:
@@ -275,10 +277,13 @@ class Builder:
         cls = value.cls
         args = value.base.items if isinstance(value.base, Tuple) else []
         self.call(
-            lambda: self.emit("LOAD_CONST", _native_new(cls)),
+            lambda: self.emit("LOAD_CONST", native_method(cls, "__new__")),
             [lambda: self.constant(cls), *[partial(self.load, arg) for arg in args]],
         )
         self.remember(value)
+        if issubclass(cls, BaseException):
+            loads: list[Loader] = [partial(self.load, arg) for arg in args]
+            self.call_unbound(native_method(cls, "__init__"), value, loads)
         if isinstance(value.base, Dict):
             for key, item in value.base.entries(self.tx).values():
                 parts = [partial(self.load, key), partial(self.load, item)]
@@ -388,10 +393,10 @@ def parameters(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[:count]
 
 
-def _native_new(cls: Any) -> Any:
-    """Return the `__new__` of the nearest base class that is written in C."""
+def native_method(cls: Any, name: str) -> Any:
+    """Return a method of the nearest base class that is written in C and defines it."""
     for base in cls.__mro__:
-        maker = base.__dict__.get("__new__")
-        if maker is not None and type(maker) is type(object.__new__):
-            return maker
-    return object.__new__
+        found = base.__dict__.get(name)
+        if found is not None and type(found) in (type(object.__new__), type(object.__init__)):
+            return found
+    return getattr(object, name)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from intarsia_ir.records import Source
 from intarsia_tracer.breaks import Raised
 from intarsia_tracer.decode import Instruction, decode
 from intarsia_tracer.values.base import Value
@@ -15,7 +16,7 @@ from intarsia_tracer.values.functions import Cell, Globals
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["EvaluatedFrame", "Opcode", "Signal", "Yielded"]
+__all__ = ["EvaluatedFrame", "Opcode", "Pending", "Signal", "Yielded"]
 
 
 class Yielded:
@@ -28,6 +29,25 @@ class Yielded:
 
 
 Signal = Value | Yielded | None
+
+
+class Pending(Value):
+    """An argument of the captured frame that nobody looked at yet: nothing is guarded."""
+
+    __slots__ = ("real",)
+
+    def __init__(self, real: Any, source: Source) -> None:
+        self.source = source
+        self.real = real
+
+    def type(self) -> Any:
+        """Return the class."""
+        return type(self.real)
+
+    def identity(self) -> object | None:
+        """Return the object."""
+        found: object | None = self.real
+        return found
 
 
 class EvaluatedFrame:
@@ -86,6 +106,13 @@ class EvaluatedFrame:
                         return signal
             except Raised as raised:
                 self.unwind(raised)
+
+    def read(self, name: str) -> Value | None:
+        """Return a local, or None; what the frame was given is modelled at the first look."""
+        found = self.locals.get(name)
+        if type(found) is Pending:
+            found = self.locals[name] = self.tx.wrap(found.real, found.source)
+        return found
 
     def unwind(self, raised: Raised) -> None:
         """Go to the handler of the current instruction, or raise again."""

@@ -21,6 +21,7 @@ __all__ = [
     "call_hash",
     "call_repr",
     "call_str",
+    "exception_text",
     "format_string",
     "format_value",
     "object_text",
@@ -77,13 +78,14 @@ def object_text(tx: Tracer, value: Object, name: str) -> Value:
     if raw is _OBJECT_STR:
         return tx.object_text(value, "__repr__")
     if isinstance(value.base, Tuple) and issubclass(value.cls, BaseException):
-        return _exception_text(tx, value, value.base, name, raw)
+        return exception_text(tx, value, name, raw)
     raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
 
 
-def _exception_text(tx: Tracer, value: Object, args: Tuple, name: str, raw: Any) -> Value:
-    """Return the text of an exception with the methods of BaseException."""
-    if raw not in (_PLAIN_STR if name == "__str__" else (BaseException.__repr__,)):
+def exception_text(tx: Tracer, value: Object, name: str, raw: Any) -> Value:
+    """Return the text of an exception by a method of BaseException or one like it."""
+    args = value.base
+    if raw not in (_PLAIN_STR if name == "__str__" else (BaseException.__repr__,)) or not isinstance(args, Tuple):
         raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
     if name == "__repr__":
         inner = ", ".join(str(tx.call_repr(arg).as_python()) for arg in args.items)

@@ -6,7 +6,7 @@ import enum
 import functools
 import threading
 import types
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from intarsia_ir.records import GuardKind, Source
@@ -16,7 +16,7 @@ from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Function, Globals
 from intarsia_tracer.values.mappings import Dict
-from intarsia_tracer.values.objects import ClassValue, InstanceDict, ModuleValue, Object, Super
+from intarsia_tracer.values.objects import ClassValue, InstanceDict, ModuleValue, Object, Super, Traceback
 from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ __all__ = [
     "plain_set_attribute",
     "real_dict",
     "super_attribute",
-    "use_lock",
     "write_attribute",
 ]
 
@@ -59,6 +58,7 @@ _C_DESCRIPTORS = (
     types.ClassMethodDescriptorType,
     types.MethodWrapperType,
 )
+_C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 _SAFE_HASHES = frozenset(
     {object.__hash__, type.__hash__, str.__hash__, int.__hash__, float.__hash__, enum.Enum.__hash__, tuple.__hash__}
 )
@@ -128,7 +128,7 @@ def class_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
     if name in _CLASS_FACTS:
         return tx.wrap(tx.real(getattr, cls, name), None)
     if name == "__dict__":
-        return tx.from_python(dict(cls.__dict__))
+        return tx.wrap(cls.__dict__, _attribute_source(tx, owner, name))
     if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
         return tx.wrap(cls.__members__[name], _attribute_source(tx, owner, name))
     if name in owner_written(tx, owner):
@@ -275,8 +275,8 @@ def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -
         value = tx.call(tx.class_function(owner, cls, name, "func"), [owner], {})
         tx.write_attribute(cast(Object, owner), name, value)
         return value
-    if isinstance(raw, _C_DESCRIPTORS):
-        return BoundBuiltin(owner, name)
+    if isinstance(raw, _C_METHODS):
+        return BoundBuiltin(owner, name, raw)
     if isinstance(raw, functools.partialmethod) or type(raw) is functools.partial:
         raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
     getter = tx.find_in_class(type(raw), "__get__")
@@ -421,6 +421,11 @@ def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | Non
     elif isinstance(raw, types.MemberDescriptorType):
         tx.write_attribute(owner, name, value)
     elif issubclass(owner.cls, BaseException) and name in _EXCEPTION_STATE and not owner.existing:
+        plain = isinstance(value, (Object, Traceback)) or (
+            isinstance(value, Const) and value.value in (None, True, False)
+        )
+        if not plain:
+            raise Break("tracer.exception", f"{name} of an exception is set to something else")
         tx.changes += 1
         owner.written[name] = value
     else:
@@ -451,16 +456,32 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
         owner.written[name] = value
 
 
-def object_slot(tx: Tracer, owner: Object, name: str, args: Sequence[Value]) -> Value | None:
-    """Model a method that instances have from `object`; None for any other."""
+def object_slot(
+    tx: Tracer, owner: Object, raw: Any, name: str, args: Sequence[Value], keywords: Mapping[str, Value]
+) -> Value | None:
+    """Model a method written in C that an instance has from `object`, or of a known object; None for any other."""
     if owner.cls in LOCKS:
-        return tx.use_lock(owner, name)
+        return use_lock(tx, owner, name)
+    home = getattr(raw, "__objclass__", None)
+    if home in (object, BaseException, None) or (name == "__init__" and issubclass(owner.cls, BaseException)):
+        return _slot_of_object(tx, owner, raw, name, args, keywords)
+    if isinstance(owner.value, enum.Enum):
+        return tx.call_pure(raw, [owner, *args], dict(keywords))
+    return None
+
+
+def _slot_of_object(
+    tx: Tracer, owner: Object, raw: Any, name: str, args: Sequence[Value], keywords: Mapping[str, Value]
+) -> Value | None:
+    """Model a method of `object` or BaseException."""
     if name == "__init__":
         if issubclass(owner.cls, BaseException):
+            if keywords:
+                raise Break("tracer.call", f"{owner.describe()} is made with keywords")
             tx.changes += 1
             owner.base = Tuple(args)
         return Const(None)
-    if name in ("__init_subclass__", "__del__"):
+    if name == "__init_subclass__":
         return Const(None)
     if name == "__setattr__":
         tx.plain_set_attribute(owner, str(args[0].as_python()), args[1])
@@ -471,19 +492,26 @@ def object_slot(tx: Tracer, owner: Object, name: str, args: Sequence[Value]) -> 
     if name == "__getattribute__":
         return tx.plain_attribute(owner, str(args[0].as_python()), fallback=False)
     if name in ("__eq__", "__ne__"):
-        if tx.same(owner, args[0]):
-            return Const(name == "__eq__")
-        return Const(NotImplemented)
-    if name == "__str__" and not args:
-        return tx.object_text(owner, "__repr__")
-    return None
+        return Const(name == "__eq__") if tx.same(owner, args[0]) else Const(NotImplemented)
+    if name in ("__str__", "__repr__") and issubclass(owner.cls, BaseException):
+        return tx.exception_text(owner, name, raw)
+    return tx.object_text(owner, "__repr__") if name == "__str__" else None
 
 
 def use_lock(tx: Tracer, owner: Object, name: str) -> Value | None:
-    """Take or release a lock that nobody holds: effects are carried out later, in one go, so nothing is to lock."""
-    if name not in ("__enter__", "__exit__", "acquire", "release") or "unlocked" not in repr(owner.value):
-        return None
-    return Const(True if name in ("__enter__", "acquire") else None)
+    """Take a lock that nobody holds, or release one that was taken while tracing; anything else isn't modelled.
+
+    Effects are carried out later, in one go, so a lock taken and released again needs no code.
+    """
+    if name in ("__enter__", "acquire") and owner not in tx.locks and "unlocked" in repr(owner.value):
+        tx.changes += 1
+        tx.locks[owner] = None
+        return Const(True)
+    if name in ("__exit__", "release") and owner in tx.locks:
+        tx.changes += 1
+        del tx.locks[owner]
+        return Const(None)
+    raise Break("tracer.call", f"method {name!r} of {owner.describe()} isn't modelled in this state")
 
 
 # -- functions, modules, super -------------------------------------------------------------------------------
@@ -494,16 +522,16 @@ def function_attribute(tx: Tracer, owner: Function, name: str) -> Value:
     value = owner.value
     if name == "__globals__":
         return owner.global_names(tx)
-    if name == "__dict__":
-        entries = {k: (Const(k), tx.function_attribute(owner, k)) for k in value.__dict__}
-        return Dict(cast(dict[Hashable, tuple[Value, Value]], entries))
     if not hasattr(value, name):
         if owner.source is not None and not owner.trusted():
             tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
         tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
     if name in ("__call__", "__get__"):
         return BoundBuiltin(owner, name)
-    return tx.wrap(getattr(value, name), owner.source_of(name, tx))
+    source = owner.source_of(name, tx)
+    if name == "__dict__" and source is None and owner.source is not None:
+        source = tx.sources.attribute(owner.source, name)
+    return tx.wrap(getattr(value, name), source)
 
 
 def module_globals(tx: Tracer, owner: ModuleValue) -> Globals:
@@ -554,6 +582,8 @@ def super_attribute(tx: Tracer, owner: Super, name: str) -> Value:
     of_class = isinstance(bound, ClassValue) and issubclass(bound.value, owner.after)
     cls = bound.value if of_class and isinstance(bound, ClassValue) else bound.type()
     order: Sequence[Any] = cls.__mro__
+    if owner.after not in order:
+        raise Break("tracer.exception", f"super({owner.after.__name__}, ...) is called with {bound.describe()}")
     for base in order[order.index(owner.after) + 1 :]:
         if name in base.__dict__:
             return _bound_by_super(tx, owner, bound, cls, base, name, of_class)
@@ -581,7 +611,7 @@ def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any,
     if isinstance(raw, property):
         return tx.call(tx.class_function(model, base, name, "fget"), [bound], {})
     if isinstance(raw, _C_DESCRIPTORS):
-        return tx.wrap(raw, None) if of_class or name == "__new__" else BoundBuiltin(bound, name)
+        return tx.wrap(raw, None) if of_class or name == "__new__" else BoundBuiltin(bound, name, raw)
     if tx.find_in_class(type(raw), "__get__") is None:
         return tx.wrap(raw, None if model.source is None else tx.sources.attribute(model.source, name))
     raise Break("tracer.attribute", f"super().{name} is a {type(raw).__name__}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -143,6 +144,8 @@ def compare(tx: Tracer, op: str, a: Value, b: Value) -> Value:
     function, _, swapped = COMPARE[op]
     if isinstance(a, Const) and isinstance(b, Const):
         return tx.from_python(tx.real(function, a.value, b.value))
+    if _members(a, b):
+        return tx.from_python(tx.real(function, a.as_python(), b.as_python()))
     later_first = type(b) is Object and type(a) is Object and a.cls is not b.cls and issubclass(b.cls, a.cls)
     order = [(b, swapped, a), (a, op, b)] if later_first else [(a, op, b), (b, swapped, a)]
     for left, which, right in order:
@@ -155,6 +158,28 @@ def compare(tx: Tracer, op: str, a: Value, b: Value) -> Value:
         shown = f"'{a.type().__name__}' and '{b.type().__name__}'"
         tx.raise_error(TypeError, f"'{op}' not supported between instances of {shown}")
     raise Break("tracer.operator", f"{a.describe()} {op} {b.describe()} isn't modelled")
+
+
+def _members(a: Value, b: Value) -> bool:
+    """Tell whether both are atoms or members of enumerations that are numbers or strings, and behave as such."""
+    return all(isinstance(v, Const) or (type(v) is Object and _is_plain_member(v.value)) for v in (a, b))
+
+
+def _is_plain_member(value: Any) -> bool:
+    """Tell whether the operators of an enumeration member are those of a number or string."""
+    if not isinstance(value, enum.Enum) or not isinstance(value, (int, str, float)):
+        return False
+    return all(
+        cls.__module__ in ("enum", "builtins") or not _OPERATORS.intersection(vars(cls)) for cls in type(value).__mro__
+    )
+
+
+_OPERATORS = frozenset(
+    [
+        *(f"__{prefix}{name}__" for _, name in BINARY.values() for prefix in ("", "r", "i")),
+        *(n for _, n, _ in COMPARE.values()),
+    ]
+)
 
 
 def _compare_object(tx: Tracer, a: Object, op: str, b: Value) -> Value | None:
@@ -179,6 +204,8 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
     if isinstance(a, Const) and isinstance(b, Const):
         tx.check_size(op, a.value, b.value)
         return tx.from_python(tx.real(function, a.value, b.value))
+    if _members(a, b):
+        return tx.from_python(tx.real(function, a.as_python(), b.as_python()))
     if in_place:
         changed = _in_place_object(tx, a, name, b) if type(a) is Object else a.in_place(tx, op, b)
         if changed is not None:
@@ -317,7 +344,7 @@ def real_item(tx: Tracer, value: Value, index: int) -> Value:
 def pairs(tx: Tracer, value: Value) -> Iterable[tuple[Hashable, Value, Value]]:
     """Return (hash key, key, value) of what `dict(value)` would take."""
     if isinstance(value, InstanceDict):
-        value = tx.instance_dict(value.owner)
+        value = value.whole(tx)
     if isinstance(value, Object) and isinstance(value.base, Dict):
         value = value.base if tx.plain_mapping(value) else value
     if isinstance(value, Dict):

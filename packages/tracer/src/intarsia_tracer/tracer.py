@@ -79,6 +79,7 @@ class Tracer:
     call_hash = formatting.call_hash
     call_repr = formatting.call_repr
     call_str = formatting.call_str
+    exception_text = formatting.exception_text
     format_string = formatting.format_string
     format_value = formatting.format_value
     object_text = formatting.object_text
@@ -108,7 +109,6 @@ class Tracer:
     plain_attribute = lookup.plain_attribute
     plain_set_attribute = lookup.plain_set_attribute
     super_attribute = lookup.super_attribute
-    use_lock = lookup.use_lock
     write_attribute = lookup.write_attribute
     # operators.py
     advance = operators.advance
@@ -159,6 +159,7 @@ class Tracer:
         self.frames: list[EvaluatedFrame] = []
         self.dirty: dict[Value, None] = {}  # in the order of their first change
         self.extension_notes: dict[str, Any] = {}  # what the plug-in wants to remember
+        self.locks: dict[Value, None] = {}  # taken while tracing and not released
         self.handling: Value | None = None
         self.handling_at_step: Value | None = None
         self.raised_in: dict[int, int] = {}  # id of an exception's model -> outermost step that raised it
@@ -300,9 +301,9 @@ class Tracer:
         """Model `except wanted`."""
         classes = wanted.items if isinstance(wanted, Tuple) else [wanted]
         for cls in classes:
-            if not isinstance(cls, ClassValue) or not issubclass(cls.value, BaseException):
+            if not isinstance(cls, ClassValue) or BaseException not in cls.value.__mro__:
                 raise Break("tracer.exception", "an except clause names something that isn't an exception class")
-        return any(issubclass(value.type(), cls.value) for cls in classes if isinstance(cls, ClassValue))
+        return any(cls.value in value.type().__mro__ for cls in classes if isinstance(cls, ClassValue))
 
     def exception_to_raise(self, value: Value, cls: Value) -> Value:
         """Return the instance that `raise value` or `throw(cls, value)` raises."""
@@ -376,6 +377,8 @@ class Tracer:
         wanted = [str(name.as_python()) for name in names]
         positional: list[str] = []
         if count:
+            if type(getattr(cls.value, "__match_args__", ())) is not tuple:
+                raise Break("tracer.exception", f"{cls.describe()}.__match_args__ isn't a tuple")
             if not hasattr(cls.value, "__match_args__"):
                 if count == 1 and cls.value.__flags__ & (1 << 22):  # the class matches itself
                     return Tuple([subject, *[subject.get_attribute(self, name) for name in wanted]])
@@ -384,7 +387,10 @@ class Tracer:
             if len(positional) < count:
                 raise Break("tracer.exception", f"{cls.describe()} takes fewer positional patterns")
         found = []
-        for name in [*positional, *wanted]:
+        every = [*positional, *wanted]
+        if len(set(every)) != len(every) or not all(isinstance(name, str) for name in every):
+            raise Break("tracer.exception", f"a pattern for {cls.describe()} repeats an attribute")
+        for name in every:
             if not self.has_attribute(subject, name):
                 return NONE
             found.append(subject.get_attribute(self, name))

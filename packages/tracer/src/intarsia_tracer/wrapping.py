@@ -122,9 +122,10 @@ def _wrap_container(tx: Tracer, value: Any, kind: type, source: Source | None) -
         _guard_type(tx, kind, source)
         return Slice(parts, source)
     if kind in (set, frozenset):
+        elements = {tx.key_of(item): tx.key_value(item) for item in value}
         if source is not None:
             tx.guards.add(GuardKind.CONSTANT, source, kind(value))
-        return SetValue({tx.key_of(item): tx.key_value(item) for item in value}, kind, source, value)
+        return SetValue(elements, kind, source, value)
     if kind in _DICTS:
         _guard_type(tx, kind, source)
         factory = getattr(value, "default_factory", None)
@@ -240,7 +241,9 @@ def key_of(tx: Tracer, key: Any) -> Hashable:
 
 def key_value(tx: Tracer, key: Any) -> Value:
     """Model the key of an existing dict or set."""
-    return key if isinstance(key, Value) else tx.constant(key)
+    if isinstance(key, Value):
+        return key
+    return Tuple(real=key, tx=tx) if type(key) is tuple else tx.constant(key)
 
 
 def class_value(tx: Tracer, cls: Any) -> ClassValue:

@@ -61,40 +61,15 @@ def load_fast(f: EvaluatedFrame, i: Instruction) -> None:
 
 
 def read_local(f: EvaluatedFrame, name: str) -> Value:
-    """Return a local; what the frame was given is modelled at the first look."""
-    found = f.locals.get(name)
-    if found is None:
-        if name in f.cells:  # 3.13 loads cells as if they were locals
-            return f.cells[name]
-        f.tx.raise_error(
-            UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value"
-        )
-    if type(found) is Pending:
-        found = f.locals[name] = found.realize(f.tx)
-    return found
-
-
-class Pending(Value):
-    """An argument of the captured frame that nobody looked at yet: nothing is guarded."""
-
-    __slots__ = ("real",)
-
-    def __init__(self, real: Any, source: Any) -> None:
-        self.source = source
-        self.real = real
-
-    def type(self) -> Any:
-        """Return the class."""
-        return type(self.real)
-
-    def identity(self) -> object | None:
-        """Return the object."""
-        found: object | None = self.real
+    """Return a local."""
+    found = f.read(name)
+    if found is not None:
         return found
-
-    def realize(self, tx: Any) -> Value:
-        """Model it."""
-        return cast(Value, tx.wrap(self.real, self.source))
+    if name in f.cells:  # 3.13 loads cells as if they were locals
+        return f.cells[name]
+    f.tx.raise_error(
+        UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value"
+    )
 
 
 def store_fast(f: EvaluatedFrame, i: Instruction) -> None:
@@ -129,9 +104,8 @@ def delete_global(f: EvaluatedFrame, i: Instruction) -> None:
 
 def make_cell(f: EvaluatedFrame, i: Instruction) -> None:
     """Make the cell of a variable; a parameter moves into it."""
-    content = f.locals.pop(i.value, None)
-    if type(content) is Pending:
-        content = content.realize(f.tx)
+    content = f.read(i.value)
+    f.locals.pop(i.value, None)
     f.cells[i.value] = Cell(content, frame_name=i.value if f.outermost else None)
 
 
@@ -578,7 +552,10 @@ def match_keys(f: EvaluatedFrame, i: Instruction) -> None:
     """Push the values of keys, or None."""
     subject, keys = f.stack[-2], f.stack[-1]
     found = []
-    for key in f.tx.unpack(keys):
+    wanted = f.tx.unpack(keys)
+    if len({key.hash_key(f.tx) for key in wanted}) != len(wanted):
+        raise Break("tracer.exception", "a mapping pattern repeats a key")
+    for key in wanted:
         if not subject.contains(f.tx, key):
             f.stack.append(NONE)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Hashable, Sequence
+from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.mappings import Dict
+from intarsia_tracer.values.objects import InstanceDict, Object, attribute_key
 from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
@@ -122,6 +124,7 @@ class Globals(Dict):
     def __init__(self, real: dict[str, Any], source: Source | None, frame: bool) -> None:
         super().__init__(source=source, real=real)
         self.frame = frame
+        self.checked = True  # names are strings
 
     def item_source(self, tx: Tracer, key: Hashable) -> Source | None:
         """Return where the value of a name is found."""
@@ -327,10 +330,7 @@ class MadeFunction(PythonFunction):
         if name == "__defaults__":
             return Tuple(self.defaults) if self.defaults else tx.from_python(None)
         if name == "__dict__":
-            plain: dict[Hashable, tuple[Value, Value]] = {
-                k: (tx.from_python(k), v) for k, v in self.attributes.items() if not _is_slot(k)
-            }
-            return Dict(plain)
+            return FunctionDict(self)
         if not hasattr(FunctionType, name):
             tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
         return super().get_attribute(tx, name)
@@ -364,6 +364,34 @@ class MadeFunction(PythonFunction):
 def _is_slot(name: str) -> bool:
     """Tell whether functions keep an attribute outside of their dict."""
     return name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__type_params__")
+
+
+class FunctionDict(InstanceDict):
+    """The attributes of a function that the traced code made."""
+
+    __slots__ = ()
+
+    def read(self, tx: Tracer, key: Value) -> Value | None:
+        """Return an attribute, or None."""
+        name = attribute_key(key)
+        return None if _is_slot(name) else self.owner.attributes.get(name)
+
+    def write(self, tx: Tracer, key: Value, value: Value | None) -> None:
+        """Set an attribute, or delete it."""
+        name = attribute_key(key)
+        if _is_slot(name):
+            raise Break("tracer.mutation", f"{name!r} is set in the dict of a function")
+        if value is None:
+            self.owner.delete_attribute(tx, name)
+        else:
+            self.owner.set_attribute(tx, name, value)
+
+    def whole(self, tx: Tracer) -> Value:
+        """Return all attributes as a dict of their own."""
+        plain: dict[Hashable, tuple[Value, Value]] = {
+            k: (tx.from_python(k), v) for k, v in self.owner.attributes.items() if not _is_slot(k)
+        }
+        return Dict(plain)
 
 
 class BoundMethod(Value):
@@ -422,13 +450,14 @@ class BoundMethod(Value):
 class BoundBuiltin(Value):
     """A method of a built-in class, bound to a model of its object."""
 
-    __slots__ = ("name", "owner")
+    __slots__ = ("name", "owner", "raw")
     shared = False
 
-    def __init__(self, owner: Value, name: str) -> None:
+    def __init__(self, owner: Value, name: str, raw: Any = None) -> None:
         self.source = None
         self.owner = owner
         self.name = name
+        self.raw = raw  # the descriptor, where the object's class may have another method of this name
 
     def type(self) -> Any:
         """Return the type of built-in methods."""
@@ -444,6 +473,8 @@ class BoundBuiltin(Value):
 
     def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call the method."""
+        if self.raw is not None and isinstance(self.owner, Object):
+            return self.owner.call_native(tx, self.raw, self.name, args, keywords)
         return self.owner.call_method(tx, self.name, args, keywords)
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
@@ -453,7 +484,12 @@ class BoundBuiltin(Value):
         return self.owner if name == "__self__" else super().get_attribute(tx, name)
 
     def reconstruct(self, out: Builder) -> None:
-        """Fetch the method from its object."""
+        """Fetch the method from its object, or bind its descriptor."""
+        if self.raw is not None:
+            out.constant(self.raw)
+            # CPython 3.11 crashes where some descriptors aren't given the class
+            out.call_method("__get__", [partial(out.load, self.owner), partial(out.constant, self.owner.type())])
+            return
         out.load(self.owner)
         out.load_attribute(self.name)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_tracer.breaks import Break, Raised, Unreconstructable
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const
-from intarsia_tracer.values.mappings import DictView
+from intarsia_tracer.values.mappings import DictView, SetValue
 from intarsia_tracer.values.sequences import Items, List, Tuple
 
 if TYPE_CHECKING:
@@ -67,12 +67,13 @@ class Iterator(Value):
 class Position(Iterator):
     """An iterator over a sequence, atom or dict view, by position."""
 
-    __slots__ = ("at", "keys", "over")
+    __slots__ = ("at", "deletions", "keys", "over")
 
     def __init__(self, over: Value, birth: int, at: int = 0) -> None:
         super().__init__(birth)
         self.over = over
-        self.keys: list[Hashable] | None = None  # of a dict view, once iteration began
+        self.keys: list[Hashable] | None = None  # of a dict view or set, once iteration began
+        self.deletions = 0  # of its dict, then
         self.at = at  # -1: exhausted for good, as CPython's are
 
     def type(self) -> Any:
@@ -81,6 +82,8 @@ class Position(Iterator):
             return type(iter(self.over.value))
         if isinstance(self.over, DictView):
             return type(iter(getattr({}, self.over.what)()))
+        if isinstance(self.over, SetValue):
+            return type(iter(set()))
         return type(iter(self.over.type()())) if self.over.type() in (list, tuple) else type(iter(()))
 
     def advance(self, tx: Tracer) -> Value | None:
@@ -93,10 +96,21 @@ class Position(Iterator):
             found = over.at(self.at) if self.at < over.count() else None
         elif isinstance(over, Const):
             found = tx.from_python(over.value[self.at]) if self.at < len(over.value) else None
+        elif isinstance(over, SetValue):
+            found = self._of_set(tx, over)
         else:
             found = self._of_view(tx)
         self.at = -1 if found is None else self.at + 1
         return found
+
+    def _of_set(self, tx: Tracer, over: SetValue) -> Value | None:
+        """Return the next element of a set, which must keep its size meanwhile."""
+        if self.keys is None:
+            self.keys = list(over.in_order())
+        if len(self.keys) != len(over.elements):
+            tx.raise_error(RuntimeError, "Set changed size during iteration")
+        found = self.keys[self.at] if self.at < len(self.keys) else None
+        return found if isinstance(found, Value) else None
 
     def _of_view(self, tx: Tracer) -> Value | None:
         """Return the next element of a dict view; the dict must keep its keys meanwhile."""
@@ -104,6 +118,9 @@ class Position(Iterator):
         entries = self.over.base.entries(tx)
         if self.keys is None:
             self.keys = list(entries)
+            self.deletions = self.over.base.deletions
+        if self.deletions != self.over.base.deletions:
+            raise Break("tracer.mutation", "keys of a dictionary are deleted during iteration")
         if len(self.keys) != len(entries):
             tx.raise_error(RuntimeError, "dictionary changed size during iteration")
         if self.at >= len(self.keys):

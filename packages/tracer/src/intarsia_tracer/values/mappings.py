@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
-from intarsia_tracer.values.constants import NONE, boolean, is_none
+from intarsia_tracer.values.constants import ATOMS, NONE, boolean, is_none
 from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Dict(Value):
         factory: The default factory of a defaultdict.
     """
 
-    __slots__ = ("_entries", "_log", "_whole", "cls", "factory", "real")
+    __slots__ = ("_entries", "_log", "_whole", "checked", "cls", "deletions", "factory", "real")
 
     def __init__(
         self,
@@ -50,6 +50,8 @@ class Dict(Value):
         self.cls = cls
         self.real = real
         self.factory = factory
+        self.deletions = 0  # so far; an iterator notices them
+        self.checked = False
         self._entries: dict[Hashable, tuple[Value, Value]] = dict(entries or {})
         self._whole = real is None  # whether _entries is complete and in order
         self._log: dict[Hashable, tuple[bool, Value, Value | None]] = {}  # key -> (delete first, key, new value)
@@ -82,6 +84,7 @@ class Dict(Value):
         if self.cls is not dict:
             self.entries(tx)
             return self.find(tx, key)
+        self.check_keys(tx)
         value: Any = dict.get(real, key, _MISSING)
         if value is _MISSING:
             self.guard_absent(tx, key)
@@ -95,6 +98,15 @@ class Dict(Value):
         if self.source is not None:
             tx.guards.add(GuardKind.ABSENT, self.source, key)
 
+    def check_keys(self, tx: Tracer) -> None:
+        """Break if looking something up in the existing dict may run user code: hashes or equalities of its keys."""
+        if not self.checked:
+            assert self.real is not None
+            for key in self.real.keys() if isinstance(self.real, types.MappingProxyType) else dict.keys(self.real):
+                if type(key) not in ATOMS:
+                    tx.key_of(key)
+            self.checked = True
+
     def entries(self, tx: Tracer) -> dict[Hashable, tuple[Value, Value]]:
         """Return all entries in order; relies on the keys of an existing dict."""
         if self._whole:
@@ -102,9 +114,10 @@ class Dict(Value):
         assert self.real is not None
         real = plain_items(self.real)
         if self.source is not None:
-            tx.guards.add(GuardKind.DICT_KEYS, self.source, tuple(real))
+            tx.guards.add(GuardKind.DICT_KEYS, self.source, tuple(key for key, _ in real))
         known, whole = self._entries, {}
-        for key, value in real.items():
+        self.check_keys(tx)
+        for key, value in real:
             deleted_first, _, stored = self._log.get(key, (False, NONE, NONE))
             if deleted_first or stored is None:
                 continue
@@ -213,6 +226,7 @@ class Dict(Value):
             return None
         self._check_writable()
         tx.changed(self)
+        self.deletions += 1
         del self._entries[hashed]
         if self.real is not None:
             self._log.pop(hashed, None)
@@ -271,12 +285,12 @@ class Dict(Value):
                 out.store_item(value, key)
 
 
-def plain_items(real: Any) -> dict[Any, Any]:
-    """Return the entries of a real dict in order, past what a subclass overrides."""
+def plain_items(real: Any) -> list[tuple[Any, Any]]:
+    """Return the entries of a real dict in order, past what a subclass overrides; no key is hashed or compared."""
     if isinstance(real, types.MappingProxyType):
-        return dict(real)
+        return list(real.items())
     items = collections.OrderedDict.items if isinstance(real, collections.OrderedDict) else dict.items
-    return dict(items(real))
+    return list(items(real))
 
 
 Method = Callable[[Dict, "Tracer", list[Value], Keywords], Value]
@@ -438,15 +452,15 @@ class DictView(Value):
         return self._as_set(tx).binary(tx, op, elements, swapped)
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
-        """Compare the keys as a set."""
-        if self.what != "keys":
+        """Compare keys or items as a set."""
+        if self.what == "values":
             return None
-        if isinstance(other, DictView) and other.what == "keys":
+        if isinstance(other, DictView) and other.what != "values":
             other = other._as_set(tx)
         return self._as_set(tx).compare(tx, op, other) if isinstance(other, SetValue) else None
 
     def _as_set(self, tx: Tracer) -> SetValue:
-        """Return the keys as a set."""
+        """Return the keys or items as a set."""
         return SetValue.of(tx, self.elements(tx))
 
     def reconstruct(self, out: Builder) -> None:
@@ -513,7 +527,8 @@ class SetValue(Value):
 
     def iterate(self, tx: Tracer) -> Value:
         """Iterate in the order of a real set with these elements."""
-        return tx.iterator_over(Tuple(self.in_order()))
+        self.in_order()
+        return tx.iterator_over(self)
 
     def in_order(self) -> list[Value]:
         """Return the elements in the order in which CPython would iterate.
@@ -628,7 +643,7 @@ def _disjoint(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
 
 
 def _set_copy(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
-    return SetValue(self.elements, self.cls)
+    return self if self.cls is frozenset else SetValue(self.elements, self.cls)
 
 
 def _add(self: SetValue, tx: Tracer, args: list[Value]) -> Value:

@@ -7,7 +7,6 @@ stored in the real object after the graph ran.
 
 from __future__ import annotations
 
-import functools
 import types
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_ir.records import Source
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, Value
-from intarsia_tracer.values.constants import boolean
+from intarsia_tracer.values.constants import Const, boolean
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -250,13 +249,19 @@ class Object(Value):
         return tx.call_object(self, args, keywords)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-        """Call a method of the built-in part, or of `object`."""
-        if self.base is None or name not in _methods_below_object(self.base.type()):
-            found = tx.object_slot(self, name, args)
-            return super().call_method(tx, name, args, keywords) if found is None else found
-        if self.existing and name not in _READING:
-            raise Break("tracer.mutation", f"changing {self.describe()} isn't modelled")
-        return self.base.call_method(tx, name, args, keywords)
+        """Call a method that the class has from a base class written in C."""
+        found = tx.find_in_class(self.cls, name)
+        return self.call_native(tx, found[0] if found else None, name, args, keywords)
+
+    def call_native(self, tx: Tracer, raw: Any, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call the descriptor `raw` of a base class written in C."""
+        home = getattr(raw, "__objclass__", None)
+        if self.base is not None and home is not None and issubclass(self.base.type(), home) and home is not object:
+            if self.existing and name not in _READING:
+                raise Break("tracer.mutation", f"changing {self.describe()} isn't modelled")
+            return self.base.call_method(tx, name, args, keywords)
+        found = tx.object_slot(self, raw, name, args, keywords)
+        return super().call_method(tx, name, args, keywords) if found is None else found
 
     def truth(self, tx: Tracer) -> bool:
         """Ask `__bool__`, then `__len__`."""
@@ -320,17 +325,19 @@ def _compares_by_identity(cls: Any) -> bool:
     return cls.__eq__ is object.__eq__ or cls.__eq__ is type.__eq__
 
 
-@functools.cache
-def _methods_below_object(cls: type) -> frozenset[str]:
-    """Return the names that a built-in class defines itself."""
-    return frozenset(name for base in cls.__mro__ if base is not object for name in base.__dict__)
-
-
 def _counts_by_identity(value: object) -> bool:
     """Tell whether a real object may be used while tracing: nothing it holds ever changes."""
     import enum
 
     return isinstance(value, (enum.Enum, types.GenericAlias, types.UnionType)) or type(value) is object
+
+
+def attribute_key(key: Value) -> str:
+    """Return the name that a key of an instance dict is; other keys aren't modelled."""
+    name = key.as_python() if isinstance(key, Const) else None
+    if not isinstance(name, str):
+        raise Break("tracer.hashing", f"an instance dict is asked for {key.describe()}")
+    return name
 
 
 class InstanceDict(Value):
@@ -339,7 +346,7 @@ class InstanceDict(Value):
     __slots__ = ("owner",)
     shared = False
 
-    def __init__(self, owner: Object) -> None:
+    def __init__(self, owner: Any) -> None:
         self.source = None
         self.owner = owner
 
@@ -347,37 +354,49 @@ class InstanceDict(Value):
         """Return dict."""
         return dict
 
+    def read(self, tx: Tracer, key: Value) -> Value | None:
+        """Return an attribute of the instance, or None."""
+        return tx.instance_attribute(self.owner, attribute_key(key))
+
+    def write(self, tx: Tracer, key: Value, value: Value | None) -> None:
+        """Set an attribute of the instance, or delete it."""
+        tx.write_attribute(self.owner, attribute_key(key), value)
+
+    def whole(self, tx: Tracer) -> Value:
+        """Return all attributes as a dict of their own."""
+        return tx.instance_dict(self.owner)
+
     def get_item(self, tx: Tracer, key: Value) -> Value:
-        """Read an attribute of the instance."""
-        found = tx.instance_attribute(self.owner, str(key.as_python()))
+        """Read an attribute."""
+        found = self.read(tx, key)
         if found is None:
             tx.raise_model(KeyError, [key])
         return found
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
-        """Set an attribute of the instance."""
-        tx.write_attribute(self.owner, str(key.as_python()), value)
+        """Set an attribute."""
+        self.write(tx, key, value)
 
     def delete_item(self, tx: Tracer, key: Value) -> None:
-        """Delete an attribute of the instance."""
+        """Delete an attribute."""
         self.get_item(tx, key)
-        tx.write_attribute(self.owner, str(key.as_python()), None)
+        self.write(tx, key, None)
 
     def contains(self, tx: Tracer, item: Value) -> bool:
-        """Tell whether the instance has the attribute."""
-        return tx.instance_attribute(self.owner, str(item.as_python())) is not None
+        """Tell whether there is the attribute."""
+        return self.read(tx, item) is not None
 
     def truth(self, tx: Tracer) -> bool:
         """Tell whether there are attributes."""
-        return tx.instance_dict(self.owner).truth(tx)
+        return self.whole(tx).truth(tx)
 
     def length(self, tx: Tracer) -> int:
         """Return the number of attributes."""
-        return tx.instance_dict(self.owner).length(tx)
+        return self.whole(tx).length(tx)
 
     def iterate(self, tx: Tracer) -> Value:
         """Iterate over the names."""
-        return tx.instance_dict(self.owner).iterate(tx)
+        return self.whole(tx).iterate(tx)
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return a method."""
@@ -385,27 +404,25 @@ class InstanceDict(Value):
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Read and write through the object; other methods see a copy."""
-        if name == "get" and args and not keywords:
-            found = tx.instance_attribute(self.owner, str(args[0].as_python()))
-            return found if found is not None else (args[1] if len(args) > 1 else tx.from_python(None))
-        if name == "pop" and args and not keywords:
-            found = tx.instance_attribute(self.owner, str(args[0].as_python()))
-            if found is not None:
-                tx.write_attribute(self.owner, str(args[0].as_python()), None)
-                return found
-            return args[1] if len(args) > 1 else self.get_item(tx, args[0])
+        if name in ("get", "pop") and args and not keywords:
+            found = self.read(tx, args[0])
+            if found is None:
+                missing = tx.from_python(None) if name == "get" else None
+                return args[1] if len(args) > 1 else missing or self.get_item(tx, args[0])
+            if name == "pop":
+                self.write(tx, args[0], None)
+            return found
         if name == "update":
             for _, key, value in (*(tx.pairs(args[0]) if args else ()), *tx.keyword_pairs(keywords)):
-                self.set_item(tx, key, value)
+                self.write(tx, key, value)
             return tx.from_python(None)
         if name in ("items", "keys", "values", "copy"):
-            return tx.instance_dict(self.owner).call_method(tx, name, args, keywords)
+            return self.whole(tx).call_method(tx, name, args, keywords)
         return tx.operator_method(self, name, args, keywords)
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Compare as a dict."""
-        other = tx.instance_dict(other.owner) if isinstance(other, InstanceDict) else other
-        return tx.instance_dict(self.owner).compare(tx, op, other)
+        return self.whole(tx).compare(tx, op, other.whole(tx) if isinstance(other, InstanceDict) else other)
 
     def reconstruct(self, out: Builder) -> None:
         """Fetch it from the object."""

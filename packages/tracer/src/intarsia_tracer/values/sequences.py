@@ -219,8 +219,11 @@ class Tuple(Items):
         return None if items is None else Tuple(items, tx.slice_class(self.cls))
 
     def reconstruct(self, out: Builder) -> None:
-        """Build the tuple, or call its class."""
-        out.sequence_of_class(self.cls, self.items)
+        """Push an existing tuple; else build it, or call its class."""
+        if self.real is not None:
+            out.constant(self.real)
+        else:
+            out.sequence_of_class(self.cls, self.items)
 
 
 class Slice(Value):

@@ -1,0 +1,141 @@
+"""Run the standard library's own tests with every frame captured and replaced; slow, opt-in, needs intarsia-framehook.
+
+`python torture.py test_with test_scope ...` runs each module in two processes, natively and by captures, and prints
+what newly fails. No frame is skipped for having no tensors: the replacement bytecode is always ours.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import subprocess
+import sys
+import time
+import types
+import unittest
+
+MODULES = [
+    "test_generators", "test_exceptions", "test_with", "test_scope", "test_dict", "test_set", "test_listcomps",
+    "test_fstring", "test_patma", "test_contextlib",
+]  # fmt: skip
+CALLS = 3  # captures of one code object; later calls run natively
+
+
+def main(arguments: list[str]) -> int:
+    """Compare, or run one module in this process."""
+    if arguments[:1] in (["--native"], ["--captured"]):
+        print(json.dumps(run(arguments[1], arguments[0] == "--captured")))
+        return 0
+    return sum(compare(module) for module in arguments or MODULES)
+
+
+def compare(module: str) -> int:
+    """Run one module both ways; return the number of outcomes that differ."""
+    native, captured = (one(module, way) for way in ("--native", "--captured"))
+    if captured is None or native is None:
+        print(f"{module}: crashed")
+        return 1
+    worse = sorted(set(captured["failed"]) - set(native["failed"]))
+    figures = captured["frames"]
+    print(f"{module}: {captured['ran']} tests, {len(worse)} newly failing, {captured['seconds']:.0f} s, frames {figures}")
+    for name in worse:
+        print("   ", name, "\n        ", captured["failed"][name][-400:].replace("\n", "\n         "))
+    for error in captured["errors"]:
+        print("    internal error:", error)
+    return len(worse) + len(captured["errors"])
+
+
+def one(module: str, way: str) -> dict | None:
+    """Run in a process of its own."""
+    done = subprocess.run([sys.executable, __file__, way, module], capture_output=True, text=True, timeout=900)
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, json.JSONDecodeError):
+        print(done.stdout[-500:], done.stderr[-3000:])
+        return None
+
+
+def run(module: str, captured: bool) -> dict:
+    """Run the tests of a module; return what failed and what was captured."""
+    suite = unittest.defaultTestLoader.loadTestsFromName(f"test.{module}")
+    result = unittest.TestResult()
+    callback = Callback()
+    begin = time.time()
+    if captured:
+        import intarsia_framehook as framehook
+
+        for test in tests_of(suite):
+            framehook.set_callback(callback)
+            try:
+                test.run(result)
+            finally:
+                framehook.set_callback(None)
+    else:
+        suite.run(result)
+    failed = {str(test).split()[0]: text for test, text in result.failures + result.errors}
+    return {
+        "ran": result.testsRun,
+        "failed": failed,
+        "frames": dict(callback.counts),
+        "errors": callback.errors[:5],
+        "seconds": time.time() - begin,
+    }
+
+
+def tests_of(suite):
+    """Yield single tests."""
+    for item in suite:
+        if isinstance(item, unittest.TestSuite):
+            yield from tests_of(item)
+        else:
+            yield item
+
+
+class Callback:
+    """Captures every frame that the hook offers."""
+
+    def __init__(self) -> None:
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.errors: list[str] = []
+        self.calls: collections.Counter[types.CodeType] = collections.Counter()
+
+    def __call__(self, code: types.CodeType, info):
+        import traceback
+
+        import intarsia_framehook as framehook
+        from intarsia_tracer import capture_frame, link
+        from intarsia_tracer.extension import Extension
+
+        skipped = ("/unittest/", "intarsia_", "<frozen", "importlib", "torture.py", "bytecode", "/site-packages/")
+        if any(part in code.co_filename for part in skipped):
+            return None
+        if sys.gettrace() is not None:  # a debugger sees the original
+            return False
+        self.calls[code] += 1
+        if self.calls[code] > CALLS:
+            return None
+        framehook.reset(code)
+        try:
+            found = capture_frame(code, info, extension=Extension, force=True)
+        except Exception:
+            self.errors.append(f"{code.co_qualname} {code.co_filename}\n" + traceback.format_exc()[-1500:])
+            return None
+        self.counts["frames"] += 1
+        if found.code.code is code:
+            self.counts["native"] += 1
+            self.counts[found.breaks[0].code if found.breaks else "?"] += 1
+            return False
+        self.counts["replaced"] += 1
+        self.counts["without a break"] += not found.breaks
+        for broken in found.breaks:
+            self.counts[broken.code] += 1
+        return never, link(found.code, {})
+
+
+def never(*values) -> bool:
+    """A guard that doesn't let an entry be used again."""
+    return False
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
