@@ -154,7 +154,7 @@ for _package in PACKAGES:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Format check, ruff, and tidy (the house rules that are code)."""
-    session.install("ruff")
+    session.install("-c", CONSTRAINTS, "ruff")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", "tools/tidy.py")
@@ -170,7 +170,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def imports(session: nox.Session) -> None:
     """Hold the layers: passes import dialects, never passes."""
-    session.install("import-linter")
+    session.install("-c", CONSTRAINTS, "import-linter")
     session.run("lint-imports", env={"PYTHONPATH": os.pathsep.join(SOURCES)})
 
 

@@ -37,7 +37,8 @@ def compare(module: str) -> int:
         return 1
     worse = sorted(set(captured["failed"]) - set(native["failed"]))
     figures = captured["frames"]
-    print(f"{module}: {captured['ran']} tests, {len(worse)} newly failing, {captured['seconds']:.0f} s, frames {figures}")
+    ran, seconds = captured["ran"], captured["seconds"]
+    print(f"{module}: {ran} tests, {len(worse)} newly failing, {seconds:.0f} s, frames {figures}")
     for name in worse:
         print("   ", name, "\n        ", captured["failed"][name][-400:].replace("\n", "\n         "))
     for error in captured["errors"]:
