@@ -125,6 +125,9 @@ def _super(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         owner = found
     if not isinstance(cls, ClassValue):
         raise Break("tracer.exception", f"super is called with {cls.describe()}")
+    of_class = isinstance(owner, ClassValue) and issubclass(owner.value, cls.value)
+    if not of_class and cls.value not in owner.type().__mro__:
+        raise Break("tracer.exception", f"super is called with {owner.describe()}")
     return Super(cls.value, owner)
 
 

@@ -283,6 +283,8 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
     if issubclass(raw, BaseException):
         return Object(raw, base=Tuple(args), birth=tx.step)
     if base is object:
+        if args or keywords:
+            tx.check_no_arguments(raw, "__new__", "__init__")
         return Object(raw, birth=tx.step)
     if base is tuple and hasattr(raw, "_fields"):
         return Tuple(tx.unpack(args[0]) if args else [], raw)
@@ -305,14 +307,13 @@ def _initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value],
         tx.call(tx.class_function(owner, made.type(), "__init__"), [made, *args], keywords)
         return
     if found[0] is object.__init__:
-        if (args or keywords) and tx.find_in_class(made.type(), "__new__") == tx.find_in_class(object, "__new__"):
-            raise Break("tracer.exception", f"{cls.describe()} takes no arguments")
-        maker = tx.find_in_class(made.type(), "__new__")
-        if (args or keywords) and maker is not None and maker[0] is object.__new__:
-            raise Break("tracer.exception", f"{cls.describe()} takes no arguments")
-        return
-    if isinstance(made, Object) and made.base is not None:
-        made.call_method(tx, "__init__", args, keywords)
+        if args or keywords:
+            tx.check_no_arguments(made.type(), "__init__", "__new__")
+    elif isinstance(found[0], types.WrapperDescriptorType):
+        if isinstance(made, Object):
+            made.call_native(tx, found[0], "__init__", args, keywords)
+    else:
+        raise Break("tracer.call", f"__init__ of {cls.describe()} is a {type(found[0]).__name__}")
 
 
 def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bound_to_instance",
+    "check_no_arguments",
     "class_attribute",
     "class_attribute_for",
     "class_function",
@@ -226,12 +227,12 @@ def object_attribute(tx: Tracer, owner: Object, name: str) -> Value:
 def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True) -> Value:
     """Model `object.__getattribute__`, then `__getattr__`."""
     cls = owner.cls
-    if name == "__class__":
+    if name == "__class__" and (tx.find_in_class(cls, name) or (None,))[0] is vars(object)["__class__"]:
         return tx.wrap(cls, tx.class_source(owner, cls))
     if name == "__dict__" and cls.__dictoffset__ != 0:
         return InstanceDict(owner)
     if isinstance(owner.value, enum.Enum) and name in ("name", "value", "_name_", "_value_"):
-        return tx.wrap(getattr(owner.value, name), None)
+        return tx.wrap(tx.real(getattr, owner.value, name), None)
     found = tx.find_in_class(cls, name)
     raw = found[0] if found else None
     if found is not None and _is_data_descriptor(raw):
@@ -315,7 +316,8 @@ def _slot(tx: Tracer, owner: Object, name: str, raw: Any) -> Value:
     if name in owner.written or not owner.existing:
         tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
     value = tx.real(raw.__get__, owner.value, owner.cls)
-    model = owner.read[name] = tx.wrap(value, _attribute_source(tx, owner, name))
+    source = None if owner.source is None else tx.sources.attribute(owner.source, name)
+    model = owner.read[name] = tx.wrap(value, source)
     return model
 
 
@@ -470,11 +472,26 @@ def object_slot(
     return None
 
 
+def home_is_object(raw: Any) -> bool:
+    """Tell whether a method written in C is one of `object` itself."""
+    return getattr(raw, "__objclass__", None) is object
+
+
+def check_no_arguments(tx: Tracer, cls: Any, mine: str, other: str) -> None:
+    """Break where `object` refuses arguments: if its `mine` is overridden, or its `other` isn't."""
+    own, others = tx.find_in_class(cls, mine), tx.find_in_class(cls, other)
+    plain = own is not None and own[0] is vars(object)[mine]
+    if not plain or (others is not None and others[0] is vars(object)[other]):
+        raise Break("tracer.exception", f"class {cls.__qualname__} takes no arguments")
+
+
 def _slot_of_object(
     tx: Tracer, owner: Object, raw: Any, name: str, args: Sequence[Value], keywords: Mapping[str, Value]
 ) -> Value | None:
     """Model a method of `object` or BaseException."""
     if name == "__init__":
+        if home_is_object(raw) and (args or keywords):
+            tx.check_no_arguments(owner.cls, "__init__", "__new__")
         if issubclass(owner.cls, BaseException):
             if keywords:
                 raise Break("tracer.call", f"{owner.describe()} is made with keywords")
@@ -611,6 +628,8 @@ def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any,
     if isinstance(raw, property):
         return tx.call(tx.class_function(model, base, name, "fget"), [bound], {})
     if isinstance(raw, _C_DESCRIPTORS):
+        if isinstance(raw, types.ClassMethodDescriptorType):
+            return BoundBuiltin(bound if of_class else tx.wrap(cls, tx.class_source(bound, cls)), name, raw)
         return tx.wrap(raw, None) if of_class or name == "__new__" else BoundBuiltin(bound, name, raw)
     if tx.find_in_class(type(raw), "__get__") is None:
         return tx.wrap(raw, None if model.source is None else tx.sources.attribute(model.source, name))

@@ -62,6 +62,10 @@ def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
 
 
 def chain_from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
+    return _chain(iter(iterables))
+
+
+def _chain(iterables: Iterator[Iterable[Any]]) -> Iterator[Any]:
     for iterable in iterables:
         yield from iterable
 
@@ -81,8 +85,12 @@ def repeat(value: Any, times: int | None = None) -> Iterator[Any]:
 
 
 def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
+    return _cycle(iter(iterable))
+
+
+def _cycle(it: Iterator[Any]) -> Iterator[Any]:
     saved = []
-    for element in iterable:
+    for element in it:
         yield element
         saved.append(element)
     while saved:
@@ -93,7 +101,10 @@ def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
 def islice(iterable: Iterable[Any], *bounds: int | None) -> Iterator[Any]:
     start, stop = (0, bounds[0]) if len(bounds) == 1 else (bounds[0] or 0, bounds[1])
     step = bounds[2] or 1 if len(bounds) > 2 else 1
-    it = iter(iterable)
+    return _islice(iter(iterable), start, stop, step)
+
+
+def _islice(it: Iterator[Any], start: int, stop: int | None, step: int) -> Iterator[Any]:
     at = 0
     while stop is None or at < stop:
         try:
@@ -106,7 +117,10 @@ def islice(iterable: Iterable[Any], *bounds: int | None) -> Iterator[Any]:
 
 
 def accumulate(iterable: Iterable[Any], function: Any = None, *, initial: Any = None) -> Iterator[Any]:
-    it = iter(iterable)
+    return _accumulate(iter(iterable), function, initial)
+
+
+def _accumulate(it: Iterator[Any], function: Any, initial: Any) -> Iterator[Any]:
     total = initial
     if initial is None:
         try:
@@ -120,19 +134,30 @@ def accumulate(iterable: Iterable[Any], function: Any = None, *, initial: Any = 
 
 
 def starmap(function: Callable[..., Any], iterable: Iterable[Iterable[Any]], /) -> Iterator[Any]:
-    for args in iterable:
+    return _starmap(function, iter(iterable))
+
+
+def _starmap(function: Callable[..., Any], it: Iterator[Iterable[Any]]) -> Iterator[Any]:
+    for args in it:
         yield function(*args)
 
 
 def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
-    for element in iterable:
+    return _takewhile(predicate, iter(iterable))
+
+
+def _takewhile(predicate: Callable[[Any], Any], it: Iterator[Any]) -> Iterator[Any]:
+    for element in it:
         if not predicate(element):
             return
         yield element
 
 
 def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
-    it = iter(iterable)
+    return _dropwhile(predicate, iter(iterable))
+
+
+def _dropwhile(predicate: Callable[[Any], Any], it: Iterator[Any]) -> Iterator[Any]:
     for element in it:
         if not predicate(element):
             yield element
@@ -141,19 +166,30 @@ def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
 
 
 def filterfalse(predicate: Callable[[Any], Any] | None, iterable: Iterable[Any], /) -> Iterator[Any]:
-    for element in iterable:
+    return _filterfalse(predicate, iter(iterable))
+
+
+def _filterfalse(predicate: Callable[[Any], Any] | None, it: Iterator[Any]) -> Iterator[Any]:
+    for element in it:
         if not (element if predicate is None else predicate(element)):
             yield element
 
 
 def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
+    return _compress(iter(data), iter(selectors))
+
+
+def _compress(data: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
     for element, selected in zip(data, selectors, strict=False):
         if selected:
             yield element
 
 
 def pairwise(iterable: Iterable[Any], /) -> Iterator[Any]:
-    it = iter(iterable)
+    return _pairwise(iter(iterable))
+
+
+def _pairwise(it: Iterator[Any]) -> Iterator[Any]:
     try:
         before = next(it)
     except StopIteration:
@@ -164,7 +200,10 @@ def pairwise(iterable: Iterable[Any], /) -> Iterator[Any]:
 
 
 def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[Any]:
-    iterators = [iter(it) for it in iterables]
+    return _zip_longest([iter(it) for it in iterables], fillvalue)
+
+
+def _zip_longest(iterators: list[Iterator[Any]], fillvalue: Any) -> Iterator[Any]:
     ended = [False] * len(iterators)
     while True:
         found = []
@@ -183,7 +222,10 @@ def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[An
 
 
 def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[Any]:
-    pools = [tuple(pool) for pool in iterables] * repeat
+    return _product([tuple(pool) for pool in iterables] * repeat)
+
+
+def _product(pools: list[tuple[Any, ...]]) -> Iterator[Any]:
     results: list[tuple[Any, ...]] = [()]
     for pool in pools:
         results = [(*head, tail) for head in results for tail in pool]
@@ -191,7 +233,10 @@ def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[Any]:
 
 
 def combinations(iterable: Iterable[Any], r: int) -> Iterator[Any]:
-    pool = tuple(iterable)
+    return _combinations(tuple(iterable), r)
+
+
+def _combinations(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
     n = len(pool)
     if r > n:
         return

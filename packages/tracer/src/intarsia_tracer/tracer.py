@@ -86,6 +86,7 @@ class Tracer:
     percent_format = formatting.percent_format
     printable = formatting.printable
     # lookup.py
+    check_no_arguments = lookup.check_no_arguments
     bound_to_instance = lookup.bound_to_instance
     class_attribute = lookup.class_attribute
     class_attribute_for = lookup.class_attribute_for

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import gc
 import types
 from collections.abc import Hashable
 from types import CellType
@@ -92,6 +93,8 @@ def _wrap_plain(tx: Tracer, value: Any, kind: type, source: Source | None) -> Va
         return CodeValue(value, source)
     if issubclass(kind, (type, types.ModuleType, *_BUILTINS)):
         return _wrap_reference(tx, value, kind, source)
+    if kind is types.MappingProxyType and type(gc.get_referents(value)[0]) not in _DICTS:
+        return _wrap_object(tx, value, kind, source)
     if kind in (tuple, list) or kind in _DICTS or kind in (set, frozenset, slice):
         return _wrap_container(tx, value, kind, source)
     if issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_sequence_fields")):

@@ -331,9 +331,19 @@ class MadeFunction(PythonFunction):
             return Tuple(self.defaults) if self.defaults else tx.from_python(None)
         if name == "__dict__":
             return FunctionDict(self)
+        if name == "__annotations__":
+            found = self.attributes[name] = self._annotations(tx)
+            return found
         if not hasattr(FunctionType, name):
             tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
         return super().get_attribute(tx, name)
+
+    def _annotations(self, tx: Tracer) -> Value:
+        """Return the annotations as a dict: they are given as alternating names and values."""
+        if self.annotations is None:
+            return Dict()
+        flat = tx.unpack(self.annotations)
+        return Dict({name.as_python(): (name, value) for name, value in zip(flat[::2], flat[1::2], strict=True)})
 
     def set_attribute(self, tx: Tracer, name: str, value: Value) -> None:
         """Set an attribute; those that change what the function does break."""
@@ -485,6 +495,10 @@ class BoundBuiltin(Value):
 
     def reconstruct(self, out: Builder) -> None:
         """Fetch the method from its object, or bind its descriptor."""
+        if isinstance(self.raw, types.ClassMethodDescriptorType):
+            out.constant(self.raw)
+            out.call_method("__get__", [partial(out.constant, None), partial(out.load, self.owner)])
+            return
         if self.raw is not None:
             out.constant(self.raw)
             # CPython 3.11 crashes where some descriptors aren't given the class

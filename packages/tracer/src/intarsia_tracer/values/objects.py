@@ -159,9 +159,16 @@ class ClassValue(Reference):
         return tx.class_iterate(self)
 
     def contains(self, tx: Tracer, item: Value) -> bool:
-        """Model membership in an enumeration."""
-        members = tx.unpack(self)
-        return any(tx.same(member, item) for member in members)
+        """Model membership in an enumeration, for members."""
+        if not isinstance(item, Object) or item.cls is not self.value:
+            raise Break("tracer.operator", f"{item.describe()} in {self.describe()} isn't modelled")
+        return any(tx.same(member, item) for member in tx.unpack(self))
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Model `__init_subclass__` of `object`."""
+        if name == "__init_subclass__" and not args and not keywords:
+            return Const(None)
+        return super().call_method(tx, name, args, keywords)
 
     def length(self, tx: Tracer) -> int:
         """Return the number of members of an enumeration."""
