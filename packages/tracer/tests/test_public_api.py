@@ -1,4 +1,6 @@
-"""The public surface is pinned."""
+"""The pinned surface."""
+
+from __future__ import annotations
 
 from pathlib import Path
 

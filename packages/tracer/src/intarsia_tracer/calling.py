@@ -8,9 +8,11 @@ import functools
 import inspect
 import operator
 import types
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.trust import INLINED_LIBRARIES, is_standard_library
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
@@ -326,9 +328,21 @@ def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Key
         raise Break("tracer.exception", f"{callee.describe()} isn't callable")
     if isinstance(method[0], types.FunctionType):
         return tx.call(tx.class_function(callee, callee.cls, "__call__"), [callee, *args], keywords)
+    if isinstance(callee.value, weakref.ref) and not args and not keywords:
+        return _call_reference(tx, callee)
     if isinstance(callee.value, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
         return tx.call_getter(callee.value, args)
     raise Break("tracer.call", f"calling {callee.describe()} isn't modelled")
+
+
+def _call_reference(tx: Tracer, callee: Object) -> Value:
+    """Call a weak reference: to something that is held elsewhere, which is guarded there, or to something gone."""
+    found = callee.value()
+    if found is not None and id(found) not in tx.known:
+        raise Break("tracer.call", "a weak reference to something unknown is called")
+    if callee.source is not None:
+        tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)
+    return tx.wrap(found, None)
 
 
 def call_getter(tx: Tracer, getter: Any, args: Sequence[Value]) -> Value:

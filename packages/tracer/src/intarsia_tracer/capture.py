@@ -280,6 +280,7 @@ class Attempts:
         """Return the result."""
         if graph is None and not breaks and not self.force:
             return self._native(None)
+        tx.guard_aliases()
         guards = tx.guards.records()
         if graph is None:
             return Capture(None, Signature(), (), guards, linkable, breaks)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Raised
-from intarsia_tracer.trust import is_trusted
+from intarsia_tracer.trust import STABLE, is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Function, Globals
@@ -570,7 +570,7 @@ def module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
     if name not in module.__dict__:
         return _lazy_module_attribute(tx, owner, name)
     value = module.__dict__[name]
-    if is_trusted(module.__name__) and isinstance(value, _STABLE):
+    if is_trusted(module.__name__) and isinstance(value, STABLE):
         return tx.wrap(value, None)
     source = None if owner.source is None else tx.sources.attribute(owner.source, name)
     return tx.wrap(value, source)
@@ -694,4 +694,3 @@ def _is_data_descriptor(raw: Any) -> bool:
 LOCKS = frozenset({type(threading.Lock()), type(threading.RLock())})
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set for classes written in Python
 _PASSIVE = frozenset({property, types.MemberDescriptorType, types.GetSetDescriptorType, functools.cached_property})
-_STABLE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, *_C_DESCRIPTORS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from intarsia_ir.records import Origin, Source
+from intarsia_ir.records import GuardKind, Origin, Source
 from intarsia_tracer import calling, formatting, lookup, operators, polyfills, wrapping
 from intarsia_tracer.breaks import Break, Raised, Stop
 from intarsia_tracer.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, BuiltinCall, is_instance
@@ -211,6 +211,15 @@ class Tracer:
         else:
             frame = self.frames[-1]
         return Origin(frame.code.co_filename, frame.at.line, frame.code.co_qualname)
+
+    def guard_aliases(self) -> None:
+        """Rely on what was changed being none of the other objects of its class that were looked at."""
+        for value in self.dirty:
+            if value.identity() is None or value.source is None or isinstance(value, Globals):
+                continue
+            for other in list(self.known.values()):
+                if other is not value and other.source is not None and other.shared and other.type() is value.type():
+                    self.guards.add(GuardKind.ALIASING, value.source, (other.source, False))
 
     # -- frames --------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,21 @@ from __future__ import annotations
 
 import functools
 import sys
+import types
 
-__all__ = ["INLINED_LIBRARIES", "is_standard_library", "is_trusted"]
+__all__ = ["INLINED_LIBRARIES", "STABLE", "is_standard_library", "is_trusted"]
+
+#: What a trusted module's names keep standing for.
+STABLE = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    type,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.MethodWrapperType,
+)
 
 #: Modules of the standard library whose Python functions are evaluated; a call into any other breaks.
 INLINED_LIBRARIES = frozenset(

@@ -6,12 +6,14 @@ import collections
 import enum
 import functools
 import gc
+import sys
 import types
 from collections.abc import Hashable
 from types import CellType
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind, Source
+from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import ATOMS, FALSE, NONE, TRUE, Const
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Cell, Function, Globals, Partial
@@ -271,6 +273,9 @@ def globals_of(tx: Tracer, names: dict[str, Any], source: Source | None) -> Glob
     known = tx.known.get(id(names))
     if isinstance(known, Globals):
         return known
+    name = names.get("__name__")
+    if source is None and is_trusted(name) and name in sys.modules:
+        source = tx.sources.attribute(tx.sources.module(str(name)), "__dict__")
     made = Globals(names, source, frame=False)
     tx.known[id(names)] = made
     tx.kept.append(names)

@@ -33,6 +33,13 @@ _GETATTR = torch.nn.Module.__getattr__
 _SETATTR = torch.nn.Module.__setattr__
 
 
+class Registered(Dict):
+    """A dict in which a module keeps what is registered. It is nobody else's, so it needs no guard against aliases."""
+
+    __slots__ = ()
+    shared = False
+
+
 def call_module(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
     """Call a module. With hooks, its own `_call_impl` is evaluated."""
     found = tx.find_in_class(callee.cls, "__call__")
@@ -115,7 +122,7 @@ def registered(tx: Tracer, owner: Object, name: str) -> Dict | None:
     if isinstance(shared, Dict):
         return shared
     source = None if owner.source is None else tx.sources.attribute(owner.source, name)
-    made = Dict(source=source, real=real)
+    made = Registered(source=source, real=real)
     owner.read[name] = made
     tx.known[id(real)] = made
     tx.kept.append(real)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Tensors"]
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 class Tensors(Extension):
@@ -64,10 +66,11 @@ class Tensors(Extension):
         self.last_input: torch.fx.Node | None = None
         self.n_calls = 0
         self.state = contexts.Ambient()
-        self.closed = False
+        self.log_was_off, _LOG.disabled = _LOG.disabled, True  # a refused operation is a break, and explained there
 
     def end(self) -> None:
         """Put the ambient state back."""
+        _LOG.disabled = self.log_was_off
         self.state.restore()
 
     def position(self) -> int:

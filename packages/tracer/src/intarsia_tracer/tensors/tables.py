@@ -91,6 +91,7 @@ INLINED = (
     "torch._utils",
     "torch.amp.grad_scaler",
     "torch.autograd.grad_mode",
+    "torch.backends",
     "torch.compiler",
     "torch.distributions",
     "torch.functional",

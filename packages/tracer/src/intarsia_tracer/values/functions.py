@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_ir.errors import InternalError
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
+from intarsia_tracer.trust import STABLE, is_trusted
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import InstanceDict, Object, attribute_key
@@ -117,22 +118,28 @@ class Cell(Value):
 
 
 class Globals(Dict):
-    """A module's namespace. That of the captured frame is read and changed as its globals."""
+    """A module's namespace. That of the captured frame is read and changed as its globals.
 
-    __slots__ = ("frame",)
+    Functions, classes and modules in the namespace of a trusted module aren't guarded, other values are.
+    """
+
+    __slots__ = ("frame", "trusted")
 
     def __init__(self, real: dict[str, Any], source: Source | None, frame: bool) -> None:
         super().__init__(source=source, real=real)
         self.frame = frame
+        self.trusted = not frame and is_trusted(real.get("__name__"))
         self.checked = True  # names are strings
 
     def item_source(self, tx: Tracer, key: Hashable) -> Source | None:
         """Return where the value of a name is found."""
+        if self.trusted and isinstance(self.real.get(key), STABLE):
+            return None
         return tx.sources.glob(str(key)) if self.frame else super().item_source(tx, key)
 
     def guard_absent(self, tx: Tracer, key: Hashable) -> None:
         """Builtins of the captured frame are guarded through its globals; elsewhere rely on absence."""
-        if not self.frame:
+        if not self.frame and not self.trusted:
             super().guard_absent(tx, key)
 
     def emit_effects(self, out: Builder) -> None:
@@ -220,15 +227,11 @@ class Function(PythonFunction):
 
     def trusted(self) -> bool:
         """Tell by the module of the function."""
-        from intarsia_tracer.trust import is_trusted
-
         return is_trusted(self.value.__module__)
 
     def global_names(self, tx: Tracer) -> Globals:
         """Return the namespace."""
-        source = None
-        if self.source is not None and not self.trusted():
-            source = tx.sources.attribute(self.source, "__globals__")
+        source = None if self.source is None else tx.sources.attribute(self.source, "__globals__")
         return tx.globals_of(self.value.__globals__, source)
 
     def positional_defaults(self, tx: Tracer) -> Sequence[Value]:

@@ -6,6 +6,7 @@ changed only after the graph ran: either by what was appended, or as a whole.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -208,6 +209,9 @@ class Tuple(Items):
         """Call a method of tuple."""
         if name in ("index", "count") and args and not keywords:
             return self.find(tx, args) if name == "index" else self.tally(tx, args)
+        own = self.cls.__dict__.get(name)
+        if self.cls is not tuple and type(own) is types.MethodDescriptorType:
+            return tx.call_pure(own, [self, *args], keywords)
         return tx.operator_method(self, name, args, keywords)
 
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:

@@ -1,0 +1,220 @@
+"""No capture is stale: while its guards hold, however the world changed, its code does what the original does."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+
+import pytest
+from executor import call_with_locals
+from guard_check import failures
+
+from intarsia_ir.records import GuardKind
+from intarsia_tracer import FrameInfo, capture_frame, link
+from intarsia_tracer.arguments import frame_of_call
+from intarsia_tracer.extension import Extension
+
+SETTING = 1
+TABLE = {"a": 1, "b": 2}
+
+
+def helper(x, y=2, *, z=3):
+    return x + y + z + SETTING
+
+
+class Config:
+    shared = 5
+
+    def __init__(self):
+        self.flag = True
+        self.items = [1, 2]
+        self.nested = {"k": (1, 2)}
+        self.function = helper
+
+    def method(self, x):
+        return x + self.shared
+
+    @property
+    def double(self):
+        return self.shared * 2
+
+
+class Child(Config):
+    def method(self, x):
+        return super().method(x) * 2
+
+
+def make_counter(n):
+    def get():
+        return n + 1
+
+    return get
+
+
+def captured(fn, args):
+    """Return the capture of a call and its frame's code."""
+    code, frame = frame_of_call(fn, args, {})
+    found = capture_frame(code, FrameInfo(*frame), extension=Extension, force=True)
+    assert not found.breaks
+    return found, code
+
+
+def check(fn, before, change, after=None, kinds=()):
+    """Capture with arguments `before`; change the world; the guards must notice, or nothing observable changed."""
+    found, code = captured(fn, before)
+    assert not failures(found.guards, FrameInfo(*frame_of_call(fn, before, {})[1]), code)
+    undo = change(*before)
+    try:
+        args = before if after is None else after
+        frame = FrameInfo(*frame_of_call(fn, args, {})[1])
+        failed = failures(found.guards, frame, code)
+        if not failed:
+            stale = types.FunctionType(link(found.code, {}), frame.globals, "stale", None, frame.closure or ())
+            got = call_with_locals(stale, copy.deepcopy(dict(frame.locals)))
+            assert repr(got) == repr(fn(*copy.deepcopy(args)))
+        for kind in kinds:
+            assert kind in {record.kind for record in failed}
+    finally:
+        if undo is not None:
+            undo()
+
+
+def replaced(owner, name, value):
+    """Return a change that sets an attribute (or item), and undoes it."""
+
+    def change(*args):
+        target = owner if owner is not None else args[0]
+        if isinstance(target, dict):
+            old = dict(target)
+            target[name] = value
+
+            def undo():
+                target.clear()
+                target.update(old)
+
+            return undo
+        slot = isinstance(target, types.FunctionType)
+        had, old = slot or name in vars(target), getattr(target, name, None) if slot else vars(target).get(name)
+        setattr(target, name, value)
+        return lambda: setattr(target, name, old) if had else delattr(target, name)
+
+    return change
+
+
+def nothing(*args):
+    return None
+
+
+CASES = {
+    "constant": (lambda x: x + 1, (1,), nothing, (2,), [GuardKind.CONSTANT]),
+    "type of a constant": (lambda x: [x], (1,), nothing, (True,), [GuardKind.CONSTANT]),
+    "type": (lambda x: x[0], ([1],), nothing, ((1,),), [GuardKind.TYPE]),
+    "length": (lambda x: sum(x), ([1, 2],), nothing, ([1, 2, 3],), [GuardKind.LENGTH]),
+    "item": (lambda x: x[1], ([1, 2],), nothing, ([1, 3],), [GuardKind.CONSTANT]),
+    "dict item": (lambda x: x["a"], ({"a": 1, "b": 2},), nothing, ({"a": 1, "b": 3},), []),
+    "dict keys": (lambda x: list(x), ({"a": 1, "b": 2},), nothing, ({"b": 2, "a": 1},), [GuardKind.DICT_KEYS]),
+    "missing key": (lambda x: x.get("z", 0), ({"a": 1},), nothing, ({"a": 1, "z": 5},), [GuardKind.ABSENT]),
+    "set": (lambda x: 1 in x, ({1, 2},), nothing, ({2},), [GuardKind.CONSTANT]),
+    "nested": (lambda c: c.nested["k"][1], (Config(),), replaced(None, "nested", {"k": (1, 5)}), None, []),
+    "attribute": (lambda c: 1 if c.flag else 2, (Config(),), replaced(None, "flag", False), None, []),
+    "missing attribute": (lambda c: hasattr(c, "zz"), (Config(),), replaced(None, "zz", 1), None, []),
+    "class attribute": (lambda c: c.shared, (Config(),), replaced(Config, "shared", 6), None, [GuardKind.CONSTANT]),
+    "shadowed class attribute": (lambda c: c.shared, (Config(),), replaced(None, "shared", 7), None, []),
+    "method": (lambda c: c.method(1), (Config(),), replaced(Config, "method", lambda s, x: -x), None, [GuardKind.CODE]),
+    "shadowed method": (
+        lambda c: c.method(1),
+        (Config(),),
+        replaced(None, "method", lambda x: -x),
+        None,
+        [GuardKind.ABSENT],
+    ),
+    "inherited method": (lambda c: c.method(1), (Child(),), replaced(Config, "method", lambda s, x: -x), None, []),
+    "property": (lambda c: c.double, (Config(),), replaced(Config, "double", property(lambda s: 0)), None, []),
+    "function in an attribute": (
+        lambda c: c.function(1),
+        (Config(),),
+        replaced(None, "function", lambda x: 0),
+        None,
+        [],
+    ),
+    "new object's class attribute": (lambda: Config().shared, (), replaced(Config, "shared", 6), None, []),
+    "constructor": (lambda: Config().flag, (), replaced(Config, "__init__", lambda s: setattr(s, "flag", 3)), None, []),
+    "global": (lambda: SETTING, (), replaced(globals(), "SETTING", 2), None, [GuardKind.CONSTANT]),
+    "global of an inlined function": (lambda: helper(1), (), replaced(globals(), "SETTING", 2), None, []),
+    "inlined function": (lambda: helper(1), (), replaced(globals(), "helper", lambda x: 0), None, [GuardKind.CODE]),
+    "default": (lambda: helper(1), (), replaced(helper, "__defaults__", (5,)), None, []),
+    "keyword default": (lambda: helper(1), (), replaced(helper, "__kwdefaults__", {"z": 9}), None, []),
+    "global dict": (lambda: TABLE["a"], (), replaced(TABLE, "a", 5), None, []),
+    "builtin": (lambda x: len(x), ([1],), replaced(globals(), "len", lambda x: 99), None, [GuardKind.IDENTITY]),
+    "closure": (make_counter(1), (), nothing, None, []),
+    "partial": (lambda p: p(1), (functools.partial(helper, y=3),), nothing, (functools.partial(helper, y=4),), []),
+    "identity": (lambda a, b: a is b, (TABLE, TABLE), nothing, (TABLE, {}), [GuardKind.ALIASING]),
+    "no identity": (lambda a, b: a is b, (TABLE, {}), nothing, (TABLE, TABLE), [GuardKind.ALIASING]),
+    "aliased writes": (lambda a, b: (a.append(1), len(b))[1], ([1], [1]), nothing, None, []),
+    "bound method": (lambda m: m(1), (Config().method,), nothing, (Child().method,), []),
+    "slice": (lambda s: [1, 2, 3][s], (slice(1, 2),), nothing, (slice(0, 2),), []),
+    "class": (lambda c: c.__name__, (Config,), nothing, (Child,), [GuardKind.IDENTITY]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_change_is_noticed(name):
+    check(*CASES[name])
+
+
+def test_closure_cell_is_guarded():
+    fn = make_counter(1)
+
+    def change():
+        fn.__closure__[0].cell_contents = 5
+
+    check(fn, (), change, None, [GuardKind.CONSTANT])
+
+
+def test_unused_arguments_are_not_guarded():
+    found, _ = captured(lambda x, unused: x, (1, object()))
+    assert {str(record.source) for record in found.guards} == {"x"}
+
+
+def test_a_passed_on_argument_is_not_looked_into():
+    found, _ = captured(lambda items: [items], ([1, 2, 3],))
+    assert {record.kind for record in found.guards} == {GuardKind.TYPE, GuardKind.LENGTH}
+
+
+def test_each_guard_once():
+    def f(c):
+        return [c.shared for _ in range(5)]
+
+    found, _ = captured(f, (Config(),))
+    keys = [(record.kind, record.source, repr(record.value)) for record in found.guards]
+    assert len(keys) == len(set(keys))
+
+
+def test_guards_know_the_user_line():
+    found, code = captured(lambda c: c.flag, (Config(),))
+    assert {record.origin.line for record in found.guards} == {code.co_firstlineno}
+
+
+def test_library_code_is_trusted():
+    def f(n):
+        return functools.reduce(lambda a, b: a + b, range(n))
+
+    found, _ = captured(f, (3,))
+    assert not any("reduce" in str(record.source) for record in found.guards)
+
+
+def test_aliased_lists_that_are_written():
+    """Two arguments that are one list: what is appended to one is seen in the other."""
+
+    def f(a, b):
+        a.append(1)
+        return len(b)
+
+    shared = [1]
+    found, code = captured(f, (shared, shared))
+    other = FrameInfo(*frame_of_call(f, ([1], [1]), {})[1])
+    assert failures(found.guards, other, code)
+    found, code = captured(f, ([1], [1]))
+    alias = FrameInfo(*frame_of_call(f, (shared, shared), {})[1])
+    assert failures(found.guards, alias, code)

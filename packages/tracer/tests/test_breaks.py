@@ -1,0 +1,305 @@
+"""Breaks: where the graph ends, what the user is told, and that the program goes on as in eager."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+import torch
+from executor import Executor
+
+import intarsia_tracer
+from intarsia_ir.errors import UnsupportedError
+from intarsia_tracer.breaks import REGISTRY
+
+COUNT = 0
+
+
+def branch(x):
+    if x.sum() > 0:
+        return x + 1
+    return x - 1
+
+
+def count_nonzero(x):
+    if len(torch.nonzero(x)) > 1:
+        return x + 1
+    return x * 3
+
+
+def say(x):
+    y = x * 2
+    print("in the middle")
+    return y + 1
+
+
+def say_in_a_loop(x):
+    for i in range(4):
+        x = x + i
+        print(i)
+        x = x * 2
+    return x
+
+
+def say_in_a_region(x):
+    with torch.no_grad():
+        y = x * 2
+        print(torch.is_grad_enabled())
+        z = y + 1
+    print(torch.is_grad_enabled())
+    return z * x
+
+
+def say_in_autocast(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ x
+        print(y.dtype)
+        z = y @ x
+    return z, x @ x
+
+
+def inner(x):
+    y = x + 1
+    print("inner")
+    return y * 2
+
+
+def say_inside_a_call(x):
+    y = x * 3
+    z = inner(y)
+    return z - 1
+
+
+def item(x):
+    y = x * 2
+    return y * x.sum().item()
+
+
+def to_list(x):
+    return [v + 1 for v in (x * 2).tolist()], x + 1
+
+
+def catch(x):
+    try:
+        y = x + 1
+        print("before")
+        raise ValueError("v")
+    except ValueError as error:
+        print(error)
+        return y * 2
+    finally:
+        print("finally")
+
+
+def bad_shapes(x):
+    try:
+        return x @ torch.ones(7, 9)
+    except RuntimeError as error:
+        return str(error)[:10], x + 1
+
+
+def global_counter(x):
+    global COUNT
+    COUNT += 1
+    y = x + COUNT
+    print(COUNT)
+    COUNT += 1
+    return y * COUNT
+
+
+def generator_outside(x, items=None):
+    items = (i for i in range(3)) if items is None else items
+    for i in items:
+        x = x + i
+        print(i)
+    return x
+
+
+def comparison_loop(x):
+    n = 0
+    while x.sum() < 100:
+        x = x * 2
+        n += 1
+    return x, n
+
+
+def numpy_call(x):
+    y = x + 1
+    z = torch.from_numpy(np.ones(3, dtype=np.float32))
+    return y * z
+
+
+def closures(x):
+    scale = 2
+
+    def f(v):
+        nonlocal scale
+        scale += 1
+        return v * scale
+
+    y = f(x)
+    print(scale)
+    return f(y), scale
+
+
+CASES = {
+    "branch taken": (branch, [torch.ones(3)], {"tracer.tensor_branch"}),
+    "branch not taken": (branch, [-torch.ones(3)], {"tracer.tensor_branch"}),
+    "nonzero of many": (count_nonzero, [torch.ones(3)], {"tracer.data_dependent"}),
+    "nonzero of none": (count_nonzero, [torch.zeros(3)], {"tracer.data_dependent"}),
+    "print": (say, [torch.ones(3)], {"tracer.output"}),
+    "print in a loop": (say_in_a_loop, [torch.ones(3)], {"tracer.output", "tracer.repeated"}),
+    "print in no_grad": (say_in_a_region, [torch.ones(3, requires_grad=True)], {"tracer.output"}),
+    "print in autocast": (say_in_autocast, [torch.ones(3, 3)], None),
+    "print in a call": (say_inside_a_call, [torch.ones(3)], {"tracer.output"}),
+    "item": (item, [torch.ones(3)], {"tracer.tensor_value"}),
+    "tolist": (to_list, [torch.ones(3)], {"tracer.tensor_value"}),
+    "catch": (catch, [torch.ones(3)], None),
+    "bad shapes": (bad_shapes, [torch.ones(3)], {"tracer.tensor_op", "tracer.exception"}),
+    "global": (global_counter, [torch.ones(3)], {"tracer.output"}),
+    "generator": (generator_outside, [torch.ones(3)], None),
+    "while": (comparison_loop, [torch.ones(3)], {"tracer.tensor_branch", "tracer.repeated"}),
+    "numpy": (numpy_call, [torch.ones(3)], None),
+    "closures": (closures, [torch.ones(3)], {"tracer.output"}),
+}
+
+
+def outcome(call, fn, args):
+    """Return result and output."""
+    global COUNT
+    COUNT = 0
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        result = call(fn, *args)
+    return result, printed.getvalue(), COUNT
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_goes_on_as_in_eager(name):
+    fn, args, codes = CASES[name]
+    want = outcome(lambda f, *a: f(*a), fn, [a.clone().detach().requires_grad_(a.requires_grad) for a in args])
+    executor = Executor()
+    got = outcome(executor.call, fn, args)
+    assert repr(got[0]) == repr(want[0])
+    assert got[1:] == want[1:]
+    breaks = [b for capture in executor.captures for b in capture.breaks]
+    assert breaks
+    if codes is not None:
+        assert {b.code for b in breaks} <= codes
+    for broken in breaks:
+        assert broken.code in REGISTRY and broken.reason and broken.remedy and broken.origin is not None
+        assert broken.origin.file == __file__
+
+
+def test_print_makes_two_graphs():
+    executor = Executor()
+    with contextlib.redirect_stdout(io.StringIO()):
+        executor.call(say, torch.ones(3))
+    assert [c.graph_module is not None for c in executor.captures] == [True, True]
+    assert executor.captures[0].breaks[0].origin.line == say.__code__.co_firstlineno + 2
+
+
+def test_names_of_resume_functions():
+    found = intarsia_tracer.capture(branch, (torch.ones(3),))
+    line = branch.__code__.co_firstlineno
+    assert list(found.code.resumes) == [f"__resume_at_{line + 2}_0", f"__resume_at_{line + 3}_1"]
+    assert all(code.co_name == name for name, code in found.code.resumes.items())
+
+
+def test_a_loop_resumes_a_bounded_number_of_times():
+    """However often the loop runs, the frames that wait for each other stay few."""
+
+    def f(x, n):
+        for i in range(n):
+            x = x + i
+            if x.sum() > 1e9:
+                break
+        return x
+
+    executor = Executor()
+    torch.testing.assert_close(executor.call(f, torch.ones(2), 500), f(torch.ones(2), 500))
+    assert len(executor.captures) <= 3
+
+
+@pytest.mark.parametrize("fn", [branch, say, item])
+def test_fullgraph_raises_with_line_and_remedy(fn):
+    with pytest.raises(UnsupportedError) as caught:
+        intarsia_tracer.capture(fn, (torch.ones(3),), fullgraph=True)
+    error = caught.value
+    assert error.code in REGISTRY and error.hints and error.where[0].file == __file__
+
+
+def test_fullgraph_leaves_the_programs_own_exception_alone():
+    def f(x):
+        raise KeyError("mine")
+
+    assert intarsia_tracer.capture(f, (torch.ones(3),), fullgraph=True).breaks[0].code == "tracer.exception"
+
+
+def test_frames_that_are_not_captured():
+    def gen(x):
+        yield x
+
+    async def coroutine(x):
+        return x
+
+    for fn in (gen, coroutine):
+        found = intarsia_tracer.capture(fn, (torch.ones(3),))
+        assert found.graph_module is None and found.code.code is fn.__code__
+        assert found.breaks[0].code == "tracer.frame"
+
+
+def test_nothing_to_compile_runs_natively_without_guards():
+    def f(x):
+        print("first")
+        return x + 1
+
+    found = intarsia_tracer.capture(f, (torch.ones(3),))
+    assert found.graph_module is None and not found.guards and found.code.code is not f.__code__
+    plain = intarsia_tracer.capture(lambda x: x, (1,))
+    assert plain.graph_module is None and not plain.guards and not plain.breaks
+
+
+def test_requested_break():
+    from torch.compiler import disable
+
+    @disable
+    def helper(x):
+        return x * 2
+
+    def f(x):
+        return helper(x + 1) - 1
+
+    executor = Executor()
+    torch.testing.assert_close(executor.call(f, torch.ones(3)), torch.full((3,), 3.0))
+    assert executor.captures[0].breaks[0].code == "tracer.disabled"
+
+
+def test_long_python_loops_end():
+    limits = intarsia_tracer.Limits(instructions=10_000)
+
+    def f(x):
+        n = 0
+        for i in range(10**9):
+            n += i
+        return x + n
+
+    found = intarsia_tracer.capture(f, (torch.ones(3),), limits=limits)
+    assert found.breaks[0].code == "tracer.budget"
+
+
+def test_deep_recursion_ends():
+    def down(x, n):
+        return x if n == 0 else down(x + 1, n - 1)
+
+    executor = Executor()
+    torch.testing.assert_close(executor.call(down, torch.ones(2), 40), torch.full((2,), 41.0))
+    found = intarsia_tracer.capture(down, (torch.ones(2), 500))
+    assert found.breaks[0].code == "tracer.depth"
+
+
+def test_every_code_has_a_summary():
+    for kind in REGISTRY.values():
+        assert kind.summary and kind.remedy

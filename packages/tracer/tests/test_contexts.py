@@ -1,0 +1,119 @@
+"""Grad mode and autocast: regions in the graph, state at the end, guards at the beginning."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executor import Executor
+
+import intarsia_tracer
+from intarsia_ir.records import GuardKind
+
+ENTER = torch.amp.autocast_mode._enter_autocast
+EXIT = torch.amp.autocast_mode._exit_autocast
+
+
+def regions(capture):
+    """Return the region nodes of a graph as (target, first argument)."""
+    wanted = (torch._C._set_grad_enabled, ENTER, EXIT)
+    nodes = [node for node in capture.graph_module.graph.nodes if node.target in wanted]
+    return [(node.target, node.args[0] if node.target is not EXIT else None) for node in nodes]
+
+
+def test_no_grad_is_a_region():
+    def f(x):
+        with torch.no_grad():
+            y = x * 2
+        return x + y
+
+    x = torch.ones(2, requires_grad=True)
+    executor = Executor()
+    got = executor.call(f, x)
+    assert got.requires_grad
+    (found,) = executor.captures
+    assert regions(found) == [(torch._C._set_grad_enabled, False), (torch._C._set_grad_enabled, True)]
+    assert found.signature.exit_grad_mode is None
+    torch.autograd.grad(got.sum(), x)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+def test_decorators(mode):
+    @mode()
+    def f(x):
+        return x * 2
+
+    def g(x):
+        return f(x) + x
+
+    x = torch.ones(2, requires_grad=True)
+    executor = Executor()
+    assert executor.call(g, x).requires_grad == g(x).requires_grad
+    assert not executor.captures[0].breaks
+
+
+def test_set_grad_enabled_leaves_its_mode():
+    def f(x):
+        torch.set_grad_enabled(False)
+        return x * 2
+
+    executor = Executor()
+    try:
+        executor.call(f, torch.ones(2, requires_grad=True))
+        assert not torch.is_grad_enabled()
+    finally:
+        torch.set_grad_enabled(True)
+    (found,) = executor.captures
+    assert found.signature.exit_grad_mode is False
+
+
+def test_tracing_leaves_the_mode_alone():
+    def f(x):
+        torch.set_grad_enabled(False)
+        return x * 2
+
+    intarsia_tracer.capture(f, (torch.ones(2),))
+    assert torch.is_grad_enabled()
+
+
+def test_autocast_is_a_region():
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ x
+        return y, x @ x
+
+    x = torch.randn(3, 3)
+    executor = Executor()
+    got, want = executor.call(f, x), f(x)
+    assert [t.dtype for t in got] == [t.dtype for t in want] == [torch.bfloat16, torch.float32]
+    assert regions(executor.captures[0]) == [(ENTER, "cpu"), (EXIT, None)]
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_mode_at_entry_is_guarded():
+    with torch.no_grad():
+        found = intarsia_tracer.capture(lambda x: x + 1, (torch.ones(2),))
+    (guard,) = [g for g in found.guards if g.kind is GuardKind.GRAD_MODE]
+    assert guard.value is False
+
+
+def test_questions_about_the_compiler():
+    def f(x):
+        if torch.compiler.is_compiling() and torch.compiler.is_dynamo_compiling():
+            return x + 1
+        return x.item()
+
+    executor = Executor()
+    torch.testing.assert_close(executor.call(f, torch.ones(2)), torch.full((2,), 2.0))
+    assert not executor.captures[0].breaks and not torch.compiler.is_compiling()
+
+
+def test_function_modes_are_left_to_eager():
+    from torch.overrides import TorchFunctionMode
+
+    class Double(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {})) * 2 if func is torch.add else func(*args, **(kwargs or {}))
+
+    with Double():
+        found = intarsia_tracer.capture(lambda x: torch.add(x, 1), (torch.ones(2),))
+    assert found.graph_module is None

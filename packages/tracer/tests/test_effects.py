@@ -1,0 +1,127 @@
+"""Side effects happen after the graph, in order; reads see pending writes; aliases stay aliases."""
+
+from __future__ import annotations
+
+import torch
+from executor import Executor
+from torch import nn
+
+STATE = {"n": 0}
+TOTAL = 0
+
+
+def one_graph(fn, *args):
+    """Call by capture; there must be one graph."""
+    executor = Executor()
+    result = executor.call(fn, *args)
+    assert [c.breaks for c in executor.captures] == [()]
+    assert executor.captures[0].graph_module is not None
+    return result
+
+
+def test_global_counter_and_fresh_random_numbers():
+    global TOTAL
+    TOTAL = 0
+
+    def f():
+        global TOTAL
+        TOTAL += 1
+        return torch.rand(10) + TOTAL
+
+    first, second = one_graph(f), one_graph(f)
+    assert TOTAL == 2
+    assert (first >= 1).all() and (second >= 2).all() and not torch.equal(first + 1, second)
+
+
+def test_attributes_of_modules_and_objects():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.count = 0
+            self.register_buffer("last", torch.zeros(2))
+            self.history = []
+
+        def forward(self, x):
+            self.count += 1
+            self.last = x * self.count
+            self.history.append(self.last)
+            if self.count == 1:
+                self.extra = [self.count]
+            return self.last + len(self.history)
+
+    model = Counter()
+    x = torch.ones(2)
+    torch.testing.assert_close(one_graph(model, x), x + 1)
+    torch.testing.assert_close(one_graph(model, x), 2 * x + 2)
+    assert model.count == 2 and len(model.history) == 2 and model.extra == [1]
+    assert model.last is model.history[-1] and model.last is dict(model.named_buffers())["last"]
+
+
+def test_reads_see_pending_writes():
+    def f(x, box):
+        box["a"] = x + 1
+        box["b"] = box["a"] * 2
+        del box["a"]
+        return len(box), "a" in box, box["b"]
+
+    box = {"a": 0, "c": 1}
+    n, has, b = one_graph(f, torch.ones(2), box)
+    assert (n, has) == (2, False) and list(box) == ["c", "b"] and box["b"] is b
+
+
+def test_new_objects_escape_as_one():
+    class Node:
+        def __init__(self, value):
+            self.value = value
+            self.next = None
+
+    def f(x, out):
+        a, b = Node(x + 1), Node(x + 2)
+        a.next, b.next = b, a
+        out.append(a)
+        return b
+
+    out = []
+    b = one_graph(f, torch.ones(2), out)
+    assert out[0].next is b and b.next is out[0]
+    torch.testing.assert_close(b.value, torch.full((2,), 3.0))
+
+
+def test_closure_that_escapes_sees_later_writes():
+    def f(x):
+        total = x
+
+        def add(y):
+            nonlocal total
+            total = total + y
+            return total
+
+        add(x)
+        return add
+
+    add = one_graph(f, torch.ones(2))
+    torch.testing.assert_close(add(torch.ones(2)), torch.full((2,), 3.0))
+
+
+def test_attributes_of_tensors():
+    def f(x):
+        x.tag = "seen"
+        return x + 1, x.tag
+
+    x = torch.ones(2)
+    assert one_graph(f, x)[1] == "seen" and x.tag == "seen"
+
+
+def test_writes_to_arguments_survive_a_later_error():
+    def f(x, items):
+        items.append(1)
+        y = x + 1
+        items.append(2)
+        raise ValueError(len(items), y.shape)
+
+    items, executor = [], Executor()
+    try:
+        executor.call(f, torch.ones(2), items)
+    except ValueError as error:
+        assert error.args == (2, (2,))
+    assert items == [1, 2]
