@@ -8,6 +8,7 @@ door is replaced by a function that raises, so a test that reaches one fails. Te
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -68,6 +69,8 @@ def peers() -> dict[str, int]:
 
 def main(arguments: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
+    # closing the doors imports triton, and the Triton emitter's tests run in its interpreter
+    os.environ["TRITON_INTERPRET"] = "1"
     close_doors()
     import pytest
     import torch
