@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,21 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.own:
         return run_own()
-    rows = measure_all(options.models or list(MODELS), first_calls=not options.quick)
+
+    def keep(rows: list[dict[str, Any]]) -> None:
+        # after every row, so that a run that is stopped keeps what it measured
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+    rows = measure_all(options.models or list(MODELS), keep, first_calls=not options.quick)
     show(rows)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     return report(rows)
 
 
-def measure_all(names: list[str], *, first_calls: bool) -> list[dict[str, Any]]:
-    """Measure every model on every route, each in fresh processes; a progress bar shows where it is."""
+def measure_all(
+    names: list[str], keep: Callable[[list[dict[str, Any]]], None], *, first_calls: bool
+) -> list[dict[str, Any]]:
+    """Measure every model on every route, each in fresh processes; `keep` is given the rows after each one."""
     routes = [(n, r) for n in names for r in routes_of(n)]
     rows = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -62,6 +69,7 @@ def measure_all(names: list[str], *, first_calls: bool) -> list[dict[str, Any]]:
             row |= child("steady", name, route)
             progress.advance(task)
             rows.append(row)
+            keep(rows)
     return rows
 
 
