@@ -43,15 +43,12 @@ def install():
         builder.create_masked_store = _checked(builder._unchecked[1], 2)
 
 
-RANGES = []
-
-
 def _checked(function, mask_position):
     def call(self, pointers, *rest, **kwargs):
         addresses, mask = np.broadcast_arrays(pointers.data, rest[mask_position - 1].data)
         for address in addresses[mask.astype(bool)]:
-            if not any(low <= address < high for low, high in RANGES):
-                raise IndexError(f"access at {address} outside of {RANGES}")
+            if not any(low <= address < high for low, high in self._ranges):
+                raise IndexError(f"access at {address} outside of {self._ranges}")
         return function(self, pointers, *rest, **kwargs)
 
     return call
@@ -69,7 +66,8 @@ def run(source, buffers, values, tmp_path):
     for launch in source.launches:
         for name in launch.buffers:
             memory.setdefault(name, empty(buffers[name]))
-        RANGES[:] = [_range(t) for t in memory.values()]
+        # on the builder: every copy of this module patches the same one
+        interpreter.InterpreterBuilder._ranges = [_range(t) for t in memory.values()]
         (grid,) = (eval(text, {}) for text in launch.grid)
         if grid:
             getattr(module, launch.entry)[(grid,)](*(memory[b] for b in launch.buffers))

@@ -75,7 +75,7 @@ _INTEGER = {
     "fmod": "({0} % {1})",
     "floordiv": "integer_floordiv({0}, {1})",
     "mod": "integer_mod({0}, {1})",
-    "not": "(~{0})",
+    "not": "({0} ^ -1)",
 }
 
 
@@ -94,6 +94,8 @@ def operation(v: Val, operands: list[str]) -> str:
         return _cast(operands[0], own, v.dtype)
     if v.op == "not" and own == "b8":
         return f"({operands[0]} == 0)"
+    if v.op == "not" and own == "u8":
+        return f"({operands[0]} ^ 255)"
     if v.op in ("shl", "shr"):
         return _shift(v.op, own, operands)
     tables = [_ANY_TYPE]
