@@ -15,6 +15,7 @@ from intarsia_ir import (
     ArgumentSource,
     AttributeSource,
     CellSource,
+    DictItemSource,
     GlobalSource,
     GuardKind,
     GuardRecord,
@@ -391,6 +392,7 @@ def test_sources() -> None:
         GuardRecord(GuardKind.IDENTITY, GlobalSource("TABLE"), TABLE),
         GuardRecord(GuardKind.IDENTITY, GlobalSource("len"), len),
         GuardRecord(GuardKind.IDENTITY, AttributeSource(ModuleSource("math"), "floor"), math.floor),
+        GuardRecord(GuardKind.CONSTANT, DictItemSource(ArgumentSource("more"), "z"), 9),
         GuardRecord(GuardKind.IDENTITY, TypeSource(AttributeSource(GlobalSource("TABLE"), "dtype")), torch.dtype),
     ]
     guards = build_guards(records, function=f)

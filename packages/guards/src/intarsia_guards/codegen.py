@@ -29,6 +29,7 @@ from intarsia_ir.records import (
     ArgumentSource,
     AttributeSource,
     CellSource,
+    DictItemSource,
     GlobalSource,
     GuardKind,
     ItemSource,
@@ -197,6 +198,8 @@ class _Writer:
                 self._attribute(source, self.fetch(base), base, name)
             case ItemSource(base=base, key=key):
                 self._assign(source, f"{self.fetch(base)}[{self._key(key)}]")
+            case DictItemSource(base=base, key=key):
+                self._assign(source, f"{self.constant(dict.__getitem__)}({self.fetch(base)}, {self._key(key)})")
             case TypeSource(base=base):
                 self._assign(source, f"type({self.fetch(base)})")
             case _:

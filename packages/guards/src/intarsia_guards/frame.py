@@ -15,6 +15,7 @@ from intarsia_ir.records import (
     ArgumentSource,
     AttributeSource,
     CellSource,
+    DictItemSource,
     GlobalSource,
     ItemSource,
     ModuleSource,
@@ -59,6 +60,8 @@ def fetch(source: Source, frame: Frame) -> Any:
             return getattr(fetch(base, frame), name)
         case ItemSource(base=base, key=key):
             return fetch(base, frame)[key]
+        case DictItemSource(base=base, key=key):
+            return dict.__getitem__(fetch(base, frame), key)
         case TypeSource(base=base):
             return type(fetch(base, frame))
     raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")

@@ -21,6 +21,7 @@ __all__ = [
     "Capture",
     "CellSource",
     "Constant",
+    "DictItemSource",
     "Fresh",
     "Functionalized",
     "GlobalSource",
@@ -138,6 +139,17 @@ class ItemSource(Source):
 
     def __str__(self) -> str:
         return f"{self.base}[{self.key!r}]"
+
+
+@dataclass(frozen=True, slots=True)
+class DictItemSource(Source):
+    """`dict.__getitem__(base, key)`: an entry of a subclass of dict, past the subclass's own look-up."""
+
+    base: Source
+    key: Any
+
+    def __str__(self) -> str:
+        return f"dict.__getitem__({self.base}, {self.key!r})"
 
 
 @dataclass(frozen=True, slots=True)

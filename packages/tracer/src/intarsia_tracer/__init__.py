@@ -12,7 +12,6 @@ Example:
     ()
 """
 
-from intarsia_tracer.breaks import REGISTRY, BreakKind
 from intarsia_tracer.capture import Frame, FrameInfo, capture, capture_frame
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.link import Hole, link
@@ -20,8 +19,6 @@ from intarsia_tracer.tracer import Limits
 
 __version__ = "0.1.0"
 __all__ = [
-    "REGISTRY",
-    "BreakKind",
     "Extension",
     "Frame",
     "FrameInfo",

@@ -15,15 +15,17 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.operators import BINARY, COMPARE
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Function, Partial, PythonFunction, guard_code
 from intarsia_tracer.values.iterators import Enumerate, Filter, Map, Reversed, Zip
-from intarsia_tracer.values.mappings import Dict, DictView, SetValue
+from intarsia_tracer.values.mappings import Dict, DictView
 from intarsia_tracer.values.objects import Builtin, ClassValue, Object, Super
 from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
+from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
@@ -509,7 +511,13 @@ def _cast(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def _id(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    raise Break("tracer.identity", "id() is asked for")
+    (value,) = tx.arity("id", args, keywords, 1)
+    real = value.identity()
+    if real is None:
+        raise Break("tracer.identity", f"the id of {value.describe()} is asked for")
+    if value.source is not None:
+        tx.guards.add(GuardKind.IDENTITY, value.source, real)
+    return Const(id(real))
 
 
 BUILTIN_CALLS: dict[Any, BuiltinCall] = {

@@ -19,9 +19,10 @@ from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Function, PythonFunction, guard_code
 from intarsia_tracer.values.iterators import Generator
-from intarsia_tracer.values.mappings import Dict, SetValue
+from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import Builtin, ClassValue, Object
 from intarsia_tracer.values.sequences import List, Tuple
+from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
@@ -176,6 +177,9 @@ def call_builtin(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
     if stand_in is not None:
         return stand_in(tx, args, keywords)
     if type(raw) is _LRU_WRAPPER:
+        known = _call_cached(raw, args, keywords)
+        if known is not None:
+            return tx.wrap(known[0], None)
         return tx.call(tx.wrap(raw.__wrapped__, function.source and _wrapped(tx, function)), args, keywords)
     owner = getattr(raw, "__objclass__", None)
     if owner is not None and args and isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)):
@@ -186,6 +190,16 @@ def call_builtin(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
     if bound_to is not None and not isinstance(bound_to, (types.ModuleType, type)):
         return tx.wrap(bound_to, None).call_method(tx, raw.__name__, args, keywords)
     raise Break("tracer.call", f"the built-in {function.describe()} isn't modelled")
+
+
+def _call_cached(function: Any, args: Sequence[Value], keywords: Keywords) -> tuple[Any] | None:
+    """Call a cached function for real, if all its arguments are atoms: then eager runs its body but once, too."""
+    if not all(isinstance(value, (Const, ClassValue)) for value in (*args, *keywords.values())):
+        return None
+    try:
+        return (function(*[a.as_python() for a in args], **{k: v.as_python() for k, v in keywords.items()}),)
+    except Exception as error:  # at the break it raises again
+        raise Break("tracer.exception", f"{function.__qualname__} raises {type(error).__name__}") from None
 
 
 def _wrapped(tx: Tracer, function: Builtin) -> Any:

@@ -18,6 +18,7 @@ from intarsia_ir.records import (
     ArgumentSource,
     AttributeSource,
     CellSource,
+    DictItemSource,
     GlobalSource,
     ItemSource,
     ModuleSource,
@@ -377,6 +378,10 @@ class Builder:
             self.emit("LOAD_FAST", self._fetch(source.base))
             self.emit("LOAD_CONST", source.key)
             self.emit("BINARY_SUBSCR")
+        elif isinstance(source, DictItemSource):
+            held = self._fetch(source.base)
+            loads: list[Loader] = [partial(self.emit, "LOAD_FAST", held), partial(self.emit, "LOAD_CONST", source.key)]
+            self.call(lambda: self.emit("LOAD_CONST", dict.__getitem__), loads)
         elif isinstance(source, TypeSource):
             base = self._fetch(source.base)
             self.call(lambda: self.emit("LOAD_CONST", type), [lambda: self.emit("LOAD_FAST", base)])

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
-from intarsia_tracer.values.mappings import Dict, SetValue
+from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import ClassValue, Object
 from intarsia_tracer.values.sequences import Items, Slice, Tuple
+from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer

@@ -9,6 +9,7 @@ from intarsia_ir.records import (
     ArgumentSource,
     AttributeSource,
     CellSource,
+    DictItemSource,
     GlobalSource,
     GuardKind,
     GuardRecord,
@@ -53,6 +54,10 @@ class Sources:
     def item(self, base: Source, key: Any) -> Source:
         """`base[key]`."""
         return self._once(("item", id(base), type(key), key), lambda: ItemSource(base, key))
+
+    def dict_item(self, base: Source, key: Any) -> Source:
+        """`dict.__getitem__(base, key)`."""
+        return self._once(("dict item", id(base), type(key), key), lambda: DictItemSource(base, key))
 
     def type_of(self, base: Source) -> Source:
         """`type(base)`."""

@@ -11,9 +11,10 @@ from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 from intarsia_ir.records import GuardKind, Origin, Source
-from intarsia_tracer import calling, formatting, lookup, operators, polyfills, wrapping
+from intarsia_tracer import calling, class_lookup, formatting, lookup, operators, polyfills, storing, wrapping
 from intarsia_tracer.breaks import Break, Raised, Stop
 from intarsia_tracer.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, BuiltinCall, is_instance
+from intarsia_tracer.copying import COPY_CALLS
 from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Yielded
 from intarsia_tracer.extension import Extension
 from intarsia_tracer.polyfills import STAND_INS, model
@@ -51,7 +52,7 @@ class Tracer:
         stop_at: Outermost step to stop before; -1 for none.
     """
 
-    builtin_calls: Mapping[Any, BuiltinCall] = BUILTIN_CALLS
+    builtin_calls: Mapping[Any, BuiltinCall] = {**BUILTIN_CALLS, **COPY_CALLS}
     pure_functions: frozenset[Any] = PURE_FUNCTIONS
     stand_ins: Mapping[Any, BuiltinCall] = STAND_INS
 
@@ -86,31 +87,31 @@ class Tracer:
     percent_format = formatting.percent_format
     printable = formatting.printable
     # lookup.py
-    check_no_arguments = lookup.check_no_arguments
+    check_no_arguments = storing.check_no_arguments
     bound_to_instance = lookup.bound_to_instance
-    class_attribute = lookup.class_attribute
-    class_attribute_for = lookup.class_attribute_for
-    class_function = lookup.class_function
-    class_item = lookup.class_item
-    class_iterate = lookup.class_iterate
-    class_source = lookup.class_source
+    class_attribute = class_lookup.class_attribute
+    class_attribute_for = class_lookup.class_attribute_for
+    class_function = class_lookup.class_function
+    class_item = class_lookup.class_item
+    class_iterate = class_lookup.class_iterate
+    class_source = class_lookup.class_source
     exception_attribute = lookup.exception_attribute
-    find_in_class = lookup.find_in_class
-    function_attribute = lookup.function_attribute
+    find_in_class = class_lookup.find_in_class
+    function_attribute = class_lookup.function_attribute
     guard_not_in_instance = lookup.guard_not_in_instance
     hash_is_safe = lookup.hash_is_safe
     instance_attribute = lookup.instance_attribute
     instance_dict = lookup.instance_dict
-    module_attribute = lookup.module_attribute
-    module_globals = lookup.module_globals
+    module_attribute = class_lookup.module_attribute
+    module_globals = class_lookup.module_globals
     object_attribute = lookup.object_attribute
     object_hash_key = lookup.object_hash_key
-    object_set_attribute = lookup.object_set_attribute
-    object_slot = lookup.object_slot
+    object_set_attribute = storing.object_set_attribute
+    object_slot = storing.object_slot
     plain_attribute = lookup.plain_attribute
-    plain_set_attribute = lookup.plain_set_attribute
-    super_attribute = lookup.super_attribute
-    write_attribute = lookup.write_attribute
+    plain_set_attribute = storing.plain_set_attribute
+    super_attribute = class_lookup.super_attribute
+    write_attribute = storing.write_attribute
     # operators.py
     advance = operators.advance
     arity = operators.arity

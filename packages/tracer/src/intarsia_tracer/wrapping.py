@@ -17,9 +17,10 @@ from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import ATOMS, FALSE, NONE, TRUE, Const
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Cell, Function, Globals, Partial
-from intarsia_tracer.values.mappings import Dict, SetValue
+from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import Builtin, ClassValue, CodeValue, ModuleValue, Object
 from intarsia_tracer.values.sequences import List, Slice, Tuple
+from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
@@ -177,8 +178,9 @@ def _wrap_object(tx: Tracer, value: Any, kind: type, source: Source | None) -> V
     else:
         _guard_type(tx, kind, source)
     base: Value | None = None
-    if issubclass(kind, dict) and tx.find_in_class(kind, "__getitem__")[0] is dict.__getitem__:  # type: ignore[index]
-        base = Dict(source=source, real=value)
+    if issubclass(kind, dict):
+        base = Dict(cls=collections.OrderedDict if issubclass(kind, collections.OrderedDict) else dict, real=value)
+        base.source = source
     elif issubclass(kind, BaseException):
         base = tx.wrap(value.args, source and tx.sources.attribute(source, "args"))
     return Object(kind, value, source, base)

@@ -11,6 +11,7 @@ from intarsia_ir.records import (
     ArgumentSource,
     AttributeSource,
     CellSource,
+    DictItemSource,
     GlobalSource,
     GuardKind,
     GuardRecord,
@@ -36,6 +37,8 @@ def fetch(source: Source, frame: Any, code: Any) -> Any:
             return getattr(fetch(base, frame, code), name)
         case ItemSource(base=base, key=key):
             return fetch(base, frame, code)[key]
+        case DictItemSource(base=base, key=key):
+            return dict.__getitem__(fetch(base, frame, code), key)
         case TypeSource(base=base):
             return type(fetch(base, frame, code))
     raise AssertionError(source)

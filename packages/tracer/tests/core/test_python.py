@@ -593,6 +593,15 @@ def conversions(n=2):
     return int("12"), float(n), str(n), bool([]), list("ab"), tuple([1]), dict([("a", 1)]), bytes([n]), complex(n, 1)
 
 
+def copies(n=1):
+    inner = [n]
+    original = {"a": inner, "b": (inner, Color.RED), "p": Point(n)}
+    shallow, deep = copy.copy(original), copy.deepcopy(original)
+    inner.append(2)
+    original["p"].x = 9
+    return shallow["a"] is inner, deep["a"], deep["b"][0] is deep["a"], deep["p"].x, deep["b"][1] is Color.RED
+
+
 PROGRAMS = [
     f
     for f in list(globals().values())

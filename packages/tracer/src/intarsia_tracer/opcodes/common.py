@@ -10,9 +10,10 @@ from intarsia_tracer.values.base import NULL, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean, is_none
 from intarsia_tracer.values.functions import Cell
 from intarsia_tracer.values.iterators import Generator
-from intarsia_tracer.values.mappings import Dict, SetValue
+from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import Traceback
 from intarsia_tracer.values.sequences import List, Slice, Tuple
+from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
     from intarsia_tracer.decode import Instruction

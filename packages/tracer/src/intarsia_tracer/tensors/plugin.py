@@ -40,7 +40,7 @@ from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Function, PythonFunction
 from intarsia_tracer.values.mappings import Dict
-from intarsia_tracer.values.objects import Object
+from intarsia_tracer.values.objects import ClassValue, Object
 from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tensors"]
 
+_APPLY: Any = vars(torch.autograd.Function)["apply"].__func__
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
@@ -246,6 +247,8 @@ class Tensors(Extension):
         """Take over calls of torch's Python functions; those that aren't evaluated break."""
         if not isinstance(function, Function):
             return None
+        if function.value is _APPLY and isinstance(args[0], ClassValue):
+            return self.apply_function(tx, args[0], args[1:], keywords)
         module = function.value.__module__ or ""
         if module != "torch" and not module.startswith("torch."):
             return None
@@ -253,6 +256,17 @@ class Tensors(Extension):
         if found is None and not is_inlined(module):
             raise Break("tracer.call", f"{function.describe()} isn't evaluated")
         return found
+
+    def apply_function(self, tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call a user's autograd function: without gradients, that is its forward."""
+        needs = [isinstance(a, TensorValue) and a.fake.requires_grad for a in args]
+        if keywords or (torch.is_grad_enabled() and any(needs)):
+            raise Break("tracer.tensor_op", f"{cls.describe()} is applied where gradients are needed")
+        tx.guards.add(GuardKind.GRAD_MODE, None, self.state.grad_at_entry)
+        forward = cls.get_attribute(tx, "forward")
+        if cls.value.setup_context is not torch.autograd.Function.setup_context:
+            return tx.call(forward, args, {})
+        return tx.call(forward, [Object(torch.autograd.function.FunctionCtx, birth=tx.step), *args], {})
 
     def call_object(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
         """Call a module, or an operator object."""

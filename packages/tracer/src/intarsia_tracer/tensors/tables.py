@@ -7,6 +7,7 @@ rest is written here.
 from __future__ import annotations
 
 import functools
+import types
 from types import MappingProxyType
 from typing import Any
 
@@ -90,6 +91,7 @@ INLINED = (
     "torch._jit_internal",
     "torch._utils",
     "torch.amp.grad_scaler",
+    "torch.autograd.function",
     "torch.autograd.grad_mode",
     "torch.backends",
     "torch.compiler",
@@ -117,6 +119,10 @@ def _overridable() -> frozenset[Any]:
     return frozenset(torch.overrides.get_testing_overrides()) | FACTORIES | {torch.einsum, torch.functional.einsum}
 
 
+#: Where torch's own C++ operations live, those without a public name included.
+_OPERATION_HOMES: tuple[Any, ...] = tuple(
+    getattr(torch._C, name) for name in ("_VariableFunctions", "_nn", "_fft", "_linalg", "_special")
+)
 _OPS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
@@ -124,6 +130,10 @@ def is_leaf(function: Any) -> bool:
     """Tell whether a call of `function` becomes a node."""
     if isinstance(function, _OPS):
         return True
+    if isinstance(function, types.BuiltinFunctionType):
+        name = function.__name__
+        if any(getattr(home, name, None) is function for home in _OPERATION_HOMES):
+            return True
     try:
         return function in _overridable() and function not in _NOT_LEAVES
     except TypeError:  # unhashable

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from intarsia_tracer.breaks import Break, Raised, Unreconstructable
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const
-from intarsia_tracer.values.mappings import DictView, SetValue
+from intarsia_tracer.values.mappings import DictView
 from intarsia_tracer.values.sequences import Items, List, Tuple
+from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder

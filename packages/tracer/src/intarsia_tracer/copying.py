@@ -1,0 +1,128 @@
+"""`copy.copy` and `copy.deepcopy` on models."""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_tracer.breaks import Break
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.functions import PythonFunction
+from intarsia_tracer.values.mappings import Dict
+from intarsia_tracer.values.objects import InstanceDict, Object, Reference
+from intarsia_tracer.values.sequences import List, Slice, Tuple
+from intarsia_tracer.values.sets import SetValue
+
+if TYPE_CHECKING:
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["COPY_CALLS", "copy_deep", "copy_shallow"]
+
+_IMMUTABLE = (Const, PythonFunction, Reference, Slice)
+_HOOKS = ("__copy__", "__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs__")
+
+
+def copy_shallow(tx: Tracer, value: Value) -> Value:
+    """Model `copy.copy(value)`."""
+    return _copied(tx, value, "__copy__", lambda part: part, {})
+
+
+def copy_deep(tx: Tracer, value: Value, memo: dict[int, Value]) -> Value:
+    """Model `copy.deepcopy(value)`; `memo` maps models by id to their copies."""
+    known = memo.get(id(value))
+    if known is None:
+        known = _copied(tx, value, "__deepcopy__", lambda part: copy_deep(tx, part, memo), memo)
+        memo[id(value)] = known
+        tx.kept.append(value)
+    return known
+
+
+def _copied(tx: Tracer, value: Value, hook: str, part: Callable[[Value], Value], memo: dict[int, Value]) -> Value:
+    """Copy one value, and what it holds by `part`."""
+    if isinstance(value, InstanceDict):
+        return _copied(tx, value.whole(tx), hook, part, memo)
+    if isinstance(value, _IMMUTABLE) or (isinstance(value, Tuple) and hook == "__copy__"):
+        return value
+    if isinstance(value, Tuple):
+        items = [part(item) for item in value.items]
+        same = all(new is old for new, old in zip(items, value.items, strict=True))
+        return value if same else Tuple(items, value.cls)
+    if isinstance(value, List):
+        made = memo[id(value)] = List()
+        made.items.extend(part(item) for item in value.items)
+        return made
+    if isinstance(value, Dict) and value.cls is not types.MappingProxyType:
+        return _copied_dict(tx, value, part, memo)
+    if isinstance(value, SetValue):
+        return SetValue.of(tx, [part(item) for item in value.elements.values()], value.cls)
+    if isinstance(value, Object):
+        return _copied_object(tx, value, hook, part, memo)
+    raise Break("tracer.call", f"copying {value.describe()} isn't modelled")
+
+
+def _copied_dict(tx: Tracer, value: Dict, part: Callable[[Value], Value], memo: dict[int, Value]) -> Dict:
+    """Copy a dict."""
+    made = Dict(cls=value.cls, factory=value.factory)
+    memo[id(value)] = made
+    for hashed, (key, item) in value.entries(tx).items():
+        made.store(tx, hashed, key, part(item))
+    return made
+
+
+def _copied_object(
+    tx: Tracer, value: Object, hook: str, part: Callable[[Value], Value], memo: dict[int, Value]
+) -> Value:
+    """Copy an instance: by its own hook, or by its attributes."""
+    if value.existing and value.identity() is not None and _is_its_own_copy(value):
+        return value
+    own = tx.find_in_class(value.cls, hook)
+    if own is not None and isinstance(own[0], types.FunctionType):
+        rest: list[Value] = [Dict()] if hook == "__deepcopy__" else []
+        return tx.call(tx.class_function(value, value.cls, hook), [value, *rest], {})
+    if not _is_plain(tx, value):
+        raise Break("tracer.call", f"copying {value.describe()} isn't modelled")
+    made = Object(value.cls, birth=tx.step)
+    memo[id(value)] = made
+    if isinstance(value.base, (Dict, List)):
+        made.base = _copied(tx, value.base, hook, part, {})
+    for name, (_, item) in tx.instance_dict(value).entries(tx).items():
+        made.written[str(name)] = part(item)
+    return made
+
+
+def _is_its_own_copy(value: Object) -> bool:
+    """Tell whether copies of an existing object are the object itself, as for members of enumerations."""
+    import enum
+
+    return isinstance(value.value, enum.Enum) or type(value.value) in (types.GenericAlias, types.UnionType)
+
+
+def _is_plain(tx: Tracer, value: Object) -> bool:
+    """Tell whether an instance is copied by its attributes alone."""
+    cls: Any = value.cls
+    if issubclass(cls, BaseException) or any("__slots__" in vars(base) for base in cls.__mro__):
+        return False
+    for name in _HOOKS:
+        found = tx.find_in_class(cls, name)
+        if found is not None and found[0] not in (vars(object).get(name), vars(dict).get(name), vars(list).get(name)):
+            return False
+    return not issubclass(cls, (dict, list)) or value.base is not None
+
+
+def _call_copy(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = tx.arity("copy", args, keywords, 1)
+    return copy_shallow(tx, value)
+
+
+def _call_deepcopy(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = tx.arity("deepcopy", args, keywords, 1)
+    return copy_deep(tx, value, {})
+
+
+COPY_CALLS: dict[Any, Callable[[Tracer, Sequence[Value], Keywords], Value]] = {
+    copy.copy: _call_copy,
+    copy.deepcopy: _call_deepcopy,
+}
