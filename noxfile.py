@@ -193,7 +193,7 @@ def integration(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documentation; warnings are errors, and the examples of README.md and add-a-pass.md run."""
     install_everything(session, "sphinx", "furo", "myst-parser")
-    session.run("python", "tools/docs_pages.py")
+    session.run("python", "tools/docs_pages.py", "--check")
     session.run("python", "tools/readme_example.py", "README.md", "docs/add-a-pass.md")
     session.run("python", "-m", "sphinx", "-W", "-q", "-b", "html", "docs", "docs/_build")
 
