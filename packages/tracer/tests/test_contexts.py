@@ -116,4 +116,17 @@ def test_function_modes_are_left_to_eager():
 
     with Double():
         found = intarsia_tracer.capture(lambda x: torch.add(x, 1), (torch.ones(2),))
-    assert found.graph_module is None
+        made = intarsia_tracer.capture(lambda: torch.add(torch.ones(2), 1))
+    assert found.graph_module is None and made.graph_module is None
+
+
+def test_transforms_are_left_to_eager():
+    seen = []
+
+    def f(x):
+        seen.append(intarsia_tracer.capture(lambda v: v * 2, (x,)).graph_module)
+        return (x * x).sum()
+
+    torch.func.grad(f)(torch.ones(2))
+    torch.func.vmap(f)(torch.ones(2, 2))
+    assert seen == [None, None]

@@ -25,8 +25,9 @@ _DEVICES = ("cpu", "cuda")
 
 
 def modes_active() -> bool:
-    """Tell whether a mode changes what torch functions do."""
-    return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
+    """Tell whether a mode, or a transform such as `torch.func.grad`, changes what torch functions do."""
+    modes = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
+    return bool(modes or torch._C._are_functorch_transforms_active())
 
 
 class Ambient:

@@ -51,6 +51,7 @@ __all__ = ["Tensors"]
 
 _APPLY: Any = vars(torch.autograd.Function)["apply"].__func__
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_WRAPPED = [getattr(torch._C.DispatchKey, name) for name in ("FuncTorchBatched", "FuncTorchGradWrapper")]
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 
@@ -66,6 +67,7 @@ class Tensors(Extension):
         self.names: dict[str, int] = {}
         self.last_input: torch.fx.Node | None = None
         self.n_calls = 0
+        self.modes_active = contexts.modes_active()
         self.state = contexts.Ambient()
         self.log_was_off, _LOG.disabled = _LOG.disabled, True  # a refused operation is a break, and explained there
 
@@ -95,6 +97,8 @@ class Tensors(Extension):
             return None
         if kind not in _PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
             return None
+        if self.modes_active or any(torch._C._dispatch_keys(value).has(key) for key in _WRAPPED):
+            return None
         if source is not None:
             tx.guards.add(GuardKind.TYPE, source, kind)
         return TensorValue(self, None, None, value, source)
@@ -103,8 +107,6 @@ class Tensors(Extension):
         """Make an input of the graph of an existing tensor; relies on its metadata."""
         real = value.real
         assert real is not None
-        if contexts.modes_active():
-            raise Break("tracer.tensor_op", "a torch function mode or dispatch mode is active")
         name = self._name(value.source)
         with self._at_inputs():
             node = self.graph.placeholder(name)
@@ -157,6 +159,8 @@ class Tensors(Extension):
 
     def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
         """Run an operation on fake tensors and make a node of it; constant answers need no node."""
+        if self.modes_active:
+            raise Break("tracer.tensor_op", "a mode or transform changes what torch functions do")
         try:
             nodes = tuple([self.argument(a, False) for a in args])
             named = {k: self.argument(v, False) for k, v in keywords.items()}
