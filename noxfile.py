@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import nox
@@ -119,13 +120,21 @@ TESTKIT_EXTRAS = {"fuser": "loops", "cpp": "loops", "triton": "loops", "runtime"
 
 def test_without_torch(session: nox.Session, package: str, version: str, *, required: bool) -> None:
     """Run the tests that need no torch on another interpreter."""
-    interpreter = shutil.which(f"python{version}")
+    interpreter = find_interpreter(version)
     if interpreter is None:
         if required:
             session.error(f"python{version} is missing; these tests are demanded on {', '.join(PYTHONS)}")
         session.warn(f"python{version} is missing: tests of {package} not run on it")
         return
     session.run("python", "tools/test_without_torch.py", package, interpreter, ALL_PYTHONS[package])
+
+
+def find_interpreter(version: str) -> str | None:
+    """Return the path of `pythonX.Y` if it is there and runs: a version manager's stub may be there and refuse."""
+    path = shutil.which(f"python{version}")
+    if path is None or subprocess.run([path, "-c", ""], capture_output=True).returncode:
+        return None
+    return path
 
 
 def fresh_environment(session: nox.Session, name: str, python: str | bool) -> str:
