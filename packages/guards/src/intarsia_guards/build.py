@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ def build_guards(
     facts: SizeFacts | None = None,
     *,
     function: Callable[..., Any] | None = None,
+    without: Set[GuardKind] = frozenset(),
 ) -> GuardSet:
     """Return the guards of one capture.
 
@@ -31,6 +32,8 @@ def build_guards(
         records: What the capture relied on; objects in them are held weakly from here on, where they allow it.
         facts: Size facts of the capture and of every later stage, joined.
         function: What was captured; `check` binds arguments by its signature. It is held weakly.
+        without: Kinds of guards to leave out, for tests alone: a guard set that accepts calls it must not accept, to
+            show that a kind matters. Without `GuardKind.SIZE`, facts and ranges of sizes are left out too.
 
     Raises:
         InvalidArgumentError: A relation or a source can't be understood.
@@ -45,8 +48,8 @@ def build_guards(
         guard failed (constant): flag was True, now it is False
           remedy: keep flag fixed, or accept one entry for each of its values
     """
-    held = order([_hold(record) for record in records])
-    facts = facts or SizeFacts()
+    held = order([_hold(record) for record in records if record.kind not in without])
+    facts = facts if facts is not None and GuardKind.SIZE not in without else SizeFacts()
     further = tuple(guard.value.relation for guard in held if guard.kind is GuardKind.SIZE)
     return GuardSet(held, facts, size_texts(facts, further), function)
 
