@@ -42,7 +42,9 @@ __all__ = [
     "Signature",
     "SizeFact",
     "SizeFacts",
+    "SizeSource",
     "Source",
+    "Symbolic",
     "Target",
     "TensorFacts",
     "TypeSource",
@@ -162,7 +164,55 @@ class TypeSource(Source):
         return f"type({self.base})"
 
 
+@dataclass(frozen=True, slots=True)
+class SizeSource(Source):
+    """A number of the tensor at `base`: `base.size(dim)`, `base.stride(dim)`, or `base.storage_offset()` without `dim`.
+
+    Args:
+        base: Where the tensor is.
+        kind: `"size"`, `"stride"` or `"storage_offset"`.
+        dim: Dimension, counted from the front; None for the offset.
+    """
+
+    base: Source
+    kind: str = "size"
+    dim: int | None = 0
+
+    def __str__(self) -> str:
+        return f"{self.base}.{self.kind}({'' if self.dim is None else self.dim})"
+
+
 # ---- what a capture relied on ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Symbolic:
+    """Which sizes and numbers of a call are symbols: an argument of capture, decided from what changed before.
+
+    Args:
+        sizes: Where a tensor is -> those of its dimensions that are symbols.
+        numbers: Where Python numbers are that aren't constants: an int becomes a symbol, a float an input.
+        every: All sizes of tensors that the caller passes, and all ints among the arguments, are symbols too.
+
+    Example:
+        >>> one = Symbolic({ArgumentSource("x"): frozenset({0})})
+        >>> two = Symbolic({ArgumentSource("x"): frozenset({1})}, frozenset({ArgumentSource("n")}))
+        >>> sorted((one | two).sizes[ArgumentSource("x")]), bool(one), bool(Symbolic())
+        ([0, 1], True, False)
+    """
+
+    sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)
+    numbers: frozenset[Source] = frozenset()
+    every: bool = False
+
+    def __or__(self, other: Symbolic) -> Symbolic:
+        sizes = dict(self.sizes)
+        for source, dims in other.sizes.items():
+            sizes[source] = sizes.get(source, frozenset()) | dims
+        return Symbolic(sizes, self.numbers | other.numbers, self.every or other.every)
+
+    def __bool__(self) -> bool:
+        return bool(self.sizes or self.numbers or self.every)
 
 
 class GuardKind(enum.Enum):
