@@ -3,7 +3,8 @@
 `val` is torch's own convention: the fake tensor, symbolic number, or tuple of them, that the node produces.
 `origins` is ours: where in the user's program the node comes from. Graphs made by other front ends carry
 `stack_trace` instead; `origins` reads that as well. `phase` and `region` are ours and optional: which part of a
-training step a node belongs to, and which marked region (such as a checkpointed one) it was recorded in.
+training step a node belongs to, and which marked region (such as a checkpointed one) it was recorded in. `kept` is
+ours too: autograd's own formulas keep the memory of the value for the backward pass.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from intarsia_ir.records import Origin
 __all__ = [
     "copy_origins",
     "has_value",
+    "is_kept",
     "merge_origins",
     "origins",
     "phase",
     "region",
+    "set_kept",
     "set_origins",
     "set_phase",
     "set_region",
@@ -99,3 +102,13 @@ def region(node: fx.Node) -> tuple[str, int] | None:
 def set_region(node: fx.Node, kind: str, number: int) -> None:
     """Set the marked region that `node` was recorded in."""
     node.meta["region"] = (kind, number)
+
+
+def is_kept(node: fx.Node) -> bool:
+    """Tell whether autograd's own formulas keep the memory of `node`'s value for the backward pass."""
+    return bool(node.meta.get("kept", False))
+
+
+def set_kept(node: fx.Node) -> None:
+    """Note that autograd's own formulas keep the memory of `node`'s value for the backward pass."""
+    node.meta["kept"] = True

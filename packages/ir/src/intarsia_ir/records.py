@@ -28,9 +28,11 @@ __all__ = [
     "GraphBreak",
     "GuardKind",
     "GuardRecord",
+    "Halves",
     "InputItself",
     "InputSpec",
     "ItemSource",
+    "Joint",
     "KernelSource",
     "Launch",
     "LinkableCode",
@@ -39,12 +41,14 @@ __all__ = [
     "OutputSpec",
     "Recorded",
     "Role",
+    "SavedValue",
     "Signature",
     "SizeFact",
     "SizeFacts",
     "SizeSource",
     "Source",
     "Symbolic",
+    "Tangent",
     "Target",
     "TensorFacts",
     "TypeSource",
@@ -190,9 +194,10 @@ class Symbolic:
     """Which sizes and numbers of a call are symbols: an argument of capture, decided from what changed before.
 
     Args:
-        sizes: Where a tensor is -> those of its dimensions that are symbols.
+        sizes: Where a tensor is -> those of its dimensions whose size is a symbol.
         numbers: Where Python numbers are that aren't constants: an int becomes a symbol, a float an input.
         every: All sizes of tensors that the caller passes, and all ints among the arguments, are symbols too.
+        strides: Where a tensor is -> those of its dimensions whose stride is one, unless it is a product of sizes.
 
     Example:
         >>> one = Symbolic({ArgumentSource("x"): frozenset({0})})
@@ -204,15 +209,20 @@ class Symbolic:
     sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)
     numbers: frozenset[Source] = frozenset()
     every: bool = False
+    strides: Mapping[Source, frozenset[int]] = field(default_factory=dict)
 
     def __or__(self, other: Symbolic) -> Symbolic:
-        sizes = dict(self.sizes)
-        for source, dims in other.sizes.items():
-            sizes[source] = sizes.get(source, frozenset()) | dims
-        return Symbolic(sizes, self.numbers | other.numbers, self.every or other.every)
+        sizes, strides = _merged(self.sizes, other.sizes), _merged(self.strides, other.strides)
+        return Symbolic(sizes, self.numbers | other.numbers, self.every or other.every, strides)
 
     def __bool__(self) -> bool:
-        return bool(self.sizes or self.numbers or self.every)
+        return bool(self.sizes or self.numbers or self.every or self.strides)
+
+
+def _merged(
+    one: Mapping[Source, frozenset[int]], two: Mapping[Source, frozenset[int]]
+) -> Mapping[Source, frozenset[int]]:
+    return {source: one.get(source, frozenset()) | two.get(source, frozenset()) for source in (*one, *two)}
 
 
 class GuardKind(enum.Enum):
@@ -324,6 +334,7 @@ class Role(enum.Enum):
     BUFFER = "buffer"
     SIZE = "size"
     SEED = "seed"
+    TANGENT = "tangent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +435,36 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class Tangent:
+    """What one tangent input of a joint graph is the gradient of.
+
+    Args:
+        position: Number of an output, or of an input.
+        of_write: False: the output, or for one that is a view of a result, that result. True: the new contents of
+            the input.
+    """
+
+    position: int
+    of_write: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """What makes a graph a joint graph: it computes a program and, from tangents, its gradients.
+
+    Args:
+        tangents: One entry per tangent input, in order; these are the last inputs.
+        gradients: One entry per gradient, in order: the input that it belongs to. Gradients are the last outputs; one
+            that is zero whatever the tangents are is the constant None.
+        n_outputs: Number of outputs of the program; the gradients follow them.
+    """
+
+    tangents: tuple[Tangent, ...]
+    gradients: tuple[int, ...]
+    n_outputs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """What the flat list of graph results means to the caller.
 
@@ -436,6 +477,7 @@ class Signature:
         writes: In program order; carried out before outputs that alias inputs are made.
         output_tree: Opaque description of how the flat outputs nest (a torch pytree spec); None for a flat tuple.
         exit_grad_mode: Grad mode that the program leaves behind, when it differs from the one at entry.
+        joint: Tangents and gradients, when this is a joint graph.
     """
 
     inputs: tuple[InputSpec, ...] = ()
@@ -443,6 +485,47 @@ class Signature:
     writes: tuple[Write, ...] = ()
     output_tree: Any = None
     exit_grad_mode: bool | None = None
+    joint: Joint | None = None
+
+
+# ---- halves of a training step ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SavedValue:
+    """One value that the backward graph takes from the forward graph.
+
+    Args:
+        position: Number of a result of the forward graph, or of an input of it.
+        is_input: Which of the two.
+    """
+
+    position: int
+    is_input: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """How a forward and a backward graph fit together; what an autograd node around the pair has to know.
+
+    Args:
+        forward: Signature of the forward graph. Results beyond those that it speaks of are saved values.
+        backward: Signature of the backward graph: it takes the saved values, then the tangents, and gives one output
+            per gradient.
+        saved: The first inputs of the backward graph.
+        tangents: One entry per tangent: the result of the forward graph that it belongs to.
+        gradients: One entry per output of the backward graph: the input of the forward graph that it belongs to.
+        needs: One entry per gradient: the tangents that it depends on; without any of these there is no gradient.
+        written: Inputs whose new contents carry gradients: their tangents belong to the results written to them.
+    """
+
+    forward: Signature
+    backward: Signature
+    saved: tuple[SavedValue, ...]
+    tangents: tuple[int, ...]
+    gradients: tuple[int, ...]
+    needs: tuple[tuple[int, ...], ...]
+    written: tuple[int, ...] = ()
 
 
 # ---- what capture returns --------------------------------------------------------------------------------------

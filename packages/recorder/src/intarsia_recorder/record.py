@@ -36,6 +36,7 @@ from intarsia_ir.records import (
     Origin,
     OutputSpec,
     Recorded,
+    Role,
     Signature,
     SizeFacts,
 )
@@ -47,6 +48,9 @@ from intarsia_shapes import ShapeEnv, freeze
 
 __all__ = ["record", "recording"]
 
+Around = Callable[
+    [Recorder, Sequence[Any]], contextlib.AbstractContextManager[Callable[[Sequence[Any]], Sequence[Any]]]
+]
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 
@@ -59,6 +63,7 @@ def record(
     fake_mode: FakeTensorMode | None = None,
     signature: Signature | None = None,
     cache: MetaCache | None = None,
+    around: Around | None = None,
 ) -> Recorded:
     """Return FX(aten, effects) of `program`: its ATen ops, views, writes and random ops in program order.
 
@@ -72,6 +77,9 @@ def record(
         fake_mode: Mode of the fake tensors among the inputs; by default theirs, or a new one with static sizes.
         signature: Names, roles and sources of the inputs, in order, if it lists any; the rest of it is ignored.
         cache: Op results of earlier recordings under `fake_mode`.
+        around: Entered with the recorder and the flat fake inputs before the program runs. What it gives is called
+            under the recorder with the flat outputs, and returns further outputs. Inputs that it adds to the
+            recorder follow the others, as tangents.
 
     Returns:
         The graph, whose results are the outputs that are neither inputs nor constants, in order; its signature; and
@@ -93,13 +101,16 @@ def record(
     fakes = [_fake(mode, leaf) for leaf in leaves]
     placeholders = [recorder.placeholder(fake, name) for fake, name in zip(fakes, names, strict=True)]
     entry_grad_mode = torch.is_grad_enabled()
-    with recording(recorder):
+    with recording(recorder), (around or _nothing_around)(recorder, fakes) as proceed:
         if isinstance(program, fx.GraphModule):
             result = _run_graph(recorder, program, fakes, placeholders)
         else:
             result = program(*pytree.tree_unflatten(fakes, tree))
         exit_grad_mode = torch.is_grad_enabled()
-    outputs, output_tree = pytree.tree_flatten(result)
+        outputs, output_tree = pytree.tree_flatten(result)
+        outputs = [*outputs, *proceed(outputs)]
+    placeholders = list(recorder.graph.find_nodes(op="placeholder"))
+    fakes += [meta.value(node) for node in placeholders[len(fakes) :]]
     specs, results = _outputs(recorder, fakes, outputs)
     recorder.emit_deferred_asserts()
     output = recorder.graph.output(tuple(results))
@@ -107,6 +118,7 @@ def record(
     meta.set_origins(output, ())
     recorder.forget_autograd()
     given = (signature.inputs if signature is not None else ()) or (InputSpec(""),) * len(leaves)
+    given = (*given, *[InputSpec("", Role.TANGENT)] * (len(fakes) - len(leaves)))
     return Recorded(
         graph_module(recorder.root, recorder.graph),
         Signature(
@@ -117,6 +129,13 @@ def record(
         ),
         _facts(mode),
     )
+
+
+@contextlib.contextmanager
+def _nothing_around(
+    recorder: Recorder, inputs: Sequence[Any]
+) -> Iterator[Callable[[Sequence[Any]], Sequence[Any]]]:
+    yield lambda outputs: ()
 
 
 @contextlib.contextmanager
