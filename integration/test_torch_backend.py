@@ -50,3 +50,26 @@ def test_both_compilers_in_one_process_in_either_order():
             for compile_ in (first, second):
                 torch.testing.assert_close(compile_(f)(x), f(x))
             assert intarsia.stats().graphs == 1
+
+
+@pytest.mark.peer
+def test_modules_made_in_traced_code_after_torch_compile_wrapped_their_constructor():
+    class Sliced(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x):
+            for layer in self.layers[:2]:  # a new ModuleList
+                x = layer(x)
+            return x
+
+    model, x = Sliced().eval(), torch.randn(2, 4)
+    torch._dynamo.reset()
+    intarsia.reset()
+    with torch.no_grad():
+        torch.compile(model, backend="eager")(x)
+        assert torch.nn.Module.__init__.__module__ != torch.nn.modules.module.__name__
+        report = intarsia.explain(model)(x)
+        torch.testing.assert_close(intarsia.compile(model, fullgraph=True)(x), model(x))
+    assert not report.breaks

@@ -18,7 +18,7 @@ from intarsia_tracer.values.objects import Object
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["call_module", "module_attribute", "set_module_attribute"]
+__all__ = ["call_module", "module_attribute", "set_module_attribute", "unpatched"]
 
 _REGISTERED = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
@@ -68,6 +68,21 @@ def _has_hooks(tx: Tracer, callee: Object) -> bool:
         elif callee.source is not None:
             tx.guards.add(GuardKind.LENGTH, tx.sources.attribute(callee.source, name), 0)
     return False
+
+
+def unpatched(function: Any) -> Any:
+    """Return the method of `nn.Module` that another compiler of torch has wrapped, to keep its own count of modules.
+
+    Once that compiler ran in a process, `nn.Module.__init__` and `__setstate__` are functions of it, with torch's own
+    in their closure. What the wrapper adds is a mark for that compiler, on modules that it would trace.
+    """
+    if function not in [vars(torch.nn.Module).get(name) for name in ("__init__", "__setstate__")]:
+        return None
+    if function.__module__ == torch.nn.modules.module.__name__:
+        return None
+    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    found = [f for f in held if getattr(f, "__module__", None) == torch.nn.modules.module.__name__]
+    return found[0] if len(found) == 1 else None
 
 
 def _guard_global_hooks(tx: Tracer, callee: Object) -> None:

@@ -258,6 +258,9 @@ class Tensors(Extension):
             return None
         found = call_leaf_or_table(self, tx, function.value, args, keywords)
         if found is None and not is_inlined(module):
+            wrapped = modules.unpatched(function.value)
+            if wrapped is not None:
+                return tx.call(tx.wrap(wrapped, None), args, keywords)
             raise Break("tracer.call", f"{function.describe()} isn't evaluated")
         return found
 
