@@ -9,7 +9,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, NoReturn, Protocol
 
 from intarsia_ir.errors import IntarsiaError, InternalError, UnsupportedError
-from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature
+from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
 from intarsia_tracer.arguments import frame_of_call
 from intarsia_tracer.assemble import assemble_break, assemble_native, assemble_return
 from intarsia_tracer.breaks import Break, Raised, Stop, Unreconstructable, graph_break
@@ -71,6 +71,7 @@ def capture(
     extension: Callable[[], Extension] | None = None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     force: bool = False,
+    dynamic: bool | Symbolic = False,
 ) -> Capture:
     """Trace the call `fn(*args, **kwargs)` without running it or installing anything.
 
@@ -83,6 +84,7 @@ def capture(
         extension: Makes the plug-in of value models; None is the one for tensors.
         limits: How far one capture goes.
         force: Make replacement code even where there is nothing to compile; for tests of the code itself.
+        dynamic: Which sizes and numbers are symbols; True: all of them, False: none.
 
     Returns:
         What was learned; `code` replaces the code of the function whose frame was traced.
@@ -94,7 +96,14 @@ def capture(
     code, frame = frame_of_call(fn, tuple(args), dict(kwargs or {}))
     info = FrameInfo(*frame)
     return capture_frame(
-        code, info, fullgraph=fullgraph, number=number, extension=extension, limits=limits, force=force
+        code,
+        info,
+        fullgraph=fullgraph,
+        number=number,
+        extension=extension,
+        limits=limits,
+        force=force,
+        dynamic=dynamic,
     )
 
 
@@ -107,6 +116,7 @@ def capture_frame(
     extension: Callable[[], Extension] | None = None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     force: bool = False,
+    dynamic: bool | Symbolic = False,
 ) -> Capture:
     """Trace a frame that is about to run.
 
@@ -118,6 +128,7 @@ def capture_frame(
         extension: Makes the plug-in of value models; None is the one for tensors.
         limits: How far one capture goes.
         force: Make replacement code even where there is nothing to compile; for tests of the code itself.
+        dynamic: Which sizes and numbers are symbols; True: all of them, False: none.
 
     Returns:
         What was learned. `code` has the parameters and free variables of the original, so it can run in the same
@@ -133,8 +144,9 @@ def capture_frame(
         from intarsia_tracer.tensors import Tensors
 
         extension = Tensors
+    symbolic = dynamic if isinstance(dynamic, Symbolic) else Symbolic(every=dynamic)
     try:
-        found = Attempts(code, frame, number, extension, limits, force).run()
+        found = Attempts(code, frame, number, extension, limits, force, symbolic).run()
     except IntarsiaError:
         raise
     except Exception as error:
@@ -168,6 +180,7 @@ class Attempts:
         extension: Callable[[], Extension],
         limits: Limits,
         force: bool,
+        symbolic: Symbolic,
     ) -> None:
         self.code = code
         self.frame = frame
@@ -176,6 +189,7 @@ class Attempts:
         self.extension = extension
         self.limits = limits
         self.force = force
+        self.symbolic = symbolic
         self.stop_at = -1
         self.broken: GraphBreak | None = None
 
@@ -206,7 +220,7 @@ class Attempts:
     def _attempt(self) -> Capture | None:
         """Trace once; None when another attempt must stop earlier."""
         extension = self.extension()
-        tx = Tracer(extension, table(), self.limits, self.stop_at)
+        tx = Tracer(extension, table(), self.limits, self.stop_at, self.symbolic)
         extension.begin(tx)
         try:
             frame = outermost_frame(tx, self.code, self.frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import Signature, Source
+from intarsia_ir.records import Signature, SizeFacts, Source
 from intarsia_tracer.values.base import Keywords, Value
 
 if TYPE_CHECKING:
@@ -61,6 +61,18 @@ class Extension:
     def wrap(self, tx: Tracer, value: Any, source: Source | None) -> Value | None:
         """Model an existing object."""
         return None
+
+    def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
+        """Model an int or float that `tx.symbolic` names as no constant; None: it is one all the same."""
+        return None
+
+    def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
+        """Model an existing number that isn't a constant; None: it is one."""
+        return None
+
+    def facts(self) -> SizeFacts:
+        """Return what was relied on about sizes."""
+        return SizeFacts()
 
     def call(self, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
         """Model a call of a built-in callable or class."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from intarsia_ir.records import GuardKind, Origin, Source
+from intarsia_ir.records import GuardKind, Origin, Source, Symbolic
 from intarsia_tracer import calling, class_lookup, formatting, lookup, operators, polyfills, storing, wrapping
 from intarsia_tracer.breaks import Break, Raised, Stop
 from intarsia_tracer.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, BuiltinCall, is_instance
@@ -50,6 +50,7 @@ class Tracer:
         table: Opcode name -> handler.
         limits: How far to go.
         stop_at: Outermost step to stop before; -1 for none.
+        symbolic: Which sizes and numbers of the call are symbols.
     """
 
     builtin_calls: Mapping[Any, BuiltinCall] = {**BUILTIN_CALLS, **COPY_CALLS}
@@ -144,11 +145,19 @@ class Tracer:
     key_value = wrapping.key_value
     wrap = wrapping.wrap
 
-    def __init__(self, extension: Extension, table: Mapping[str, Opcode], limits: Limits, stop_at: int = -1) -> None:
+    def __init__(
+        self,
+        extension: Extension,
+        table: Mapping[str, Opcode],
+        limits: Limits,
+        stop_at: int = -1,
+        symbolic: Symbolic = Symbolic(),  # noqa: B008  (frozen)
+    ) -> None:
         self.extension = extension
         self.table = table
         self.limits = limits
         self.stop_at = stop_at
+        self.symbolic = symbolic
         self.sources = Sources()
         self.guards = Guards(self.origin)
         self.known: dict[int, Value] = {}  # id of an existing object -> its model

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from types import CellType
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.records import ArgumentSource, GuardKind, Source
 from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import ATOMS, FALSE, NONE, TRUE, Const
@@ -54,6 +54,9 @@ def wrap(tx: Tracer, value: Any, source: Source | None) -> Value:
     kind = type(value)
     if kind in ATOMS or tx.extension.is_atom(kind):
         if source is not None:
+            found = _symbolic(tx, value, kind, source)
+            if found is not None:
+                return found
             tx.guards.add(GuardKind.CONSTANT, source, value)
         return _atom(tx, value)
     known = tx.known.get(id(value))
@@ -67,6 +70,15 @@ def wrap(tx: Tracer, value: Any, source: Source | None) -> Value:
         tx.known[id(value)] = found
     tx.kept.append(value)
     return found
+
+
+def _symbolic(tx: Tracer, value: Any, kind: type, source: Source) -> Value | None:
+    """Model a number that is no constant: one that changed before, or any argument where every number is a symbol."""
+    if kind not in (int, float) or not (tx.symbolic.numbers or tx.symbolic.every):
+        return None
+    if source in tx.symbolic.numbers or (tx.symbolic.every and isinstance(source, ArgumentSource)):
+        return tx.extension.number(tx, value, source)
+    return None
 
 
 def _atom(tx: Tracer, value: Any) -> Const:
