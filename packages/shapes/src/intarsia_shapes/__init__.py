@@ -16,21 +16,28 @@ Example:
 """
 
 from intarsia_shapes.env import Relation, ShapeEnv
-from intarsia_shapes.facts import FrozenEnv, check_source, freeze, join_facts
+from intarsia_shapes.facts import FrozenEnv, check_source, facts_behind, freeze, join_facts
 from intarsia_shapes.fake import fake_mode, fakeify
+from intarsia_shapes.marks import Mark, check_marks, mark_dynamic, mark_static, marks_of
 from intarsia_shapes.node import SymNode
 from intarsia_shapes.pyexpr import python_text
 
 __all__ = [
     "FrozenEnv",
+    "Mark",
     "Relation",
     "ShapeEnv",
     "SymNode",
+    "check_marks",
     "check_source",
+    "facts_behind",
     "fake_mode",
     "fakeify",
     "freeze",
     "join_facts",
+    "mark_dynamic",
+    "mark_static",
+    "marks_of",
     "python_text",
 ]
 __version__ = "0.1.0"

@@ -15,7 +15,7 @@ import contextlib
 import itertools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,7 @@ class ShapeEnv:
     Attributes:
         guards: Relations over input sizes that recording relied on; they must hold at every call.
         asserts: Relations over unbacked symbols, to be checked while the program runs.
+        locate: Tells the user line that a question comes from; None: the Python stack does.
 
     Example:
         >>> env = ShapeEnv()
@@ -96,6 +97,10 @@ class ShapeEnv:
         self.guards: list[Relation] = []
         self.asserts: list[Relation] = []
         self.sources: dict[Any, list[str]] = {}
+        self.strides: dict[str, Any] = {}  # text that reads a stride -> what it is made of
+        self.promises: list[tuple[str, Any, int | None, int | None]] = []  # source, size, bounds, by the user
+        self.promised: list[Relation] = []
+        self.locate: Callable[[], Origin | None] | None = None
         self.backed_var_to_val: dict[Any, Any] = {}
         self.pending_fresh_unbacked_symbols: list[Any] = []
         self.ignorable_fresh_unbacked_symbols: list[Any] = []
@@ -112,7 +117,14 @@ class ShapeEnv:
     # ---- symbols --------------------------------------------------------------------------------------------
 
     def create_size(
-        self, value: int, source: str, *, dynamic: bool = True, unbacked: bool = False
+        self,
+        value: int,
+        source: str,
+        *,
+        dynamic: bool = True,
+        unbacked: bool = False,
+        duck: bool = True,
+        apart: Collection[Any] = (),
     ) -> int | torch.SymInt:
         """Return one input dimension: a constant, or a symbol whose value at this call is `value`.
 
@@ -121,6 +133,8 @@ class ShapeEnv:
             source: Python text that reads it from the inputs, such as `"x.size(0)"`.
             dynamic: False makes it a constant.
             unbacked: A symbol without a known value, for sizes that nothing may specialise on.
+            duck: Whether it may share the symbol of an equal size.
+            apart: Symbols that it doesn't share.
         """
         if not dynamic:
             return int(value)
@@ -131,14 +145,15 @@ class ShapeEnv:
             return torch.SymInt(self.node(symbol, int, None))
         if self.settings.specialize_zero_one and value in (0, 1):
             return int(value)
-        symbol = self._duck.get(value) if self.settings.duck_shape else None
-        if symbol is None:
+        duck = duck and self.settings.duck_shape
+        symbol = self._duck.get(value) if duck else None
+        if symbol is None or symbol in apart:
             symbol = sympy.Symbol(f"s{next(self._names['s'])}", positive=True, integer=True)
             self.backed_var_to_val[symbol] = Integer(value)
             self.knowledge.ranges[symbol] = (self.smallest_size, INF)
             self.sources[symbol] = []
-            if self.settings.duck_shape:
-                self._duck[value] = symbol
+            if duck:
+                self._duck.setdefault(value, symbol)
         self.sources[symbol].append(source)
         return torch.SymInt(self.node(symbol, int, value))
 
@@ -155,12 +170,20 @@ class ShapeEnv:
             found = self._nodes[key] = SymNode(expr, self, pytype, hint)
         return found
 
+    def promise(self, source: str, size: int | torch.SymInt, low: int | None = None, high: int | None = None) -> None:
+        """Note that a user promised that the size at `source` varies, in `[low, high]`; see `check_marks`."""
+        self.promises.append((source, size, low, high))
+        if isinstance(size, torch.SymInt):
+            n_before = len(self.guards)
+            self.mark_range(size, low, high)
+            self.promised += self.guards[n_before:]
+
     def mark_range(self, size: torch.SymInt, low: int | None = None, high: int | None = None) -> None:
-        """Promise that `size` lies in `[low, high]`; a promise is a guard as well."""
+        """Take `size` to lie in `[low, high]`, which is a guard as well."""
         symbol = size.node.expr
         for bound, relation in ((low, sympy.Ge), (high, sympy.Le)):
             if bound is not None and not self.knowledge.decide(relation(symbol, bound)):
-                self.guards.append(Relation(relation(symbol, bound), user_line()))
+                self.guards.append(Relation(relation(symbol, bound), self.user_line()))
                 self.knowledge.learn(relation(symbol, bound))
 
     def create_unbacked_symint(self, source: Any = None) -> torch.SymInt:
@@ -226,7 +249,7 @@ class ShapeEnv:
             if not self._backed(expr):
                 if fallback is not None:
                     return fallback
-                where = user_line()
+                where = self.user_line()
                 raise GuardOnDataDependentSymNode(expr, f"can't decide {expr}, which depends on data, at {where}")
         value = hint if hint is not None and not isinstance(hint, SymTypes) else self._hint_of(expr)
         self._guard(expr, value)
@@ -239,7 +262,7 @@ class ShapeEnv:
             relation = expr if value else sympy.Not(expr)
         else:
             relation = sympy.Eq(expr, value)
-        self.guards.append(Relation(relation, user_line()))
+        self.guards.append(Relation(relation, self.user_line()))
         self.knowledge.learn(relation)
 
     def evaluate_sym_node(self, node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
@@ -255,9 +278,14 @@ class ShapeEnv:
             return bool(known)
         if self._backed(expr):
             return bool(self.evaluate(expr))
-        self.asserts.append(Relation(expr, user_line()))
+        self.asserts.append(Relation(expr, self.user_line()))
         self.knowledge.learn(expr)
         return True
+
+    def user_line(self) -> Origin | None:
+        """Return the user line that is being looked at."""
+        found = self.locate() if self.locate is not None else None
+        return found or user_line()
 
     def _backed(self, expr: Any) -> bool:
         return bool(expr.free_symbols <= self.backed_var_to_val.keys())

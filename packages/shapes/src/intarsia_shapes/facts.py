@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
 
 from intarsia_ir.errors import NeedsFact
@@ -14,13 +15,18 @@ from intarsia_ir.records import SizeFact, SizeFacts
 from intarsia_shapes.env import ShapeEnv
 from intarsia_shapes.intervals import INF
 from intarsia_shapes.knowledge import Knowledge
+from intarsia_shapes.marks import check_marks
+from intarsia_shapes.node import SymTypes
 from intarsia_shapes.pyexpr import python_text
 
-__all__ = ["FrozenEnv", "check_source", "freeze", "join_facts"]
+__all__ = ["FrozenEnv", "check_source", "facts_behind", "freeze", "join_facts"]
 
 
 def freeze(env: ShapeEnv) -> SizeFacts:
     """Return what `env` holds, immutable and JSON-serialisable.
+
+    A symbol that several places share is read at the first; `s0_1`, `s0_2`, ... are the others, with the facts that
+    they are equal. `t0`, `t1`, ... are strides that must be the products of sizes that they were.
 
     Example:
         >>> env = ShapeEnv()
@@ -30,16 +36,38 @@ def freeze(env: ShapeEnv) -> SizeFacts:
         >>> freeze(env).facts[0].relation
         '(s0 > 4)'
     """
-    ranges = {s.name: _ends(*env.knowledge.ranges[s]) for s in env.sources}
+    symbols: dict[str, str] = {}
     facts = [SizeFact(python_text(g.expr), g.origin) for g in env.guards]
     for symbol, sources in env.sources.items():
-        facts += [SizeFact(f"{other} == {symbol.name}") for other in sources[1:]]
+        symbols[symbol.name] = sources[0]
+        for position, other in enumerate(sources[1:], 1):
+            symbols[f"{symbol.name}_{position}"] = other
+            facts.append(SizeFact(f"{symbol.name}_{position} == {symbol.name}"))
+    for position, (source, expr) in enumerate(env.strides.items()):
+        symbols[f"t{position}"] = source
+        facts.append(SizeFact(f"t{position} == {python_text(expr)}"))
     return SizeFacts(
-        symbols={s.name: sources[0] for s, sources in env.sources.items()},
-        ranges=ranges,
+        symbols=symbols,
+        ranges={s.name: _ends(*env.knowledge.ranges[s]) for s in env.sources},
         facts=tuple(dict.fromkeys(facts)),
         hints={s.name: int(v) for s, v in env.backed_var_to_val.items()},
     )
+
+
+def facts_behind(values: Iterable[Any]) -> SizeFacts:
+    """Return what the environment behind fake tensors or symbolic numbers holds now; nothing without one of ours.
+
+    Raises:
+        InvalidArgumentError: It is more than a mark promised.
+    """
+    for value in values:
+        env = value.fake_mode.shape_env if isinstance(value, FakeTensor) else None
+        if isinstance(value, SymTypes):
+            env = value.node.shape_env
+        if isinstance(env, ShapeEnv):
+            check_marks(env)
+            return freeze(env)
+    return SizeFacts()
 
 
 def join_facts(*many: SizeFacts) -> SizeFacts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -34,6 +34,10 @@ def fakeify(
     name: str,
     dynamic: Collection[int] = (),
     unbacked: Collection[int] = (),
+    *,
+    ranges: Mapping[int, tuple[int | None, int | None]] | None = None,
+    strides: Collection[int] | None = None,
+    apart: bool = False,
 ) -> torch.Tensor:
     """Return a fake tensor like `tensor`, with symbols for some of its sizes.
 
@@ -43,6 +47,9 @@ def fakeify(
         name: Python text that names it in sources, such as `"x"`.
         dynamic: Dimensions that become symbols with this tensor's sizes as hints.
         unbacked: Dimensions that become symbols without a value.
+        ranges: Dimension -> inclusive bounds that its size is promised to keep.
+        strides: Dimensions whose stride may become a symbol of its own; None: all.
+        apart: Equal sizes of this tensor get different symbols.
 
     Strides are written as products of sizes where the real layout says so, and become symbols of their own elsewhere.
 
@@ -55,26 +62,34 @@ def fakeify(
     env: Any = mode.shape_env
     if env is None or not (dynamic or unbacked) or tensor.dim() == 0:
         return mode.from_tensor(tensor, static_shapes=True)
-    size = [
-        env.create_size(n, f"{name}.size({d})", dynamic=d in dynamic or d in unbacked, unbacked=d in unbacked)
-        for d, n in enumerate(tensor.shape)
-    ]
-    stride = _symbolic_strides(env, tensor, name, size)
+    size: list[Any] = []
+    for d, n in enumerate(tensor.shape):
+        taken = {known.node.expr for known in size if isinstance(known, torch.SymInt)} if apart else ()
+        symbolic = d in dynamic or d in unbacked
+        source = f"{name}.size({d})"
+        size.append(env.create_size(n, source, dynamic=symbolic, unbacked=d in unbacked, apart=taken))
+        if ranges and d in ranges:
+            env.promise(source, size[-1], *ranges[d])
+    stride = _symbolic_strides(env, tensor, name, size, strides)
     with mode:
         result = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
         return result.requires_grad_(tensor.requires_grad)
 
 
-def _symbolic_strides(env: ShapeEnv, tensor: torch.Tensor, name: str, size: list[Any]) -> list[Any]:
+def _symbolic_strides(
+    env: Any, tensor: torch.Tensor, name: str, size: list[Any], own: Collection[int] | None
+) -> list[Any]:
     strides: list[Any] = [None] * tensor.dim()
     products: dict[int, Any] = {}
     for d in sorted(range(tensor.dim()), key=lambda d: (tensor.stride(d), -d)):
         value = tensor.stride(d)
         if value in products:
             strides[d] = products[value]
-        elif value in (0, 1):
+            if isinstance(strides[d], torch.SymInt):
+                env.strides[f"{name}.stride({d})"] = strides[d].node.expr
+        elif value in (0, 1) or (own is not None and d not in own):
             strides[d] = value
         else:
-            strides[d] = env.create_size(value, f"{name}.stride({d})")
+            strides[d] = env.create_size(value, f"{name}.stride({d})", duck=False)
         products[tensor.shape[d] * value] = size[d] * strides[d]
     return strides
