@@ -78,7 +78,7 @@ def record(
         signature: Names, roles and sources of the inputs, in order, if it lists any; the rest of it is ignored.
         cache: Op results of earlier recordings under `fake_mode`.
         around: Entered with the recorder and the flat fake inputs before the program runs. What it gives is called
-            under the recorder with the flat outputs, and returns further outputs. Inputs that it adds to the
+            under the recorder with the flat outputs, and returns the outputs to give. Inputs that it adds to the
             recorder follow the others, as tangents.
 
     Returns:
@@ -108,7 +108,7 @@ def record(
             result = program(*pytree.tree_unflatten(fakes, tree))
         exit_grad_mode = torch.is_grad_enabled()
         outputs, output_tree = pytree.tree_flatten(result)
-        outputs = [*outputs, *proceed(outputs)]
+        outputs = list(proceed(outputs))
     placeholders = list(recorder.graph.find_nodes(op="placeholder"))
     fakes += [meta.value(node) for node in placeholders[len(fakes) :]]
     specs, results = _outputs(recorder, fakes, outputs)
@@ -135,7 +135,7 @@ def record(
 def _nothing_around(
     recorder: Recorder, inputs: Sequence[Any]
 ) -> Iterator[Callable[[Sequence[Any]], Sequence[Any]]]:
-    yield lambda outputs: ()
+    yield lambda outputs: outputs
 
 
 @contextlib.contextmanager

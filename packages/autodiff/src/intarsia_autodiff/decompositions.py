@@ -1,0 +1,70 @@
+"""The decompositions of backward formulas, and of forward ops whose parts serve training better than the whole.
+
+A backward formula is in the table if its parts are what the loops lowerings take and compute what its kernel does;
+those with a library kernel stay whole: convolution, attention, embedding, pooling, recurrent layers. One forward op
+comes apart only here: the result of a layer norm in parts can be computed again from its input and two numbers a row,
+instead of being saved. The CPU's flash attention must never be in the table: the second result of its
+decomposition isn't what its backward formula reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import get_decompositions
+from torch._ops import OpOverload
+
+__all__ = ["backward_decompositions"]
+
+aten = torch.ops.aten
+
+_FROM_TORCH: tuple[Any, ...] = (
+    # element by element
+    aten.elu_backward.default,
+    aten.gelu_backward.default,
+    aten.glu_backward.default,
+    aten.hardsigmoid_backward.default,
+    aten.hardswish_backward.default,
+    aten.hardtanh_backward.default,
+    aten.leaky_relu_backward.default,
+    aten.log_sigmoid_backward.default,
+    aten.logit_backward.default,
+    aten.mish_backward.default,
+    aten.native_dropout_backward.default,
+    aten.sigmoid_backward.default,
+    aten.silu_backward.default,
+    aten.softplus_backward.default,
+    aten.softshrink_backward.default,
+    aten.tanh_backward.default,
+    aten.threshold_backward.default,
+    # losses
+    aten.binary_cross_entropy_backward.default,
+    aten.huber_loss_backward.default,
+    aten.mse_loss_backward.default,
+    aten.smooth_l1_loss_backward.default,
+    # reductions and normalisations
+    aten._log_softmax_backward_data.default,
+    aten._softmax_backward_data.default,
+    aten.native_batch_norm_backward.default,
+    aten.native_group_norm_backward.default,
+    aten.native_layer_norm_backward.default,
+    aten.native_layer_norm.default,
+    # moving elements
+    aten.select_backward.default,
+    aten.slice_backward.default,
+    aten.diagonal_backward.default,
+)
+
+
+def backward_decompositions() -> dict[OpOverload, Callable[..., Any]]:
+    """Return a new copy of the table: ATen overload -> Python function of the same parameters.
+
+    Example:
+        >>> table = backward_decompositions()
+        >>> torch.ops.aten.gelu_backward.default in table, torch.ops.aten.convolution_backward.default in table
+        (True, False)
+    """
+    found = get_decompositions(list(_FROM_TORCH))
+    return {op: function for op, function in found.items() if isinstance(op, OpOverload)}

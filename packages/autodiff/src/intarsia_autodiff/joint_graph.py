@@ -1,0 +1,240 @@
+"""`joint_graph`: FX(torch) -> FX(aten, effects) of the program and of its gradients, in one graph.
+
+Eager's own autograd runs under the recorder: what it computes is what is recorded. Terms:
+  root       a tensor that the caller gets a gradient through: an output of its own storage, the storage that several
+             outputs view, or the new contents of an input that the program writes where gradients are tracked
+  tangent    the gradient of a root; an input of the joint graph
+  kept       a value whose memory autograd's formulas hold on to between forward and backward
+
+Outputs that are inputs, or views of them, have no tangent: the caller gets the view from the tensor that it passed,
+and eager's autograd goes on from there. That is only right where the view is one of autograd's own: one that an
+autograd function of the user's gives, with gradients of its own, is copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch._prims_common import make_contiguous_strides_for
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
+from torch.utils._mode_utils import no_dispatch
+
+from intarsia_autodiff.decompositions import backward_decompositions
+from intarsia_ir import meta
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import Joint, Recorded, Signature, Tangent
+from intarsia_recorder import Decompositions, Recorder, record
+
+__all__ = ["joint_graph"]
+
+
+def joint_graph(
+    gm: fx.GraphModule | Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    decompositions: Decompositions | None = None,
+    fake_mode: FakeTensorMode | None = None,
+    signature: Signature | None = None,
+) -> Recorded:
+    """Return FX(aten, effects) that computes a program's outputs and, from tangents, gradients of its inputs.
+
+    Its inputs are those of the program and then one tangent for each root; its outputs are those of the program and
+    then one gradient for each input that requires grad. `signature.joint` says which is which. The program runs
+    under the caller's grad mode.
+
+    Args:
+        gm: FX(torch), or a callable that takes `inputs` as positional arguments.
+        inputs: Real or fake tensors and numbers, one per placeholder.
+        decompositions: ATen overload -> Python function to record in its place; None: `backward_decompositions()`.
+        fake_mode: Mode of the fake tensors; by default that of the inputs, or a new one with static sizes.
+        signature: Names, roles and sources of the inputs.
+
+    Raises:
+        InvalidArgumentError: The inputs don't fit the program.
+        UnsupportedError: The program, or its backward pass, can't be recorded.
+
+    Example:
+        >>> x = torch.zeros(3, requires_grad=True)
+        >>> joint = joint_graph(torch.sin, (x,))
+        >>> [str(n.target) for n in joint.graph_module.graph.nodes if n.op == "call_function"]
+        ['aten.sin.default', 'aten.cos.default', 'aten.mul.Tensor']
+        >>> joint.signature.joint
+        Joint(tangents=(Tangent(position=0, of_write=False),), gradients=(0,), n_outputs=1)
+    """
+    table = backward_decompositions() if decompositions is None else decompositions
+    passes: list[_Backward] = []
+
+    @contextlib.contextmanager
+    def around(recorder: Recorder, fakes: Sequence[Any]) -> Iterator[Callable[[Sequence[Any]], Sequence[Any]]]:
+        passes.append(_Backward(recorder, fakes))
+        with passes[0].noting_what_is_kept():
+            yield passes[0].proceed
+
+    done = record(gm, inputs, decompositions=table, fake_mode=fake_mode, signature=signature, around=around)
+    return dataclasses.replace(done, signature=dataclasses.replace(done.signature, joint=passes[0].joint))
+
+
+# the nodes that autograd makes for views: each gives the gradient of its operand from that of the view
+_VIEW = re.compile(
+    r"(Alias|AsStrided|Diagonal|Expand|Permute|ReshapeAlias|Select|Slice|Split|SplitWithSizes|Squeeze|T|Transpose|"
+    r"Unbind|Unfold|Unsqueeze|View|ViewAsReal|ViewAsComplex|Conj|NegView|Real|Imag)Backward\d*"
+)
+
+
+class _Backward:
+    """Goes on after the program: chooses roots, adds tangents, runs autograd."""
+
+    def __init__(self, recorder: Recorder, inputs: Sequence[Any]) -> None:
+        self.recorder, self.inputs = recorder, list(inputs)
+        self.joint = Joint((), (), 0)
+        tensors = [(n, x) for n, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
+        # before the program runs: an input that is written in place is another function of itself afterwards
+        self.edges = {n: x if x.is_leaf else get_gradient_edge(x) for n, x in tensors if x.requires_grad}
+        self.storages = {_storage(x): n for n, x in reversed(tensors)}
+        self.kept: set[int] = set()
+
+    @contextlib.contextmanager
+    def noting_what_is_kept(self) -> Iterator[None]:
+        """Note which memory autograd keeps, and check as it does that nobody writes it meanwhile."""
+
+        def pack(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+            self.kept.add(_storage(tensor))
+            return tensor, tensor._version
+
+        def unpack(packed: tuple[torch.Tensor, int]) -> torch.Tensor:
+            tensor, version = packed
+            if tensor._version != version:
+                raise RuntimeError("a tensor needed for the gradient has been modified by an inplace operation")
+            return tensor
+
+        with saved_tensors_hooks(pack, unpack):
+            yield
+
+    def proceed(self, outputs: Sequence[Any]) -> list[Any]:
+        """Return the outputs to give: those of the program, and the gradients."""
+        outputs = list(outputs)
+        tangents, roots = self._roots(outputs)
+        for value in outputs:
+            if isinstance(value, FakeTensor):
+                self.recorder.argument(value)  # a result of an op with several gets its node now, to be marked
+        self._mark_what_is_kept()
+        gradients = self._differentiate(roots)
+        self.joint = Joint(tuple(tangents), tuple(self.edges), len(outputs))
+        return [*outputs, *gradients]
+
+    # ---- roots
+
+    def _roots(self, outputs: list[Any]) -> tuple[list[Tangent], list[torch.Tensor]]:
+        """Return the roots and what each is; outputs that can't be told by a view are replaced by copies."""
+        roots: dict[int, tuple[Tangent, torch.Tensor]] = {}
+        sharing = self._sharing(outputs)
+        for position, value in enumerate(outputs):
+            if not isinstance(value, FakeTensor) or not value.requires_grad:
+                continue
+            source = self.storages.get(_storage(value))
+            if source is not None:
+                if not _is_view_of(value, self.inputs[source]):
+                    outputs[position] = value = value.clone()
+                    roots[id(value)] = Tangent(position), value
+                continue
+            root = self._root(value, sharing)
+            if root is None:
+                outputs[position] = root = value.clone()
+            roots.setdefault(id(root), (Tangent(position), root))
+        for position, value in enumerate(self.inputs):
+            if self._is_written(position):
+                roots[id(value)] = Tangent(position, of_write=True), value
+        return [tangent for tangent, _ in roots.values()], [root for _, root in roots.values()]
+
+    def _sharing(self, outputs: Sequence[Any]) -> dict[int, int]:
+        """Map the memory of outputs to the number of output objects that show it."""
+        shown: dict[int, set[int]] = {}
+        for value in outputs:
+            if isinstance(value, FakeTensor):
+                shown.setdefault(_storage(value), set()).add(id(value))
+        return {storage: len(objects) for storage, objects in shown.items()}
+
+    def _root(self, output: torch.Tensor, sharing: dict[int, int]) -> torch.Tensor | None:
+        """Return what the tangent of an output in storage of its own belongs to; None: only a copy will do."""
+        base = output._base
+        if base is None or (sharing[_storage(output)] == 1 and _is_dense(output)):
+            return output
+        return base if base.requires_grad and _is_view_of(output, base) else None
+
+    def _is_written(self, position: int) -> bool:
+        """Tell whether the program wrote the input where gradients were tracked."""
+        value = self.inputs[position]
+        if not isinstance(value, torch.Tensor) or not value.requires_grad:
+            return False
+        before = self.edges.get(position)
+        return before is None or (before is not value and value.grad_fn is not before.node)
+
+    # ---- the backward pass
+
+    def _differentiate(self, roots: Sequence[torch.Tensor]) -> list[Any]:
+        """Run autograd; return one gradient, or None, for each input that requires grad."""
+        if not roots or not self.edges:
+            return [None] * len(self.edges)
+        tangents = [self._tangent(root, number) for number, root in enumerate(roots)]
+        self.recorder.phase, self.recorder.where = "backward", None
+        try:
+            return list(torch.autograd.grad(roots, list(self.edges.values()), tangents, allow_unused=True))
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise UnsupportedError(
+                f"the backward pass of the program can't be recorded: {error}", code="training.backward"
+            ) from error
+
+    def _tangent(self, root: torch.Tensor, number: int) -> torch.Tensor:
+        """Add the tangent of a root, with its strides; where it has gaps or overlaps, row by row instead."""
+        assert isinstance(root, FakeTensor)
+        strides = root.stride() if _is_dense(root) else make_contiguous_strides_for(root.shape)
+        with no_dispatch():
+            raw = torch.empty_strided(root.shape, strides, dtype=root.dtype, device="meta")
+            tangent = FakeTensor(self.recorder.fake_mode, raw, root.fake_device)
+        self.recorder.placeholder(tangent, f"tangent{number}")
+        return tangent
+
+    def _mark_what_is_kept(self) -> None:
+        for node in self.recorder.graph.nodes:
+            value = meta.value(node) if meta.has_value(node) else None
+            if isinstance(value, FakeTensor) and _storage(value) in self.kept:
+                meta.set_kept(node)
+
+
+def _storage(value: torch.Tensor) -> int:
+    address: int = value.untyped_storage()._cdata
+    return address
+
+
+def _is_view_of(view: torch.Tensor, base: torch.Tensor) -> bool:
+    """Tell whether autograd goes from a view to its base through views alone."""
+    if view is base:
+        return True
+    if not base.requires_grad:
+        return False
+    node: Any = view.grad_fn
+    while node is not base.grad_fn:
+        if node is not None and getattr(node, "variable", None) is base:
+            return True  # where the gradient of a leaf is accumulated
+        if node is None or not _VIEW.fullmatch(type(node).__name__):
+            return False
+        node = node.next_functions[0][0]
+    return True
+
+
+def _is_dense(value: torch.Tensor) -> bool:
+    """Tell whether the elements of a tensor fill one piece of memory, each once."""
+    expected: Any = 1
+    dims = sorted((d for d in range(value.dim()) if value.size(d) != 1), key=value.stride)
+    for dim in dims:
+        if value.stride(dim) != expected:
+            return False
+        expected = expected * value.size(dim)
+    return True

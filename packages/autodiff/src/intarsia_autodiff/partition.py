@@ -1,0 +1,296 @@
+"""`partition`: a joint graph -> a forward graph, a backward graph, and how they fit together.
+
+Before                                          after, with MinCut
+  graph(%x, %tangent)                             forward(%x)
+    %y = aten.sin.default(%x)                       %y = aten.sin.default(%x)
+    %c = aten.cos.default(%x)                       return (%y,)                   saved: input x
+    %g = aten.mul.Tensor(%tangent, %c)            backward(%x, %tangent)
+    return (%y, %g)                                 %c = aten.cos.default(%x)
+                                                    %g = aten.mul.Tensor(%tangent, %c)
+                                                    return (%g,)
+
+Side conditions: random ops run in the forward graph only; an input that the program writes, or memory that the
+caller may write before the backward pass although eager's autograd wouldn't mind, is saved as a copy.
+Law: running the forward graph and then the backward graph on what it saved gives what running the joint graph gives.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from intarsia_autodiff.analysis import Analysis
+from intarsia_autodiff.check import check_halves
+from intarsia_autodiff.narrow import narrow_saved_values
+from intarsia_autodiff.plan import PartitionPlan
+from intarsia_autodiff.policies import MinCut, Policy
+from intarsia_autodiff.problem import Problem
+from intarsia_ir import aten as aten_dialect
+from intarsia_ir import meta
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import (
+    AliasOfInput,
+    AliasOfOutput,
+    Constant,
+    Fresh,
+    Functionalized,
+    Halves,
+    InputItself,
+    InputSpec,
+    OutputSpec,
+    Recorded,
+    Role,
+    SavedValue,
+    Signature,
+    Write,
+)
+from intarsia_recorder import graph_module
+
+__all__ = ["Partitioned", "partition", "partition_problem"]
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """The two halves of a joint graph.
+
+    Args:
+        forward: From the inputs to the results that `halves.forward` speaks of, and the saved values.
+        backward: From the saved values and the tangents to gradients.
+        halves: How they fit together.
+        plan: What was decided.
+    """
+
+    forward: Functionalized
+    backward: Functionalized
+    halves: Halves
+    plan: PartitionPlan
+
+
+def partition(joint: Recorded, policy: Policy | None = None, *, check: bool = True) -> Partitioned:
+    """Split a joint graph.
+
+    Args:
+        joint: FX(aten), pure, with `signature.joint`: what `functionalize(joint_graph(...))` gives.
+        policy: Chooses what to save; None: `MinCut()`. A `PartitionPlan` is a policy that chooses as it did before.
+        check: Whether to verify the dialect on entry and exit.
+
+    Raises:
+        InvalidArgumentError: `joint` isn't a joint graph, or the choice leaves out what the backward pass reads.
+        UnsupportedError: The backward pass draws random numbers or writes an input.
+
+    Example:
+        >>> from intarsia_autodiff import joint_graph
+        >>> halves = partition(joint_graph(torch.sin, (torch.zeros(3, requires_grad=True),)))
+        >>> print(halves.plan)
+        MinCut(recompute=frozenset()): saves 12 bytes in 1 value, computes 1 value again
+          saved: arg0
+          recomputed: cos
+    """
+    policy = policy or MinCut()
+    if check:
+        aten_dialect.verify(joint.graph_module, functional=True)
+    joint = narrow_saved_values(joint)
+    analysis = Analysis(joint)
+    problem = analysis.problem()
+    chosen = policy.choose(problem)
+    missing = problem.missing(chosen)
+    if missing:
+        raise InvalidArgumentError(
+            f"the backward pass would have to do without {', '.join(missing)}", code="partition.missing"
+        )
+    saved = tuple(value.name for value in problem.values if value.name in chosen)
+    text = policy.policy if isinstance(policy, PartitionPlan) else str(policy)
+    plan = PartitionPlan(text, saved, problem.recomputed(saved), problem.n_bytes(saved))
+    done = _Splitter(joint, analysis, plan).split()
+    if check:
+        check_halves(joint, done.forward.graph_module, done.backward.graph_module, done.halves)
+        aten_dialect.verify(done.forward.graph_module, functional=True)
+        aten_dialect.verify(done.backward.graph_module, functional=True)
+    return done
+
+
+def partition_problem(joint: Recorded) -> Problem:
+    """Return what a policy is asked about a joint graph."""
+    return Analysis(narrow_saved_values(joint)).problem()
+
+
+class _Splitter:
+    """Builds the halves for a plan."""
+
+    def __init__(self, joint: Recorded, analysis: Analysis, plan: PartitionPlan) -> None:
+        self.joint, self.analysis, self.plan = joint, analysis, plan
+        self.signature = joint.signature
+        assert self.signature.joint is not None
+        self.tie = self.signature.joint
+        by_name = {node.name: node for node in joint.graph_module.graph.nodes}
+        self.saved_nodes = [by_name[name] for name in plan.saved]
+
+    def split(self) -> Partitioned:
+        forward_gm, forward, saved, places = self._forward()
+        backward_gm, backward, needs = self._backward()
+        halves = Halves(
+            forward,
+            backward,
+            saved,
+            tuple(places[result] for result in self.analysis.tangent_results),
+            self.tie.gradients,
+            needs,
+            tuple(tangent.position for tangent in self.tie.tangents if tangent.of_write),
+        )
+        guards = self.joint.guards if isinstance(self.joint, Functionalized) else ()
+        return Partitioned(
+            Functionalized(forward_gm, forward, self.joint.facts, guards),
+            Functionalized(backward_gm, backward, self.joint.facts),
+            halves,
+            self.plan,
+        )
+
+    # ---- forward
+
+    def _forward(self) -> tuple[fx.GraphModule, Signature, tuple[SavedValue, ...], dict[int, int]]:
+        """Return the graph, its signature, where saved values are found, and old -> new numbers of results."""
+        graph, copies = fx.Graph(), {}
+        for node in self.analysis.primals:
+            copies[node] = graph.node_copy(node)
+        saved_nodes = [node for node in self.saved_nodes if node.op != "placeholder" or node in self.analysis.copied]
+        wanted = [self.analysis.results[position] for position in self.analysis.forward_results]
+        needed = _ancestors([*wanted, *saved_nodes, *self.analysis.kept_calls])
+        for node in self.joint.graph_module.graph.nodes:
+            if node in needed and node not in copies:
+                copies[node] = graph.node_copy(node, copies.__getitem__)
+        results = [copies[node] for node in wanted]
+        places = {old: new for new, old in enumerate(self.analysis.forward_results)}
+        saved: list[SavedValue] = []
+        for node in self.saved_nodes:
+            if node.op == "placeholder" and node not in self.analysis.copied:
+                saved.append(SavedValue(self.analysis.primals.index(node), is_input=True))
+                continue
+            made = copies[node]
+            if node in self.analysis.copied:
+                made = _clone(graph, made)
+            if made not in results:
+                results.append(made)
+            saved.append(SavedValue(results.index(made)))
+        forward = dataclasses.replace(
+            self.signature,
+            inputs=self.signature.inputs[: len(self.analysis.primals)],
+            outputs=tuple(_renumbered(s, places, {}) for s in self.signature.outputs[: self.tie.n_outputs]),
+            writes=tuple(Write(write.input, places[write.result]) for write in self.signature.writes),
+            joint=None,
+        )
+        return _finish(graph, results, self.joint.graph_module), forward, tuple(saved), places
+
+    # ---- backward
+
+    def _backward(self) -> tuple[fx.GraphModule, Signature, tuple[tuple[int, ...], ...]]:
+        """Return the graph, its signature, and for each gradient the tangents that it needs."""
+        graph: fx.Graph = fx.Graph()
+        copies: dict[fx.Node, fx.Node] = {}
+        inputs: list[InputSpec] = []
+        for node in (*self.saved_nodes, *self.analysis.tangents):
+            copies[node] = copy = graph.placeholder(node.name)
+            copy.meta = {**node.meta}
+            role = Role.TANGENT if node in self.analysis.tangents else Role.USER
+            role = role if isinstance(meta.value(node), torch.Tensor) else Role.SIZE
+            inputs.append(InputSpec(copy.name, role))
+        specs = self.signature.outputs[self.tie.n_outputs :]
+        old_results = sorted({p for spec in specs for p in _results_of(spec)})
+        bases = {spec.input for spec in specs if isinstance(spec, (InputItself, AliasOfInput))}
+        everything = [*self.analysis.primals, *self.analysis.tangents]
+        wanted = [self.analysis.results[position] for position in old_results]
+        needed = _ancestors([*wanted, *self.analysis.backward_kept_calls])
+        for node in self.joint.graph_module.graph.nodes:
+            # in the order of the joint graph; what is computed again comes right before what reads it
+            if node in needed and node in self.analysis.backward:
+                self._copy_with_operands(graph, node, copies)
+        for node in wanted:
+            self._copy_with_operands(graph, node, copies)
+        order = list(graph.find_nodes(op="placeholder"))
+        input_places = {old: order.index(copies[everything[old]]) for old in bases}
+        places = {old: new for new, old in enumerate(old_results)}
+        outputs = tuple(_renumbered(spec, places, input_places) for spec in specs)
+        gm = _finish(graph, [copies[node] for node in wanted], self.joint.graph_module)
+        needs = tuple(self._needs(spec, everything) for spec in specs)
+        return gm, Signature(tuple(inputs), outputs), needs
+
+    def _copy_with_operands(self, graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> None:
+        pending = [node]
+        while pending:
+            current = pending[-1]
+            missing = [operand for operand in current.all_input_nodes if operand not in copies]
+            if current in copies:
+                pending.pop()
+            elif missing:
+                pending += missing
+            else:
+                copies[current] = graph.node_copy(current, copies.__getitem__)
+                pending.pop()
+
+    def _needs(self, spec: OutputSpec, everything: Sequence[fx.Node]) -> tuple[int, ...]:
+        """Return the numbers of the tangents that a gradient is computed from."""
+        nodes = [self.analysis.results[position] for position in _results_of(spec)]
+        if isinstance(spec, (InputItself, AliasOfInput)):
+            nodes.append(everything[spec.input])
+        found = _ancestors(nodes)
+        return tuple(number for number, tangent in enumerate(self.analysis.tangents) if tangent in found)
+
+
+def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+    """Return the nodes and all that they are computed from."""
+    seen: set[fx.Node] = set()
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending += node.all_input_nodes
+    return seen
+
+
+def _results_of(spec: OutputSpec) -> tuple[int, ...]:
+    match spec:
+        case Fresh(result=result):
+            return (result,)
+        case AliasOfOutput(base=base):
+            return (base,)
+    return ()
+
+
+def _renumbered(spec: OutputSpec, results: dict[int, int], inputs: dict[int, int]) -> OutputSpec:
+    """Return an output with new numbers of results, and of inputs where they have any."""
+    match spec:
+        case Fresh(result=result):
+            return dataclasses.replace(spec, result=results[result])
+        case AliasOfOutput(base=base):
+            return dataclasses.replace(spec, base=results[base])
+        case InputItself(input=position) | AliasOfInput(input=position):
+            return dataclasses.replace(spec, input=inputs.get(position, position))
+    assert isinstance(spec, Constant)
+    return spec
+
+
+def _clone(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """Add a copy of a value."""
+    copy = graph.call_function(aten.clone.default, (node,))
+    meta.set_value(copy, meta.value(node))
+    meta.set_origins(copy, meta.origins(node) or next((meta.origins(n) for n in node.users if meta.origins(n)), ()))
+    return copy
+
+
+def _finish(graph: fx.Graph, results: Sequence[fx.Node], root: fx.GraphModule) -> fx.GraphModule:
+    """Add the output node and wrap the graph, with the constants that it uses."""
+    output = graph.output(tuple(results))
+    meta.set_value(output, tuple(meta.value(node) for node in results))
+    meta.set_origins(output, ())
+    holder = torch.nn.Module()
+    for node in graph.find_nodes(op="get_attr"):
+        holder.register_buffer(str(node.target), operator.attrgetter(str(node.target))(root))
+    return graph_module(holder, graph)
