@@ -64,7 +64,7 @@ def graph_compiler(
     if backend in _registered:
         return functools.partial(_user_backend, _registered[backend])
     if backend == "eager":
-        return functools.partial(_user_backend, lambda gm, inputs: gm.forward)
+        return functools.partial(_user_backend, intarsia_runtime.run_as_written)
 
     def compile_with_pipeline(
         gm: fx.GraphModule, inputs: Sequence[Any], signature: Signature, report: GraphReport | None = None

@@ -19,6 +19,7 @@ Example:
     tensor([1., 1., 1., 1.])
 """
 
+from intarsia_runtime.as_written import run_as_written
 from intarsia_runtime.build import build
 from intarsia_runtime.cache import Cache
 from intarsia_runtime.epilogue import with_epilogue
@@ -28,4 +29,4 @@ from intarsia_runtime.target import detect_target
 
 __version__ = "0.1.0"
 
-__all__ = ["Cache", "Library", "Runner", "build", "detect_target", "link", "with_epilogue"]
+__all__ = ["Cache", "Library", "Runner", "build", "detect_target", "link", "run_as_written", "with_epilogue"]

@@ -1,0 +1,82 @@
+"""Running a captured graph as it is, operation by operation, so that a failing operation can be run again in eager.
+
+Nothing is compiled, so the graph writes into its inputs as it goes. What it is known to write is saved before, and
+put back when an operation raises: then `RuntimeFault` may send the frame back to eager, which raises the program's own
+error in its own place, after the side effects that come before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from intarsia_ir.errors import RuntimeFault
+
+__all__ = ["run_as_written"]
+
+
+def run_as_written(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function that runs a FX(torch) graph in eager, and leaves everything as it was when that raises.
+
+    Args:
+        gm: The graph.
+        inputs: The fake inputs that it was captured with; a version above zero marks the ones it writes.
+
+    Returns:
+        A function of the inputs. It raises RuntimeFault, with its cause, when an operation raises.
+
+    Example:
+        >>> import torch.fx
+        >>> graph = torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1)
+        >>> run_as_written(graph, [torch.ones(1)])(torch.tensor([-1.0]))
+        tensor([1.])
+    """
+    written = [number for number, value in enumerate(inputs) if _is_written(value)]
+
+    def run(*arguments: Any) -> Any:
+        saved = _Saved([arguments[number] for number in written])
+        try:
+            return gm.forward(*arguments)
+        except Exception as error:
+            saved.put_back()
+            raise RuntimeFault(f"the graph raised {type(error).__name__}: {error}", code="runtime.fault") from error
+
+    return run
+
+
+def _is_written(value: Any) -> bool:
+    # an inference tensor keeps no version, so it counts as written
+    return isinstance(value, torch.Tensor) and (value.is_inference() or value._version > 0)
+
+
+class _Saved:
+    """Contents and layouts of tensors, and the modes that regions of a graph change."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.layouts = [(t, t.shape, t.stride(), t.storage_offset()) for t in tensors]
+        self.contents = [(t.untyped_storage(), t.untyped_storage().clone()) for t in tensors]
+        self.grad = torch.is_grad_enabled()
+        self.autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")]
+        self.nesting = _nesting()
+
+    def put_back(self) -> None:
+        """Make everything as it was."""
+        with torch.no_grad():
+            for (tensor, *layout), (storage, content) in zip(self.layouts, self.contents):
+                storage.copy_(content)
+                tensor.set_(storage, layout[2], layout[0], layout[1])  # type: ignore[call-overload]
+        torch._C._set_grad_enabled(self.grad)
+        for device, enabled, dtype in self.autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        while _nesting() > self.nesting:
+            torch.autocast_decrement_nesting()
+
+
+def _nesting() -> int:
+    level = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return int(level)
