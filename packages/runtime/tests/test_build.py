@@ -280,7 +280,7 @@ def test_a_compiler_that_fails_now_and_then(
 
 def test_other_languages_are_refused(cache: Cache, target: Target) -> None:
     with pytest.raises(UnsupportedError) as caught:
-        build(source(language="triton"), target, cache=cache)
+        build(source(language="metal"), target, cache=cache)
     assert caught.value.code == "runtime.language"
 
 

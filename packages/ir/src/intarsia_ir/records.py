@@ -335,6 +335,7 @@ class Role(enum.Enum):
     SIZE = "size"
     SEED = "seed"
     TANGENT = "tangent"
+    NUMBER = "number"  # a Python number, in a 0-dim tensor made for this call: it shares memory with nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from intarsia_ir.errors import (
     UnsupportedError,
 )
 from intarsia_ir.records import Target
+from intarsia_shapes import mark_dynamic, mark_static
 
 __all__ = [
     "Explanation",
@@ -45,6 +46,8 @@ __all__ = [
     "disable",
     "explain",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
     "register_backend",
     "reset",
     "stats",

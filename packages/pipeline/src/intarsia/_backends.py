@@ -1,7 +1,7 @@
 """Backends by name: what turns one captured graph into a callable.
 
-"auto" and "cpp" run the whole pipeline; "eager", "aten", "loops" and "kernels" are the debugging ladder, each
-stopping one level later, so the first rung that goes wrong names the guilty layer. Any function
+"auto", "cpp" (CPU) and "triton" (CUDA) run the whole pipeline; "eager", "aten", "loops" and "kernels" are the debugging
+ladder, each stopping one level later, so the first rung that goes wrong names the guilty layer. Any function
 `(gm, example_inputs) -> callable` written for torch.compile is a backend too.
 """
 
@@ -47,7 +47,7 @@ def register_backend(name: str, backend: UserBackend) -> None:
 
 def list_backends() -> list[str]:
     """Return the names that `compile(backend=...)` takes, sorted."""
-    return sorted(("auto", "cpp", *LADDER, *_registered))
+    return sorted(("auto", "cpp", "triton", *LADDER, *_registered))
 
 
 def graph_compiler(
@@ -69,7 +69,7 @@ def graph_compiler(
     def compile_with_pipeline(
         gm: fx.GraphModule, inputs: Sequence[Any], signature: Signature, report: GraphReport | None = None
     ) -> Callable[..., Any]:
-        _refuse_device(inputs)
+        _refuse_inputs(backend, inputs)
         chosen = pipeline or _pipeline_of(backend, intarsia_runtime.detect_target(), options)
         return compile_graph(gm, inputs, signature, chosen, options, counters, report)
 
@@ -106,13 +106,14 @@ def _warn_once(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-def _refuse_device(inputs: Sequence[Any]) -> None:
-    devices = {i.device.type for i in inputs if isinstance(i, torch.Tensor)}
-    if devices - {"cpu"}:
+def _refuse_inputs(backend: str, inputs: Sequence[Any]) -> None:
+    served = {"cpp": {"cpu"}, "triton": {"cuda"}}.get(backend, {"cpu", "cuda"})
+    others = {i.device.type for i in inputs if isinstance(i, torch.Tensor) and i.dim()} - served
+    if others:
         raise UnsupportedError(
-            f"a tensor is on {', '.join(sorted(devices - {'cpu'}))}; only the CPU is supported so far",
+            f"a tensor is on {', '.join(sorted(others))}, and backend {backend!r} serves {', '.join(sorted(served))}",
             code="pipeline.device",
-            hints=("move the model and its inputs to the CPU, or use backend='eager'",),
+            hints=("move the model and its inputs, or use backend='eager'",),
         )
     if any(isinstance(i, torch.SymInt | torch.SymFloat | torch.SymBool) for i in inputs):
         raise UnsupportedError(

@@ -19,7 +19,7 @@ from intarsia._pipeline import Pipeline
 from intarsia._session import COUNTERS, stats
 from intarsia._stats import difference
 from intarsia_dispatch import EventKind, FrameEvent
-from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.errors import InvalidArgumentError
 
 __all__ = ["MODES", "compile", "explain"]
 
@@ -45,7 +45,8 @@ def compile(
             registered name, or any `(gm, example_inputs) -> callable`.
         mode: `"default"`; the other modes differ on CUDA only.
         fullgraph: Raise instead of breaking the graph.
-        dynamic: None or False; sizes are constants so far.
+        dynamic: None: sizes are constants at the first call, and a size or number that changes is a symbol from then
+            on; True: all sizes are symbols at once; False: none is, whatever is marked.
         pipeline: Stages to use instead of the default ones.
         options: See `Options`; an unknown key raises and names the nearest one.
 
@@ -54,7 +55,6 @@ def compile(
 
     Raises:
         InvalidArgumentError: An argument has a value that it can't have.
-        UnsupportedError: `dynamic=True`.
 
     Example:
         >>> import intarsia
@@ -72,7 +72,7 @@ def compile(
     parsed = _check(mode, dynamic, options)
     configure_logging()
     compile_one = graph_compiler(backend, pipeline, parsed, COUNTERS)
-    call = make_dispatcher(compile_one, parsed, fullgraph=fullgraph).compile(fn)
+    call = make_dispatcher(compile_one, parsed, fullgraph=fullgraph, dynamic=dynamic).compile(fn)
     return CompiledModule(fn, call, keywords) if isinstance(fn, torch.nn.Module) else call
 
 
@@ -89,7 +89,8 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
         >>> len(explanation.graphs), len(explanation.graphs[0].kernels), len(explanation.breaks)
         (1, 1, 0)
     """
-    parsed = _check(keywords.pop("mode", "default"), keywords.pop("dynamic", None), keywords.pop("options", None))
+    dynamic = keywords.pop("dynamic", None)
+    parsed = _check(keywords.pop("mode", "default"), dynamic, keywords.pop("options", None))
     fullgraph = keywords.pop("fullgraph", False)
     backend, pipeline = keywords.pop("backend", "auto"), keywords.pop("pipeline", None)
     if keywords:
@@ -104,7 +105,7 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
             graphs.append(summarise(report))
 
         dispatcher = make_dispatcher(
-            compile_one, parsed, fullgraph=fullgraph, on_event=events.append, on_graph=on_graph
+            compile_one, parsed, fullgraph=fullgraph, dynamic=dynamic, on_event=events.append, on_graph=on_graph
         )
         before = stats()
         dispatcher.compile(fn)(*args, **kwargs)
@@ -123,10 +124,4 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
 def _check(mode: str, dynamic: bool | None, options: Mapping[str, Any] | None) -> Options:
     one_of("mode", mode, MODES)
     one_of("dynamic", dynamic, (None, True, False))
-    if dynamic:
-        raise UnsupportedError(
-            "dynamic=True asks for symbolic sizes, and sizes are constants so far",
-            code="pipeline.symbolic_sizes",
-            hints=("leave dynamic out: a changed size compiles another version",),
-        )
     return Options.parse(options)

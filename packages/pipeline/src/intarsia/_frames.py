@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sysconfig
@@ -13,12 +14,14 @@ import torch
 
 import intarsia_guards
 import intarsia_ir
+import intarsia_shapes
 import intarsia_tracer
 from intarsia._backends import GraphCompiler
 from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
 from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, EventKind, FrameEvent, FrameGuard, code_under
+from intarsia_guards.changes import changed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GuardKind
 
@@ -37,6 +40,7 @@ def make_dispatcher(
     options: Options,
     *,
     fullgraph: bool,
+    dynamic: bool | None = None,
     on_event: Callable[[FrameEvent], None] | None = None,
     on_graph: Callable[[GraphReport], None] | None = None,
 ) -> Dispatcher:
@@ -46,6 +50,7 @@ def make_dispatcher(
         compile_one: Compiles one FX(torch) graph.
         options: See `Options`.
         fullgraph: A graph break raises.
+        dynamic: See `compile`.
         on_event: Told what happens to each frame.
         on_graph: Told about each finished graph.
     """
@@ -55,7 +60,10 @@ def make_dispatcher(
         run = compile_one(capture.graph_module, capture.example_inputs, capture.signature, report)
         if on_graph is not None:
             on_graph(report)
-        return CompiledGraph(run, report.guards, None, report.draws_random)
+        # the environment is open until here: what any stage or backend asked of it is guarded
+        late = intarsia_shapes.facts_behind(capture.example_inputs)
+        facts = intarsia_shapes.join_facts(capture.facts, late)
+        return CompiledGraph(run, report.guards, facts, report.draws_random)
 
     def tell(event: FrameEvent) -> None:
         # what a user must know is a warning or an error already; this is for those who ask
@@ -73,6 +81,7 @@ def make_dispatcher(
             skip_code=_skip_code(),
             on_error=options.on_error,  # type: ignore[arg-type]  # checked by Options
             fullgraph=fullgraph,
+            dynamic=dynamic,
             lock=COMPILE_LOCK,
             on_event=tell,
             count=COUNTERS.add,
@@ -95,7 +104,7 @@ def _build_guards(code: CodeType, frame: FrameInfo, capture: Capture, graph: Com
             hints=(failure.remedy,),
         )
     check, wants_globals = guards.frame_check(code)
-    return FrameGuard(check, guards.explain_frame, wants_globals)
+    return FrameGuard(check, guards.explain_frame, wants_globals, functools.partial(changed, guards))
 
 
 def _skip_code() -> Callable[[CodeType], bool]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 import torch.fx as fx
 
 from intarsia_ir.records import GuardRecord, KernelSource, Signature, SizeFacts
@@ -26,6 +27,7 @@ class Program:
         signature: What inputs and results mean to the caller.
         facts: Size facts that the graph relies on.
         guards: What functionalization relied on.
+        device: Where its kernels run, after `lower`.
         source: Kernel source text, after `emit`.
         run: Flat inputs -> flat results (before the epilogue), after `build`.
     """
@@ -35,5 +37,6 @@ class Program:
     signature: Signature = field(default_factory=Signature)
     facts: SizeFacts = field(default_factory=SizeFacts)
     guards: tuple[GuardRecord, ...] = ()
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     source: KernelSource | None = None
     run: Callable[..., Any] | None = None

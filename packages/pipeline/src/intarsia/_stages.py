@@ -18,6 +18,7 @@ import intarsia_loops.kernels
 import intarsia_loops.loops
 import intarsia_rewrites
 import intarsia_runtime
+import intarsia_triton
 from intarsia._pipeline import Pipeline, Stage, graph_pass
 from intarsia._program import Program
 from intarsia_ir.records import Recorded, Target
@@ -28,10 +29,10 @@ __all__ = ["default_pipeline", "dialect_module", "interpreted"]
 def default_pipeline(
     target: Target | None = None, *, policy: Any = None, cache_dir: str | Path | None = None
 ) -> Pipeline:
-    """Return the stages from FX(torch) to a callable, for inference on `target`.
+    """Return the stages from FX(torch) to a callable, for inference.
 
     Args:
-        target: What to compile for; None asks the machine.
+        target: What to compile for; None asks the machine. Graphs on a GPU are compiled for that GPU.
         policy: Fusion policy; None is `intarsia_fuser.Greedy()`.
         cache_dir: Folder of the on-disk cache; None is the user's own.
 
@@ -39,20 +40,24 @@ def default_pipeline(
         >>> from intarsia_fuser import NoFusion
         >>> pipeline = default_pipeline(policy=NoFusion())
     """
-    target = target or intarsia_runtime.detect_target()
+    given = target or intarsia_runtime.detect_target()
     policy = policy or intarsia_fuser.Greedy()
 
     def fuse(gm: Any) -> Any:
         return intarsia_fuser.apply(gm, intarsia_fuser.plan(gm, policy=policy, check=False), check=False)
 
+    def target_of(p: Program) -> Target:
+        return given if p.device.type == given.device else intarsia_runtime.detect_target(p.device)
+
     def emit(p: Program) -> Program:
-        return replace(p, source=intarsia_cpp.emit_unit(p.graph_module, target))
+        emitter = intarsia_triton if p.device.type == "cuda" else intarsia_cpp
+        return replace(p, source=emitter.emit_unit(p.graph_module, target_of(p)))
 
     def build(p: Program) -> Program:
         cache = intarsia_runtime.Cache(cache_dir or default_cache_dir())
         assert p.source is not None  # the order of dialects guarantees it
-        library = intarsia_runtime.build(p.source, target, cache=cache)
-        return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library))
+        library = intarsia_runtime.build(p.source, target_of(p), cache=cache)
+        return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library, device=p.device))
 
     return Pipeline(
         (
@@ -129,4 +134,5 @@ def _functionalize(p: Program) -> Program:
 
 
 def _lower(p: Program) -> Program:
-    return replace(p, graph_module=intarsia_loops.lower(p.graph_module, facts=p.facts, check=False))
+    device = intarsia_ir.aten.device_of(p.graph_module)
+    return replace(p, graph_module=intarsia_loops.lower(p.graph_module, facts=p.facts, check=False), device=device)

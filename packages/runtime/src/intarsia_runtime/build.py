@@ -18,8 +18,10 @@ from intarsia_runtime.compiler import (
     libraries,
     no_compiler,
 )
+from intarsia_runtime.cuda_unit import launch_list, segments
 from intarsia_runtime.library import Library, trampolines
 from intarsia_runtime.target import compiler_identity, host_identity
+from intarsia_runtime.triton_build import compile_kernels, triton_version
 
 __all__ = ["build"]
 
@@ -31,24 +33,21 @@ def build(source: KernelSource, target: Target, *, cache: Cache, timeout_s: floa
     """Return the machine code of `source`, taken from `cache` or compiled.
 
     Args:
-        source: A unit or a single kernel, in C++. Several `parts` are compiled side by side.
+        source: A unit or a single kernel, in C++ or Triton. Several `parts`, or kernels, are compiled side by side.
         target: Names the compiler; only the machine that runs this can be built for.
         cache: Where machine code is kept. Damaged entries are compiled again.
         timeout_s: Seconds that the compiler gets.
 
     Raises:
-        UnsupportedError: `runtime.no_compiler`, `runtime.compiler_timeout`, `runtime.language`.
-        InternalError: `runtime.compiler_failed`, with the compiler's message and where the source is kept;
-            `runtime.load_failed`.
+        UnsupportedError: `runtime.no_compiler`, `runtime.no_triton`, `runtime.compiler_timeout`, `runtime.language`.
+        InternalError: `runtime.compiler_failed` or `runtime.triton_failed`, with the compiler's message and where the
+            source is kept; `runtime.load_failed`.
     """
-    if source.language != "cpp":
-        raise UnsupportedError(f"units in {source.language!r} can't be built yet", code="runtime.language")
-    units = _units(source)
+    if source.language not in ("cpp", "triton"):
+        raise UnsupportedError(f"units in {source.language!r} can't be built", code="runtime.language")
     flags = compiler_flags(source, target)
     linked = libraries(source)
-    settings = " ".join((*flags, *LINK_FLAGS, *linked))
-    compiler = compiler_identity(target.compiler)
-    key = Cache.key(f"shared object {SCHEMA}", settings, compiler, host_identity(), *units)
+    key = _key(source, target, " ".join((*flags, *LINK_FLAGS, *linked)))
     library = _load_cached(cache, key)
     if library is not None:
         return library
@@ -57,8 +56,17 @@ def build(source: KernelSource, target: Target, *, cache: Cache, timeout_s: floa
     with cache.lock(key, patience_s=1.25 * timeout_s):
         library = _load_cached(cache, key)  # another process may have been faster
         if library is None:
-            library = _compile(units, target.compiler, flags, linked, cache, key, timeout_s)
+            library = _compile(source, target, flags, linked, cache, key, timeout_s)
     return library
+
+
+def _key(source: KernelSource, target: Target, settings: str) -> str:
+    """Return the cache key: everything that the machine code depends on."""
+    compiler = compiler_identity(target.compiler)
+    if source.language == "triton":
+        made_for = (target.isa, triton_version(), repr(source.launches))
+        return Cache.key(f"launch list {SCHEMA}", settings, compiler, host_identity(), *made_for, source.text)
+    return Cache.key(f"shared object {SCHEMA}", settings, compiler, host_identity(), *_units(source))
 
 
 def _units(source: KernelSource) -> tuple[str, ...]:
@@ -82,8 +90,8 @@ def _load_cached(cache: Cache, key: str) -> Library | None:
 
 
 def _compile(
-    units: tuple[str, ...],
-    compiler: str,
+    source: KernelSource,
+    target: Target,
     flags: tuple[str, ...],
     linked: tuple[str, ...],
     cache: Cache,
@@ -91,10 +99,17 @@ def _compile(
     timeout_s: float,
 ) -> Library:
     start = time.perf_counter()
+    units: tuple[str, ...] = (source.text,)
     try:
         with cache.scratch() as folder:
+            if source.language == "triton":
+                facts = compile_kernels(source, target, folder=folder, timeout_s=timeout_s)
+                counts = {len(launch.buffers) + len(launch.sizes) + 1 for launch in segments(source)}
+                units = (launch_list(source, facts) + trampolines(counts, checked=True),)
+            else:
+                units = _units(source)
             image = compile_shared_object(
-                units, compiler=compiler, flags=flags, libraries=linked, folder=folder, timeout_s=timeout_s
+                units, compiler=target.compiler, flags=flags, libraries=linked, folder=folder, timeout_s=timeout_s
             )
             library = Library(image, folder, key)  # before it's stored: what can't be loaded must not be kept
     except InternalError as error:

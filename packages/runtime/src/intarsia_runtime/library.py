@@ -27,25 +27,34 @@ extern "C" {
 struct intarsia_object;
 struct intarsia_method { const char* name; void* function; int flags; const char* doc; };
 extern intarsia_object _Py_NoneStruct;
-extern intarsia_object* PyExc_TypeError;
+extern intarsia_object *PyExc_TypeError, *PyExc_RuntimeError;
 void Py_IncRef(intarsia_object*);
 unsigned long PyLong_AsUnsignedLongMask(intarsia_object*);
 void* PyLong_AsVoidPtr(intarsia_object*);
 intarsia_object* PyErr_Occurred();
 void PyErr_SetString(intarsia_object*, const char*);
+intarsia_object* PyErr_Format(intarsia_object*, const char*, ...);
 void* PyEval_SaveThread();
 void PyEval_RestoreThread(void*);
+"""
+_STATUS = """\
+  if (status) return PyErr_Format(PyExc_RuntimeError, "a kernel launch was refused with status %d", status);
 """
 _METH_FASTCALL = 0x80
 _UNDEFINED_OPENMP = re.compile(r"undefined symbol: (GOMP|omp|__kmpc)_")
 
 
-def trampolines(counts: Iterable[int]) -> str:
-    """Return C++ text with one trampoline for each of the argument counts."""
-    return _PRELUDE + "".join(_trampoline(n) for n in sorted(set(counts))) + "}\n"
+def trampolines(counts: Iterable[int], *, checked: bool = False) -> str:
+    """Return C++ text with one trampoline for each of the argument counts.
+
+    Args:
+        counts: Numbers of arguments.
+        checked: The entries return an int, and any but 0 raises a RuntimeError.
+    """
+    return _PRELUDE + "".join(_trampoline(n, checked) for n in sorted(set(counts))) + "}\n"
 
 
-def _trampoline(n: int) -> str:
+def _trampoline(n: int, checked: bool) -> str:
     words = "".join(f"  unsigned long w{i} = PyLong_AsUnsignedLongMask(args[{i}]);\n" for i in range(n))
     types, values = ", ".join(["unsigned long"] * n), ", ".join(f"w{i}" for i in range(n))
     return (
@@ -55,8 +64,9 @@ def _trampoline(n: int) -> str:
         f"  void* entry = PyLong_AsVoidPtr(self);\n"
         f"  if (PyErr_Occurred()) return 0;\n"
         f"  void* thread = PyEval_SaveThread();\n"
-        f"  ((void (*)({types}))entry)({values});\n"
+        f"  {'int status = ' if checked else ''}(({'int' if checked else 'void'} (*)({types}))entry)({values});\n"
         f"  PyEval_RestoreThread(thread);\n"
+        f"{_STATUS if checked else ''}"
         f"  Py_IncRef(&_Py_NoneStruct);\n"
         f"  return &_Py_NoneStruct;\n"
         f"}}\n"
@@ -92,6 +102,17 @@ class Library:
             return ctypes.cast(getattr(self._dll, entry), ctypes.c_void_p).value or 0
         except AttributeError:
             raise InternalError(f"the built unit has no symbol {entry!r}", code="runtime.no_symbol") from None
+
+    def prepare(self) -> None:
+        """Load the kernels of a unit for a GPU into its driver.
+
+        Raises:
+            InternalError: `runtime.driver`: there is no driver, or it rejects a kernel.
+        """
+        status = ctypes.CFUNCTYPE(ctypes.c_int)(self.address("intarsia_load"))()
+        if status:
+            why = "there is no CUDA driver, or an old one" if status < 0 else f"the driver's error {status}"
+            raise InternalError(f"kernels can't be loaded: {why}", code="runtime.driver")
 
     def launcher(self, entry: str, n_arguments: int) -> Callable[..., None]:
         """Return a callable that passes `n_arguments` ints, as 64-bit words, to the C entry.

@@ -39,9 +39,11 @@ from intarsia_ir.records import KernelSource, Launch
 from intarsia_loops import from_fx
 from intarsia_loops.program import Extern, Program
 from intarsia_runtime import _calls
+from intarsia_runtime._device import Device
 from intarsia_runtime._names import Names
 from intarsia_runtime._refs import RefWriter, shape_text
 from intarsia_runtime.cache import Cache
+from intarsia_runtime.cuda_unit import segments
 from intarsia_runtime.library import Library
 
 __all__ = ["Runner", "link"]
@@ -63,7 +65,12 @@ class Runner(Protocol):
 
 
 def link(
-    kernels_gm: fx.GraphModule | Program, source: KernelSource, library: Library, *, debug: bool = False
+    kernels_gm: fx.GraphModule | Program,
+    source: KernelSource,
+    library: Library,
+    *,
+    device: torch.device | None = None,
+    debug: bool = False,
 ) -> Runner:
     """Return the function that runs a program with the machine code of `library`.
 
@@ -71,6 +78,8 @@ def link(
         kernels_gm: FX(kernels), or the `Program` it stands for.
         source: The unit that was emitted for it; its launches say which native call covers which items.
         library: What `build` made of `source`.
+        device: Where results are made and kernels run; None is the CPU. A CUDA device needs a unit in Triton, whose
+            kernels run on the stream that is current when the function is called.
         debug: Check every input and extern result against the program's buffers, at every call.
 
     Returns:
@@ -82,7 +91,9 @@ def link(
         InternalError: `library` lacks an entry.
     """
     program = _program(kernels_gm)
-    writer = _Writer(program, source, library, debug)
+    if source.language == "triton":
+        library.prepare()
+    writer = _Writer(program, source, library, device or torch.device("cpu"), debug)
     return _compile_text(writer.write(), writer.names.bound)
 
 
@@ -105,8 +116,12 @@ def _compile_text(text: str, namespace: dict[str, Any]) -> Runner:
 class _Writer:
     """Writes the function for one program. Terms: an *own* buffer is a tensor variable, the others are arena bytes."""
 
-    def __init__(self, program: Program, source: KernelSource, library: Library, debug: bool) -> None:
-        self.program, self.source, self.library, self.debug = program, source, library, debug
+    def __init__(
+        self, program: Program, source: KernelSource, library: Library, device: torch.device, debug: bool
+    ) -> None:
+        self.program, self.library, self.debug = program, library, debug
+        self.launches = segments(source) if source.language == "triton" else source.launches
+        self.device = Device(device)
         self.names = Names()
         self.offsets: Mapping[str, int] = program.placement.offsets if program.placement else {}
         self.refs = RefWriter(program, self.names, self.offsets)
@@ -114,7 +129,7 @@ class _Writer:
         self.live: set[str] = set()
 
     def write(self) -> str:
-        steps = _schedule(self.program, self.source)
+        steps = _schedule(self.program, self.launches)
         symbols = self.refs.derived_symbols()
         parameters = [self.names.local(name) for name in self.program.inputs]
         self.lines += [f"{symbol} = {text}" for symbol, text in symbols]
@@ -129,26 +144,31 @@ class _Writer:
             self._drop(position, last_use)
         self.lines.append(f"return ({''.join(text + ', ' for text in self._results())})")
         self.lines[start:start] = self.refs.arena_views()
-        head = f"def run({', '.join(parameters)}):"
+        contexts = [f"def run({', '.join(parameters)}):", self.device.context(self.names)]
         if any(isinstance(step, Extern) for step in steps) or self.refs.used_views:
             self.names.bind("_plain_aten", torch._C._ExcludeDispatchKeyGuard)
             self.names.bind("_no_autograd", _calls.autograd_and_autocast_keys())
-            return "\n".join([head, "    with _plain_aten(_no_autograd):", *("        " + x for x in self.lines), ""])
-        return "\n".join([head, *("    " + x for x in self.lines), ""])
+            contexts.append("with _plain_aten(_no_autograd):")
+        heads = ["    " * depth + text for depth, text in enumerate(filter(None, contexts))]
+        return "\n".join([*heads, *("    " * len(heads) + line for line in self.lines), ""])
 
     def _prologue(self) -> None:
         for name, value in self.program.constants.items():
-            self.names.bind(self.names.local(name), _calls.as_tensor(value, self.program.buffers[name]))
+            tensor = self.device.place(_calls.as_tensor(value, self.program.buffers[name]))
+            self.names.bind(self.names.local(name), tensor)
         if self.debug:
             self.names.bind("_check", _calls.check_tensor)
             for name in self.program.inputs:
                 if name in self.program.buffers:
                     self.lines.append(self._check(name, "input"))
+        tensors = [self.names.local(name) for name in self.program.inputs if name in self.program.buffers]
+        self.lines += self.device.prologue(self.names, tensors)
         placement = self.program.placement
         if placement is not None and placement.arena_bytes:
             self.names.bind("_empty", torch.empty)
             self.names.bind("_u8", torch.uint8)
-            self.lines.append(f"_arena = _empty({placement.arena_bytes}, dtype=_u8)")
+            where = self.device.keyword(self.names)
+            self.lines.append(f"_arena = _empty({placement.arena_bytes}, dtype=_u8{where})")
             self.lines.append("_at = _arena.data_ptr()")
 
     def _launch(self, launch: Launch) -> None:
@@ -156,7 +176,7 @@ class _Writer:
             if name not in self.live and self._is_own(name):
                 self._allocate(name)
         arguments = [self._address(name) for name in launch.buffers]
-        arguments += [self.names.local(name) for name in launch.sizes]
+        arguments += [*map(self.names.local, launch.sizes), *self.device.arguments()]
         call = self.names.bind(f"_{launch.entry}", self.library.launcher(launch.entry, len(arguments)))
         self.lines.append(f"{call}({', '.join(arguments)})")
 
@@ -168,7 +188,8 @@ class _Writer:
         self.names.bind("_empty_strided", torch.empty_strided)
         dtype = self.names.bind(f"_{buffer.dtype}", dtype_from_name(buffer.dtype))
         shape, strides = shape_text(buffer.shape), shape_text(buffer.strides)
-        self.lines.append(f"{self.names.local(name)} = _empty_strided({shape}, {strides}, dtype={dtype})")
+        where = self.device.keyword(self.names)
+        self.lines.append(f"{self.names.local(name)} = _empty_strided({shape}, {strides}, dtype={dtype}{where})")
         self.live.add(name)
 
     def _address(self, name: str) -> str:
@@ -214,9 +235,9 @@ class _Writer:
         return texts
 
 
-def _schedule(program: Program, source: KernelSource) -> list[Launch | Extern]:
+def _schedule(program: Program, launches: tuple[Launch, ...]) -> list[Launch | Extern]:
     """Return native and extern calls in program order; together they cover every item exactly once."""
-    starts = {launch.items[0]: launch for launch in source.launches}
+    starts = {launch.items[0]: launch for launch in launches}
     steps: list[Launch | Extern] = []
     position = 0
     while position < len(program.items):

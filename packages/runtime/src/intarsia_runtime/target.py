@@ -20,15 +20,18 @@ AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"
 AVX2 = frozenset({"avx2", "fma", "f16c"})
 
 
-def detect_target(*, compiler: str | None = None, threads: int | None = None) -> Target:
-    """Return the target that describes this machine's CPU.
+def detect_target(
+    device: torch.device | None = None, *, compiler: str | None = None, threads: int | None = None
+) -> Target:
+    """Return the target that describes this machine's CPU, or a GPU of it.
 
     Args:
+        device: A CUDA device; None is the CPU.
         compiler: Command of the C++ compiler; None takes the first of g++ and clang++ on the search path.
         threads: Number of OpenMP threads; None takes torch's own number.
 
     Returns:
-        A CPU target. Its `compiler` is "" when none was found: kernels can still be emitted, but not built.
+        The target. Its `compiler` is "" when none was found: kernels can still be emitted, but not built.
 
     Raises:
         InvalidArgumentError: `threads` is not positive.
@@ -41,6 +44,9 @@ def detect_target(*, compiler: str | None = None, threads: int | None = None) ->
         raise InvalidArgumentError(f"threads must be at least 1, not {threads}", code="runtime.threads")
     if compiler is None:
         compiler = next((c for c in COMPILERS if shutil.which(c)), "")
+    if device is not None and device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        return Target("cuda", f"sm_{major}{minor}", compiler, threads or torch.get_num_threads())
     return Target("cpu", _isa(platform.machine(), cpu_features()), compiler, threads or torch.get_num_threads())
 
 

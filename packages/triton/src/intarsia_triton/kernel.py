@@ -9,7 +9,7 @@ from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS, identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest
 from intarsia_triton.index import address, index_text, product
-from intarsia_triton.ops import TYPES, constant
+from intarsia_triton.ops import POINTED, TYPES, constant
 from intarsia_triton.plan import Loop, loops_of
 from intarsia_triton.tile import Tile
 
@@ -40,6 +40,7 @@ class Function:
         sizes: Size symbols that it takes after them, sorted.
         grid: Number of programs, as text over the size symbols.
         blocks: The tile it was emitted for.
+        signature: Type of each parameter, in order, in Triton's spelling: `"*fp32"`, `"i64"`.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Function:
     sizes: tuple[str, ...]
     grid: str
     blocks: Blocks
+    signature: tuple[tuple[str, str], ...]
 
 
 def function(kernel: Kernel, buffers: Mapping[str, Buffer], name: str) -> Function:
@@ -65,7 +67,9 @@ def function(kernel: Kernel, buffers: Mapping[str, Buffer], name: str) -> Functi
     n_rows = index_text(product([a.extent for a in kernel.rows]), {})
     grid = f"({n_rows} + {writer.blocks.rows - 1}) // {writer.blocks.rows}"
     text = "\n".join([*head, *(INDENT + line for line in writer.lines), ""])
-    return Function(text, tuple(writer.pointers), writer.sizes, grid, writer.blocks)
+    types = {name: f"*{POINTED[buffers[buffer].dtype]}" for buffer, name in writer.pointers.items()}
+    signature = (*types.items(), *((size, "i64") for size in writer.sizes))
+    return Function(text, tuple(writer.pointers), writer.sizes, grid, writer.blocks, signature)
 
 
 class _Writer:

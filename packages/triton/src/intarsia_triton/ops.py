@@ -11,7 +11,7 @@ import math
 from intarsia_ir.errors import UnsupportedError
 from intarsia_loops.program import Val
 
-__all__ = ["TYPES", "constant", "operation"]
+__all__ = ["POINTED", "TYPES", "constant", "operation"]
 
 TYPES = {
     "f64": "tl.float64",
@@ -24,6 +24,19 @@ TYPES = {
     "i8": "tl.int8",
     "u8": "tl.uint8",
     "b8": "tl.int1",
+}
+# how a kernel's signature spells what a pointer points to
+POINTED = {
+    "f64": "fp64",
+    "f32": "fp32",
+    "f16": "fp16",
+    "bf16": "bf16",
+    "i64": "i64",
+    "i32": "i32",
+    "i16": "i16",
+    "i8": "i8",
+    "u8": "u8",
+    "b8": "i1",
 }
 _BITS = {"i64": 64, "i32": 32, "i16": 16, "i8": 8, "u8": 8}
 _NAN = "propagate_nan=tl.PropagateNan.ALL"

@@ -17,8 +17,8 @@ from intarsia_triton.prelude import PRELUDE
 
 __all__ = ["emit", "emit_unit"]
 
-# passed always: Triton's own defaults differ between versions
-OPTIONS = (("enable_fp_fusion", "False"), ("num_stages", "1"), ("num_warps", "4"))
+# passed always: Triton's own defaults differ between versions; subnormal numbers are kept, as in eager
+OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False, "num_stages": 1, "num_warps": 4}
 
 
 def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> KernelSource:
@@ -69,8 +69,19 @@ def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
         for piece in pieces(_as_kernel(item)):
             n_kernels += 1
             launches.append(_launch(piece, position, program.buffers, functions))
-    text = PRELUDE + "".join(f"\n\n{f.text}" for _, f in functions.values())
-    return KernelSource(text, "triton", "", (), tuple(launches), n_kernels, len(functions), OPTIONS)
+    made = dict(functions.values())
+    text = PRELUDE + "".join(f"\n\n{f.text}" for f in made.values()) + _table(made)
+    return KernelSource(text, "triton", "", (), tuple(launches), n_kernels, len(made))
+
+
+def _table(functions: Mapping[str, Function]) -> str:
+    """Return the table from which a builder compiles the module's kernels without seeing the program."""
+    lines = ["", "", "KERNELS = {"]
+    for name, f in functions.items():
+        constants = {"XBLOCK": f.blocks.rows, "RBLOCK": f.blocks.inner}
+        row = {"signature": dict(f.signature), "constants": constants, "options": OPTIONS}
+        lines += [f'    "{name}": {{', *(f'        "{key}": {value!r},' for key, value in row.items()), "    },"]
+    return "\n".join([*lines, "}", ""])
 
 
 def _as_kernel(item: Kernel | Nest) -> Kernel:

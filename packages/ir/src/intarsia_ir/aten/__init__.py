@@ -13,6 +13,7 @@ Example:
     (tensor([2., 6.]),)
 """
 
+from intarsia_ir.aten.devices import device_of
 from intarsia_ir.aten.interpret import interpret
 from intarsia_ir.aten.ops import (
     SCALAR_FUNCTIONS,
@@ -35,6 +36,7 @@ __all__ = [
     "Operand",
     "Row",
     "constants_of",
+    "device_of",
     "effects",
     "interpret",
     "node_effects",

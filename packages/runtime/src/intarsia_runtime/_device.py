@@ -1,0 +1,68 @@
+"""What a generated function says differently for each kind of device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from intarsia_runtime._names import Names
+
+__all__ = ["Device"]
+
+ALIGNMENT = 16  # bytes; kernels for a GPU are compiled for aligned addresses
+
+
+class Device:
+    """Text for one device.
+
+    Args:
+        device: The CPU, or a CUDA device with its index.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.is_cuda = device.type == "cuda"
+        index = torch.cuda.current_device() if self.is_cuda and device.index is None else device.index
+        self.device = torch.device("cuda", index) if self.is_cuda else device
+
+    def keyword(self, names: Names) -> str:
+        """Return the argument that places a new tensor; nothing for the CPU, where it would only cost time."""
+        if not self.is_cuda:
+            return ""
+        return f", device={names.bind('_device', self.device)}"
+
+    def prologue(self, names: Names, tensors: list[str]) -> list[str]:
+        """Return statements for the start: the current stream, and inputs as the kernels need them."""
+        if not self.is_cuda:
+            return []
+        names.bind("_current_stream", torch._C._cuda_getCurrentRawStream)
+        names.bind("_ready", ready)
+        self.keyword(names)
+        moved = [f"{name} = _ready({name}, _device)" for name in tensors]
+        return [f"_stream = _current_stream({self.device.index})", *moved]
+
+    def arguments(self) -> list[str]:
+        """Return what a native call takes after buffers and sizes."""
+        return ["_stream"] if self.is_cuda else []
+
+    def context(self, names: Names) -> str:
+        """Return the statement to run under, or "": the device must be the current one where there are several."""
+        if not self.is_cuda or torch.cuda.device_count() == 1:
+            return ""
+        names.bind("_on", torch.cuda.device)
+        return f"with _on({self.device.index}):"
+
+    def place(self, tensor: Tensor) -> Tensor:
+        """Return a constant where kernels can read it."""
+        return ready(tensor.to(self.device), self.device) if self.is_cuda else tensor
+
+
+def ready(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return `tensor` at an aligned address on `device`: itself, as a rule.
+
+    A view may start anywhere; a scalar on the CPU may take part in an operation on a GPU.
+    """
+    if not tensor.is_cuda:
+        tensor = tensor.to(device)
+    if tensor.data_ptr() % ALIGNMENT == 0:
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device).copy_(tensor)

@@ -1,0 +1,99 @@
+"""A unit in Triton -> machine code in memory: kernels are compiled side by side in processes without torch."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from intarsia_ir.errors import InternalError, UnsupportedError
+from intarsia_ir.records import KernelSource, Target
+
+__all__ = ["compile_kernels", "triton_version"]
+
+WORKER = Path(__file__).with_name("triton_worker.py")
+
+
+def compile_kernels(source: KernelSource, target: Target, *, folder: Path, timeout_s: float) -> dict[str, Any]:
+    """Compile every kernel of a unit into `folder` and return, for each, what a launch must know.
+
+    Args:
+        source: A unit in Triton.
+        target: Its `isa` names the architecture: `"sm_90"`, or `"gfx942"`.
+        folder: Private scratch folder; gets `<kernel>.bin`.
+        timeout_s: Seconds for all of it.
+
+    Raises:
+        UnsupportedError: `runtime.no_triton`, `runtime.compiler_timeout`.
+        InternalError: `runtime.triton_failed`, with Triton's own message.
+    """
+    (folder / "kernels.py").write_text(source.text, encoding="utf-8")
+    names = sorted({launch.entry for launch in source.launches})
+    n_workers = min(len(names), max(1, len(os.sched_getaffinity(0))), 16)
+    # kernels of one unit differ in size; dealing them out in turn spreads neighbours, which are alike
+    shares = [names[k::n_workers] for k in range(n_workers)]
+    workers = [_start(share, target, folder, k) for k, share in enumerate(shares)]
+    try:
+        for k, worker in enumerate(workers):
+            _finish(worker, folder / f"worker{k}.log", timeout_s)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
+
+
+@functools.cache
+def triton_version() -> str:
+    """Return the version of the Triton that would compile, without importing it.
+
+    Raises:
+        UnsupportedError: `runtime.no_triton`: it isn't installed.
+    """
+    if importlib.util.find_spec("triton") is None:
+        raise UnsupportedError(
+            "Triton is not installed, and kernels for a GPU need it",
+            code="runtime.no_triton",
+            hints=("pip install triton",),
+        )
+    return metadata.version("triton")
+
+
+def _start(names: Sequence[str], target: Target, folder: Path, number: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(WORKER), "kernels.py", *_architecture(target.isa), *names]
+    with (folder / f"worker{number}.log").open("wb") as log:
+        return subprocess.Popen(
+            command, cwd=folder, env=_environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+
+
+def _architecture(isa: str) -> tuple[str, str, str]:
+    """Return Triton's words for an instruction set: backend, architecture, threads in a warp."""
+    if isa.startswith("sm_"):
+        return "cuda", isa.removeprefix("sm_"), "32"
+    return "hip", isa, "64"
+
+
+def _environment() -> Mapping[str, str]:
+    """Triton's own cache would keep every kernel a second time."""
+    kept = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    return {**kept, "TRITON_ALWAYS_COMPILE": "1", "TRITON_CACHE_DIR": "triton-cache"}
+
+
+def _finish(worker: subprocess.Popen[bytes], log: Path, timeout_s: float) -> None:
+    try:
+        status = worker.wait(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise UnsupportedError(
+            f"Triton did not finish within {timeout_s:g} s", code="runtime.compiler_timeout"
+        ) from None
+    if status:
+        message = log.read_text(errors="replace").strip()[-4000:] or "it printed nothing"
+        raise InternalError(f"Triton failed with status {status}:\n{message}", code="runtime.triton_failed")

@@ -1,0 +1,67 @@
+"""Compile kernels of a Triton module to machine code: `python triton_worker.py module.py cuda 90 32 kernel0 ...`.
+
+Started as a script, in processes of its own, so that it imports neither torch nor this package. For each kernel it
+writes `<name>.bin` and `<name>.json` beside the module. Pointers are promised to be aligned to 16 bytes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+
+__all__ = ["compile_kernel", "main"]
+
+# what a launch needs to know about a compiled kernel
+KEPT = ("name", "shared", "num_warps", "num_ctas", "warp_size", "global_scratch_size", "profile_scratch_size")
+IMAGES = {"cuda": "cubin", "hip": "hsaco"}
+
+
+def main(arguments: list[str]) -> int:
+    path, backend, arch, warp_size, *names = arguments
+    module = load_module(Path(path))
+    target = GPUTarget(backend, int(arch) if arch.isdigit() else arch, int(warp_size))
+    for name in names:
+        image, facts = compile_kernel(getattr(module, name), module.KERNELS[name], target)
+        Path(path).with_name(f"{name}.bin").write_bytes(image)
+        Path(path).with_name(f"{name}.json").write_text(json.dumps(facts), encoding="utf-8")
+    return 0
+
+
+def compile_kernel(function: Any, row: dict[str, Any], target: GPUTarget) -> tuple[bytes, dict[str, Any]]:
+    """Return the machine code of one kernel and what a launch must know.
+
+    Args:
+        function: The `@triton.jit` function.
+        row: Its row of the module's table `KERNELS`.
+        target: Architecture; no device is needed.
+    """
+    signature = {**row["signature"], **dict.fromkeys(row["constants"], "constexpr")}
+    aligned = [["tt.divisibility", 16]]
+    attributes = {(k,): aligned for k, t in enumerate(row["signature"].values()) if t.startswith("*")}
+    source = triton.compiler.ASTSource(function, signature, row["constants"], attributes)
+    options = row["options"]
+    if target.backend != "cuda":
+        options = {key: value for key, value in options.items() if key != "enable_reflect_ftz"}
+    made = triton.compile(source, target=target, options=options)
+    image = made.asm[IMAGES[target.backend]]
+    facts = {key: getattr(made.metadata, key, 0) for key in KEPT}
+    return image, facts
+
+
+def load_module(path: Path) -> Any:
+    """Import a file as a module of its own."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
