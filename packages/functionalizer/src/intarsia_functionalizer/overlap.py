@@ -13,7 +13,7 @@ import torch
 from intarsia_functionalizer.rewriter import Rewriter
 from intarsia_functionalizer.storage import Base
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.records import ArgumentSource, GuardKind, GuardRecord, InputSpec, Signature, Source
+from intarsia_ir.records import ArgumentSource, GuardKind, GuardRecord, InputSpec, Role, Signature, Source
 
 __all__ = ["overlap_guards"]
 
@@ -24,7 +24,8 @@ def overlap_guards(rewriter: Rewriter, signature: Signature) -> tuple[GuardRecor
     Raises:
         UnsupportedError: Two such inputs do overlap at capture.
     """
-    bases = [ref.base for ref in rewriter.inputs if ref is not None]
+    own = [spec.role is Role.NUMBER for spec in signature.inputs]
+    bases = [ref.base for ref in rewriter.inputs if ref is not None and not own[ref.base.position]]
     guards: list[GuardRecord] = []
     for written in bases:
         others = [other for other in bases if _must_be_apart(written, other)]

@@ -1,0 +1,200 @@
+"""Floats that change from call to call, as operands of tensor operations: 0-dim tensors that are inputs of the graph.
+
+The dtype of such a tensor is chosen so that torch's promotion gives what it gives for a Python number. Where that, or
+rounding, can't be had, the operation takes the number as a constant, and the capture relies on it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from intarsia_ir.records import GuardKind, Source
+from intarsia_tracer.tensors.tensor import TensorValue
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.numbers import OpenFloat
+
+if TYPE_CHECKING:
+    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.tensors.plugin import Tensors
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["FloatInput", "exchanged", "open_float"]
+
+Call = tuple[str, Any, Sequence[Value], Keywords]
+_HALVES = (torch.float16, torch.bfloat16)
+_BESIDE = {
+    torch.float32: torch.float32,
+    torch.float64: torch.float64,
+    torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
+}
+_COMPARE = ("eq", "ge", "gt", "le", "lt", "ne")
+_SWAPPED = {"ge": "le", "gt": "lt", "le": "ge", "lt": "gt", "eq": "eq", "ne": "ne", "add": "add", "mul": "mul"}
+_ALIASES = {
+    "divide": "div", "true_divide": "div", "truediv": "div", "itruediv": "div_", "divide_": "div_",
+    "true_divide_": "div_", "multiply": "mul", "multiply_": "mul_", "imul": "mul_", "subtract": "sub",
+    "subtract_": "sub_", "isub": "sub_", "iadd": "add_", "greater": "gt", "greater_equal": "ge", "less": "lt",
+    "less_equal": "le", "not_equal": "ne",
+}  # fmt: skip
+_SCALED = ("addcdiv", "addcdiv_", "addcmul", "addcmul_")
+_OPERATORS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
+
+
+def open_float(plugin: Tensors, tx: Tracer, value: float, source: Source) -> Value:
+    """Model a float of the call that isn't a constant; one model for each place."""
+    known = plugin.floats.get(source)
+    if known is None:
+        tx.guards.add(GuardKind.TYPE, source, float)
+        known = plugin.floats[source] = OpenFloat(tx.guards, value, source)
+    return known
+
+
+class FloatInput(TensorValue):
+    """The tensor that holds an open float for the graph; only the graph sees it."""
+
+    __slots__ = ("number",)
+    shared = False
+
+    def __init__(self, plugin: Tensors, number: OpenFloat, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__(plugin, None, None)
+        self.number = number
+        shell = torch.empty((), dtype=dtype, device="meta")
+        plugin.add_input(self, number.source, plugin.fake_of(shell, device))
+
+    @property
+    def recorded(self) -> bool:
+        """Tell that the graph takes it."""
+        return False
+
+    def reconstruct(self, out: Builder) -> None:
+        """Make it of the number."""
+        options = {"dtype": Const(self.fake.dtype), "device": Const(self.fake.device)}
+        out.call_with_keywords(torch.scalar_tensor, [self.number], options)
+
+
+def exchanged(plugin: Tensors, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Call:
+    """Return a call without open floats: they became inputs, or constants that are relied on."""
+    name = target if kind == "call_method" else getattr(target, "__name__", "")
+    name = _ALIASES.get(name, name)
+    if not _is_known(kind, target):
+        name = ""
+    for attempt in (_binary, _filled, _scaled_sum, _scaled_product):
+        found = attempt(plugin, tx, name, kind, target, args, keywords)
+        if found is not None:
+            return found
+    settled = {k: v.settled() for k, v in keywords.items()}
+    return kind, target, [a.settled() for a in args], settled
+
+
+def _is_known(kind: str, target: Any) -> bool:
+    """Tell whether a target is a method, an operator, or a function of torch itself, so that its name says it all."""
+    if kind == "call_method":
+        return True
+    name = getattr(target, "__name__", "")
+    return getattr(operator, name, None) is target or getattr(torch, name, None) is target
+
+
+def _binary(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take an operator of a tensor and a float."""
+    plain = name.rstrip("_")
+    if plain not in (*_OPERATORS, *_COMPARE) or len(args) != 2 or keywords:
+        return None
+    left, right = args
+    if isinstance(left, TensorValue) and isinstance(right, OpenFloat):
+        number = _input(plugin, right, left)
+        return None if number is None else (kind, target, [left, number], keywords)
+    if not (isinstance(left, OpenFloat) and isinstance(right, TensorValue)) or kind == "call_method":
+        return None
+    number = _input(plugin, left, right)
+    if number is None:
+        return None
+    if plain in _SWAPPED:
+        return kind, getattr(operator, _SWAPPED[plain]), [right, number], keywords
+    if plain == "div":  # eager computes it so, too
+        inverse = plugin.record(tx, "call_method", "reciprocal", [right], {})
+        return kind, operator.mul, [inverse, number], keywords
+    return kind, target, [number, right], keywords
+
+
+def _filled(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `tensor.fill_(float)`."""
+    if name != "fill_" or len(args) != 2 or keywords or not isinstance(args[1], OpenFloat):
+        return None
+    if not isinstance(args[0], TensorValue) or not args[0].fake.is_floating_point():
+        return None
+    return kind, target, [args[0], _made(plugin, args[1], torch.float64, args[0].fake.device)], keywords
+
+
+def _scaled_sum(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `add(x, y, alpha=float)` and its relatives apart."""
+    alpha = keywords.get("alpha")
+    if name not in ("add", "add_", "sub", "sub_") or len(args) != 2 or len(keywords) != 1:
+        return None
+    if not isinstance(alpha, OpenFloat) or not _are_plain(args):
+        return None
+    assert isinstance(args[1], TensorValue)
+    number = _input(plugin, alpha, args[1])
+    if number is None:
+        return None
+    scaled = plugin.record(tx, "call_function", operator.mul, [args[1], number], {})
+    return kind, target, [args[0], scaled], {}
+
+
+def _scaled_product(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `addcmul(x, a, b, value=float)` and its relatives apart, in eager's order."""
+    value = keywords.get("value")
+    if name not in _SCALED or len(args) != 3 or len(keywords) != 1 or not isinstance(value, OpenFloat):
+        return None
+    if not _are_plain(args) or torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        return None
+    assert isinstance(args[1], TensorValue)
+    number = _input(plugin, value, args[1])
+    if number is None:
+        return None
+    scaled = plugin.record(tx, "call_function", operator.mul, [args[1], number], {})
+    function = operator.mul if name.startswith("addcmul") else operator.truediv
+    product = plugin.record(tx, "call_function", function, [scaled, args[2]], {})
+    return "call_method", "add_" if name.endswith("_") else "add", [args[0], product], {}
+
+
+def _are_plain(args: Sequence[Value]) -> bool:
+    """Tell whether all are tensors of one dtype that rounding in between doesn't change."""
+    dtypes = {a.fake.dtype if isinstance(a, TensorValue) else None for a in args}
+    return len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}
+
+
+def _input(plugin: Tensors, number: OpenFloat, beside: TensorValue) -> FloatInput | None:
+    """Return the input that stands for a float beside a tensor; None where no dtype of it would do."""
+    fake = beside.fake
+    if fake.is_floating_point() or fake.is_complex():
+        if fake.dtype in _HALVES:
+            # kernels for the CPU keep all digits of a 0-dim operand, as they do of a number
+            dtype = torch.float64 if fake.dim() and fake.device.type == "cpu" else None
+        else:
+            dtype = _BESIDE.get(fake.dtype)
+    else:
+        dtype = torch.get_default_dtype()
+        dtype = None if dtype in _HALVES else dtype
+    return None if dtype is None else _made(plugin, number, dtype, fake.device)
+
+
+def _made(plugin: Tensors, number: OpenFloat, dtype: torch.dtype, device: torch.device) -> FloatInput:
+    """Return the one input for a float, dtype and device."""
+    key: Hashable = number.key(), dtype, device
+    found = plugin.float_inputs.get(key)
+    if found is None:
+        found = plugin.float_inputs[key] = FloatInput(plugin, number, dtype, device)
+    return found
