@@ -7,12 +7,13 @@ of the same values, for names in `exact`). A hole is a string constant that star
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, FrameGuard
 from intarsia_framehook import frame_values
-from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature
+from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
 
 BREAK = GraphBreak("toy.break", "the toy broke", Origin("toy.py", 7, "f"), "don't")
 
@@ -63,6 +64,8 @@ class Toy:
     def __init__(self, exact: tuple[str, ...] = (), **policy: Any) -> None:
         self.exact = exact
         self.captured: list[tuple[str, dict[str, Any]]] = []
+        self.dynamic: list[Any] = []
+        self.changed: Callable[..., Symbolic] = lambda values, names: Symbolic()
         self.events: list[Any] = []
         self.counted: dict[str, int] = {}
         self.plans: dict[str, Callable[[types.CodeType, Any, int], Capture]] = {}
@@ -95,7 +98,8 @@ class Toy:
 
     # ---- the passes
 
-    def capture(self, code: types.CodeType, frame: Any, *, fullgraph: bool, number: int) -> Capture:
+    def capture(self, code: types.CodeType, frame: Any, *, fullgraph: bool, number: int, dynamic: Any) -> Capture:
+        self.dynamic.append(dynamic)
         self.captured.append((code.co_name, dict(frame.locals)))
         self.before_capture(code.co_name)
         plan = self.plans.get(code.co_name, whole_frame)
@@ -123,7 +127,8 @@ class Toy:
         def explain(values: dict[str, Any], namespace: dict[str, Any]) -> str | None:
             return failing(*map(values.get, names))
 
-        return FrameGuard(lambda *values: failing(*values) is None, explain)
+        toy = weakref.ref(self)  # a guard must not lead back to the code it belongs to
+        return FrameGuard(lambda *values: failing(*values) is None, explain, changed=lambda v, g: toy().changed(v, g))
 
 
 # ---- plans: what capture does with a frame

@@ -8,7 +8,7 @@ Example, with a "tracer" that replaces `x + 1` by `x - 1`:
     >>> from intarsia_ir.records import Capture, LinkableCode, Signature
     >>> def f(x): return x + 1
     >>> def g(x): return x - 1
-    >>> def capture(code, frame, *, fullgraph, number):
+    >>> def capture(code, frame, *, fullgraph, number, dynamic):
     ...     return Capture(None, Signature(), (), (), LinkableCode(g.__code__))
     >>> def build_guards(code, frame, capture, graph):
     ...     return FrameGuard(lambda x: x > 0, lambda values, globals: None if values["x"] > 0 else "x > 0")

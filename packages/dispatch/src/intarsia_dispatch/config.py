@@ -10,7 +10,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from intarsia_dispatch.events import FrameEvent
-from intarsia_ir.records import Capture, GuardRecord, LinkableCode, SizeFacts
+from intarsia_ir.records import Capture, GuardRecord, LinkableCode, SizeFacts, Symbolic
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
@@ -47,18 +47,25 @@ class FrameGuard:
         predicate: `predicate(*values)`: whether the captured assumptions hold.
         explain: `explain(values by name, globals)`: which one doesn't, in words; None when all hold.
         wants_globals: The predicate takes the globals of the frame as a last argument.
+        changed: `changed(values by name, globals)`: the sizes and numbers that are otherwise than they must be.
     """
 
     predicate: Callable[..., bool]
     explain: Callable[[Mapping[str, Any], dict[str, Any]], str | None]
     wants_globals: bool = False
+    changed: Callable[[Mapping[str, Any], dict[str, Any]], Symbolic] = lambda values, globals: Symbolic()
 
 
 class CaptureFrame(Protocol):
     """Traces a frame that is about to run."""
 
-    def __call__(self, code: CodeType, frame: FrameInfo, *, fullgraph: bool, number: int) -> Capture:
-        """Return what was learned; `code.code` of the result is `code` itself when it should run natively."""
+    def __call__(
+        self, code: CodeType, frame: FrameInfo, *, fullgraph: bool, number: int, dynamic: bool | Symbolic
+    ) -> Capture:
+        """Return what was learned; `code.code` of the result is `code` itself when it should run natively.
+
+        `dynamic` says which sizes and numbers are symbols: all, none, or those and what the user marked.
+        """
 
 
 class BuildGuards(Protocol):
@@ -95,6 +102,7 @@ class DispatchConfig:
         helpers: What further holes of replacement bytecode are filled with, by name.
         on_error: `"eager"`: a frame that fails to compile runs in eager, with one warning; `"raise"`: it raises.
         recompile_limit: Versions of one code object; further calls that none fits run in eager, with one warning.
+        dynamic: None: sizes and numbers that were otherwise in an earlier call are symbols; True: all; False: none.
         fullgraph: A graph break raises `UnsupportedError`, whatever `on_error` says.
         lock: Held while a frame is captured and compiled, never while compiled code runs. One reentrant lock for all
             dispatchers whose passes share state. (A process forked while another thread compiles inherits it held.)
@@ -110,6 +118,7 @@ class DispatchConfig:
     helpers: Mapping[str, object] = field(default_factory=dict)
     on_error: Literal["eager", "raise"] = "eager"
     recompile_limit: int = 8
+    dynamic: bool | None = None
     fullgraph: bool = False
     lock: AbstractContextManager[Any] = field(default_factory=threading.RLock)
     on_event: Callable[[FrameEvent], None] = _ignore_event

@@ -24,8 +24,15 @@ from intarsia_dispatch.reports import as_intarsia_error, break_error, first_line
 from intarsia_dispatch.skipping import calls_debugger, debugger_active
 from intarsia_dispatch.stats import Counts, DispatchStats
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
-from intarsia_ir.errors import IntarsiaError, InternalError, InvalidArgumentError, RuntimeFault, UnsupportedError
-from intarsia_ir.records import Capture, LinkableCode, Origin
+from intarsia_ir.errors import (
+    IntarsiaError,
+    InternalError,
+    InvalidArgumentError,
+    NeedsFact,
+    RuntimeFault,
+    UnsupportedError,
+)
+from intarsia_ir.records import Capture, LinkableCode, Origin, Symbolic
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
@@ -130,21 +137,50 @@ class Dispatcher:
     def _compile(
         self, code: CodeType, frame: FrameInfo, state: CodeState, values: tuple[Any, ...], reason: str
     ) -> _Answer:
-        capture = self._capture(code, frame, state)
-        if capture is None:
-            return None
+        dynamic = self._dynamic(state, frame)
         try:
-            version = self._build(code, frame, values, capture)
-        except Exception as error:
-            self._failed(code, state, error, "compiling")
+            made = self._version(code, frame, state, values, dynamic)
+        except _CannotHaveSymbols as refused:
+            state.static = True
+            reason = f"{reason} (with sizes as symbols: {refused.__cause__}; compiled for constants)"
+            made = self._version(code, frame, state, values, False)
+        if made is None:
             return None
+        version, capture = made
         self._counts.add(frames_compiled=1, recompiles=bool(state.versions))
         kind = EventKind.RECOMPILED if state.versions else EventKind.COMPILED
         state.versions.append(version)
         self._tell(FrameEvent(kind, code.co_qualname, first_line(code), reason, capture))
         return version.guard.predicate, version.code, version.guard.wants_globals
 
-    def _capture(self, code: CodeType, frame: FrameInfo, state: CodeState) -> Capture | None:
+    def _dynamic(self, state: CodeState, frame: FrameInfo) -> bool | Symbolic:
+        """Return which sizes and numbers are symbols this time."""
+        if self._config.dynamic is not None or state.static:
+            return bool(self._config.dynamic)
+        for version in state.versions:
+            state.symbolic |= version.guard.changed(frame.locals, frame.globals)
+        return state.symbolic
+
+    def _version(
+        self, code: CodeType, frame: FrameInfo, state: CodeState, values: tuple[Any, ...], dynamic: bool | Symbolic
+    ) -> tuple[Version, Capture] | None:
+        """Compile; None when the frame is to run natively.
+
+        Raises:
+            _CannotHaveSymbols: It has symbols that nobody asked for, and they are what can't be compiled.
+        """
+        capture = self._capture(code, frame, state, dynamic)
+        if capture is None:
+            return None
+        try:
+            return self._build(code, frame, values, capture), capture
+        except Exception as error:
+            if isinstance(dynamic, Symbolic) and capture.facts.symbols and _is_refusal(error):
+                raise _CannotHaveSymbols from error
+            self._failed(code, state, error, "compiling")
+            return None
+
+    def _capture(self, code: CodeType, frame: FrameInfo, state: CodeState, dynamic: bool | Symbolic) -> Capture | None:
         """Return what to compile; None when the frame is to run natively."""
         if calls_debugger(code):
             self._native(code, None, "it stops in a debugger")
@@ -152,10 +188,12 @@ class Dispatcher:
         fullgraph = self._config.fullgraph
         number = self._counts.snapshot().graphs
         try:
-            capture = self._config.capture(code, frame, fullgraph=fullgraph, number=number)
+            capture = self._config.capture(code, frame, fullgraph=fullgraph, number=number, dynamic=dynamic)
         except Exception as error:
             if fullgraph and isinstance(error, UnsupportedError):
                 raise
+            if isinstance(dynamic, Symbolic) and dynamic and _is_refusal(error):
+                raise _CannotHaveSymbols from error
             self._failed(code, state, error, "capturing")
             return None
         if fullgraph and capture.breaks:
@@ -223,7 +261,7 @@ class Dispatcher:
     def _failed(self, code: CodeType, state: CodeState, error: Exception, doing: str) -> None:
         """The error policy."""
         named = as_intarsia_error(error, code, while_doing=doing)
-        if self._config.on_error == "raise":
+        if self._config.on_error == "raise" or named.code == _MARK_VIOLATED:
             if named is error:
                 raise error
             raise named from error
@@ -262,6 +300,18 @@ class Dispatcher:
     def _tell(self, event: FrameEvent) -> None:
         _log.debug("%s %s at %s%s", event.kind.value, event.name, event.origin, event.reason and ": " + event.reason)
         self._config.on_event(event)
+
+
+class _CannotHaveSymbols(Exception):  # noqa: N818  (control flow inside this file)
+    """What was captured with symbols is captured again with constants."""
+
+
+_MARK_VIOLATED = "shapes.mark_violated"  # a user asked for it: never answered by eager
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Tell whether an error says that something can't be compiled, or isn't known."""
+    return isinstance(error, UnsupportedError | NeedsFact)
 
 
 def _check(config: DispatchConfig) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import intarsia_framehook as framehook
 from intarsia_dispatch.config import FrameGuard
+from intarsia_ir.records import Symbolic
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
@@ -53,11 +54,15 @@ class CodeState:
         versions: In the order they were compiled. The frame hook tries the one that held last first.
         warned: The one warning was given.
         eager: It was counted as left to eager.
+        symbolic: Sizes and numbers that have had several values.
+        static: Symbols were tried, and couldn't be compiled.
     """
 
     versions: list[Version] = field(default_factory=list)
     warned: bool = False
     eager: bool = False
+    symbolic: Symbolic = field(default_factory=Symbolic)
+    static: bool = False
 
 
 class CodeTable:

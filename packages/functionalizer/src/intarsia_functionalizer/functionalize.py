@@ -44,6 +44,7 @@ from intarsia_ir.records import (
     Signature,
 )
 from intarsia_recorder import graph_module, snapshot
+from intarsia_shapes import facts_behind, join_facts
 
 __all__ = ["functionalize"]
 
@@ -58,8 +59,8 @@ def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None
         check: Whether to verify the dialect on entry and exit.
 
     Returns:
-        The graph, with one flat tuple of results; a signature that says what they are for; the facts of `program`;
-        and guards against overlap of written inputs with others.
+        The graph, with one flat tuple of results; a signature that says what they are for; the facts of `program`
+        and of this pass; and guards against overlap of written inputs with others.
 
     Raises:
         VerifyError: `program` isn't FX(aten, effects).
@@ -94,7 +95,8 @@ def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None
     signature = _new_signature(recorded.signature, outputs)
     if check:
         aten_dialect.verify(new, functional=fuel is None, origins=origins)
-    return Functionalized(new, signature, recorded.facts, overlap_guards(rewriter, signature))
+    facts = join_facts(recorded.facts, facts_behind(meta.value(node) for node in gm.graph.find_nodes(op="placeholder")))
+    return Functionalized(new, signature, facts, overlap_guards(rewriter, signature))
 
 
 def _as_recorded(gm: fx.GraphModule) -> Recorded:

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_ir.records import ArgumentSource, AttributeSource, CellSource, GlobalSource, ItemSource, SizeFacts, Source
+from intarsia_ir.records import (
+    ArgumentSource,
+    AttributeSource,
+    CellSource,
+    DictItemSource,
+    GlobalSource,
+    ItemSource,
+    ModuleSource,
+    SizeFacts,
+    Source,
+    TypeSource,
+)
 
 __all__ = ["SizeTexts", "size_texts"]
 
@@ -125,6 +136,9 @@ class _Sources(ast.NodeTransformer):
         self.fetch = fetch
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        source = _source(node)
+        if source is not None:
+            return ast.Name(self.fetch(source), ast.Load())
         # `x.size(0)`: the owner of the method is a source, the method isn't fetched apart
         if isinstance(node.func, ast.Attribute):
             node.func.value = self.visit(node.func.value)
@@ -151,6 +165,16 @@ def _source(node: ast.AST) -> Source | None:
             return GlobalSource(name)
         case ast.Subscript(value=ast.Name(id="cell"), slice=ast.Constant(value=str(name))):
             return CellSource(name)
+        case ast.Subscript(value=ast.Name(id="modules"), slice=ast.Constant(value=str(name))):
+            return ModuleSource(name)
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="dict"), attr="__getitem__"), args=[value, ast.Constant(value=key)]
+        ):
+            base = _source(value)
+            return DictItemSource(base, key) if base is not None else None
+        case ast.Call(func=ast.Name(id="type"), args=[value]):
+            base = _source(value)
+            return TypeSource(base) if base is not None else None
         case ast.Name(id=name):
             return ArgumentSource(name)
         case ast.Attribute(value=value, attr=name):

@@ -115,9 +115,3 @@ def _refuse_inputs(backend: str, inputs: Sequence[Any]) -> None:
             code="pipeline.device",
             hints=("move the model and its inputs, or use backend='eager'",),
         )
-    if any(isinstance(i, torch.SymInt | torch.SymFloat | torch.SymBool) for i in inputs):
-        raise UnsupportedError(
-            "an input of the graph is a symbolic size, and sizes are constants so far",
-            code="pipeline.symbolic_sizes",
-            hints=("compile with dynamic=False",),
-        )

@@ -6,8 +6,10 @@ nodes, but nothing that the environment learns is taken over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
+
+from intarsia_ir.records import Origin
 
 __all__ = ["ShapeEnvironment"]
 
@@ -18,6 +20,9 @@ class ShapeEnvironment(Protocol):
 
     pending_fresh_unbacked_symbols: list[Any]
     """Symbols made by the last op for sizes that depend on data; the recorder binds and clears them."""
+
+    locate: Callable[[], Origin | None] | None
+    """Tells the user line that a question comes from; set while recording."""
 
     @property
     def asserts(self) -> Sequence[Any]:

@@ -132,9 +132,7 @@ def record(
 
 
 @contextlib.contextmanager
-def _nothing_around(
-    recorder: Recorder, inputs: Sequence[Any]
-) -> Iterator[Callable[[Sequence[Any]], Sequence[Any]]]:
+def _nothing_around(recorder: Recorder, inputs: Sequence[Any]) -> Iterator[Callable[[Sequence[Any]], Sequence[Any]]]:
     yield lambda outputs: outputs
 
 
@@ -146,6 +144,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
         UnsupportedError: The body asks for values that only running it can tell.
     """
     grad_mode = torch.is_grad_enabled()
+    located = _tell_lines(recorder)
     torch.clear_autocast_cache()  # casts of real parameters, kept by a region around us, would become constants
     try:
         with _quiet_fake_mode(), _python_composites(recorder.fake_mode), recorder.fake_mode, recorder:
@@ -165,6 +164,16 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     finally:
         torch.clear_autocast_cache()  # and fake casts must not reach the program when it runs
         torch._C._set_grad_enabled(grad_mode)
+        if recorder.env is not None:
+            recorder.env.locate = located
+
+
+def _tell_lines(recorder: Recorder) -> Callable[[], Origin | None] | None:
+    """Let the environment ask the recorder for the user line of a question; return whom it asked before."""
+    if recorder.env is None:
+        return None
+    before, recorder.env.locate = recorder.env.locate, lambda: recorder.where[-1] if recorder.where else None
+    return before
 
 
 def _python_composites(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from intarsia_ir.records import GraphBreak, Origin
 
-__all__ = ["REGISTRY", "Break", "BreakKind", "Raised", "Stop", "Unreconstructable", "graph_break"]
+__all__ = ["REGISTRY", "Break", "BreakKind", "NeedsSymbols", "Raised", "Stop", "Unreconstructable", "graph_break"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,10 @@ class Raised(Exception):  # noqa: N818
     def __init__(self, value: Any) -> None:
         super().__init__(value)
         self.value = value
+
+
+class NeedsSymbols(Exception):  # noqa: N818  (control flow inside the tracer)
+    """A size is marked dynamic, and the attempt began without symbols: another must begin with them."""
 
 
 class Stop(Exception):  # noqa: N818

@@ -12,7 +12,7 @@ from intarsia_ir.errors import IntarsiaError, InternalError, UnsupportedError
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
 from intarsia_tracer.arguments import frame_of_call
 from intarsia_tracer.assemble import assemble_break, assemble_native, assemble_return
-from intarsia_tracer.breaks import Break, Raised, Stop, Unreconstructable, graph_break
+from intarsia_tracer.breaks import Break, NeedsSymbols, Raised, Stop, Unreconstructable, graph_break
 from intarsia_tracer.evaluate import EvaluatedFrame, Pending
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.opcodes import table
@@ -71,7 +71,7 @@ def capture(
     extension: Callable[[], Extension] | None = None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     force: bool = False,
-    dynamic: bool | Symbolic = False,
+    dynamic: bool | Symbolic | None = None,
 ) -> Capture:
     """Trace the call `fn(*args, **kwargs)` without running it or installing anything.
 
@@ -84,7 +84,8 @@ def capture(
         extension: Makes the plug-in of value models; None is the one for tensors.
         limits: How far one capture goes.
         force: Make replacement code even where there is nothing to compile; for tests of the code itself.
-        dynamic: Which sizes and numbers are symbols; True: all of them, False: none.
+        dynamic: Which sizes and numbers are symbols: those of a `Symbolic` and those that the user marked; None: the
+            marked ones; True: all of them; False: none.
 
     Returns:
         What was learned; `code` replaces the code of the function whose frame was traced.
@@ -116,7 +117,7 @@ def capture_frame(
     extension: Callable[[], Extension] | None = None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     force: bool = False,
-    dynamic: bool | Symbolic = False,
+    dynamic: bool | Symbolic | None = None,
 ) -> Capture:
     """Trace a frame that is about to run.
 
@@ -128,7 +129,8 @@ def capture_frame(
         extension: Makes the plug-in of value models; None is the one for tensors.
         limits: How far one capture goes.
         force: Make replacement code even where there is nothing to compile; for tests of the code itself.
-        dynamic: Which sizes and numbers are symbols; True: all of them, False: none.
+        dynamic: Which sizes and numbers are symbols: those of a `Symbolic` and those that the user marked; None: the
+            marked ones; True: all of them; False: none.
 
     Returns:
         What was learned. `code` has the parameters and free variables of the original, so it can run in the same
@@ -144,9 +146,9 @@ def capture_frame(
         from intarsia_tracer.tensors import Tensors
 
         extension = Tensors
-    symbolic = dynamic if isinstance(dynamic, Symbolic) else Symbolic(every=dynamic)
+    symbolic = dynamic if isinstance(dynamic, Symbolic) else Symbolic(every=bool(dynamic))
     try:
-        found = Attempts(code, frame, number, extension, limits, force, symbolic).run()
+        found = Attempts(code, frame, number, extension, limits, force, symbolic, dynamic is not False).run()
     except IntarsiaError:
         raise
     except Exception as error:
@@ -181,6 +183,7 @@ class Attempts:
         limits: Limits,
         force: bool,
         symbolic: Symbolic,
+        marks: bool,
     ) -> None:
         self.code = code
         self.frame = frame
@@ -190,6 +193,8 @@ class Attempts:
         self.limits = limits
         self.force = force
         self.symbolic = symbolic
+        self.symbols = bool(symbolic)
+        self.marks = marks
         self.stop_at = -1
         self.broken: GraphBreak | None = None
 
@@ -220,12 +225,15 @@ class Attempts:
     def _attempt(self) -> Capture | None:
         """Trace once; None when another attempt must stop earlier."""
         extension = self.extension()
-        tx = Tracer(extension, table(), self.limits, self.stop_at, self.symbolic)
+        tx = Tracer(extension, table(), self.limits, self.stop_at, self.symbolic, self.symbols, self.marks)
         extension.begin(tx)
         try:
             frame = outermost_frame(tx, self.code, self.frame)
             tx.frames.append(frame)
             return self._trace(tx, frame)
+        except NeedsSymbols:
+            self.symbols = True
+            return None
         except Unreconstructable as failed:
             return self._earlier(tx, failed)
         except RecursionError:
@@ -295,10 +303,10 @@ class Attempts:
         if graph is None and not breaks and not self.force:
             return self._native(None)
         tx.guard_aliases()
-        guards = tx.guards.records()
+        guards, facts = tx.guards.records(), tx.extension.facts()
         if graph is None:
-            return Capture(None, Signature(), (), guards, linkable, breaks)
-        return Capture(graph.module, graph.signature, graph.example_inputs, guards, linkable, breaks)
+            return Capture(None, Signature(), (), guards, linkable, breaks, facts)
+        return Capture(graph.module, graph.signature, graph.example_inputs, guards, linkable, breaks, facts)
 
 
 def outermost_frame(tx: Tracer, code: CodeType, frame: Frame) -> EvaluatedFrame:

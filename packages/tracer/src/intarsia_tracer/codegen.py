@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bytecode import Instr
+from bytecode import BinaryOp, Instr
 from bytecode.instr import CellVar, FreeVar
 
 from intarsia_ir.records import (
@@ -22,6 +22,7 @@ from intarsia_ir.records import (
     GlobalSource,
     ItemSource,
     ModuleSource,
+    SizeSource,
     Source,
     TypeSource,
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Builder", "Loader"]
 
 Loader = Callable[[], None]
+_ARITHMETIC = {"+": BinaryOp.ADD, "-": BinaryOp.SUBTRACT, "*": BinaryOp.MULTIPLY, "/": BinaryOp.TRUE_DIVIDE}
 _311 = sys.version_info < (3, 12)
 _313 = sys.version_info >= (3, 13)
 
@@ -82,6 +84,13 @@ class Builder:
     def temporaries(self) -> list[str]:
         """Return the names of all locals made so far."""
         return [f"__tmp_{number}" for number in range(self._count)]
+
+    def arithmetic(self, op: str) -> None:
+        """Replace two numbers on top by the result of an operator, or one by its negative."""
+        if op == "neg":
+            self.emit("UNARY_NEGATIVE")
+        else:
+            self.emit("BINARY_OP", _ARITHMETIC[op])
 
     def constant(self, value: Any) -> None:
         """Push an object: atoms as constants, others from where they were found, if they were."""
@@ -382,6 +391,9 @@ class Builder:
             held = self._fetch(source.base)
             loads: list[Loader] = [partial(self.emit, "LOAD_FAST", held), partial(self.emit, "LOAD_CONST", source.key)]
             self.call(lambda: self.emit("LOAD_CONST", dict.__getitem__), loads)
+        elif isinstance(source, SizeSource):
+            self.emit("LOAD_FAST", self._fetch(source.base))
+            self.call_method(source.kind, [] if source.dim is None else [partial(self.constant, source.dim)])
         elif isinstance(source, TypeSource):
             base = self._fetch(source.base)
             self.call(lambda: self.emit("LOAD_CONST", type), [lambda: self.emit("LOAD_FAST", base)])

@@ -66,10 +66,6 @@ class Extension:
         """Model an int or float that `tx.symbolic` names as no constant; None: it is one all the same."""
         return None
 
-    def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
-        """Model an existing number that isn't a constant; None: it is one."""
-        return None
-
     def facts(self) -> SizeFacts:
         """Return what was relied on about sizes."""
         return SizeFacts()

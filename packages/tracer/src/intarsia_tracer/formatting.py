@@ -33,6 +33,7 @@ __all__ = [
 
 def call_str(tx: Tracer, value: Value) -> Value:
     """Model `str(value)`."""
+    value = value.settled()
     if isinstance(value, Const):
         return Const(tx.real(str, value.value))
     if isinstance(value, Object):
@@ -49,6 +50,7 @@ def call_repr(tx: Tracer, value: Value) -> Value:
 
 def printable(tx: Tracer, value: Value) -> Any:
     """Return an object with the same text as the value."""
+    value = value.settled()
     if isinstance(value, SetValue):
         value.in_order()
     if isinstance(value, Items) and value.type() in (tuple, list):
@@ -99,6 +101,7 @@ def exception_text(tx: Tracer, value: Object, name: str, raw: Any) -> Value:
 
 def format_value(tx: Tracer, value: Value, conversion: int, spec: Value | None) -> Value:
     """Model a replacement field of an f-string; conversion 1 is str, 2 repr, 3 ascii."""
+    value = value.settled()
     if conversion:
         text = tx.call_str(value) if conversion == 1 else tx.call_repr(value)
         value = Const(ascii(text.as_python())[1:-1]) if conversion == 3 else text
@@ -142,6 +145,7 @@ def percent_format(tx: Tracer, text: str, value: Value) -> Value:
 
 def _formattable(tx: Tracer, value: Value) -> Any:
     """Return an object that formats like the value."""
+    value = value.settled()
     if isinstance(value, Const):
         return value.value
     if isinstance(value, Object) and not isinstance(value.value, enum.Enum):

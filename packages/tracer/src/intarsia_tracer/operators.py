@@ -71,6 +71,7 @@ COMPARE: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
 }
 _BY_NAME = {name: op for op, (_, name) in BINARY.items()}
 _COMPARE_BY_NAME = {name: op for op, (_, name, _) in COMPARE.items()}
+_NUMBERS = (int, float, bool)
 _SMALL = range(-5, 257)
 _SINGLE = frozenset({type(None), bool, type(...), type(NotImplemented)})
 
@@ -82,6 +83,8 @@ def same(tx: Tracer, a: Value, b: Value) -> bool:
     """Model `a is b`."""
     if a is b:
         return True
+    if a.type() in _NUMBERS and b.type() in _NUMBERS:
+        a, b = a.settled(), b.settled()
     if isinstance(a, Const) and isinstance(b, Const):
         return _same_atoms(tx, a.value, b.value)
     if isinstance(a, Const) or isinstance(b, Const):
@@ -103,7 +106,7 @@ def _same_atoms(tx: Tracer, a: Any, b: Any) -> bool:
     """Compare atoms by identity where that doesn't depend on how CPython made them."""
     if type(a) is not type(b):
         return False
-    if type(a) in _SINGLE:
+    if type(a) in _SINGLE or type(a).__eq__ is object.__eq__:
         return a is b
     if a != b:
         return False

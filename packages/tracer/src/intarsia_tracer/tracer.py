@@ -51,6 +51,8 @@ class Tracer:
         limits: How far to go.
         stop_at: Outermost step to stop before; -1 for none.
         symbolic: Which sizes and numbers of the call are symbols.
+        symbols: Whether there may be any: the first attempt at a call without them finds marked sizes.
+        marks: Whether sizes that the user marked are symbols.
     """
 
     builtin_calls: Mapping[Any, BuiltinCall] = {**BUILTIN_CALLS, **COPY_CALLS}
@@ -152,12 +154,16 @@ class Tracer:
         limits: Limits,
         stop_at: int = -1,
         symbolic: Symbolic = Symbolic(),  # noqa: B008  (frozen)
+        symbols: bool = False,
+        marks: bool = False,
     ) -> None:
         self.extension = extension
         self.table = table
         self.limits = limits
         self.stop_at = stop_at
         self.symbolic = symbolic
+        self.symbols = symbols
+        self.marks = marks
         self.sources = Sources()
         self.guards = Guards(self.origin)
         self.known: dict[int, Value] = {}  # id of an existing object -> its model

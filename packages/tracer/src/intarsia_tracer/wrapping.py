@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from types import CellType
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import ArgumentSource, GuardKind, Source
+from intarsia_ir.records import ArgumentSource, DictItemSource, GuardKind, ItemSource, Source
 from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import ATOMS, FALSE, NONE, TRUE, Const
@@ -76,9 +76,16 @@ def _symbolic(tx: Tracer, value: Any, kind: type, source: Source) -> Value | Non
     """Model a number that is no constant: one that changed before, or any argument where every number is a symbol."""
     if kind not in (int, float) or not (tx.symbolic.numbers or tx.symbolic.every):
         return None
-    if source in tx.symbolic.numbers or (tx.symbolic.every and isinstance(source, ArgumentSource)):
+    if source in tx.symbolic.numbers or (tx.symbolic.every and _is_argument(source)):
         return tx.extension.number(tx, value, source)
     return None
+
+
+def _is_argument(source: Source) -> bool:
+    """Tell whether something is an argument, or an item of one."""
+    while isinstance(source, (ItemSource, DictItemSource)):
+        source = source.base
+    return isinstance(source, ArgumentSource)
 
 
 def _atom(tx: Tracer, value: Any) -> Const:

@@ -100,6 +100,20 @@ def _parameter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Key
     raise Break("tracer.tensor_op", "a Parameter is made")
 
 
+def _combine_masked(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """torch's own function makes a class at every call, which only masked tensors need."""
+    return tx.call(tx.wrap(_combine, None), args, keywords)
+
+
+def _combine(op: Any, input: Any, mask: Any, *args: Any) -> Any:
+    if mask is None:
+        return input
+    masked: Any = torch.masked._ops
+    return masked._where(
+        masked._input_mask(input, mask=mask), input, masked._reduction_identity(op.__name__, input, *args)
+    )
+
+
 HANDLERS: dict[Any, Handler] = {
     torch.is_tensor: _is_tensor,
     torch._check: _check,
@@ -110,6 +124,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.nn.Parameter: _parameter,
     torch.cuda.is_available: _cuda_available,
     torch._C._log_api_usage_once: _nothing,
+    torch.masked._ops._combine_input_and_mask: _combine_masked,
     torch.result_type: _result_type,
     torch.is_grad_enabled: contexts.is_grad_enabled,
     torch._C._set_grad_enabled: contexts.set_grad_enabled,

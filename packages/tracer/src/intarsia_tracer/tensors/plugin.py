@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,9 +13,9 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir import meta
 from intarsia_ir.records import (
@@ -27,19 +27,23 @@ from intarsia_ir.records import (
     Origin,
     Role,
     Signature,
+    SizeFacts,
     Source,
     TensorFacts,
 )
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.extension import Extension, Graph
-from intarsia_tracer.tensors import contexts, modules
+from intarsia_tracer.tensors import contexts, floats, modules
 from intarsia_tracer.tensors.calls import call_leaf_or_table
+from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
+from intarsia_tracer.tensors.sizes import Sizes
 from intarsia_tracer.tensors.tables import ATOM_TYPES, is_inlined, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Function, PythonFunction
 from intarsia_tracer.values.mappings import Dict
+from intarsia_tracer.values.numbers import OpenFloat
 from intarsia_tracer.values.objects import ClassValue, Object
 from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 
@@ -61,9 +65,12 @@ class Tensors(Extension):
     def begin(self, tx: Tracer) -> None:
         """Begin a graph under the grad mode and autocast state of the call."""
         self.tx = tx
-        self.mode = FakeTensorMode()
         self.graph = torch.fx.Graph()
-        self.inputs: list[TensorValue] = []
+        self.sizes = Sizes(self, tx)
+        self.mode = self.sizes.mode
+        self.inputs: list[TensorValue | SymbolicNumber] = []
+        self.floats: dict[Source, OpenFloat] = {}
+        self.float_inputs: dict[Hashable, floats.FloatInput] = {}
         self.names: dict[str, int] = {}
         self.last_input: torch.fx.Node | None = None
         self.n_calls = 0
@@ -92,7 +99,9 @@ class Tensors(Extension):
         if kind is torch.Size:
             if source is not None:
                 tx.guards.add(GuardKind.CONSTANT, source, value)
-            return Tuple([Const(int(size)) for size in value], torch.Size)
+            return Tuple([self.sizes.model(size) for size in value], torch.Size)
+        if kind in SYMBOLIC:
+            return self.sizes.model(value)
         if not isinstance(value, torch.Tensor):
             return None
         if kind not in _PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
@@ -107,18 +116,43 @@ class Tensors(Extension):
         """Make an input of the graph of an existing tensor; relies on its metadata."""
         real = value.real
         assert real is not None
-        name = self._name(value.source)
+        fake = self._fake_input(value, real)
+        node = self._placeholder(value, fake)
+        value.lifted(node, fake)
+        if value.source is not None:
+            self.tx.guards.add(GuardKind.TENSOR, value.source, facts_of(real, fake))
+
+    def lift_number(self, value: SymbolicNumber) -> None:
+        """Make an input of the graph of a number."""
+        self._placeholder(value, value.number)
+
+    def add_input(self, value: floats.FloatInput, source: Source | None, fake: Any) -> None:
+        """Make an input of the graph of the tensor that holds an open float."""
+        value.lifted(self._placeholder(value, fake, source), fake)
+
+    def _placeholder(
+        self, value: TensorValue | SymbolicNumber, fake: Any, source: Source | None = None
+    ) -> torch.fx.Node:
+        """Add an input, named after where it is found."""
         with self._at_inputs():
-            node = self.graph.placeholder(name)
+            node = self.graph.placeholder(self._name(value.source or source))
         self.last_input = node
-        fake = self._fake_input(real)
         origin = self.tx.origin() or Origin("", 0, "")
         meta.set_value(node, fake)
         meta.set_origins(node, (Origin(origin.file, origin.line, origin.function, node.name),))
-        value.lifted(node, fake)
         self.inputs.append(value)
-        if value.source is not None:
-            self.tx.guards.add(GuardKind.TENSOR, value.source, facts_of(real))
+        self.sizes.bind(fake, node)
+        return node
+
+    def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
+        """Model a number that differs from call to call."""
+        if type(value) is float:
+            return floats.open_float(self, tx, value, source)
+        return self.sizes.number(value, source) if type(value) is int else None
+
+    def facts(self) -> SizeFacts:
+        """Return what was relied on about sizes."""
+        return self.sizes.facts()
 
     def _at_inputs(self) -> Any:
         """Return the place after the last placeholder."""
@@ -142,18 +176,25 @@ class Tensors(Extension):
         text = "_".join(reversed(parts)) or "constant"
         return "".join(c if c.isalnum() else "_" for c in text)
 
-    def _fake_input(self, real: torch.Tensor) -> Any:
+    def _fake_input(self, value: TensorValue, real: torch.Tensor) -> Any:
         """Return the fake tensor of an input."""
+        symbolic = self.sizes.fake_input(value, real)
+        if symbolic is not None:
+            return symbolic
         plain = type(real) is torch.Tensor or type(real) is torch.nn.Parameter
         simple = plain and real.is_leaf and not real.is_conj() and not real.is_neg() and not real.is_inference()
         if not simple:
             return self.mode.from_tensor(real, static_shapes=True)
         with torch.no_grad():
             shell = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
-        fake = FakeTensor(self.mode, shell, real.device)
+        fake = self.fake_of(shell, real.device)
         if real.requires_grad:
             fake.requires_grad_()
         return fake
+
+    def fake_of(self, shell: torch.Tensor, device: torch.device) -> FakeTensor:
+        """Return a fake tensor with the metadata of one on the meta device."""
+        return FakeTensor(self.mode, shell, device)
 
     # -- recording -----------------------------------------------------------------------------------------------
 
@@ -161,9 +202,9 @@ class Tensors(Extension):
         """Run an operation on fake tensors and make a node of it; constant answers need no node."""
         if self.modes_active:
             raise Break("tracer.tensor_op", "a mode or transform changes what torch functions do")
+        if self.floats and any(isinstance(a, OpenFloat) for a in (*args, *keywords.values())):
+            kind, target, args, keywords = floats.exchanged(self, tx, kind, target, args, keywords)
         try:
-            nodes = tuple([self.argument(a, False) for a in args])
-            named = {k: self.argument(v, False) for k, v in keywords.items()}
             fakes = [self.argument(a, True) for a in args]
             fake_named = {k: self.argument(v, True) for k, v in keywords.items()}
         except NotConstantError as unknown:
@@ -171,6 +212,9 @@ class Tensors(Extension):
         result = self.propagate(kind, target, fakes, fake_named)
         if not _needs_node(result, args, keywords):
             return tx.from_python(result)
+        # only now: a number that the operation asked for has become a constant
+        nodes = tuple([self.argument(a, False) for a in args])
+        named = {k: self.argument(v, False) for k, v in keywords.items()}
         node = self.graph.create_node(kind, target, nodes, named)
         self.n_calls += 1
         self.describe(node, result)
@@ -180,9 +224,9 @@ class Tensors(Extension):
         """Run an operation on fake tensors; what it refuses, breaks."""
         function = getattr(torch.Tensor, target) if kind == "call_method" else target
         try:
-            with self.mode:
+            with self.mode, self.sizes.running():
                 return function(*args, **keywords)
-        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
             raise Break(
                 "tracer.data_dependent", f"{_shown(target)} gives a result that depends on data ({error})"
             ) from None
@@ -226,6 +270,8 @@ class Tensors(Extension):
             return value.fake if fake else value.node
         if isinstance(value, Const):
             return value.value
+        if isinstance(value, SymbolicNumber):
+            return value.number if fake else self.sizes.node(value, self.tx.origin())
         if isinstance(value, Items):
             items = [self.argument(item, fake) for item in value.items]
             if isinstance(value, List):
@@ -328,9 +374,13 @@ class Tensors(Extension):
         self.placeholders = {value: meta.value(node) for value, node in zip(self.inputs, nodes, strict=True)}
         self.input_names = {value: node.name for value, node in zip(self.inputs, nodes, strict=True)}
 
-    def _spec(self, value: TensorValue) -> InputSpec:
+    def _spec(self, value: TensorValue | SymbolicNumber) -> InputSpec:
         """Describe an input."""
+        if isinstance(value, SymbolicNumber):
+            return InputSpec(self.input_names[value], Role.SIZE, value.source)
         role = Role.USER
+        if isinstance(value, floats.FloatInput):
+            return InputSpec(self.input_names[value], Role.NUMBER)
         if isinstance(value.real, torch.nn.Parameter):
             role = Role.PARAMETER
         elif "_buffers" in str(value.source):
@@ -343,15 +393,16 @@ class Tensors(Extension):
         self.state.emit(out)
 
 
-def facts_of(tensor: torch.Tensor) -> TensorFacts:
-    """Return what a guard checks of a tensor."""
+def facts_of(tensor: torch.Tensor, fake: Any = None) -> TensorFacts:
+    """Return what a guard checks of a tensor; sizes that are symbols in `fake` are left to the size facts."""
     cls = type(tensor)
+    like = tensor if fake is None else fake
     return TensorFacts(
         f"{cls.__module__}.{cls.__qualname__}",
         tensor.dtype,
         (tensor.device.type, tensor.device.index),
-        tuple(tensor.shape),
-        tuple(tensor.stride()),
+        tuple(n if isinstance(n, int) else None for n in like.shape),
+        tuple(n if isinstance(n, int) else None for n in like.stride()),
         tensor.requires_grad,
         torch._C._dispatch_keys(tensor).raw_repr(),
     )

@@ -48,6 +48,8 @@ ANSWERS = MappingProxyType(
         "has_torch_function_unary": False,
         "has_torch_function_variadic": False,
         "_has_torch_function": False,
+        "_has_torch_function_unary": False,
+        "_has_torch_function_variadic": False,
         "_are_functorch_transforms_active": False,
     }
 )
@@ -97,12 +99,14 @@ INLINED = (
     "torch.compiler",
     "torch.distributions",
     "torch.functional",
+    "torch.masked",
     "torch.nn.attention",
     "torch.nn.functional",
     "torch.nn.modules",
     "torch.nn.parameter",
     "torch.nn.utils",
     "torch.overrides",
+    "torch.signal.windows",
     "torch.utils._contextlib",
     "torch.utils._pytree",
 )

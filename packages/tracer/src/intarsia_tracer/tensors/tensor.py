@@ -10,9 +10,11 @@ import torch
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break
+from intarsia_tracer.tensors.numbers import SymbolicNumber
 from intarsia_tracer.tensors.tables import BREAKING_METHODS
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const, is_none
+from intarsia_tracer.values.numbers import OpenFloat
 from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
@@ -279,4 +281,5 @@ def _operand(value: Value) -> bool:
     """Tell whether a value may be the other operand of a tensor."""
     if isinstance(value, TensorValue):
         return True
-    return isinstance(value, Const) and isinstance(value.value, (int, float, complex))
+    number = isinstance(value, Const) and isinstance(value.value, (int, float, complex))
+    return number or isinstance(value, (SymbolicNumber, OpenFloat))

@@ -51,6 +51,10 @@ class Value:
         """
         raise NotConstantError(self.describe())
 
+    def settled(self) -> Value:
+        """Return the constant that this is, if it is a number that later calls are made to share; else itself."""
+        return self
+
     def identity(self) -> object | None:
         """Return the existing Python object that this stands for, or None when it is made by the traced code."""
         return None

@@ -1,0 +1,53 @@
+"""What is different in a call: the sizes and numbers that were constants for a capture and have another value now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from intarsia_guards.frame import Frame, fetch
+from intarsia_guards.held import release
+from intarsia_ir.records import GuardKind, Source, Symbolic, TensorFacts
+
+__all__ = ["changed"]
+
+
+def changed(guards: Any, values: Mapping[str, Any], globals: Mapping[str, Any]) -> Symbolic:
+    """Return where sizes, strides and numbers differ; what can't be fetched, or is of another kind, isn't among them.
+
+    Args:
+        guards: The guard set of a capture.
+        values: Parameter or free variable -> value, of a frame.
+        globals: The globals of the frame.
+    """
+    frame = Frame(values, values, globals)
+    sizes: dict[Source, frozenset[int]] = {}
+    strides: dict[Source, frozenset[int]] = {}
+    numbers: set[Source] = set()
+    for guard in guards._guards:
+        if guard.source is None or guard.kind not in (GuardKind.TENSOR, GuardKind.CONSTANT):
+            continue
+        try:
+            actual = fetch(guard.source, frame)
+        except Exception:  # a missing name, or the user's own code that fails: nothing is there that could vary
+            continue
+        expected = release(guard.value)
+        if guard.kind is GuardKind.CONSTANT:
+            if type(actual) is type(expected) and type(actual) in (int, float) and actual != expected:
+                numbers.add(guard.source)
+        elif isinstance(actual, torch.Tensor) and actual.layout is torch.strided and _alike(expected, actual):
+            _note(sizes, guard.source, expected.shape, actual.shape)
+            _note(strides, guard.source, expected.strides, actual.stride())
+    return Symbolic(sizes, frozenset(numbers), strides=strides)
+
+
+def _alike(expected: TensorFacts, actual: torch.Tensor) -> bool:
+    return len(expected.shape) == actual.dim() and expected.dtype == actual.dtype
+
+
+def _note(found: dict[Source, frozenset[int]], source: Source, expected: Iterable[Any], actual: Iterable[int]) -> None:
+    dims = frozenset(d for d, (old, new) in enumerate(zip(expected, actual)) if old is not None and old != new)
+    if dims:
+        found[source] = dims

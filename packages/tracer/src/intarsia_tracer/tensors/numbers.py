@@ -1,0 +1,255 @@
+"""The model of a Python number that isn't a constant: a size, or what is computed from sizes.
+
+Arithmetic stays symbolic. What must be known (a branch, a length, a text, a key) is decided by the shape environment,
+which answers for this call and notes the fact with the user's line; the guards check it at later calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from intarsia_ir.records import Source
+from intarsia_shapes import python_text
+from intarsia_tracer.breaks import Break, Unreconstructable
+from intarsia_tracer.values.base import Keywords, NotConstantError, Value
+from intarsia_tracer.values.constants import Const
+
+if TYPE_CHECKING:
+    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.tensors.sizes import Sizes
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["SYMBOLIC", "SymbolicNumber"]
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_LARGE = 1 << 62
+
+
+class SymbolicNumber(Value):
+    """An int, float or bool that differs from call to call.
+
+    Args:
+        sizes: The symbols of this capture.
+        number: The symbolic number.
+        source: Where the number itself is found, when it is an argument or the like.
+    """
+
+    __slots__ = ("number", "sizes")
+    shared = False
+
+    def __init__(self, sizes: Sizes, number: Any, source: Source | None = None) -> None:
+        self.sizes = sizes
+        self.number = number
+        self.source = source
+
+    def type(self) -> Any:
+        """Return int, float or bool."""
+        return self.number.node.pytype
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"the {self.type().__name__} {self.number}, which differs from call to call"
+
+    # -- deciding ------------------------------------------------------------------------------------------------
+
+    def settled(self) -> Const:
+        """Return the constant that this is in this call; later calls must have the same."""
+        return Const(self.as_python())
+
+    def as_python(self) -> Any:
+        """Return the value of this call, which later calls must have too.
+
+        Raises:
+            NotConstantError: Only the running program knows it.
+        """
+        try:
+            return self.type()(self.number)
+        except GuardOnDataDependentSymNode:
+            raise NotConstantError(f"{self.number}, which depends on data") from None
+
+    def truth(self, tx: Tracer) -> bool:
+        """Decide the truth."""
+        try:
+            return bool(self.number != 0 if self.type() is not bool else self.number)
+        except GuardOnDataDependentSymNode:
+            raise Break("tracer.data_dependent", f"the truth of {self.number} depends on data") from None
+
+    def _constant(self) -> Const:
+        """Return the constant, or break."""
+        try:
+            return self.settled()
+        except NotConstantError as unknown:
+            raise Break("tracer.data_dependent", f"{unknown} is needed while tracing") from None
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """Keys must be known."""
+        return self._constant().hash_key(tx)
+
+    def convert(self, tx: Tracer, cls: Any) -> Value | None:
+        """Model `int`, `float` and `bool`."""
+        if cls is int and self.type() is int:
+            return self
+        convert = {int: torch.sym_int, float: torch.sym_float}.get(cls)
+        return self._constant() if convert is None else self.sizes.model(convert(self.number))
+
+    # -- attributes and methods ----------------------------------------------------------------------------------
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Ask the constant; operators stay symbolic."""
+        if name.startswith("__") and name != "__class__":
+            return tx.bound_builtin(self, name)
+        return self._constant().get_attribute(tx, name)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Model an operator by its name."""
+        if name in ("__format__", "__index__", "__int__", "__float__", "__round__", "__repr__", "__str__", "__hash__"):
+            return self._constant().call_method(tx, name, args, keywords)
+        return tx.operator_method(self, name, args, keywords)
+
+    # -- operators -----------------------------------------------------------------------------------------------
+
+    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
+        """Compute with another number; what isn't a number meets the constant."""
+        operand = self._operand(other)
+        if operand is None:
+            return self._with_other(tx, op, other, swapped)
+        function = _BINARY.get(op)
+        exact = self.type() is not float or op not in ("+", "-", "*")  # SymPy may reorder sums and products of floats
+        zero = not swapped and op in ("/", "//", "%") and isinstance(operand, (int, float)) and operand == 0
+        if function is None or zero or not exact or (op == "**" and not _power(self.number, operand, swapped)):
+            constant = self._constant()
+            return tx.binary(op, other, constant) if swapped else tx.binary(op, constant, other)
+        first, second = (operand, self.number) if swapped else (self.number, operand)
+        return self._ask(lambda: function(first, second))
+
+    def _with_other(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
+        """Meet a tensor, which decides itself, or something like a list or a string."""
+        if self.sizes.is_tensor(other) or (op == "%" and other.type() is str):
+            return None
+        constant = self._constant()
+        return tx.binary(op, other, constant) if swapped else tx.binary(op, constant, other)
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Compare with another number; the answer is a fact once it is looked at."""
+        operand = self._operand(other)
+        if operand is None:
+            return None
+        return self._ask(lambda: _COMPARE[op](self.number, operand))
+
+    def unary(self, tx: Tracer, op: str) -> Value:
+        """Negate."""
+        if op == "~" or self.type() is bool:
+            return self._constant().unary(tx, op)
+        return self._ask(lambda: -self.number if op == "-" else self.number)
+
+    def _operand(self, other: Value) -> Any:
+        """Return the other number of an operator, or None."""
+        if isinstance(other, SymbolicNumber):
+            return other.number if other.type() is not bool else other._constant().value
+        if isinstance(other, Const) and type(other.value) in (int, float, bool) and abs(other.value) < _LARGE:
+            return other.value if type(other.value) is not bool else int(other.value)
+        return None
+
+    def _ask(self, function: Callable[[], Any]) -> Value:
+        """Model the result of an operator."""
+        try:
+            return self.sizes.model(function())
+        except GuardOnDataDependentSymNode as error:
+            raise Break("tracer.data_dependent", f"an answer about {self.number} depends on data ({error})") from None
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def reconstruct(self, out: Builder) -> None:
+        """Compute the number from the sizes of this call."""
+        expr = self.number.node.expr
+        if not expr.free_symbols:
+            out.constant(self.type()(self.number))
+            return
+        symbols = sorted(expr.free_symbols, key=str)
+        missing = [str(s) for s in symbols if s not in self.sizes.symbol_sources]
+        if missing:
+            raise Unreconstructable(f"{self.number} depends on data, and is used outside of the graph")
+        places = {str(s): self.sizes.symbol_sources[s] for s in symbols}
+        text = f"{self.type().__name__}({python_text(expr)})" if not expr.is_Symbol else str(expr)
+        _emit(out, ast.parse(text, mode="eval").body, places)
+
+
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Mult: operator.mul,
+    ast.Pow: operator.pow,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Div: operator.truediv,
+    ast.And: operator.and_,
+    ast.Or: operator.or_,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+}
+_FUNCTIONS: dict[str, Any] = {f.__name__: f for f in (max, min, abs, float, int, bool, math.floor, math.ceil)}
+
+
+def _emit(out: Builder, node: ast.expr, places: Mapping[str, Source]) -> None:
+    """Push what an expression over symbols gives: by calls of C functions, which no frame hook sees."""
+    match node:
+        case ast.Name(id=name):
+            out.load_source(places[name])
+            return
+        case ast.Constant(value=value):
+            out.constant(value)
+            return
+        case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]):
+            function, parts = _OPERATORS[type(op)], [left, right]
+        case ast.BoolOp(op=op, values=[first, *others]):
+            rest = others[0] if len(others) == 1 else ast.BoolOp(op, others)
+            function, parts = _OPERATORS[type(op)], [first, rest]
+        case ast.UnaryOp(op=op, operand=operand):
+            function, parts = _OPERATORS[type(op)], [operand]
+        case ast.IfExp(test=test, body=body, orelse=other):
+            function, parts = operator.getitem, [ast.Tuple([other, body], ast.Load()), test]
+        case ast.Tuple(elts=elements):
+            for element in elements:
+                _emit(out, element, places)
+            out.emit("BUILD_TUPLE", len(elements))
+            return
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments):
+            function, parts = _FUNCTIONS[name], arguments
+        case _:
+            raise Unreconstructable(f"{ast.unparse(node)} can't be computed by bytecode")
+    out.call(lambda: out.emit("LOAD_CONST", function), [partial(_emit, out, part, places) for part in parts])
+
+
+def _power(number: Any, operand: Any, swapped: bool) -> bool:
+    """Tell whether a power is one of an integer to a small natural number."""
+    return not swapped and type(operand) is int and 0 <= operand <= 8 and isinstance(number, torch.SymInt)
