@@ -1,0 +1,86 @@
+"""Every program of the corpus by our compiler: what it returns, changes, prints and raises, and in how many pieces."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import intarsia
+from integration.python.items import ITEMS
+from integration.python.programs import PROGRAMS
+from integration.python.run import check, run
+
+RAISE = {"on_error": "raise"}
+# every pass runs, and the kernels are interpreted: what is tested here is capture, and a C++ compiler takes its time
+INTERPRETED = "kernels"
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    intarsia.reset()
+    yield
+    intarsia.reset()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name):
+    program = PROGRAMS[name]
+    seen: list[intarsia.Stats] = []
+
+    def compiled(subject):
+        fast = intarsia.compile(subject, backend=INTERPRETED, fullgraph=not program.breaks, options=RAISE)
+
+        def call(*args, **kwargs):
+            try:
+                return fast(*args, **kwargs)
+            finally:
+                seen.append(intarsia.stats())
+
+        return call
+
+    check(run(program, compiled), run(program))
+    first, last = seen
+    assert (first.graphs, first.recompiles, first.fallbacks) == (program.graphs, 0, 0)
+    assert (last.recompiles, last.fallbacks) == (program.recompiles, 0)
+    assert program.recompiles or last.frames_compiled == first.frames_compiled
+
+
+def names_of_breaks(leaving: bool) -> list[str]:
+    """Return the programs with breaks, by whether an exception leaves them."""
+    return [name for name, p in PROGRAMS.items() if p.breaks and leaving == ("tracer.exception" in p.breaks)]
+
+
+@pytest.mark.parametrize("name", names_of_breaks(leaving=False))
+def test_breaks_are_explained(name):
+    program, explained = PROGRAMS[name], []
+
+    def explain(subject):
+        return lambda *args, **kwargs: explained.append(
+            intarsia.explain(subject, backend="eager", options=RAISE)(*args, **kwargs)
+        )
+
+    run(program, explain, calls=1)
+    breaks = explained[0].breaks
+    assert tuple(b.code for b in breaks) == program.breaks
+    for b in breaks:
+        assert b.reason and b.remedy
+        assert b.origin is not None and b.origin.file == program.file
+
+
+@pytest.mark.parametrize("name", names_of_breaks(leaving=True))
+def test_fullgraph_refuses_an_exception_that_leaves(name):
+    program = PROGRAMS[name]
+    fast = intarsia.compile(program.make(), backend="eager", fullgraph=True, options=RAISE)
+    with pytest.raises(intarsia.UnsupportedError) as caught:
+        fast(*program.inputs())
+    assert caught.value.code == program.breaks[0] and caught.value.hints
+    assert any(origin.file == program.file for origin in caught.value.where)
+
+
+def test_every_item_has_programs():
+    counts = Counter(program.item for program in PROGRAMS.values())
+    items = [item for items in ITEMS.values() for item in items]
+    assert len(items) == len(set(items))
+    assert {item: counts[item] for item in items if counts[item] < 2} == {}
+    assert len(PROGRAMS) >= 150
