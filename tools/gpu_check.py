@@ -5,6 +5,7 @@ one JSON object a case to `$OUT/gpu_part<N>.json`, so a run that is stopped keep
 
 Parts:
   1  demo models in float32 inference on the GPU: equal to eager, kernels, extern calls, microseconds
+  2  the kernels of benchmarks/kernels.py beside the bandwidth floor, without torch.compile
 """
 
 from __future__ import annotations
@@ -110,7 +111,15 @@ def leaves(value: Any) -> list[torch.Tensor]:
     return [t for t in torch.utils._pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
 
 
-PARTS = {1: models}
+def kernels(names: list[str]) -> Iterator[dict[str, Any]]:
+    """Check and time the kernels of the figures."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    import gpu
+
+    return gpu.measure(names, peer=False)
+
+
+PARTS = {1: models, 2: kernels}
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1:]))
