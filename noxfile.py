@@ -39,6 +39,7 @@ def install_everything(session: nox.Session, *extra: str) -> None:
     paths = [arg for p in PACKAGES for arg in ("-e", f"packages/{p}")]
     session.install("-c", CONSTRAINTS, "--no-build-isolation", *paths, *extra)
     session.run("python", "-m", "intarsia_framehook.build", env={"PYTHONPATH": "packages/framehook/src"})
+    session.run("python", "-m", "intarsia_guards.build")
 
 
 def distribution(package: str) -> str:

@@ -1,8 +1,9 @@
 """Guard records and size facts in, one fast predicate out, with an explanation when it fails.
 
 A capture is valid for another call when everything that it relied on still holds. The records
-(`intarsia_ir.GuardRecord`) say what that is; `build_guards` turns them into a generated Python function, for calls
-(`GuardSet.check`) and for frames as the frame hook sees them (`GuardSet.frame_check`).
+(`intarsia_ir.GuardRecord`) say what that is; `build_guards` turns them into a native check (a generated Python function
+where the C extension isn't built), for calls (`GuardSet.check`) and for frames as the frame hook sees them
+(`GuardSet.frame_check`).
 
 Example:
     >>> from intarsia_ir import ArgumentSource, GuardKind, GuardRecord
@@ -12,8 +13,8 @@ Example:
     (True, False)
 """
 
-from intarsia_guards.build import FrameCheck, GuardSet, build_guards
 from intarsia_guards.explain import GuardFailure
+from intarsia_guards.sets import FrameCheck, GuardSet, build_guards
 
 __version__ = "0.1.0"
 

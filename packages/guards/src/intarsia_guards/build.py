@@ -1,187 +1,50 @@
-"""Building guard sets: records and size facts in, one predicate for a frame or for a call out."""
+"""Compile the extension next to its source, for running from a plain source tree: no install, only a C compiler.
+
+From the shell: `python -m intarsia_guards.build`, with `src` on PYTHONPATH. It uses the compiler that Python was
+built with when it is there, else `cc`. It needs no headers of torch. Wheels are built by setuptools instead, from the
+same sources.
+"""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from types import CodeType
-from typing import Any, NamedTuple
+import os
+import shlex
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
 
-from intarsia_guards import explain as explaining
-from intarsia_guards.codegen import HeldGuard, Layout, order, write
-from intarsia_guards.explain import GuardFailure
-from intarsia_guards.frame import Frame, bind, parameter_names
-from intarsia_guards.held import Held, hold
-from intarsia_guards.relations import size_texts
-from intarsia_ir.errors import InvalidArgumentError
-from intarsia_ir.records import GuardKind, GuardRecord, SizeFacts
+__all__ = ["FLAGS", "SOURCES", "build_in_place", "command"]
 
-__all__ = ["FrameCheck", "GuardSet", "build_guards"]
+SOURCES = ("_native.c", "run.c", "tensors.c")
+FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra")
 
 
-def build_guards(
-    records: Iterable[GuardRecord],
-    facts: SizeFacts | None = None,
-    *,
-    function: Callable[..., Any] | None = None,
-    without: Set[GuardKind] = frozenset(),
-) -> GuardSet:
-    """Return the guards of one capture.
+def build_in_place(*, folder: Path | None = None) -> Path:
+    """Compile the extension and return the path of the shared library.
 
     Args:
-        records: What the capture relied on; objects in them are held weakly from here on, where they allow it.
-        facts: Size facts of the capture and of every later stage, joined.
-        function: What was captured; `check` binds arguments by its signature. It is held weakly.
-        without: Kinds of guards to leave out, for tests alone: a guard set that accepts calls it must not accept, to
-            show that a kind matters. Without `GuardKind.SIZE`, facts and ranges of sizes are left out too.
+        folder: Where it goes; next to the source, so that it is imported, when None.
 
     Raises:
-        InvalidArgumentError: A relation or a source can't be understood.
-
-    Example:
-        >>> from intarsia_ir import ArgumentSource, GuardKind, GuardRecord
-        >>> def f(x, flag=True): ...
-        >>> guards = build_guards([GuardRecord(GuardKind.CONSTANT, ArgumentSource("flag"), True)], function=f)
-        >>> guards.check((1,)), guards.check((1, False)), guards.check((1, 1))
-        (True, False, False)
-        >>> print(guards.explain_failure((1, False)))
-        guard failed (constant): flag was True, now it is False
-          remedy: keep flag fixed, or accept one entry for each of its values
+        subprocess.CalledProcessError: The compiler failed; its messages are on stderr.
     """
-    held = order([_hold(record) for record in records if record.kind not in without])
-    facts = facts if facts is not None and GuardKind.SIZE not in without else SizeFacts()
-    further = tuple(guard.value.relation for guard in held if guard.kind is GuardKind.SIZE)
-    return GuardSet(held, facts, size_texts(facts, further), function)
+    source = Path(__file__).parent
+    target = (folder or source) / ("_native" + str(sysconfig.get_config_var("EXT_SUFFIX")))
+    fresh = target.with_name(f"{target.name}.{os.getpid()}.new")
+    subprocess.run(command(source, fresh), check=True)
+    fresh.replace(target)  # whoever imports meanwhile sees the old library or the new one, never half of one
+    return target
 
 
-class FrameCheck(NamedTuple):
-    """A predicate over the values of a frame.
-
-    Args:
-        check: Takes the parameters of the code (plain, keyword-only, `*args`, `**kwargs`), then the contents of its
-            free variables, then its globals when `wants_globals`; all positional.
-        wants_globals: Whether it takes the globals.
-    """
-
-    check: Callable[..., bool]
-    wants_globals: bool
+def command(source: Path, target: Path) -> list[str]:
+    """Return the compiler call that makes `target` from the C files in the folder `source`."""
+    compiler = shlex.split(str(sysconfig.get_config_var("CC") or "cc"))
+    if shutil.which(compiler[0]) is None:
+        compiler = ["cc"]
+    include = sysconfig.get_path("include")
+    return [*compiler, *FLAGS, f"-I{include}", *(str(source / name) for name in SOURCES), "-o", str(target)]
 
 
-class GuardSet:
-    """Everything that one capture relied on. Immutable; made by `build_guards`."""
-
-    __slots__ = ("_by_layout", "_facts", "_function", "_guards", "_sizes")
-
-    def __init__(
-        self, guards: tuple[HeldGuard, ...], facts: SizeFacts, sizes: Any, function: Callable[..., Any] | None
-    ) -> None:
-        self._guards = guards
-        self._facts = facts
-        self._sizes = sizes
-        self._function = _hold_function(function)
-        self._by_layout: dict[Layout, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self._guards) + len(self._facts.facts)
-
-    def check(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
-        """Tell whether the capture is valid for a call of the captured function with these arguments.
-
-        Arguments that don't fit its signature aren't valid for it.
-        """
-        try:
-            frame = self._bind(args, kwargs)
-        except TypeError:
-            return False
-        layout = Layout(tuple(frame.arguments), tuple(frame.cells))
-        predicate = self._predicate(layout)
-        values = [*frame.arguments.values(), *frame.cells.values()]
-        return bool(predicate.function(*values, *([frame.globals] if predicate.wants_globals else [])))
-
-    def explain_failure(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> str | None:
-        """Return which guard fails for a call, what it held, what it is now, and the remedy; None when all hold."""
-        failure = self.first_failure(args, kwargs)
-        return None if failure is None else explaining.explain(failure)
-
-    def first_failure(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> GuardFailure | None:
-        """Return the guard that fails first for a call, as a record; None when all hold."""
-        return self._first_failure(self._bind(args, kwargs))
-
-    def frame_check(self, code: CodeType) -> FrameCheck:
-        """Return the predicate for frames of `code`, as the frame hook calls it.
-
-        Args:
-            code: The captured code object.
-
-        Raises:
-            InvalidArgumentError: A guard looks at a parameter or free variable that `code` hasn't.
-        """
-        predicate = self._predicate(Layout(parameter_names(code), code.co_freevars))
-        return FrameCheck(predicate.function, predicate.wants_globals)
-
-    def frame_failure(self, values: Mapping[str, Any], globals: Mapping[str, Any]) -> GuardFailure | None:
-        """Return the guard that fails first for a frame; None when all hold.
-
-        Args:
-            values: Parameter or free variable -> value.
-            globals: The globals of the frame.
-        """
-        return self._first_failure(Frame(values, values, globals))
-
-    def explain_frame(self, values: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-        """Return the text for `frame_failure`; None when all guards hold."""
-        failure = self.frame_failure(values, globals)
-        return None if failure is None else explaining.explain(failure)
-
-    def text(self, code: CodeType) -> str:
-        """Return the source of the predicate for frames of `code`, to read."""
-        return str(self._predicate(Layout(parameter_names(code), code.co_freevars)).text)
-
-    def _predicate(self, layout: Layout) -> Any:
-        found = self._by_layout.get(layout)
-        if found is None:
-            found = self._by_layout[layout] = write(self._guards, self._sizes, layout)
-        return found
-
-    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Frame:
-        if self._function is None:
-            if args:
-                raise InvalidArgumentError(
-                    "positional arguments can't be named without the function",
-                    code="guards.function",
-                    hints=("give it: build_guards(records, facts, function=...)", "or pass keyword arguments"),
-                )
-            return Frame(dict(kwargs or {}))
-        function = self._function()
-        if function is None:
-            raise TypeError("the captured function no longer exists")
-        return bind(function, args, kwargs or {})
-
-    def _first_failure(self, frame: Frame) -> GuardFailure | None:
-        return explaining.first_failure(self._guards, self._facts, frame)
-
-
-def _hold(record: GuardRecord) -> HeldGuard:
-    return HeldGuard(record.kind, record.source, _held_value(record), record.origin, record.reason)
-
-
-def _held_value(record: GuardRecord) -> Any:
-    """Hold the objects in a record's value; what is only data stays as it is."""
-    match record.kind:
-        case GuardKind.TYPE | GuardKind.CONSTANT | GuardKind.IDENTITY | GuardKind.NOT_IDENTITY | GuardKind.CODE:
-            return hold(record.value)
-        case GuardKind.DICT_KEYS | GuardKind.TORCH_MODES:
-            return tuple(map(hold, record.value))
-        case GuardKind.ABSENT:
-            return hold(record.value)
-    return record.value
-
-
-def _hold_function(function: Any) -> Callable[[], Any] | None:
-    if function is None:
-        return None
-    if hasattr(function, "__func__"):
-        # a bound method is made anew at each access: a plain reference to it would be dead at once
-        return weakref.WeakMethod(function)
-    held: Held = hold(function)
-    return held.reference if held.reference is not None else held.get
+if __name__ == "__main__":
+    print(build_in_place())

@@ -39,7 +39,7 @@ from intarsia_ir.records import (
     TypeSource,
 )
 
-__all__ = ["HeldGuard", "Layout", "Predicate", "order", "write"]
+__all__ = ["SET_BY_MODULE", "HeldGuard", "Layout", "Predicate", "class_named", "looks_up_as_module", "order", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +233,11 @@ class _Writer:
     def _attribute(self, source: Source, owner: str, base: Source, name: str) -> None:
         plain = f"{owner}.{name}" if name.isidentifier() else f"getattr({owner}, {name!r})"
         cls = self.classes.get(base)
-        if cls is None or not _looks_up_as_module(cls, name):
+        if cls is None or not looks_up_as_module(cls, name):
             self._assign(source, plain)
             return
         space = self._space(base, owner)
-        if name in _SET_BY_MODULE:
+        if name in SET_BY_MODULE:
             self._assign(source, f"{space}[{name!r}]")
             return
         variable = self._assign(source, None)
@@ -344,7 +344,7 @@ class _Writer:
         return self.constant(check)
 
     def _tensor(self, v: str, facts: TensorFacts) -> None:
-        cls = _class_named(facts.type_name)
+        cls = class_named(facts.type_name)
         if cls is None:
             self.require(f"{self.constant(meaning.type_name)}(type({v})) == {facts.type_name!r}")
         else:
@@ -419,10 +419,10 @@ class _Writer:
 
 
 # what every module has in its instance dictionary; when it's missing there, the guard fails
-_SET_BY_MODULE = frozenset(vars(torch.nn.Module()))
+SET_BY_MODULE = frozenset(vars(torch.nn.Module()))
 
 
-def _looks_up_as_module(cls: Any, name: str) -> bool:
+def looks_up_as_module(cls: Any, name: str) -> bool:
     """Whether an attribute of an instance that isn't in its dictionary comes from `torch.nn.Module.__getattr__`."""
     module = torch.nn.Module
     return (
@@ -434,7 +434,7 @@ def _looks_up_as_module(cls: Any, name: str) -> bool:
     )
 
 
-def _class_named(name: str) -> type | None:
+def class_named(name: str) -> type | None:
     """Return the tensor class with a name, for the classes that torch brings."""
     for cls in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         if meaning.type_name(cls) == name:

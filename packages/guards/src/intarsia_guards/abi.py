@@ -1,0 +1,142 @@
+"""Where torch's native entries are: found by name in the loaded libraries, verified against Python's answers.
+
+The extension is built without torch's headers, so that it fits every torch. What it needs of torch are
+- functions of torch's C interface (`aoti_torch_*`) and a few plain C++ functions without arguments or with one small
+  integer, by their symbols;
+- two offsets: where a tensor's Python object keeps its implementation, and where that keeps its set of dispatch keys.
+  They are found by looking for the values that Python gives (`Tensor._cdata`, `torch._C._dispatch_keys`) in a panel of
+  tensors; all tensors of the panel must agree.
+When anything is missing or doesn't agree, there is no native check, and the Python predicate does the work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["addresses", "disagreement"]
+
+_SYMBOLS = {
+    "libtorch_cpu.so": {
+        "dtype": "aoti_torch_get_dtype",
+        "device_type": "aoti_torch_get_device_type",
+        "device_index": "aoti_torch_get_device_index",
+        "n_dims": "aoti_torch_get_dim",
+        "sizes": "aoti_torch_get_sizes",
+        "strides": "aoti_torch_get_strides",
+        "autocast": "_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE",
+        "autocast_dtype": "_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE",
+        "autocast_cache": "_ZN2at8autocast25is_autocast_cache_enabledEv",
+        "context": "_ZN2at13globalContextEv",
+        "deterministic": "_ZNK2at7Context23deterministicAlgorithmsEv",
+        "warn_only": "_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv",
+        "modes": "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv",
+    },
+    "libc10.so": {
+        "requires_grad": "_ZNK3c1010TensorImpl13requires_gradEv",
+        "grad_mode": "_ZN3c108GradMode10is_enabledEv",
+        "inference_mode": "_ZN3c1013InferenceMode10is_enabledEv",
+        "default_dtype": "_ZN3c1017get_default_dtypeEv",
+    },
+}
+_IMPLEMENTATION_BYTES = 192  # no version of TensorImpl is smaller
+
+
+def addresses() -> dict[str, int]:
+    """Return name -> address or offset, for `_native.bind`.
+
+    Raises:
+        LookupError: This torch lacks a symbol, or the offsets can't be told.
+        OSError: A library of torch isn't where it should be.
+    """
+    found: dict[str, int] = {}
+    folder = os.path.join(torch.__path__[0], "lib")
+    for file, symbols in _SYMBOLS.items():
+        library = ctypes.CDLL(os.path.join(folder, file))
+        for name, symbol in symbols.items():
+            try:
+                found[name] = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+            except AttributeError:
+                raise LookupError(f"torch {torch.__version__} has no symbol {symbol}") from None
+    panel = _panel()
+    found["payload"] = _offset(
+        [(id(t), torch._C.TensorBase.__basicsize__, t._cdata) for t in panel], "a tensor's implementation"
+    )
+    found["key_set"] = _offset(
+        [(t._cdata, _IMPLEMENTATION_BYTES, torch._C._dispatch_keys(t).raw_repr()) for t in panel], "the dispatch keys"
+    )
+    return found
+
+
+def disagreement(native: Any) -> str:
+    """Return what the bound extension sees otherwise than Python does; "" when nothing.
+
+    Args:
+        native: The extension module, after `bind`.
+    """
+    for tensor in _panel():
+        _, device_type, _, requires_grad = native.tensor_facts(tensor)
+        if (device_type == 0, requires_grad) != (tensor.is_cpu, tensor.requires_grad):
+            return f"device and requires_grad of a {tensor.device} tensor"
+    for scope in (torch.enable_grad, torch.no_grad, torch.inference_mode, _autocast):
+        with scope():
+            seen, expected = native.state(0), _state(native)
+        if seen != expected:
+            return f"the state under {scope.__name__}: {seen}, not {expected}"
+    return ""
+
+
+def _autocast() -> Any:
+    return torch.autocast("cpu", torch.bfloat16)
+
+
+def _state(native: Any) -> tuple[Any, ...]:
+    """Return what `native.state(0)` must return, by Python's means."""
+
+    def number(dtype: torch.dtype) -> int:
+        return int(native.tensor_facts(torch.empty(0, dtype=dtype))[0])
+
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        number(torch.get_default_dtype()),
+        torch.are_deterministic_algorithms_enabled() + 2 * torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.is_autocast_enabled("cpu") + 2 * number(torch.get_autocast_dtype("cpu")),
+        torch.is_autocast_cache_enabled(),
+        torch._C._len_torch_function_stack(),
+    )
+
+
+def _panel() -> list[torch.Tensor]:
+    """Return tensors whose objects, implementations and key sets differ."""
+    made: Sequence[Callable[[], torch.Tensor]] = (
+        lambda: torch.empty(2, 3),
+        lambda: torch.empty(3, dtype=torch.complex64).conj(),
+        lambda: torch.empty(2, device="meta", dtype=torch.float64, requires_grad=True),
+        lambda: torch.nn.Parameter(torch.empty(1)),
+    )
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False):
+        tensors = [make() for make in made]
+        with torch.inference_mode():
+            tensors.append(torch.empty(1))
+    return tensors
+
+
+def _offset(rows: Sequence[tuple[int, int, int]], what: str) -> int:
+    """Return the one offset at which each of (address, bytes, value) has its value.
+
+    Raises:
+        LookupError: There is none, or more than one.
+    """
+    common: set[int] | None = None
+    for address, size, value in rows:
+        words = memoryview(ctypes.string_at(address, size // 8 * 8)).cast("Q")
+        here = {8 * i for i, word in enumerate(words) if word == value}
+        common = here if common is None else common & here
+    if common is None or len(common) != 1:
+        raise LookupError(f"where {what} lies in torch {torch.__version__} can't be told: {sorted(common or ())}")
+    return common.pop()

@@ -1,0 +1,235 @@
+/* Asking torch without its headers: C entries of libtorch, by addresses that Python looked up and verified.
+ *
+ * `bind_torch` gets a dict name -> address (or offset), see abi.py. A tensor's implementation lies at a fixed offset of
+ * its Python object, and what torch's C interface calls a handle is the address of a pointer to the implementation.
+ */
+#include "native.h"
+
+typedef int32_t (*HandleToInt)(void *handle, int32_t *out);
+typedef int32_t (*HandleToLong)(void *handle, int64_t *out);
+typedef int32_t (*HandleToDims)(void *handle, int64_t **out);
+
+static struct {
+    bool bound;
+    int64_t payload, key_set;       /* offsets: implementation in the Python object, key set in the implementation */
+    HandleToInt dtype, device_type, device_index;
+    HandleToLong n_dims;
+    HandleToDims sizes, strides;
+    bool (*requires_grad)(void *impl);
+    bool (*grad_mode)(void), (*inference_mode)(void), (*autocast_cache)(void);
+    uint16_t (*default_dtype)(void);
+    void *(*context)(void);
+    bool (*deterministic)(void *context), (*warn_only)(void *context);
+    bool (*autocast)(int8_t device_type);
+    int8_t (*autocast_dtype)(int8_t device_type);
+    int64_t (*modes)(void);
+} torch;
+
+bool torch_is_bound(void)
+{
+    return torch.bound;
+}
+
+static int take_address(PyObject *addresses, const char *name, void *out)
+{
+    PyObject *value = PyDict_GetItemString(addresses, name);
+    if (value == NULL) {
+        PyErr_Format(PyExc_KeyError, "no address of %s", name);
+        return -1;
+    }
+    void *address = PyLong_AsVoidPtr(value);
+    if (address == NULL && PyErr_Occurred()) {
+        return -1;
+    }
+    *(void **)out = address;
+    return 0;
+}
+
+int bind_torch(PyObject *addresses)
+{
+    struct {const char *name; void *to;} rows[] = {
+        {"payload", &torch.payload}, {"key_set", &torch.key_set}, {"dtype", &torch.dtype},
+        {"device_type", &torch.device_type}, {"device_index", &torch.device_index}, {"n_dims", &torch.n_dims},
+        {"sizes", &torch.sizes}, {"strides", &torch.strides}, {"requires_grad", &torch.requires_grad},
+        {"grad_mode", &torch.grad_mode}, {"inference_mode", &torch.inference_mode},
+        {"autocast_cache", &torch.autocast_cache}, {"default_dtype", &torch.default_dtype},
+        {"context", &torch.context}, {"deterministic", &torch.deterministic}, {"warn_only", &torch.warn_only},
+        {"autocast", &torch.autocast}, {"autocast_dtype", &torch.autocast_dtype}, {"modes", &torch.modes}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (take_address(addresses, rows[i].name, rows[i].to) < 0) {
+            return -1;
+        }
+    }
+    torch.bound = true;
+    return 0;
+}
+
+static inline void *implementation(PyObject *tensor)
+{
+    return *(void **)((char *)tensor + torch.payload);
+}
+
+int tensor_facts(PyObject *tensor, int32_t facts[4])
+{
+    void *impl = implementation(tensor);
+    if (torch.dtype(&impl, &facts[0]) || torch.device_type(&impl, &facts[1]) || torch.device_index(&impl, &facts[2])) {
+        return -1;
+    }
+    facts[3] = torch.requires_grad(impl);
+    return 0;
+}
+
+/* The exact class was checked: it is one whose objects have a tensor's layout. An entry that reports an error (a tensor
+ * without strides) is a guard that fails. */
+int check_tensor(PyObject *tensor, const TensorWant *want)
+{
+    void *impl = implementation(tensor);
+    int32_t dtype, device_type, device_index;
+    int64_t n_dims, *sizes, *strides;
+    if (impl == NULL) {
+        return 0;
+    }
+    if (want->has_keys && *(uint64_t *)((char *)impl + torch.key_set) != want->keys) {
+        return 0;
+    }
+    if (torch.dtype(&impl, &dtype) || dtype != want->dtype || torch.device_type(&impl, &device_type)
+            || device_type != want->device_type || torch.n_dims(&impl, &n_dims) || n_dims != want->n_dims
+            || torch.sizes(&impl, &sizes) || torch.strides(&impl, &strides)
+            || torch.requires_grad(impl) != want->requires_grad) {
+        return 0;
+    }
+    if (want->device_index != ANY_INDEX
+            && (torch.device_index(&impl, &device_index) || device_index != want->device_index)) {
+        return 0;
+    }
+    const int64_t *size = want->dims, *stride = want->dims + n_dims;
+    for (int64_t i = 0; i < n_dims; i++) {
+        if ((size[i] != sizes[i] && size[i] != ANY) || (stride[i] != strides[i] && stride[i] != ANY)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* ---- state that isn't a value ------------------------------------------------------------------------------------ */
+
+bool is_grad_enabled(void)
+{
+    return torch.grad_mode();
+}
+
+bool is_inference_mode(void)
+{
+    return torch.inference_mode();
+}
+
+int default_dtype(void)
+{
+    return torch.default_dtype();
+}
+
+int deterministic(void)
+{
+    void *context = torch.context();
+    return torch.deterministic(context) + 2 * torch.warn_only(context);
+}
+
+int autocast_state(int device_type)
+{
+    return torch.autocast((int8_t)device_type) + 2 * torch.autocast_dtype((int8_t)device_type);
+}
+
+bool is_autocast_cache_enabled(void)
+{
+    return torch.autocast_cache();
+}
+
+int64_t count_modes(void)
+{
+    return torch.modes();
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+
+static int read_symbol(PyObject *value, int32_t how, int64_t *out)
+{
+    if (how == READ_INT) {
+        int overflow;
+        if (!PyLong_CheckExact(value)) {
+            return -1;
+        }
+        *out = PyLong_AsLongLongAndOverflow(value, &overflow);
+        return overflow ? -1 : 0;
+    }
+    void *impl = implementation(value);
+    int64_t n_dims, *dims, d = how >= 0 ? how : -1 - (int64_t)how;
+    if (impl == NULL || torch.n_dims(&impl, &n_dims) || d >= n_dims
+            || (how >= 0 ? torch.sizes : torch.strides)(&impl, &dims)) {
+        return -1;
+    }
+    *out = dims[d];
+    return 0;
+}
+
+static inline bool floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *rest)
+{
+    if (b == 0 || (a == INT64_MIN && b == -1)) {
+        return true;
+    }
+    *quotient = a / b;
+    *rest = a % b;
+    if (*rest != 0 && (*rest < 0) != (b < 0)) {
+        *rest += b;
+        *quotient -= 1;
+    }
+    return false;
+}
+
+/* One operation on the top of the stack; true: Python has to say (overflow, division by zero). */
+static bool apply(int64_t op, int64_t *s)
+{
+    int64_t a = s[-2], b = s[-1], other;
+    switch (op) {
+    case SYM_ADD: return __builtin_add_overflow(a, b, &s[-2]);
+    case SYM_SUB: return __builtin_sub_overflow(a, b, &s[-2]);
+    case SYM_MUL: return __builtin_mul_overflow(a, b, &s[-2]);
+    case SYM_FLOORDIV: return floor_divide(a, b, &s[-2], &other);
+    case SYM_MOD: return floor_divide(a, b, &other, &s[-2]);
+    case SYM_MIN: s[-2] = a < b ? a : b; return false;
+    case SYM_MAX: s[-2] = a > b ? a : b; return false;
+    case SYM_LT: s[-2] = a < b; return false;
+    case SYM_LE: s[-2] = a <= b; return false;
+    case SYM_GT: s[-2] = a > b; return false;
+    case SYM_GE: s[-2] = a >= b; return false;
+    case SYM_EQ: s[-2] = a == b; return false;
+    case SYM_NE: s[-2] = a != b; return false;
+    case SYM_AND: s[-2] = a && b; return false;
+    case SYM_OR: s[-2] = a || b; return false;
+    default: return true;
+    }
+}
+
+int check_sizes(const SizeCode *code, PyObject *const *registers)
+{
+    int64_t symbols[code->n_symbols + 1], stack[MAX_STACK + 2];
+    int top = 2;                                /* two unused slots below, for `apply` to look at */
+    stack[0] = stack[1] = 0;
+    for (int i = 0; i < code->n_symbols; i++) {
+        if (read_symbol(registers[code->values[code->reads[2 * i]]], code->reads[2 * i + 1], &symbols[i]) < 0) {
+            return -2;
+        }
+    }
+    for (int i = 0; i < code->n_code; i++) {
+        int64_t op = code->code[2 * i], operand = code->code[2 * i + 1], *s = &stack[top];
+        switch (op) {
+        case SYM_SYMBOL: *s = symbols[operand]; top++; break;
+        case SYM_NUMBER: *s = operand; top++; break;
+        case SYM_NOT: s[-1] = !s[-1]; break;
+        case SYM_NEG: if (s[-1] == INT64_MIN) return -2; s[-1] = -s[-1]; break;
+        case SYM_ABS: if (s[-1] == INT64_MIN) return -2; s[-1] = s[-1] < 0 ? -s[-1] : s[-1]; break;
+        case SYM_REQUIRE: if (!s[-1]) return 0; top--; break;
+        default: if (apply(op, s)) return -2; top--; break;
+        }
+    }
+    return 1;
+}

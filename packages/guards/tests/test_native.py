@@ -1,0 +1,527 @@
+"""The native check and the Python predicate say the same, whatever happens to what is looked at."""
+
+import gc
+import logging
+import random
+import subprocess
+import sys
+import threading
+import types
+import weakref
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from intarsia_guards import abi, build, build_guards, native
+from intarsia_ir import (
+    ArgumentSource,
+    AttributeSource,
+    DictItemSource,
+    GlobalSource,
+    GuardKind,
+    GuardRecord,
+    InvalidArgumentError,
+    ItemSource,
+    SizeFact,
+    SizeFacts,
+    Source,
+    TensorFacts,
+    TypeSource,
+)
+
+CHECKS = settings(derandomize=True, deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+X, Y = ArgumentSource("x"), ArgumentSource("y")
+
+
+def f(x: Any, y: Any = None) -> None: ...
+
+
+def both(records: list[GuardRecord], facts: SizeFacts | None = None) -> Any:
+    """Return a check by both predicates, which must agree."""
+    pair = [build_guards(records, facts, native=on).frame_check(f.__code__) for on in (True, False)]
+    assert pair[0].wants_globals is pair[1].wants_globals
+
+    def check(x: Any, y: Any = None, space: dict[str, Any] | None = None) -> bool:
+        more = (space if space is not None else globals(),) if pair[0].wants_globals else ()
+        answers = {predicate.check(x, y, *more) for predicate in pair}
+        assert len(answers) == 1
+        return answers.pop()
+
+    return check
+
+
+def facts_of(t: torch.Tensor, **changes: Any) -> TensorFacts:
+    name = "torch.Tensor" if type(t) is torch.Tensor else f"{type(t).__module__}.{type(t).__qualname__}"
+    keys = torch._C._dispatch_keys(t).raw_repr()
+    fields: dict[str, Any] = {
+        "type_name": name,
+        "dtype": t.dtype,
+        "device": (t.device.type, t.device.index),
+        "shape": tuple(t.shape),
+        "strides": t.stride(),
+        "requires_grad": t.requires_grad,
+        "dispatch_keys": keys,
+    }
+    return TensorFacts(**(fields | changes))
+
+
+# ---- tensors ---------------------------------------------------------------------------------------------------
+
+
+def tensors() -> list[torch.Tensor]:
+    base = torch.zeros(4, 6)
+    with torch.inference_mode():
+        inference = torch.zeros(4, 6)
+    return [
+        base,
+        base.clone().requires_grad_(),
+        torch.nn.Parameter(base.clone()),
+        base.t(),
+        base[:, :3],
+        base[:2],
+        base.double(),
+        base.to(torch.int64),
+        base.to("meta"),
+        base.to(torch.complex64).conj(),
+        base.to(torch.complex64),
+        base.to_sparse(),
+        torch.zeros(()),
+        torch.zeros(0, 6),
+        inference,
+        torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+        torch.empty(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    ]
+
+
+def test_tensors_are_told_apart() -> None:
+    """Every pair of a panel: one guard made of each, asked about each."""
+    panel = tensors()
+    for one in panel:
+        if one.layout is not torch.strided or one.is_nested:
+            continue
+        check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(one))])
+        assert [check(other) for other in panel].count(True) == 1 and check(one)
+        assert not check(3) and not check(None)
+
+
+def test_open_dimensions_and_unasked_keys() -> None:
+    check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(torch.zeros(4, 6), shape=(None, 6), dispatch_keys=None))])
+    assert check(torch.zeros(9, 6)) and not check(torch.zeros(9, 5)) and not check(torch.zeros(6))
+    check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(torch.zeros(4, 6), strides=(None, 1), is_leaf=True))])
+    assert check(torch.zeros(4, 9)[:, :6]) and not check(torch.zeros(4, 12)[:, ::2])
+
+
+def test_metadata_changed_in_place_is_seen() -> None:
+    """The object stays; its storage, sizes, strides, type of numbers and requires_grad don't."""
+    t = torch.zeros(4, 4)
+    check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(t))])
+    assert check(t)
+    t.requires_grad_()
+    assert not check(t)
+    t.requires_grad_(False)
+    assert check(t)
+    t.data = torch.zeros(4, 5)
+    assert not check(t)
+    t.data = torch.zeros(4, 4).t()
+    assert not check(t)
+    t.data = torch.zeros(4, 4)
+    assert check(t)
+    t.resize_(2, 2)
+    assert not check(t)
+
+
+def test_swapped_tensors_are_seen() -> None:
+    one, other = torch.zeros(3), torch.zeros(5)
+    check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(one))])
+    torch.utils.swap_tensors(one, other)
+    assert not check(one) and check(other)
+
+
+def test_tensor_subclasses_are_asked_in_python() -> None:
+    class Mine(torch.Tensor):
+        pass
+
+    mine = torch.zeros(3).as_subclass(Mine)
+    check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(mine))])
+    assert check(mine) and not check(torch.zeros(3)) and not check(torch.zeros(4).as_subclass(Mine))
+
+
+# ---- remembered look-ups ---------------------------------------------------------------------------------------
+
+
+def test_every_change_of_a_dict_is_seen() -> None:
+    rng = random.Random(0)
+    d: dict[Any, Any] = {"a": 1, "b": 2}
+    records = [
+        GuardRecord(GuardKind.CONSTANT, ItemSource(X, "a"), 1),
+        GuardRecord(GuardKind.ABSENT, X, "z"),
+        GuardRecord(GuardKind.DICT_KEYS, X, ("a", "b")),
+    ]
+    check = both(records)
+    changes = [
+        lambda: d.update(a=rng.choice((1, 1, 2))),
+        lambda: d.setdefault("z", 1),
+        lambda: d.pop("z", None),
+        lambda: d.update(b=d.pop("b", 0)),
+        lambda: d.update(a=d.pop("a", 1)),
+        lambda: (d.clear(), d.update(a=1, b=2)),
+        lambda: None,
+    ]
+    seen = set()
+    for _ in range(2000):
+        rng.choice(changes)()
+        expected = list(d) == ["a", "b"] and d["a"] == 1
+        assert check(d) is expected
+        seen.add(expected)
+    assert seen == {True, False}
+
+
+class Slots:
+    pass
+
+
+@pytest.mark.parametrize("write", ["attribute", "setattr", "dict", "update"])
+def test_attributes_written_by_specialised_bytecode_are_seen(write: str) -> None:
+    """CPython writes attributes of an instance in several ways; each changes the version of its dictionary."""
+
+    def set_n(o: Any, n: int) -> None:
+        o.n = n
+
+    def set_by_update(o: Any, n: int) -> None:
+        vars(o).update(n=n)
+
+    ways = {
+        "attribute": set_n,
+        "setattr": lambda o, n: setattr(o, "n", n),
+        "dict": lambda o, n: o.__dict__.__setitem__("n", n),
+        "update": set_by_update,
+    }
+    o = Slots()
+    o.n = 0  # type: ignore[attr-defined]
+    check = both([GuardRecord(GuardKind.CONSTANT, ItemSource(AttributeSource(X, "__dict__"), "n"), 0)])
+    for i in range(300):
+        ways[write](o, i % 3)
+        assert check(o) is (i % 3 == 0)
+
+
+def test_another_dict_at_the_same_address_is_looked_up() -> None:
+    check = both([GuardRecord(GuardKind.CONSTANT, ItemSource(X, "a"), 1)])
+    for i in range(200):
+        assert check({"a": i % 2}) is (i % 2 == 1)
+
+
+def test_globals_shadow_builtins() -> None:
+    check = both([GuardRecord(GuardKind.IDENTITY, GlobalSource("len"), len)])
+    space: dict[str, Any] = {}
+    assert check(0, 0, space) and check(0, 0, space)
+    space["len"] = max
+    assert not check(0, 0, space)
+    del space["len"]
+    assert check(0, 0, space)
+
+
+# ---- modules ---------------------------------------------------------------------------------------------------
+
+
+def module_source(name: str) -> Source:
+    return AttributeSource(X, name)
+
+
+def test_what_modules_keep_in_their_dicts() -> None:
+    module = torch.nn.Linear(3, 3)
+    weight = facts_of(module.weight)
+    records = [
+        GuardRecord(GuardKind.TYPE, X, torch.nn.Linear),
+        GuardRecord(GuardKind.TENSOR, module_source("weight"), weight),
+        GuardRecord(GuardKind.LENGTH, module_source("_forward_hooks"), 0),
+        GuardRecord(GuardKind.ABSENT, AttributeSource(X, "__dict__"), "forward"),
+        GuardRecord(GuardKind.CONSTANT, module_source("training"), True),
+    ]
+    check = both(records)
+    assert check(module) and check(module)
+    handle = module.register_forward_hook(lambda *a: None)
+    assert not check(module)
+    handle.remove()
+    assert check(module)
+    module.eval()
+    assert not check(module)
+    module.train()
+    module.forward = lambda x: x  # type: ignore[method-assign,assignment]
+    assert not check(module)
+    del module.forward
+    assert check(module)
+    module.weight = torch.nn.Parameter(torch.zeros(3, 4))
+    assert not check(module)
+    module.weight = torch.nn.Parameter(torch.zeros(3, 3))
+    assert check(module)
+    del module.weight
+    module.register_buffer("weight", torch.zeros(3, 3))
+    assert not check(module)
+    module.__class__ = torch.nn.Identity  # type: ignore[assignment]
+    assert not check(module)
+
+
+def test_a_class_with_a_dict_of_its_own() -> None:
+    class Odd:
+        @property
+        def __dict__(self) -> Any:  # type: ignore[override]
+            return {"n": 5}
+
+    records = [
+        GuardRecord(GuardKind.TYPE, X, Odd),
+        GuardRecord(GuardKind.CONSTANT, ItemSource(AttributeSource(X, "__dict__"), "n"), 5),
+    ]
+    assert both(records)(Odd())
+
+
+def test_ordered_dict_keys_are_those_that_it_lists() -> None:
+    d = OrderedDict(a=1, b=2)
+    check = both([GuardRecord(GuardKind.DICT_KEYS, X, ("a", "b"))])
+    assert check(d)
+    d.move_to_end("a")
+    assert not check(d)
+
+
+def test_dict_subclasses_are_asked_as_they_answer() -> None:
+    class Upper(dict[str, Any]):
+        def __getitem__(self, key: str) -> Any:
+            return 10
+
+        def __len__(self) -> int:
+            return 7
+
+        def __contains__(self, key: object) -> bool:
+            return False
+
+    check = both(
+        [
+            GuardRecord(GuardKind.CONSTANT, ItemSource(X, "a"), 10),
+            GuardRecord(GuardKind.CONSTANT, DictItemSource(X, "a"), 1),
+            GuardRecord(GuardKind.LENGTH, X, 7),
+            GuardRecord(GuardKind.ABSENT, X, "a"),
+        ]
+    )
+    assert check(Upper(a=1)) and not check(Upper(a=2)) and not check({"a": 10})
+    assert not both([GuardRecord(GuardKind.CONSTANT, DictItemSource(X, "a"), 1)])(types.MappingProxyType({"a": 1}))
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------
+
+NUMBERS = st.integers(-3, 9).map(str) | st.just(str(2**62)) | st.sampled_from(["s0", "s1", "s2"])
+ARITHMETIC = st.recursive(
+    NUMBERS,
+    lambda inner: (
+        st.builds("({} {} {})".format, inner, st.sampled_from(["+", "-", "*", "//", "%"]), inner)
+        | st.builds("{}({}, {})".format, st.sampled_from(["max", "min"]), inner, inner)
+        | st.builds("{}({})".format, st.sampled_from(["abs", "-", "+"]), inner)
+    ),
+    max_leaves=6,
+)
+COMPARISONS = st.builds("{} {} {}".format, ARITHMETIC, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), ARITHMETIC)
+RELATIONS = st.recursive(
+    COMPARISONS | st.builds("0 <= {} < {}".format, ARITHMETIC, ARITHMETIC),
+    lambda inner: (
+        st.builds("({}) {} ({})".format, inner, st.sampled_from(["and", "or"]), inner)
+        | st.builds("not ({})".format, inner)
+    ),
+    max_leaves=3,
+)
+SYMBOLS = {"s0": "x.size(0)", "s1": "x.stride(1)", "s2": "y"}
+
+
+@CHECKS
+@given(RELATIONS, st.integers(0, 6), st.integers(1, 6), st.integers(-3, 9) | st.just(2**63) | st.booleans())
+def test_relations(relation: str, rows: int, columns: int, number: int) -> None:
+    facts = SizeFacts(symbols=SYMBOLS, facts=(SizeFact(relation),))
+    tensor = facts_of(torch.zeros(1, 1), shape=(None, None), strides=(None, None))
+    check = both([GuardRecord(GuardKind.TENSOR, X, tensor)], facts)
+    t = torch.zeros(rows, 6)[:, :columns]
+    values = {"s0": t.size(0), "s1": t.stride(1), "s2": number}
+    try:
+        expected = bool(eval(relation, {}, values))
+    except ArithmeticError:
+        expected = False
+    assert check(t, number) is expected
+
+
+def test_sizes_are_read_past_python_only_behind_a_guard_on_the_tensor() -> None:
+    class Sized:
+        def size(self, dim: int) -> int:
+            return 4
+
+    check = both([], SizeFacts(symbols={"s0": "x.size(0)"}, facts=(SizeFact("s0 == 4"),)))
+    assert check(Sized()) and check(torch.zeros(4)) and not check(torch.zeros(3)) and not check(None)
+
+
+def test_relations_in_floats_are_checked_in_python() -> None:
+    facts = SizeFacts(symbols={"s2": "y"}, facts=(SizeFact("math.sqrt(s2) == 3.0"), SizeFact("s2 / 2 > 4")))
+    check = both([], facts)
+    assert check(0, 9) and not check(0, 16)
+
+
+# ---- errors and lifetime ---------------------------------------------------------------------------------------
+
+
+def test_an_exception_fails_a_guard_and_an_interrupt_passes_through() -> None:
+    class Bad:
+        def __init__(self, error: BaseException) -> None:
+            self.error = error
+
+        @property
+        def n(self) -> int:
+            raise self.error
+
+    check = build_guards([GuardRecord(GuardKind.CONSTANT, AttributeSource(X, "n"), 1)], native=True).frame_check(
+        f.__code__
+    )
+    assert check.check(Bad(ValueError()), None) is False
+    with pytest.raises(KeyboardInterrupt):
+        check.check(Bad(KeyboardInterrupt()), None)
+    assert sys.exc_info() == (None, None, None)
+
+
+def test_a_wrong_number_of_values_is_an_error() -> None:
+    check, _ = build_guards([], native=True).frame_check(f.__code__)
+    with pytest.raises(TypeError, match="takes 2 positional"):
+        check(1)
+
+
+def test_a_guard_may_drop_itself_while_it_runs() -> None:
+    checks: list[Any] = []
+
+    class Dropping:
+        @property
+        def n(self) -> int:
+            checks.clear()
+            gc.collect()
+            return 1
+
+    records = [GuardRecord(GuardKind.CONSTANT, AttributeSource(X, "n"), 1), GuardRecord(GuardKind.LENGTH, Y, 0)]
+    checks.append(build_guards(records, native=True).frame_check(f.__code__).check)
+    assert checks[0](Dropping(), ())
+
+
+def test_a_cycle_through_a_check_is_collected() -> None:
+    class Node(list[Any]):
+        pass
+
+    held: list[Any] = [Node()]  # lists can't be held weakly
+    alive = weakref.ref(held[0])
+    check = build_guards([GuardRecord(GuardKind.IDENTITY, X, held)], native=True).frame_check(f.__code__).check
+    held.append(check)
+    del held, check
+    gc.collect()
+    assert alive() is None
+
+
+def test_objects_are_held_weakly() -> None:
+    thing = Slots()
+    alive = weakref.ref(thing)
+    check = both(
+        [
+            GuardRecord(GuardKind.IDENTITY, X, thing),
+            GuardRecord(GuardKind.NOT_IDENTITY, Y, thing),
+            GuardRecord(GuardKind.TYPE, TypeSource(X), type),
+        ]
+    )
+    assert check(thing, 1) and not check(thing, thing)
+    del thing
+    gc.collect()
+    assert alive() is None and not check(None)
+
+
+def test_many_registers_and_threads() -> None:
+    values = [list(range(200)) for _ in range(4)]
+    records = [GuardRecord(GuardKind.CONSTANT, ItemSource(X, i), i) for i in range(200)]
+    check = build_guards(records, native=True).frame_check(f.__code__).check
+    assert check.n_operations == 400
+    answers: list[set[bool]] = [set() for _ in values]
+
+    def work(i: int) -> None:
+        for n in range(300):
+            values[i][n % 200] = -1
+            answers[i].add(check(values[i], None))
+            values[i][n % 200] = n % 200
+            assert check(values[i], None)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [{False}] * 4
+
+
+def test_what_failed_is_tried_first() -> None:
+    asked: list[str] = []
+
+    class Asked:
+        def __getattr__(self, name: str) -> int:
+            asked.append(name)
+            return 1 if name != "c" else self.__dict__.get("_c", 1)
+
+    records = [GuardRecord(GuardKind.CONSTANT, AttributeSource(X, name), 1) for name in "abc"]
+    check, _ = build_guards(records, native=True).frame_check(f.__code__)
+    good, bad = Asked(), Asked()
+    bad.__dict__["_c"] = 2
+    assert not check(bad, None) and asked == ["a", "b", "c"]
+    asked.clear()
+    assert not check(bad, None) and asked == ["c"]
+    assert check(good, None)
+
+
+# ---- building and choosing -------------------------------------------------------------------------------------
+
+
+def test_the_native_check_is_there_and_agrees_with_torch() -> None:
+    found = native.extension()
+    assert found is not None and abi.disagreement(found) == ""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("deterministic", [(False, False), (True, False), (True, True)])
+def test_state_of_the_process(dtype: torch.dtype, deterministic: tuple[bool, bool]) -> None:
+    found = native.extension()
+    try:
+        torch.set_default_dtype(dtype)
+        torch.use_deterministic_algorithms(deterministic[0], warn_only=deterministic[1])
+        assert abi.disagreement(found) == ""
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+
+
+def test_without_the_extension_python_checks_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    native.extension.cache_clear()
+    monkeypatch.setitem(sys.modules, "intarsia_guards._native", None)
+    try:
+        with caplog.at_level(logging.WARNING, "intarsia.guards"):
+            for _ in range(2):
+                check, _ = build_guards([GuardRecord(GuardKind.LENGTH, X, 2)]).frame_check(f.__code__)
+        assert isinstance(check, types.FunctionType) and check([1, 2], None) and not check([1], None)
+        assert len(caplog.records) == 1 and "python -m intarsia_guards.build" in caplog.text
+        with pytest.raises(InvalidArgumentError, match="isn't there"):
+            build_guards([], native=True)
+    finally:
+        native.extension.cache_clear()
+
+
+def test_a_torch_without_a_symbol_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(abi._SYMBOLS["libc10.so"], "grad_mode", "_ZN3c108NoSuchThingEv")
+    with pytest.raises(LookupError, match="NoSuchThing"):
+        abi.addresses()
+
+
+def test_building_in_a_folder(tmp_path: Path) -> None:
+    made = build.build_in_place(folder=tmp_path)
+    text = f"import importlib.util as u; s = u.spec_from_file_location('_native', {str(made)!r})"
+    subprocess.run(
+        [sys.executable, "-c", f"{text}; m = u.module_from_spec(s); s.loader.exec_module(m); m.OPERATIONS"], check=True
+    )
