@@ -110,7 +110,7 @@ def test_dumps_hold_every_stage(tmp_path):
     intarsia.compile(f, options={**RAISE, "dump_dir": str(tmp_path), "verify_each": True})(x, y)
     (folder,) = tmp_path.iterdir()
     dumped = sorted(p.name for p in folder.iterdir())
-    assert dumped[0] == "00_to_aten.ir" and "07_emit.cpp" in dumped
+    assert dumped[0] == "00_to_aten.ir" and "08_emit.cpp" in dumped
     assert "dialect: loops" in (folder / "05_lower.ir").read_text()
 
 

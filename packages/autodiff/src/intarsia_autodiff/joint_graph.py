@@ -24,6 +24,7 @@ import torch.fx as fx
 from torch._prims_common import make_contiguous_strides_for
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 
 from intarsia_autodiff.decompositions import backward_decompositions
@@ -46,8 +47,8 @@ def joint_graph(
     """Return FX(aten, effects) that computes a program's outputs and, from tangents, gradients of its inputs.
 
     Its inputs are those of the program and then one tangent for each root; its outputs are those of the program and
-    then one gradient for each input that requires grad. `signature.joint` says which is which. The program runs
-    under the caller's grad mode.
+    then one gradient for each input that requires grad. `signature.joint` says which is which; it's None, and there
+    is nothing more, when no output requires grad. The program runs under the caller's grad mode.
 
     Args:
         gm: FX(torch), or a callable that takes `inputs` as positional arguments.
@@ -74,7 +75,7 @@ def joint_graph(
     @contextlib.contextmanager
     def around(recorder: Recorder, fakes: Sequence[Any]) -> Iterator[Callable[[Sequence[Any]], Sequence[Any]]]:
         passes.append(_Backward(recorder, fakes))
-        with passes[0].noting_what_is_kept():
+        with passes[0].noting_what_is_kept(), _LibraryCalls():
             yield passes[0].proceed
 
     done = record(gm, inputs, decompositions=table, fake_mode=fake_mode, signature=signature, around=around)
@@ -88,12 +89,29 @@ _VIEW = re.compile(
 )
 
 
+class _LibraryCalls(TorchFunctionMode):
+    """Runs an LSTM step by step: the library's kernel keeps a workspace whose size only the library knows."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in _STEP_BY_STEP:
+            return func(*args, **(kwargs or {}))
+        enabled = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(False)
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            torch._C._set_mkldnn_enabled(enabled)
+
+
+_STEP_BY_STEP = frozenset({torch.lstm})
+
+
 class _Backward:
     """Goes on after the program: chooses roots, adds tangents, runs autograd."""
 
     def __init__(self, recorder: Recorder, inputs: Sequence[Any]) -> None:
         self.recorder, self.inputs = recorder, list(inputs)
-        self.joint = Joint((), (), 0)
+        self.joint: Joint | None = None
         tensors = [(n, x) for n, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
         # before the program runs: an input that is written in place is another function of itself afterwards
         self.edges = {n: x if x.is_leaf else get_gradient_edge(x) for n, x in tensors if x.requires_grad}
@@ -124,6 +142,12 @@ class _Backward:
         for value in outputs:
             if isinstance(value, FakeTensor):
                 self.recorder.argument(value)  # a result of an op with several gets its node now, to be marked
+        if not roots:
+            return outputs
+        if not self.edges:
+            raise UnsupportedError(
+                "an output requires grad, and no input does", code="training.no_inputs", where=self.recorder.where or ()
+            )
         self._mark_what_is_kept()
         gradients = self._differentiate(roots)
         self.joint = Joint(tuple(tangents), tuple(self.edges), len(outputs))
@@ -180,8 +204,6 @@ class _Backward:
 
     def _differentiate(self, roots: Sequence[torch.Tensor]) -> list[Any]:
         """Run autograd; return one gradient, or None, for each input that requires grad."""
-        if not roots or not self.edges:
-            return [None] * len(self.edges)
         tangents = [self._tangent(root, number) for number, root in enumerate(roots)]
         self.recorder.phase, self.recorder.where = "backward", None
         try:

@@ -143,6 +143,7 @@ class _Splitter:
             tuple(places[result] for result in self.analysis.tangent_results),
             self.tie.gradients,
             needs,
+            tuple(_layout(meta.value(node)) for node in self.analysis.tangents),
             tuple(tangent.position for tangent in self.tie.tangents if tangent.of_write),
         )
         guards = self.joint.guards if isinstance(self.joint, Functionalized) else ()
@@ -241,6 +242,10 @@ class _Splitter:
             nodes.append(everything[spec.input])
         found = _ancestors(nodes)
         return tuple(number for number, tangent in enumerate(self.analysis.tangents) if tangent in found)
+
+
+def _layout(value: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], str, str]:
+    return tuple(value.shape), tuple(value.stride()), str(value.dtype).removeprefix("torch."), str(value.device)
 
 
 def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:

@@ -24,7 +24,8 @@ def overlap_guards(rewriter: Rewriter, signature: Signature) -> tuple[GuardRecor
     Raises:
         UnsupportedError: Two such inputs do overlap at capture.
     """
-    own = [spec.role is Role.NUMBER for spec in signature.inputs]
+    # tangents come when every write is done
+    own = [spec.role in (Role.NUMBER, Role.TANGENT) for spec in signature.inputs]
     bases = [ref.base for ref in rewriter.inputs if ref is not None and not own[ref.base.position]]
     guards: list[GuardRecord] = []
     for written in bases:

@@ -517,6 +517,7 @@ class Halves:
         tangents: One entry per tangent: the result of the forward graph that it belongs to.
         gradients: One entry per output of the backward graph: the input of the forward graph that it belongs to.
         needs: One entry per gradient: the tangents that it depends on; without any of these there is no gradient.
+        layouts: One entry per tangent: shape and strides in elements, dtype, device, the last two as text.
         written: Inputs whose new contents carry gradients: their tangents belong to the results written to them.
     """
 
@@ -526,6 +527,7 @@ class Halves:
     tangents: tuple[int, ...]
     gradients: tuple[int, ...]
     needs: tuple[tuple[int, ...], ...]
+    layouts: tuple[tuple[tuple[Any, ...], tuple[Any, ...], str, str], ...]
     written: tuple[int, ...] = ()
 
 

@@ -6,7 +6,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from intarsia._program import Program
 from intarsia._stages import dialect_module
 from intarsia._stats import Counters
 from intarsia_ir.aten.ops import node_effects
-from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import GuardRecord, Signature
 from intarsia_loops.program import Extern, Kernel
 
@@ -74,56 +73,52 @@ def compile_graph(
         report: Filled when given.
 
     Raises:
-        UnsupportedError: Something in the graph can't be compiled; `code="training"` when an output needs grad.
+        UnsupportedError: Something in the graph can't be compiled.
     """
     report = report if report is not None else GraphReport()
     folder = Path(options.dump_dir) / f"graph{next(_numbers)}" if options.dump_dir else None
     program = Program(gm, tuple(inputs), signature)
     for position, stage in enumerate(pipeline.stages):
         start = time.perf_counter()
-        program = stage.run(program)
+        backward, program = program.backward, stage.run(program)
+        if backward is not None:
+            program = replace(program, backward=stage.run(backward))
         report.seconds[stage.name] = time.perf_counter() - start
         log.debug("stage %s took %.1f ms", stage.name, 1e3 * report.seconds[stage.name])
-        _watch(position, stage, program, options.verify_each, folder)
-        if stage.gives == "effects":
-            _refuse_training(program.signature)
-        elif stage.gives == "aten":
+        for half in program.halved():
+            _watch(f"{position:02d}_{stage.name}{'_backward' * (half is not program)}", stage, half, options, folder)
+        if stage.gives == "aten":
             report.guards = program.guards
             report.draws_random = draws_random(program.graph_module)
         elif stage.gives == "loops":
-            report.n_nests = sum(n.op == "call_function" for n in program.graph_module.graph.nodes)
+            nodes = [n for half in program.halved() for n in half.graph_module.graph.nodes]
+            report.n_nests = sum(n.op == "call_function" for n in nodes)
     report.program = program
     _count(program, report, counters)
     assert program.run is not None  # a pipeline ends in "callable"
-    return intarsia_runtime.with_epilogue(program.run, program.signature)
+    run = program.run
+    if program.halves is not None and program.backward is not None and program.backward.run is not None:
+        run = intarsia_runtime.with_backward(run, program.backward.run, program.halves)
+    return intarsia_runtime.with_epilogue(run, program.signature, program.halves)
 
 
-def _watch(position: int, stage: Stage, program: Program, verify: bool, folder: Path | None) -> None:
+def _watch(name: str, stage: Stage, program: Program, options: Options, folder: Path | None) -> None:
     """Verify and dump the program after a stage, where the options ask for it."""
     dialect = dialect_module(stage.gives)
-    if verify:
+    if options.verify_each:
         functional = {"functional": stage.gives == "aten"} if stage.gives in ("effects", "aten") else {}
         dialect.verify(program.graph_module, **functional)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         source = program.source if stage.gives == "source" else None
         text = source.text if source else dialect.print_ir(program.graph_module)
-        (folder / f"{position:02d}_{stage.name}.{'cpp' if source else 'ir'}").write_text(text, encoding="utf-8")
-
-
-def _refuse_training(signature: Signature) -> None:
-    if any(getattr(output, "requires_grad", False) for output in signature.outputs):
-        raise UnsupportedError(
-            "an output of this graph requires grad, and training is not supported yet",
-            code="training",
-            hints=("call the compiled function under torch.no_grad()",),
-        )
+        (folder / f"{name}.{'cpp' if source else 'ir'}").write_text(text, encoding="utf-8")
 
 
 def _count(program: Program, report: GraphReport, counters: Counters) -> None:
     """Tell kernels and library calls of a finished graph."""
     if program.source is not None:
-        items = intarsia_loops.from_fx(program.graph_module).items
+        items = [i for half in program.halved() for i in intarsia_loops.from_fx(half.graph_module).items]
         report.kernels = tuple(i for i in items if isinstance(i, Kernel))
         report.externs = tuple(i for i in items if isinstance(i, Extern))
         report.n_nests -= len(report.externs)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from intarsia_ir.records import GuardRecord, KernelSource, Signature, SizeFacts
+from intarsia_ir.records import GuardRecord, Halves, KernelSource, Signature, SizeFacts
 
 __all__ = ["DIALECTS", "Program"]
 
@@ -30,6 +30,8 @@ class Program:
         device: Where its kernels run, after `lower`.
         source: Kernel source text, after `emit`.
         run: Flat inputs -> flat results (before the epilogue), after `build`.
+        halves: In training, after `partition`: this is the forward graph; how `backward` belongs to it.
+        backward: The backward graph. Later stages run on it as well.
     """
 
     graph_module: fx.GraphModule
@@ -40,3 +42,9 @@ class Program:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     source: KernelSource | None = None
     run: Callable[..., Any] | None = None
+    halves: Halves | None = None
+    backward: Program | None = None
+
+    def halved(self) -> tuple[Program, ...]:
+        """Return the program and, in training, its backward graph."""
+        return (self,) if self.backward is None else (self, self.backward)

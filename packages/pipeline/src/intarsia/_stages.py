@@ -8,6 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
+import intarsia_autodiff
 import intarsia_cpp
 import intarsia_functionalizer
 import intarsia_fuser
@@ -29,7 +32,7 @@ __all__ = ["default_pipeline", "dialect_module", "interpreted"]
 def default_pipeline(
     target: Target | None = None, *, policy: Any = None, cache_dir: str | Path | None = None
 ) -> Pipeline:
-    """Return the stages from FX(torch) to a callable, for inference.
+    """Return the stages from FX(torch) to a callable; where gradients are needed, to a pair.
 
     Args:
         target: What to compile for; None asks the machine. Graphs on a GPU are compiled for that GPU.
@@ -111,6 +114,7 @@ def _aten_stages() -> tuple[Stage, ...]:
             lambda gm: intarsia_rewrites.eliminate_common_subexpressions(gm, check=False),
         ),
         graph_pass("eliminate_dead_code", "aten", lambda gm: intarsia_rewrites.eliminate_dead_code(gm, check=False)),
+        Stage("partition", "aten", "aten", _partition),
     )
 
 
@@ -119,18 +123,28 @@ def _recorded(p: Program, r: Any) -> Program:
 
 
 def _to_aten(p: Program) -> Program:
-    return _recorded(
-        p,
-        intarsia_functionalizer.to_aten(
-            p.graph_module, p.inputs, signature=p.signature if p.signature.inputs else None
-        ),
-    )
+    tensors = [x for x in p.inputs if isinstance(x, torch.Tensor)]
+    graded = any(getattr(spec, "requires_grad", False) for spec in p.signature.outputs)
+    signature, table = p.signature if p.signature.inputs else None, intarsia_functionalizer.default_decompositions()
+    if not graded and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)):
+        front = intarsia_functionalizer.to_aten
+    else:
+        front, table = intarsia_autodiff.joint_graph, table | intarsia_autodiff.backward_decompositions()
+    return _recorded(p, front(p.graph_module, p.inputs, decompositions=table, signature=signature))
 
 
 def _functionalize(p: Program) -> Program:
     given = Recorded(p.graph_module, p.signature, p.facts)
     done = intarsia_functionalizer.functionalize(given, check=False)
     return replace(_recorded(p, done), guards=done.guards)
+
+
+def _partition(p: Program) -> Program:
+    if p.signature.joint is None:
+        return p
+    done = intarsia_autodiff.partition(Recorded(p.graph_module, p.signature, p.facts), check=False)
+    backward = replace(_recorded(p, done.backward), guards=())
+    return replace(_recorded(p, done.forward), halves=done.halves, backward=backward)
 
 
 def _lower(p: Program) -> Program:

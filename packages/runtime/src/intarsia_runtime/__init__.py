@@ -26,7 +26,8 @@ from intarsia_runtime.epilogue import with_epilogue
 from intarsia_runtime.library import Library
 from intarsia_runtime.link import Runner, link
 from intarsia_runtime.target import detect_target
+from intarsia_runtime.training import with_backward
 
 __version__ = "0.1.0"
 
-__all__ = ["Cache", "Library", "Runner", "build", "detect_target", "link", "run_as_written", "with_epilogue"]
+__all__ = ["Cache", "Library", "Runner", "build", "detect_target", "link", "run_as_written", "with_backward", "with_epilogue"]

@@ -8,7 +8,7 @@ autograd sees real views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from intarsia_ir.records import (
     AliasOfOutput,
     Constant,
     Fresh,
+    Halves,
     InputItself,
     OutputSpec,
     Role,
@@ -28,18 +29,21 @@ from intarsia_ir.records import (
 )
 from intarsia_runtime._calls import copy
 
-__all__ = ["with_epilogue"]
+__all__ = ["own", "owners", "with_epilogue"]
 
 Results = Sequence[Any]
 
 
-def with_epilogue(run: Callable[..., Results], signature: Signature) -> Callable[..., list[Any]]:
+def with_epilogue(
+    run: Callable[..., Results], signature: Signature, halves: Halves | None = None
+) -> Callable[..., list[Any]]:
     """Return a function that runs a functional graph and then gives its results their meaning.
 
     Args:
         run: The graph: inputs in order -> flat results. If its attribute `owns_results` isn't true, results that
             share memory with an input or an earlier result are copied where the signature asks for fresh ones.
         signature: What the results mean.
+        halves: When `run` is an autograd node (`with_backward`): the pair around which it is.
 
     Returns:
         A function of the same inputs that returns the flat list of outputs. It is written for the signature: its
@@ -57,15 +61,15 @@ def with_epilogue(run: Callable[..., Results], signature: Signature) -> Callable
         >>> double(x)[0] is x, x
         (True, tensor([2., 2.]))
     """
-    _refuse(signature)
+    _refuse(signature, halves)
     bound: dict[str, Any] = {"_run": run, "_fault": _fault}
     lines = ["try:", "    results = _run(*inputs)", "except Exception as error:", "    raise _fault(error) from error"]
     if not getattr(run, "owns_results", False):
-        owners = tuple(dict.fromkeys([w.result for w in signature.writes] + _bases(signature)))
-        bound |= {"_own": _own, "_owners": owners}
+        bound |= {"_own": own, "_owners": owners(signature)}
         lines.append("results = _own(results, _owners, inputs)")
-    lines += _writes(signature, bound)
-    outputs = [_output(spec, number, signature, bound) for number, spec in enumerate(signature.outputs)]
+    lines += _writes(signature, bound, halves.written if halves else ())
+    graded = halves.tangents if halves else ()
+    outputs = [_output(spec, number, signature, graded, bound) for number, spec in enumerate(signature.outputs)]
     lines.append(f"outputs = [{', '.join(outputs)}]")
     if signature.exit_grad_mode is not None:
         bound["_set_grad_enabled"] = torch._C._set_grad_enabled
@@ -82,8 +86,8 @@ def _fault(error: Exception) -> RuntimeFault:
     return RuntimeFault(f"the compiled graph raised {type(error).__name__}: {error}", code="runtime.fault")
 
 
-def _refuse(signature: Signature) -> None:
-    if any(isinstance(s, (Fresh, AliasOfOutput)) and s.requires_grad for s in signature.outputs):
+def _refuse(signature: Signature, halves: Halves | None) -> None:
+    if halves is None and any(isinstance(s, (Fresh, AliasOfOutput)) and s.requires_grad for s in signature.outputs):
         raise UnsupportedError(
             "an output would require grad, and graphs are compiled for inference only",
             code="training",
@@ -93,24 +97,26 @@ def _refuse(signature: Signature) -> None:
         raise UnsupportedError("graphs with seed inputs can't be run yet", code="runtime.seed")
 
 
-def _bases(signature: Signature) -> list[int]:
-    """Return the results that outputs keep alive."""
+def owners(signature: Signature) -> tuple[int, ...]:
+    """Return the results that writes take and that outputs keep alive: each needs storage of its own."""
+    written = [write.result for write in signature.writes]
     fresh = [s.result for s in signature.outputs if isinstance(s, Fresh)]
-    return fresh + [s.base for s in signature.outputs if isinstance(s, AliasOfOutput)]
+    bases = [s.base for s in signature.outputs if isinstance(s, AliasOfOutput)]
+    return tuple(dict.fromkeys([*written, *fresh, *bases]))
 
 
-def _own(results: Results, owners: Sequence[int], inputs: Sequence[Any]) -> Results:
+def own(results: Results, owners: Sequence[int], inputs: Sequence[Any]) -> Results:
     """Copy the results in `owners` that share memory with an input or with an earlier owner."""
-    own = list(results)
+    made = list(results)
     taken = {_storage(x) for x in inputs if isinstance(x, Tensor)}
     for position in owners:
-        value = own[position]
+        value = made[position]
         if isinstance(value, Tensor):
             if _storage(value) in taken:
                 with torch.no_grad():
-                    own[position] = value = copy(value)
+                    made[position] = value = copy(value)
             taken.add(_storage(value))
-    return own
+    return made
 
 
 def _storage(value: Tensor) -> int:
@@ -118,13 +124,19 @@ def _storage(value: Tensor) -> int:
     return address
 
 
-def _writes(signature: Signature, bound: dict[str, Any]) -> list[str]:
-    """Return the statements that write results into inputs, whatever the grad mode is."""
+def _writes(signature: Signature, bound: dict[str, Any], tracked: Collection[int]) -> list[str]:
+    """Return the statements that write results into inputs, whatever the grad mode is: `tracked` ones with gradients."""
     if not signature.writes:
         return []
     bound["_grad"] = torch.is_grad_enabled
     bound["_set_grad_enabled"] = torch._C._set_grad_enabled
-    copies = [f"    inputs[{write.input}].copy_(results[{write.result}])" for write in signature.writes]
+    copies: list[str] = []
+    for write in signature.writes:
+        if write.input in tracked:
+            copies.append("    _set_grad_enabled(True)")
+        copies.append(f"    inputs[{write.input}].copy_(results[{write.result}])")
+        if write.input in tracked:
+            copies.append("    _set_grad_enabled(False)")
     return [
         "enabled = _grad()",
         "_set_grad_enabled(False)",
@@ -135,8 +147,10 @@ def _writes(signature: Signature, bound: dict[str, Any]) -> list[str]:
     ]
 
 
-def _output(spec: OutputSpec, number: int, signature: Signature, bound: dict[str, Any]) -> str:
-    """Return the text of one output."""
+def _output(
+    spec: OutputSpec, number: int, signature: Signature, graded: Collection[int], bound: dict[str, Any]
+) -> str:
+    """Return the text of one output; results that are `graded` carry gradients."""
     match spec:
         case Fresh(result=result):
             return f"results[{result}]"
@@ -145,8 +159,10 @@ def _output(spec: OutputSpec, number: int, signature: Signature, bound: dict[str
         case Constant(value=value):
             bound[f"_constant{number}"] = value
             return f"_constant{number}"
-        case AliasOfOutput(base=base, layout=layout, steps=steps):
-            bound[f"_view{number}"] = _viewer(layout, steps)
+        case AliasOfOutput(base=base, layout=layout, steps=steps, requires_grad=requires_grad):
+            view = _viewer(layout, steps)
+            # the base may carry gradients where this view of it doesn't
+            bound[f"_view{number}"] = torch.no_grad()(view) if base in graded and not requires_grad else view
             return f"_view{number}(results[{base}])"
         case AliasOfInput(input=position, layout=layout, steps=steps, requires_grad=requires_grad):
             view = _viewer(layout, steps)

@@ -1,0 +1,162 @@
+"""The autograd node around a forward and a backward graph.
+
+    def forward(ctx, box, *inputs):                 what autograd calls; gradients are off here
+        results = _forward(*inputs)
+        box.append(results)                         results that need no gradient, writes among them, leave this way
+        ctx.save_for_backward(inputs[0], results[1])
+        ctx.set_materialize_grads(False)
+        return results[0],
+    def backward(ctx, t0):
+        s0, s1 = ctx.saved_tensors                  raises eager's own error the second time
+        t0 = _fit(t0, (4, 8), (8, 1), "float32", "cpu")
+        g0, = _backward(s0, s1, t0)
+        return None, None, g0
+
+Invariants:
+    - Values go through `save_for_backward`, so they are freed, hooked and checked for writes as eager's are.
+    - Writes and outputs that alias come after the node: autograd sees them as the eager calls that they are.
+    - A gradient that no tangent of this backward pass reaches is None, as in eager, not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import Constant, Halves, Role
+from intarsia_runtime._calls import restride
+from intarsia_runtime.epilogue import own, owners, with_epilogue
+
+__all__ = ["with_backward"]
+
+Results = Sequence[Any]
+
+
+def with_backward(
+    forward: Callable[..., Results], backward: Callable[..., Results], halves: Halves
+) -> Callable[..., Results]:
+    """Return a function like `forward` whose results carry gradients through `backward`.
+
+    Args:
+        forward: The forward graph: inputs in order -> results, saved values among them.
+        backward: The backward graph: saved values and tangents in order -> results.
+        halves: How they fit together.
+
+    Returns:
+        A function for `with_epilogue`, with the attributes of `link`'s runners.
+        Differentiating its gradients again raises UnsupportedError, code "training.double_backward".
+
+    Example:
+        >>> from intarsia_ir.records import Fresh, InputSpec, SavedValue, Signature
+        >>> halves = Halves(
+        ...     Signature((InputSpec("x"),), (Fresh(0),)),
+        ...     Signature((InputSpec("x"), InputSpec("t")), (Fresh(0),)),
+        ...     saved=(SavedValue(0, is_input=True),), tangents=(0,), gradients=(0,), needs=((0,),),
+        ...     layouts=(((1,), (1,), "float32", "cpu"),),
+        ... )
+        >>> run = with_backward(lambda x: (x * x,), lambda x, t: (2 * x * t,), halves)
+        >>> x = torch.tensor([3.0], requires_grad=True)
+        >>> run(x)[0].backward()
+        >>> x.grad
+        tensor([6.])
+    """
+    if not halves.tangents:
+        return forward
+    bound: dict[str, Any] = {
+        "_forward": forward,
+        "_backward": with_epilogue(backward, halves.backward),
+        "_grad_enabled": torch.is_grad_enabled,
+        "_double": _double_backward,
+        "_fit": _fit,
+    }
+    if not getattr(forward, "owns_results", False):
+        bound["_forward"] = _owning(forward, owners(halves.forward))
+    text = "\n".join([*_forward_text(halves), *_backward_text(halves)]) + "\n"
+    exec(compile(text, "<intarsia autograd node>", "exec"), bound)
+    methods = {name: staticmethod(bound[name]) for name in ("forward", "backward")}
+    node = type("CompiledGraph", (torch.autograd.Function,), methods)
+    bound["_apply"] = node.apply  # type: ignore[attr-defined]
+    call = "def run(*inputs):\n    box = []\n    _apply(box, *inputs)\n    return box[0]\n"
+    exec(compile(call, "<intarsia autograd node>", "exec"), bound)
+    run: Any = bound["run"]
+    run.source, run.owns_results = text + call, True
+    made: Callable[..., Results] = run
+    return made
+
+
+def _owning(forward: Callable[..., Results], positions: Sequence[int]) -> Callable[..., Results]:
+    """Copy results that share memory inside of the node: outside, a copy would be another step of autograd's."""
+    return lambda *inputs: own(forward(*inputs), positions, inputs)
+
+
+def _forward_text(halves: Halves) -> list[str]:
+    """Return the lines of the node's `forward`."""
+    places = [f"inputs[{s.position}]" if s.is_input else f"results[{s.position}]" for s in halves.saved]
+    tensors = [p for p, spec in zip(places, halves.backward.inputs, strict=False) if spec.role is not Role.SIZE]
+    numbers = [p for p, spec in zip(places, halves.backward.inputs, strict=False) if spec.role is Role.SIZE]
+    results = [f"results[{position}]" for position in dict.fromkeys(halves.tangents)]
+    lines = ["def forward(ctx, box, *inputs):", "    results = _forward(*inputs)", "    box.append(results)"]
+    if tensors:
+        lines.append(f"    ctx.save_for_backward({', '.join(tensors)})")
+    if numbers:
+        lines.append(f"    ctx.numbers = ({', '.join(numbers)},)")
+    if not all(_is_static(layout) for layout in halves.layouts):
+        lines.append(f"    ctx.layouts = [(r.shape, r.stride()) for r in ({', '.join(results)},)]")
+    return [*lines, "    ctx.set_materialize_grads(False)", f"    return {', '.join(results)},"]
+
+
+def _backward_text(halves: Halves) -> list[str]:
+    """Return the lines of the node's `backward`."""
+    names = [f"s{number}" for number in range(len(halves.saved))]
+    specs = halves.backward.inputs[: len(names)]
+    tensors = [n for n, spec in zip(names, specs, strict=True) if spec.role is not Role.SIZE]
+    numbers = [n for n, spec in zip(names, specs, strict=True) if spec.role is Role.SIZE]
+    tangents = [f"t{number}" for number in range(len(halves.tangents))]
+    lines = [f"def backward(ctx, {', '.join(tangents)}):", "    if _grad_enabled():", "        raise _double()"]
+    if tensors:
+        lines.append(f"    {', '.join(tensors)}, = ctx.saved_tensors")
+    if numbers:
+        lines.append(f"    {', '.join(numbers)}, = ctx.numbers")
+    gradients = [f"g{number}" for number in range(len(halves.gradients))]
+    missing = [
+        f"        {gradient} = None"
+        if isinstance(spec, Constant)
+        else f"        if {' and '.join(f'n{t}' for t in needs) or 'False'}: {gradient} = None"
+        for gradient, spec, needs in zip(gradients, halves.backward.outputs, halves.needs, strict=True)
+    ]
+    lines += [f"    n{number} = {tangent} is None" for number, tangent in enumerate(tangents)]
+    for number, tangent in enumerate(tangents):
+        layout = halves.layouts[number]
+        where = f"{layout[0]}, {layout[1]}" if _is_static(layout) else f"*ctx.layouts[{number}]"
+        lines.append(f"    {tangent} = _fit({tangent}, {where}, {layout[2]!r}, {layout[3]!r})")
+    if gradients:
+        lines.append(f"    {', '.join(gradients)}, = _backward({', '.join([*names, *tangents])})")
+        lines += [f"    if {' or '.join(f'n{t}' for t in range(len(tangents)))}:", *missing]
+    given = dict(zip(halves.gradients, gradients, strict=True))
+    returned = ["None", *[given.get(n, "None") for n in range(len(halves.forward.inputs))]]
+    return [*lines, f"    return {', '.join(returned)},"]
+
+
+def _is_static(layout: tuple[Any, ...]) -> bool:
+    return all(isinstance(number, int) for number in (*layout[0], *layout[1]))
+
+
+def _fit(tangent: Tensor | None, shape: Any, strides: Any, dtype: str, device: str) -> Tensor:
+    """Return a tangent in the layout that the backward graph was compiled for; zeros if there is none."""
+    if tangent is None:
+        return torch.empty_strided(shape, strides, dtype=getattr(torch, dtype), device=device).zero_()
+    if tangent.stride() == strides:
+        return tangent
+    return restride(tangent, shape, strides)
+
+
+def _double_backward() -> UnsupportedError:
+    return UnsupportedError(
+        "the gradients of a compiled function can't be differentiated again (create_graph=True)",
+        code="training.double_backward",
+        hints=("call the function as it was before intarsia.compile where second derivatives are needed",),
+    )
