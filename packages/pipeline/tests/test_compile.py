@@ -111,7 +111,7 @@ def test_dumps_hold_every_stage(tmp_path):
     (folder,) = tmp_path.iterdir()
     dumped = sorted(p.name for p in folder.iterdir())
     assert dumped[0] == "00_to_aten.ir" and "08_emit.cpp" in dumped
-    assert "dialect: loops" in (folder / "05_lower.ir").read_text()
+    assert "dialect: loops" in (folder / "06_lower.ir").read_text()
 
 
 def test_explain_tells_kernels_breaks_and_guards():
