@@ -9,7 +9,7 @@ Example:
 
 from intarsia._backends import list_backends, register_backend
 from intarsia._compile import compile, explain
-from intarsia._explain import Explanation, GraphSummary, KernelSummary
+from intarsia._explain import Explanation, GraphSummary
 from intarsia._logging import configure_logging
 from intarsia._pipeline import Pipeline, Stage
 from intarsia._program import Program
@@ -24,6 +24,7 @@ from intarsia_ir.errors import (
     UnsupportedError,
 )
 from intarsia_ir.records import Target
+from intarsia_loops.kernels import KernelSummary
 from intarsia_shapes import mark_dynamic, mark_static
 
 __all__ = [

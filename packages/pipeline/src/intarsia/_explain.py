@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import math
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -13,32 +11,11 @@ from rich.table import Table
 import intarsia_loops
 from intarsia._graph import GraphReport
 from intarsia._stats import Stats
-from intarsia_ir.dtypes import itemsize
-from intarsia_ir.records import GraphBreak, GuardRecord, Origin
-from intarsia_loops.program import Buffer, Kernel, Program
+from intarsia_ir.records import GraphBreak, GuardRecord
+from intarsia_loops.kernels import KernelSummary, summarise_kernel
+from intarsia_loops.program import Kernel
 
-__all__ = ["Explanation", "GraphSummary", "KernelSummary", "summarise"]
-
-
-@dataclass(frozen=True, slots=True)
-class KernelSummary:
-    """One generated kernel.
-
-    Args:
-        writes: Buffers that it makes.
-        n_steps: Loop nests that it fuses.
-        bytes_read: Bytes of the buffers read, each once.
-        bytes_written: Bytes of the buffers written.
-        bytes_saved: Bytes that fusion kept out of memory: local results, not written and not read again.
-        origins: User lines.
-    """
-
-    writes: tuple[str, ...]
-    n_steps: int
-    bytes_read: int
-    bytes_written: int
-    bytes_saved: int
-    origins: tuple[Origin, ...]
+__all__ = ["Explanation", "GraphSummary", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,34 +75,15 @@ def summarise(report: GraphReport) -> GraphSummary:
     program = report.program
     if program is None or program.source is None:
         return GraphSummary((), (), 0, 0, dict(report.seconds))
-    loops = intarsia_loops.from_fx(program.graph_module)
-    kernels = tuple(_kernel(k, loops) for k in report.kernels)
+    halves = [intarsia_loops.from_fx(half.graph_module) for half in program.halved()]
+    kernels = tuple(summarise_kernel(k, half) for half in halves for k in half.items if isinstance(k, Kernel))
     return GraphSummary(
         kernels,
         tuple(str(e.target) for e in report.externs),
-        program.source.n_unique,
+        sum(half.source.n_unique for half in program.halved() if half.source is not None),
         report.n_nests - len(kernels),
         dict(report.seconds),
     )
-
-
-def _kernel(kernel: Kernel, program: Program) -> KernelSummary:
-    def n_bytes(names: Any) -> int:
-        return sum(_bytes(program.buffers[n]) for n in names)
-
-    local = [s for s in kernel.steps if s.out in kernel.local]
-    return KernelSummary(
-        kernel.writes(),
-        len(kernel.steps),
-        n_bytes(kernel.reads()),
-        n_bytes(kernel.writes()),
-        sum(2 * math.prod(a.extent.const() or 0 for a in s.axes) * itemsize(s.dtype) for s in local),
-        kernel.origins,
-    )
-
-
-def _bytes(buffer: Buffer) -> int:
-    return math.prod(n.const() or 0 for n in buffer.shape) * itemsize(buffer.dtype)
 
 
 def _graph_table(position: int, graph: GraphSummary) -> Table:

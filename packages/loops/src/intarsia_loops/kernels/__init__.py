@@ -2,6 +2,7 @@
 
 from intarsia_loops.kernels.interpret import interpret
 from intarsia_loops.kernels.text import parse_ir, print_ir
+from intarsia_loops.kernels.traffic import KernelSummary, summarise_kernel
 from intarsia_loops.kernels.verify import verify
 
-__all__ = ["interpret", "parse_ir", "print_ir", "verify"]
+__all__ = ["KernelSummary", "interpret", "parse_ir", "print_ir", "summarise_kernel", "verify"]
