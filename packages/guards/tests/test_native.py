@@ -525,3 +525,22 @@ def test_building_in_a_folder(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", f"{text}; m = u.module_from_spec(s); s.loader.exec_module(m); m.OPERATIONS"], check=True
     )
+
+
+def test_keys_with_code_of_their_own_may_drop_what_was_fetched() -> None:
+    """A look-up compares keys, and that can run anything: what was fetched before must stay alive."""
+
+    class Key:
+        def __hash__(self) -> int:
+            return hash("b")
+
+        def __eq__(self, other: object) -> bool:
+            outer["inner"] = {}
+            gc.collect()
+            return False
+
+    outer: dict[str, Any] = {"inner": {"list": {Key(): 0, "b": 1}}}
+    path = ItemSource(ItemSource(X, "inner"), "list")
+    records = [GuardRecord(GuardKind.CONSTANT, ItemSource(path, "b"), 1), GuardRecord(GuardKind.LENGTH, path, 2)]
+    assert build_guards(records, native=True).frame_check(f.__code__).check(outer, None)
+    assert outer == {"inner": {}}

@@ -4,7 +4,7 @@
  * headers. Here: the callable `Check`, which owns the operations. It stops at the first that doesn't hold. An operation
  * that raises an `Exception` doesn't hold; any other exception (an interrupt) goes to the caller.
  *
- * What failed last is likely to fail again: it is tried first, after the operations that it needs (`before`).
+ * What failed last is likely to fail again: it is tried first, with the operations that it needs (`before`).
  */
 #include "native.h"
 #include <structmember.h>
@@ -21,13 +21,6 @@ typedef struct {
 
 #define STAYS_HOT 8
 
-static inline void clear_registers(PyObject **registers, int from, int to)
-{
-    for (int i = from; i < to; i++) {
-        Py_XDECREF(registers[i]);
-    }
-}
-
 /* 1, 0, or -1 with an error set; an error that is an Exception is a guard that doesn't hold. */
 static int settle(int holds)
 {
@@ -38,41 +31,44 @@ static int settle(int holds)
     return holds;
 }
 
-/* Whether the operation that failed last holds now. */
-static int try_hot(Check *self, PyObject **registers)
+static void clear_registers(Registers *r, int n_values)
 {
-    Op *hot = &self->ops[self->hot];
-    int holds = 1;
-    for (int32_t i = 0; hot->before && i < hot->before[0] && holds > 0; i++) {
-        holds = settle(run_op(&self->ops[hot->before[i + 1]], registers));
+    for (int i = n_values; i < r->secured; i++) {
+        Py_XDECREF(r->values[i]);
     }
-    return holds > 0 ? settle(run_op(hot, registers)) : holds;
 }
 
-static int run_all(Check *self, PyObject **registers)
+static int run(Check *self, const int32_t *which, int n, PyObject **values, int *stopped)
 {
+    Registers r = {values, self->n_values, self->n_values};
+    int holds = settle(run_ops(self->ops, which, n, &r, stopped));
+    if (r.secured > self->n_values) {
+        clear_registers(&r, self->n_values);
+    }
+    return holds;
+}
+
+static int run_all(Check *self, PyObject **values)
+{
+    int stopped = -1;
     if (self->hot >= 0) {
-        int holds = try_hot(self, registers);
+        const int32_t *first = self->ops[self->hot].before;
+        int holds = run(self, first + 1, first[0], values, &stopped);
         if (holds <= 0) {
             self->calm = 0;
             return holds;
         }
+        memset(values + self->n_values, 0, (self->n_registers - self->n_values) * sizeof *values);
         if (++self->calm >= STAYS_HOT) {
             self->hot = -1;
         }
     }
-    for (int i = 0; i < self->n_ops; i++) {
-        int holds = run_op(&self->ops[i], registers);
-        if (holds <= 0) {
-            holds = settle(holds);
-            if (holds == 0 && self->ops[i].before) {
-                self->hot = i;
-                self->calm = 0;
-            }
-            return holds;
-        }
+    int holds = run(self, NULL, self->n_ops, values, &stopped);
+    if (holds == 0 && self->ops[stopped].before) {
+        self->hot = stopped;
+        self->calm = 0;
     }
-    return 1;
+    return holds;
 }
 
 static PyObject *check_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames)
@@ -90,7 +86,6 @@ static PyObject *check_call(PyObject *object, PyObject *const *args, size_t narg
     }
     Py_INCREF(self);            /* an operation may run code that drops the entry */
     int holds = run_all(self, registers);
-    clear_registers(registers, self->n_values, self->n_registers);
     if (registers != few) {
         PyMem_Free(registers);
     }
@@ -183,9 +178,11 @@ static void *take_size_code(PyObject *more)
 static int take_op(Op *op, PyObject *row)
 {
     PyObject *object, *more, *before;
-    if (!PyArg_ParseTuple(row, "iiiiOOO", &op->op, &op->out, &op->in, &op->number, &object, &more, &before)) {
+    if (!PyArg_ParseTuple(row, "biiiOOO", &op->op, &op->out, &op->in, &op->number, &object, &more, &before)) {
         return -1;
     }
+    op->fetches = op->op <= LAST_FETCH;
+    op->simple_key = PyUnicode_CheckExact(object);
     op->object = Py_NewRef(object);
     if (PyUnicode_CheckExact(object)) {
         PyUnicode_InternInPlace(&op->object);

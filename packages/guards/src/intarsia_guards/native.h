@@ -33,6 +33,7 @@ typedef enum {
 #undef X
     N_OPERATIONS
 } Operation;
+#define LAST_FETCH OP_MODULE_ATTRIBUTE
 
 #define MAX_DIMS 64
 #define ANY INT64_MIN
@@ -68,7 +69,10 @@ typedef enum {
 /* One operation, one cache line. `dict`, `version` and `found` remember a look-up: a dict that is the same object with
  * the same version tag still maps the key to the very same value, which it keeps alive. */
 typedef struct {
-    int32_t op, out, in, number;
+    uint8_t op;
+    bool fetches;                               /* into `out` */
+    bool simple_key;                            /* `object` is a string: comparing it runs no code of the user */
+    int32_t out, in, number;
     PyObject *object;
     void *more;                                 /* TensorWant, SizeCode, or the registers of CALL (count first) */
     PyObject *dict;
@@ -79,8 +83,14 @@ typedef struct {
 
 /* ---- run.c ---- */
 
-/* 1: it holds, 0: it doesn't, -1: an error is set. */
-int run_op(Op *op, PyObject **registers);
+typedef struct {
+    PyObject **values;
+    int32_t filled;                             /* registers from here on are empty */
+    int32_t secured;                            /* registers before this one own what they hold; arguments don't count */
+} Registers;
+
+/* Run the operations `which` (NULL: the first `n`) until one doesn't hold: 1, 0, or -1 with an error set. */
+int run_ops(Op *ops, const int32_t *which, int n, Registers *registers, int *stopped);
 
 /* ---- tensors.c ---- */
 

@@ -123,7 +123,7 @@ class _Writer:
         self.seen.add(key)
         reads = [read] if read >= 0 else []
         reads += [out] if name == "SAME" else more if name == "CALL" else more[0] if name == "SIZES" else []
-        before = tuple(sorted(self._needed(reads)))
+        before = (*sorted(self._needed(reads)), len(self.rows))
         for register in reads:
             self.checks.setdefault(register, []).append(len(self.rows))
         self.rows.append((self.codes[name], out, read, number, object, more, before))

@@ -1,4 +1,9 @@
-/* Running one operation: fetching a value into a register, or checking one. */
+/* Running operations: fetching values into registers, and checking them.
+ *
+ * Registers are borrowed as long as nothing runs that could drop what they hold: what comes out of a dict or an object
+ * stays there meanwhile. Before an operation that may run code of the user, all registers filled so far are secured
+ * (they own what they hold). Operations fill registers in rising order, so one mark tells which ones are owned.
+ */
 #include "native.h"
 
 #if PY_VERSION_HEX < 0x030E0000
@@ -22,21 +27,35 @@ static inline void remember(Op *op, PyObject *dict, PyObject *found)
     op->found = found;
 }
 
-static inline int put(PyObject **slot, PyObject *value)        /* consumes value */
+static inline int put(PyObject **slot, PyObject *borrowed)
 {
-    PyObject *old = *slot;      /* set when operations run again, after those that failed last */
-    *slot = value;
-    Py_XDECREF(old);
+    *slot = borrowed;
+    return borrowed ? 1 : -1;
+}
+
+/* Own every register that is filled, up to `out`. */
+static void secure(Registers *r, int32_t out)
+{
+    for (; r->secured < out; r->secured++) {
+        Py_XINCREF(r->values[r->secured]);
+    }
+}
+
+/* What a register is given by code that may do anything: it owns it, and so do those before it. Consumes `value`. */
+static int put_owned(Registers *r, int32_t out, PyObject *value)
+{
+    secure(r, out);             /* already done, but for registers that no operation filled */
+    r->values[out] = value;
+    r->secured = out + 1;
     return value ? 1 : -1;
 }
 
 /* ---- fetching ---------------------------------------------------------------------------------------------------- */
 
-static int fetch_from_dict(Op *op, PyObject *dict, PyObject **slot)
+/* The first look-up, and that after any change. It compares keys, and the dict may have some with code of the user. */
+static Py_NO_INLINE int look_up(Op *op, Registers *r, PyObject *dict)
 {
-    if (is_remembered(op, dict)) {
-        return put(slot, Py_NewRef(op->found));
-    }
+    secure(r, op->out);
     PyObject *value = PyDict_GetItemWithError(dict, op->object);
     if (value == NULL) {
         if (!PyErr_Occurred()) {
@@ -44,46 +63,81 @@ static int fetch_from_dict(Op *op, PyObject *dict, PyObject **slot)
         }
         return -1;
     }
-    if (PyUnicode_CheckExact(op->object)) {     /* other keys may run code of their own */
-        remember(op, dict, value);
-    }
-    return put(slot, Py_NewRef(value));
+    remember(op, dict, value);
+    return put(&r->values[op->out], value);
 }
 
-static int fetch_item(Op *op, PyObject *from, PyObject **slot)
+static inline int fetch_from_dict(Op *op, Registers *r, PyObject *dict)
 {
-    if (PyDict_CheckExact(from)) {
-        return fetch_from_dict(op, from, slot);
+    return is_remembered(op, dict) ? put(&r->values[op->out], op->found) : look_up(op, r, dict);
+}
+
+static Py_NO_INLINE int fetch_slowly(Op *op, Registers *r, PyObject *from, bool past_subclass)
+{
+    secure(r, op->out);
+    PyObject *value = past_subclass ? Py_XNewRef(PyDict_GetItemWithError(from, op->object))
+                                    : PyObject_GetItem(from, op->object);
+    if (value == NULL && !PyErr_Occurred()) {
+        PyErr_SetObject(PyExc_KeyError, op->object);
+    }
+    return put_owned(r, op->out, value);
+}
+
+static inline int fetch_item(Op *op, Registers *r, PyObject *from)
+{
+    PyObject **slot = &r->values[op->out];
+    if (op->simple_key && PyDict_CheckExact(from)) {
+        return fetch_from_dict(op, r, from);
     }
     if (op->number >= 0 && PyList_CheckExact(from) && op->number < PyList_GET_SIZE(from)) {
-        return put(slot, Py_NewRef(PyList_GET_ITEM(from, op->number)));
+        return put(slot, PyList_GET_ITEM(from, op->number));
     }
     if (op->number >= 0 && PyTuple_CheckExact(from) && op->number < PyTuple_GET_SIZE(from)) {
-        return put(slot, Py_NewRef(PyTuple_GET_ITEM(from, op->number)));
+        return put(slot, PyTuple_GET_ITEM(from, op->number));
     }
-    return put(slot, PyObject_GetItem(from, op->object));
+    return fetch_slowly(op, r, from, false);
 }
 
-/* `more` holds the dict of builtins as its only register. */
-static int fetch_global(Op *op, PyObject *globals, PyObject *builtins, PyObject **slot)
+static int fetch_dict_item(Op *op, Registers *r, PyObject *from)
 {
-    if (!PyDict_CheckExact(globals)) {
-        int has = PySequence_Contains(globals, op->object);
-        return has < 0 ? -1 : put(slot, PyObject_GetItem(has ? globals : builtins, op->object));
+    if (!PyDict_Check(from)) {
+        return 0;
     }
-    if (is_remembered(op, globals)) {
-        return put(slot, Py_NewRef(op->found));
+    return op->simple_key ? fetch_from_dict(op, r, from) : fetch_slowly(op, r, from, true);
+}
+
+static int fetch_attribute(Op *op, Registers *r, PyObject *from)
+{
+    secure(r, op->out);
+    return put_owned(r, op->out, PyObject_GetAttr(from, op->object));
+}
+
+/* An object keeps its dictionary, once it has one. */
+static inline int fetch_space(Op *op, Registers *r, PyObject *from)
+{
+    PyObject *space = PyObject_GenericGetDict(from, NULL);
+    Py_XDECREF(space);
+    return put(&r->values[op->out], space);
+}
+
+/* `number` is the register of the builtins. */
+static int fetch_global(Op *op, Registers *r, PyObject *globals)
+{
+    PyObject **slot = &r->values[op->out], *builtins = r->values[op->number];
+    if (PyDict_CheckExact(globals) && is_remembered(op, globals)) {
+        return put(slot, op->found);
     }
-    PyObject *value = PyDict_GetItemWithError(globals, op->object);
-    if (value) {
+    secure(r, op->out);
+    int has = PySequence_Contains(globals, op->object);
+    PyObject *value = has < 0 ? NULL : PyObject_GetItem(has ? globals : builtins, op->object);
+    if (value && has && PyDict_CheckExact(globals)) {
         remember(op, globals, value);
-        return put(slot, Py_NewRef(value));
     }
-    return PyErr_Occurred() ? -1 : put(slot, PyObject_GetItem(builtins, op->object));
+    return put_owned(r, op->out, value);
 }
 
 /* `in` is the instance dictionary of a module; what it lacks is in one of three dicts in it. */
-static int fetch_module_attribute(Op *op, PyObject *space, PyObject **slot)
+static int fetch_module_attribute(Op *op, Registers *r, PyObject *space)
 {
     static const char *names[] = {"_parameters", "_buffers", "_modules"};
     static PyObject *interned[3];
@@ -91,6 +145,7 @@ static int fetch_module_attribute(Op *op, PyObject *space, PyObject **slot)
         PyErr_SetString(PyExc_TypeError, "the instance dictionary is no plain dict");
         return -1;
     }
+    secure(r, op->out);
     PyObject *value = PyDict_GetItemWithError(space, op->object);
     for (int i = 0; i < 3 && value == NULL && !PyErr_Occurred(); i++) {
         if (interned[i] == NULL && (interned[i] = PyUnicode_InternFromString(names[i])) == NULL) {
@@ -107,7 +162,7 @@ static int fetch_module_attribute(Op *op, PyObject *space, PyObject **slot)
         }
         return -1;
     }
-    return put(slot, Py_NewRef(value));
+    return put(&r->values[op->out], value);
 }
 
 /* ---- checking ---------------------------------------------------------------------------------------------------- */
@@ -134,12 +189,14 @@ static int check_equal(PyObject *value, PyObject *expected)
     return value == expected || (Py_TYPE(value) == Py_TYPE(expected) ? PyObject_RichCompareBool(value, expected, Py_EQ) : 0);
 }
 
+/* A dict, or of a subclass (such as OrderedDict) that leaves its length alone. */
+static inline bool has_dict_length(PyObject *value)
+{
+    return PyDict_Check(value) && Py_TYPE(value)->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length;
+}
+
 static int check_length(PyObject *value, int32_t number)
 {
-    PyMappingMethods *mapping = Py_TYPE(value)->tp_as_mapping;
-    if (PyDict_Check(value) && mapping && mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length) {
-        return PyDict_GET_SIZE(value) == number;
-    }
     Py_ssize_t n = PyObject_Size(value);
     return n < 0 ? -1 : n == number;
 }
@@ -256,26 +313,30 @@ static int check_size_code(Op *op, PyObject **registers)
     return truth(PyObject_Vectorcall(op->object, args, code->n_values, NULL));
 }
 
-int run_op(Op *op, PyObject **registers)
+/* Whether an operation may run code of the user, beyond those that secure registers themselves. */
+static inline bool is_loud(const Op *op, PyObject *value)
 {
-    PyObject *value = op->in >= 0 ? registers[op->in] : NULL, **slot = op->out >= 0 ? &registers[op->out] : NULL;
+    switch (op->op) {
+    case OP_LENGTH: case OP_KEYS: return !PyDict_CheckExact(value);
+    case OP_CODE: case OP_CODE_WEAK: return !PyFunction_Check(value);
+    case OP_LACKS: case OP_HAS: case OP_CALL: case OP_SIZES: return true;
+    default: return false;
+    }
+}
+
+/* Operations that are rare or may run code of the user. */
+static Py_NO_INLINE int run_other(Op *op, Registers *r, PyObject *value)
+{
     PyObject *object = op->object, *target;
+    if (is_loud(op, value)) {
+        secure(r, r->filled);
+    }
     switch ((Operation)op->op) {
-    case OP_CONST: return put(slot, Py_NewRef(object));
-    case OP_ATTRIBUTE: return put(slot, PyObject_GetAttr(value, object));
-    case OP_SPACE: return put(slot, PyObject_GenericGetDict(value, NULL));
-    case OP_ITEM: return fetch_item(op, value, slot);
-    case OP_DICT_ITEM:
-        if (!PyDict_Check(value)) {
-            return 0;
-        }
-        return fetch_from_dict(op, value, slot);
-    case OP_GLOBAL: return fetch_global(op, value, registers[op->number], slot);
-    case OP_TYPE_OF: return put(slot, Py_NewRef((PyObject *)Py_TYPE(value)));
-    case OP_MODULE_ATTRIBUTE: return fetch_module_attribute(op, value, slot);
-    case OP_TYPE: return (PyObject *)Py_TYPE(value) == object;
+    case OP_ATTRIBUTE: return fetch_attribute(op, r, value);
+    case OP_DICT_ITEM: return fetch_dict_item(op, r, value);
+    case OP_GLOBAL: return fetch_global(op, r, value);
+    case OP_MODULE_ATTRIBUTE: return fetch_module_attribute(op, r, value);
     case OP_TYPE_WEAK: return (PyObject *)Py_TYPE(value) == target_of(object);
-    case OP_IS: return value == object;
     case OP_IS_WEAK: return value == target_of(object);
     case OP_IS_NOT: return value != object;
     case OP_IS_NOT_WEAK: return (target = target_of(object)) == NULL || value != target;
@@ -287,8 +348,7 @@ int run_op(Op *op, PyObject **registers)
     case OP_KEYS: return check_keys(op, value);
     case OP_HAS: return check_has(value, object, op->number);
     case OP_LACKS: return check_lacks(op, value);
-    case OP_SAME: return (value == registers[op->out]) == op->number;
-    case OP_TENSOR: return (PyObject *)Py_TYPE(value) == object && check_tensor(value, op->more);
+    case OP_SAME: return (value == r->values[op->out]) == op->number;
     case OP_GRAD_MODE: return is_grad_enabled() == op->number;
     case OP_INFERENCE_MODE: return is_inference_mode() == op->number;
     case OP_DEFAULT_DTYPE: return default_dtype() == op->number;
@@ -296,10 +356,49 @@ int run_op(Op *op, PyObject **registers)
     case OP_AUTOCAST: return autocast_state(op->out) == op->number;
     case OP_AUTOCAST_CACHE: return is_autocast_cache_enabled() == op->number;
     case OP_NO_MODES: return count_modes() == 0;
-    case OP_SIZES: return check_size_code(op, registers);
-    case OP_CALL: return check_by_call(op, registers);
-    case N_OPERATIONS: break;
+    case OP_SIZES: return check_size_code(op, r->values);
+    case OP_CALL: return check_by_call(op, r->values);
+    default: break;
     }
     PyErr_SetString(PyExc_SystemError, "unknown operation");
     return -1;
+}
+
+static inline int run_op(Op *op, Registers *r)
+{
+    PyObject *value = op->in >= 0 ? r->values[op->in] : NULL;
+    int holds;
+    switch (op->op) {
+    case OP_ITEM: holds = fetch_item(op, r, value); break;
+    case OP_SPACE: holds = fetch_space(op, r, value); break;
+    case OP_CONST: holds = put(&r->values[op->out], op->object); break;
+    case OP_TYPE_OF: holds = put(&r->values[op->out], (PyObject *)Py_TYPE(value)); break;
+    case OP_TYPE: return (PyObject *)Py_TYPE(value) == op->object;
+    case OP_IS: return value == op->object;
+    case OP_TENSOR: return (PyObject *)Py_TYPE(value) == op->object && check_tensor(value, op->more);
+    case OP_LENGTH:
+        if (has_dict_length(value)) {
+            return PyDict_GET_SIZE(value) == op->number;
+        }
+        return run_other(op, r, value);
+    case OP_LACKS: return is_remembered(op, value) ? 1 : run_other(op, r, value);
+    default: holds = run_other(op, r, value);
+    }
+    if (op->fetches) {
+        r->filled = op->out + 1;
+    }
+    return holds;
+}
+
+int run_ops(Op *ops, const int32_t *which, int n, Registers *r, int *stopped)
+{
+    for (int i = 0; i < n; i++) {
+        Op *op = &ops[which ? which[i] : i];
+        int holds = run_op(op, r);
+        if (holds <= 0) {
+            *stopped = (int)(op - ops);
+            return holds;
+        }
+    }
+    return 1;
 }
