@@ -536,10 +536,10 @@ def test_keys_with_code_of_their_own_may_drop_what_was_fetched() -> None:
 
         def __eq__(self, other: object) -> bool:
             outer["inner"] = {}
-            gc.collect()
             return False
 
-    outer: dict[str, Any] = {"inner": {"list": {Key(): 0, "b": 1}}}
+    outer: dict[str, Any] = {}
+    outer["inner"] = {"list": {Key(): 0, "b": 1}}
     path = ItemSource(ItemSource(X, "inner"), "list")
     records = [GuardRecord(GuardKind.CONSTANT, ItemSource(path, "b"), 1), GuardRecord(GuardKind.LENGTH, path, 2)]
     assert build_guards(records, native=True).frame_check(f.__code__).check(outer, None)
