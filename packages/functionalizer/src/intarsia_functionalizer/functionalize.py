@@ -26,6 +26,7 @@ import torch.utils._pytree as pytree
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from intarsia_functionalizer.numbers import with_expressions
 from intarsia_functionalizer.outputs import Outputs, describe_outputs
 from intarsia_functionalizer.overlap import overlap_guards
 from intarsia_functionalizer.rewriter import Rewriter
@@ -92,7 +93,7 @@ def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None
         values, requires_grad = _output_values(recorded.signature, rewriter, results)
         outputs = describe_outputs(rewriter, values, requires_grad, gm)
     new = _finish(rewriter.graph, outputs, gm)
-    signature = _new_signature(recorded.signature, outputs)
+    signature = with_expressions(_new_signature(recorded.signature, outputs), new)
     if check:
         aten_dialect.verify(new, functional=fuel is None, origins=origins)
     facts = join_facts(recorded.facts, facts_behind(meta.value(node) for node in gm.graph.find_nodes(op="placeholder")))

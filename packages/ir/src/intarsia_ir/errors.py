@@ -7,6 +7,7 @@ program, which stage or IR line, what to do about it. `code` is stable and has a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from intarsia_ir.records import Origin
 
@@ -29,6 +30,8 @@ class IntarsiaError(Exception):
         code: Stable identifier such as `"tracer.opcode"`; the key of its row in `docs/errors.md`.
         where: The user's program lines concerned, outermost first.
         hints: What the user can do, one sentence each.
+
+    Its attribute `stage` names the stage of a pipeline in which it arose, "" when it arose in none.
     """
 
     def __init__(
@@ -43,12 +46,14 @@ class IntarsiaError(Exception):
         self.code = code
         self.where = tuple(where)
         self.hints = tuple(hints)
+        self.stage = ""
         super().__init__(explanation)
 
     def __str__(self) -> str:
         first, *rest = self.explanation.split("\n")
         lines = [f"{first} [{self.code}]", *rest]
         lines += [f"  at {origin}" for origin in self.where]
+        lines += [f"  in stage {self.stage!r}"] if self.stage else []
         lines += [f"  hint: {hint}" for hint in self.hints]
         return "\n".join(lines)
 
@@ -105,7 +110,23 @@ class NeedsFact(IntarsiaError):  # noqa: N818  (the design's name: it asks, it d
 
 
 class RuntimeFault(IntarsiaError):  # noqa: N818  (a fault of the running program, not of the compiler)
-    """A compiled graph failed while running, before any of its effects became visible."""
+    """A compiled graph failed while running, before any of its effects became visible.
+
+    Args:
+        inputs: What the graph was called with, unchanged; empty when that isn't known.
+    """
+
+    def __init__(
+        self,
+        explanation: str,
+        *,
+        code: str,
+        where: Sequence[Origin] = (),
+        hints: Sequence[str] = (),
+        inputs: Sequence[Any] = (),
+    ) -> None:
+        self.inputs = tuple(inputs)
+        super().__init__(explanation, code=code, where=where, hints=hints)
 
 
 class InternalError(IntarsiaError):

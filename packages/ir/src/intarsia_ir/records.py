@@ -30,6 +30,7 @@ __all__ = [
     "GuardRecord",
     "Halves",
     "InputItself",
+    "InputNumber",
     "InputSpec",
     "ItemSource",
     "Joint",
@@ -43,6 +44,7 @@ __all__ = [
     "Role",
     "SavedValue",
     "Signature",
+    "SizeExpression",
     "SizeFact",
     "SizeFacts",
     "SizeSource",
@@ -358,8 +360,36 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeExpression:
+    """A number in a signature that differs from call to call; `intarsia_ir.size_expressions` computes it.
+
+    Args:
+        text: Python expression over the symbols of the signature, such as `"s0 * 2"`.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputNumber:
+    """Where a symbol is read from the inputs of a graph.
+
+    Args:
+        input: Position of the input.
+        kind: `"size"`, `"stride"` or `"storage_offset"` of a tensor, or `"itself"` for a number.
+        dim: Dimension, counted from the front.
+    """
+
+    input: int
+    kind: str = "size"
+    dim: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ViewStep:
     """One aliasing op from a base towards an output: `op(base, *args)`; `item` picks from a list result.
+
+    Numbers in `args`, and in the layouts and strides of outputs, may be `SizeExpression`s.
 
     Args:
         op: Qualified overload name, such as `"aten.view.default"`.
@@ -479,6 +509,7 @@ class Signature:
         output_tree: Opaque description of how the flat outputs nest (a torch pytree spec); None for a flat tuple.
         exit_grad_mode: Grad mode that the program leaves behind, when it differs from the one at entry.
         joint: Tangents and gradients, when this is a joint graph.
+        symbols: Name of each size symbol that expressions in `outputs` use -> the input that it is read from.
     """
 
     inputs: tuple[InputSpec, ...] = ()
@@ -486,6 +517,7 @@ class Signature:
     writes: tuple[Write, ...] = ()
     output_tree: Any = None
     exit_grad_mode: bool | None = None
+    symbols: Mapping[str, InputNumber] = field(default_factory=dict)
     joint: Joint | None = None
 
 

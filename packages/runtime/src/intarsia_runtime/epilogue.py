@@ -8,7 +8,8 @@ autograd sees real views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,11 +28,13 @@ from intarsia_ir.records import (
     Signature,
     ViewStep,
 )
+from intarsia_ir.size_expressions import filled, symbol_values
 from intarsia_runtime._calls import copy
 
 __all__ = ["own", "owners", "with_epilogue"]
 
 Results = Sequence[Any]
+_NO_SIZES: Mapping[str, int] = {}
 
 
 def with_epilogue(
@@ -63,13 +66,18 @@ def with_epilogue(
     """
     _refuse(signature, halves)
     bound: dict[str, Any] = {"_run": run, "_fault": _fault}
-    lines = ["try:", "    results = _run(*inputs)", "except Exception as error:", "    raise _fault(error) from error"]
+    lines = []
+    if signature.symbols:
+        bound["_sizes_of"] = functools.partial(symbol_values, signature)
+        lines.append("sizes = _sizes_of(inputs)")
+    sizes = ", sizes" if signature.symbols else ""
+    lines += ["try:", "    results = _run(*inputs)", "except Exception as error:", "    raise _fault(error) from error"]
     if not getattr(run, "owns_results", False):
         bound |= {"_own": own, "_owners": owners(signature)}
         lines.append("results = _own(results, _owners, inputs)")
     lines += _writes(signature, bound, halves.written if halves else ())
     graded = halves.tangents if halves else ()
-    outputs = [_output(spec, number, signature, graded, bound) for number, spec in enumerate(signature.outputs)]
+    outputs = [_output(spec, number, signature, graded, bound, sizes) for number, spec in enumerate(signature.outputs)]
     lines.append(f"outputs = [{', '.join(outputs)}]")
     if signature.exit_grad_mode is not None:
         bound["_set_grad_enabled"] = torch._C._set_grad_enabled
@@ -148,9 +156,9 @@ def _writes(signature: Signature, bound: dict[str, Any], tracked: Collection[int
 
 
 def _output(
-    spec: OutputSpec, number: int, signature: Signature, graded: Collection[int], bound: dict[str, Any]
+    spec: OutputSpec, number: int, signature: Signature, graded: Collection[int], bound: dict[str, Any], sizes: str
 ) -> str:
-    """Return the text of one output; results that are `graded` carry gradients."""
+    """Return the text of one output; results that are `graded` carry gradients, views take `sizes` as well."""
     match spec:
         case Fresh(result=result):
             return f"results[{result}]"
@@ -163,29 +171,36 @@ def _output(
             view = _viewer(layout, steps)
             # the base may carry gradients where this view of it doesn't
             bound[f"_view{number}"] = torch.no_grad()(view) if base in graded and not requires_grad else view
-            return f"_view{number}(results[{base}])"
+            return f"_view{number}(results[{base}]{sizes})"
         case AliasOfInput(input=position, layout=layout, steps=steps, requires_grad=requires_grad):
             view = _viewer(layout, steps)
             # eager made this view where grad mode was off
             if not requires_grad and position < len(signature.inputs) and signature.inputs[position].requires_grad:
                 view = torch.no_grad()(view)
             bound[f"_view{number}"] = view
-            return f"_view{number}(inputs[{position}])"
+            return f"_view{number}(inputs[{position}]{sizes})"
         case _:
             raise UnsupportedError(f"outputs of kind {type(spec).__name__} can't be made", code="runtime.output")
 
 
-def _viewer(layout: tuple[Any, Any, Any], steps: Sequence[ViewStep]) -> Callable[[Tensor], Tensor]:
-    """Return the function from base to view: the recorded steps, or the layout when there are none."""
+def _viewer(layout: tuple[Any, Any, Any], steps: Sequence[ViewStep]) -> Callable[..., Tensor]:
+    """Return the function from base to view: the recorded steps, or the layout when there are none.
+
+    Its second argument are the values of symbols, where there are any.
+    """
     if not steps:
-        shape, strides, offset = layout
-        return lambda base: torch.as_strided(base, shape, strides, base.storage_offset() + offset)
+
+        def laid_out(base: Tensor, sizes: Mapping[str, int] = _NO_SIZES) -> Tensor:
+            shape, strides, offset = filled(layout, sizes) if sizes else layout
+            return torch.as_strided(base, shape, strides, base.storage_offset() + offset)
+
+        return laid_out
     made = tuple((_overload(step.op), step.args, step.item) for step in steps)
 
-    def view(base: Tensor) -> Tensor:
+    def view(base: Tensor, sizes: Mapping[str, int] = _NO_SIZES) -> Tensor:
         value: Any = base
         for op, arguments, item in made:
-            value = op(value, *arguments)
+            value = op(value, *(filled(arguments, sizes) if sizes else arguments))
             if item is not None:
                 value = value[item]
         result: Tensor = value

@@ -22,6 +22,7 @@ from typing import Any
 import sympy
 import torch
 from sympy import Integer
+from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir.records import Origin
@@ -33,6 +34,8 @@ __all__ = ["Relation", "Settings", "ShapeEnv"]
 
 _TORCH = os.path.dirname(torch.__file__)
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_CONVOLUTION = fake_impls.conv.__code__
+_THRESHOLDS = (sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class ShapeEnv:
         self._duck: dict[int, Any] = {}
         self._names = {prefix: itertools.count() for prefix in ("s", "u", "zuf")}
         self.suppressed = 0
+        self.n_unguarded = 0  # answers that nothing relies on: they must not be remembered
         self._ignoring_unbacked = 0
 
     # ---- symbols --------------------------------------------------------------------------------------------
@@ -252,6 +256,9 @@ class ShapeEnv:
                 where = self.user_line()
                 raise GuardOnDataDependentSymNode(expr, f"can't decide {expr}, which depends on data, at {where}")
         value = hint if hint is not None and not isinstance(hint, SymTypes) else self._hint_of(expr)
+        if isinstance(expr, _THRESHOLDS) and _chooses_convolution():
+            self.n_unguarded += 1
+            return value
         self._guard(expr, value)
         return value
 
@@ -409,6 +416,17 @@ class ShapeEnv:
         if found is None:
             found = self.memo[key] = make()
         return found
+
+
+def _chooses_convolution() -> bool:
+    """Tell whether a question comes from torch's choice of a convolution kernel, made for the layout of its result.
+
+    That choice has thresholds (such as 20,480 elements), but the kernels on both sides of them give the same layout.
+    """
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and frame.f_code is _CONVOLUTION
 
 
 def user_line() -> Origin | None:

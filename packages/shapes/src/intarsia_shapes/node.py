@@ -154,11 +154,11 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
         if self.constant is not None:
             return self.constant
         env = self.shape_env
-        version = env.knowledge.version
+        version, unguarded = env.knowledge.version, env.n_unguarded
         if self._answer[0] == version:
             return self._answer[1]
         answer = env.evaluate(self.expr, self._hint, oblivious=size_oblivious)
-        if not size_oblivious and not env.suppressed:
+        if not size_oblivious and not env.suppressed and env.n_unguarded == unguarded:
             self._answer = (env.knowledge.version, answer)
         return answer
 

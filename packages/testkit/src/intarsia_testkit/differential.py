@@ -9,6 +9,7 @@ import torch
 import torch.fx as fx
 
 from intarsia_ir import AliasOfInput, AliasOfOutput, Constant, Fresh, InputItself, Signature, meta
+from intarsia_ir.size_expressions import filled, symbol_values
 
 __all__ = ["Dialect", "apply_signature", "check_functionalized", "check_pass", "clone_all", "same_results"]
 
@@ -185,14 +186,15 @@ def apply_signature(results: Sequence[Any], signature: Signature, args: Sequence
     for write in signature.writes:
         args[write.input].copy_(results[write.result])
     outputs = []
+    symbols = symbol_values(signature, args)
     for spec in signature.outputs:
         match spec:
             case Fresh(result=result):
                 outputs.append(results[result])
-            case AliasOfInput(input=position, layout=(shape, strides, offset)):
-                outputs.append(torch.as_strided(args[position], shape, strides, offset))
-            case AliasOfOutput(base=base, layout=(shape, strides, offset)):
-                outputs.append(torch.as_strided(results[base], shape, strides, offset))
+            case AliasOfInput(input=position, layout=layout):
+                outputs.append(torch.as_strided(args[position], *filled(layout, symbols)))
+            case AliasOfOutput(base=base, layout=layout):
+                outputs.append(torch.as_strided(results[base], *filled(layout, symbols)))
             case InputItself(input=position):
                 outputs.append(args[position])
             case Constant(value=value):
