@@ -37,11 +37,12 @@ from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import KernelSource, Launch
 from intarsia_loops import from_fx
+from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Extern, Program
 from intarsia_runtime import _calls
 from intarsia_runtime._device import Device
 from intarsia_runtime._names import Names
-from intarsia_runtime._refs import RefWriter, shape_text
+from intarsia_runtime._refs import RefWriter, shape_text, size_text
 from intarsia_runtime.cache import Cache
 from intarsia_runtime.cuda_unit import segments
 from intarsia_runtime.library import Library
@@ -225,7 +226,7 @@ class _Writer:
         texts = []
         for output in self.program.outputs:
             if not _calls.is_ref(output):
-                texts.append(self.names.literal(output))
+                texts.append(size_text(output) if isinstance(output, IndexExpr) else self.names.literal(output))
                 continue
             text = self.refs.tensor(output)
             if output.buffer in taken:
