@@ -1,0 +1,70 @@
+"""Write `docs/python-corpus.md`: the totals of every tool, and each program with its verdicts."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import sys
+from pathlib import Path
+
+import torch
+
+import intarsia
+from integration.python.items import ITEMS
+from integration.python.peers import Found, table
+from integration.python.programs import PROGRAMS
+
+__all__ = ["page"]
+
+SIGNS = {"works": "works", "wrong": "**wrong**", "refuses": "–"}
+HEAD = """# What capture takes: the corpus of Python programs
+
+`integration/python/` holds small programs, one idea each, as people write them. Each belongs to an entry of the list of
+what must work; every entry has at least two. A program is called twice, with new values, by eager and by a tool, and
+everything that can be seen is compared: results (values, dtype, shape, strides, `requires_grad`, what shares memory),
+arguments, attributes, cells and globals afterwards, what is printed, what is raised, how far the random generator went.
+
+- *works*: equal to eager both times, captured in one piece;
+- *wrong*: the tool took the program, and something differs;
+- *refuses* (–): it raised an error of its own, crashed, or took longer than a minute and a half.
+
+The compilers run with `fullgraph=True`, `torch.compile` with `backend="eager"`, ours with its default backend. The three
+tracers take only tensors, so the other arguments are bound beforehand; `torch.jit.script` is given the programs as they
+are, most of which have no annotations. A program that breaks on purpose (`print`, `.item()`) is refused by both compilers.
+
+Programs were written before anybody knew what a tool does with them, and none is left out because ours refuses it.
+
+"""
+
+
+def page(found: Found) -> str:
+    """Return the page for verdicts by tool and program."""
+    machine = f"{cpu()}, {os.cpu_count()} cores"
+    versions = f"CPython {platform.python_version()}, torch {torch.__version__}, intarsia {intarsia.__version__}"
+    command = "python -m integration.python.peers --fresh --write docs/python-corpus.md"
+    parts = [HEAD, f"{datetime.date.today():%Y-%m-%d}, {machine}, {versions}; {len(PROGRAMS)} programs.\n"]
+    parts += [f"Command: `{command}`\n\n", table(found), "\n"]
+    for group, items in ITEMS.items():
+        parts += [f"\n## {group.capitalize()}\n\n", programs(found, items)]
+    return "".join(parts)
+
+
+def programs(found: Found, items: tuple[str, ...]) -> str:
+    """Return one row for each program of a group."""
+    tools = list(found)
+    lines = [f"| item | program | {' | '.join(tools)} |", "| --- " * (len(tools) + 2) + "|"]
+    for item in items:
+        for name, program in PROGRAMS.items():
+            if program.item == item:
+                verdicts = [found[tool].get(name, {"verdict": ""})["verdict"] for tool in tools]
+                lines.append(f"| {item} | `{name}` | {' | '.join(SIGNS.get(v, '') for v in verdicts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def cpu() -> str:
+    """Return the processor's name."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or sys.platform
