@@ -175,3 +175,21 @@ def test_is_compiling_is_true_inside_only():
 
     captured = capture(f, (X,))
     assert targets(captured) == ["add"] and not torch.compiler.is_compiling()
+
+
+def test_dtypes_and_layouts_compare_by_identity():
+    def f(x):
+        return x + 1 if x.dtype is torch.float32 and x.layout is torch.strided else x - 1
+
+    assert targets(capture(f, (X,))) == ["add"]
+
+
+def test_masked_reductions_and_windows_are_evaluated():
+    def f(x, mask):
+        return torch.masked.sum(x, 1, mask=mask) + torch.signal.windows.cosine(1).sum() + torch.masked.amax(x, 1)
+
+    check(f, X, X > 0)
+
+
+def test_hardswish_asks_for_overrides_of_one_argument():
+    assert targets(capture(torch.nn.functional.hardswish, (X,))) == ["hardswish"]

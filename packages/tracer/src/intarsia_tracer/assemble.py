@@ -20,7 +20,7 @@ from intarsia_tracer.opcodes.stack import entries
 from intarsia_tracer.resume import ResumeInfo, StackEntry, carried_code, info_of, place_of, resume_code, singles
 from intarsia_tracer.values.base import NULL, Value
 from intarsia_tracer.values.functions import Cell, Globals
-from intarsia_tracer.values.iterators import Enumerate, Position
+from intarsia_tracer.values.iterators import Enumerate, Generator, Position
 from intarsia_tracer.values.sequences import Items
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class _BreakAssembly:
         consumed = entries(self.instruction)
         split = len(stack) - consumed
         under = stack[: self.handler.depth] if self.handler else []
-        live = live_locals(self.code, self.instruction.index)
+        live = live_locals(self.code, self.instruction.index) | self._open_generators()
         changed = [n for n in self.frame.locals if n in live and not self._unchanged(n)]
         unbound = [n for n in parameters(self.code) if self._dropped(n, live)]
         out.overwritten |= {*changed, *unbound}
@@ -215,6 +215,11 @@ class _BreakAssembly:
             self.out.emit("STORE_FAST", name)
         for name in unbound:
             self.out.emit("DELETE_FAST", name)
+
+    def _open_generators(self) -> frozenset[str]:
+        """Return the locals with generators that eager closes when the frame ends, so that they are alive till then."""
+        values = self.frame.locals.items()
+        return frozenset(n for n, v in values if isinstance(v, Generator) and v.is_open())
 
     def _dropped(self, name: str, live: frozenset[str]) -> bool:
         """Tell whether a parameter was deleted, or is dead and was assigned: what it held lives no longer in eager."""

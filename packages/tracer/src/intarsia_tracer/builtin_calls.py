@@ -245,9 +245,18 @@ def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _sorted(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (values,) = tx.arity("sorted", args, {}, 1)
-    made = tx.list_of(values)
+    if isinstance(values, SetValue) and _has_total_order(values, keywords):
+        made = List(values.elements.values())
+    else:
+        made = tx.list_of(values)
     made.call_method(tx, "sort", [], keywords)
     return made
+
+
+def _has_total_order(values: SetValue, keywords: Keywords) -> bool:
+    """Tell whether the order of a set doesn't matter when it is sorted: no two elements are alike."""
+    kinds = {type(v.value) if isinstance(v, Const) else None for v in values.elements.values()}
+    return "key" not in keywords and kinds in ({str}, {int}, {bytes})
 
 
 def _sum(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -296,10 +305,9 @@ def _tuple(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 def _set(cls: Any) -> BuiltinCall:
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         tx.arity(cls.__name__, args, keywords, 0, 1)
-        if args and isinstance(args[0], SetValue):
-            same = args[0].cls is cls is frozenset
-            return args[0] if same else SetValue(args[0].elements, cls)
-        return SetValue.of(tx, tx.unpack(args[0]) if args else (), cls)
+        if args and isinstance(args[0], SetValue) and args[0].cls is cls is frozenset:
+            return args[0]
+        return SetValue.made(tx, cls, args[0]) if args else SetValue(cls=cls)
 
     return handler
 

@@ -240,11 +240,17 @@ class Attempts:
             return self._native(graph_break("tracer.depth", "what the frame holds nests too deeply", tx.origin()))
         finally:
             extension.end()
+            tx.forget()
 
     def _trace(self, tx: Tracer, frame: EvaluatedFrame) -> Capture | None:
         """Evaluate the frame, and make code for how it ended."""
         try:
             value = frame.run(tx.table)
+            if tx.open_generators:
+                frame.stack.clear()
+                frame.locals.clear()
+                frame.cells.clear()
+                tx.close_abandoned(None)
         except Stop:
             return self._break(tx, frame)
         except Break as broken:

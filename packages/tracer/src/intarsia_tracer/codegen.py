@@ -33,6 +33,7 @@ from intarsia_tracer.values.functions import Cell, MadeFunction
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import Object, Traceback
 from intarsia_tracer.values.sequences import List, Tuple
+from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -301,6 +302,8 @@ class Builder:
         elif isinstance(value.base, List):
             items = value.base.items
             self.call_unbound(list.extend, value, [lambda: self.build_list(items)])
+        elif isinstance(value.base, SetValue):
+            value.base.recipe.replay(self, lambda: self.load(value))
         self.write_attributes(value, value.written)
 
     def call_unbound(self, method: Any, owner: Value, args: Sequence[Loader]) -> None:

@@ -57,7 +57,9 @@ def _copied(tx: Tracer, value: Value, hook: str, part: Callable[[Value], Value],
     if isinstance(value, Dict) and value.cls is not types.MappingProxyType:
         return _copied_dict(tx, value, part, memo)
     if isinstance(value, SetValue):
-        return SetValue.of(tx, [part(item) for item in value.elements.values()], value.cls)
+        if hook == "__copy__":
+            return value.call_method(tx, "copy", [], {})
+        return SetValue.of(tx, [part(item) for item in value.in_order(tx)], value.cls)
     if isinstance(value, Object):
         return _copied_object(tx, value, hook, part, memo)
     raise Break("tracer.call", f"copying {value.describe()} isn't modelled")

@@ -91,7 +91,7 @@ class EvaluatedFrame:
         Raises:
             Raised: The traced program raises, and the frame doesn't handle it.
         """
-        instructions = self.decoded.instructions
+        tx, instructions = self.tx, self.decoded.instructions
         if exception is not None:
             self.unwind(Raised(exception))
         while True:
@@ -99,9 +99,11 @@ class EvaluatedFrame:
                 while True:
                     self.at = instruction = instructions[self.pc]
                     if self.outermost:
-                        self.tx.begin_step(self)
+                        tx.begin_step(self)
                     self.pc += 1
                     signal = table[instruction.op](self, instruction)
+                    if tx.open_generators:
+                        tx.close_abandoned(self)
                     if signal is not None:
                         return signal
             except Raised as raised:

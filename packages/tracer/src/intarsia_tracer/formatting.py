@@ -52,7 +52,7 @@ def printable(tx: Tracer, value: Value) -> Any:
     """Return an object with the same text as the value."""
     value = value.settled()
     if isinstance(value, SetValue):
-        value.in_order()
+        return value.in_its_order(tx)
     if isinstance(value, Items) and value.type() in (tuple, list):
         return value.type()(tx.printable(item) for item in value.items)
     if isinstance(value, Dict) and value.cls is dict:

@@ -106,7 +106,7 @@ def _same_atoms(tx: Tracer, a: Any, b: Any) -> bool:
     """Compare atoms by identity where that doesn't depend on how CPython made them."""
     if type(a) is not type(b):
         return False
-    if type(a) in _SINGLE or type(a).__eq__ is object.__eq__:
+    if type(a) in _SINGLE or type(a).__eq__ is object.__eq__:  # type: ignore[comparison-overlap]
         return a is b
     if a != b:
         return False

@@ -23,6 +23,7 @@ from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const
 from intarsia_tracer.values.functions import BoundBuiltin, Cell, Globals, MadeFunction
+from intarsia_tracer.values.iterators import Generator
 from intarsia_tracer.values.objects import ClassValue, ModuleValue, Object
 from intarsia_tracer.values.sequences import Items, Tuple
 
@@ -176,6 +177,8 @@ class Tracer:
         self.frames: list[EvaluatedFrame] = []
         self.dirty: dict[Value, None] = {}  # in the order of their first change
         self.extension_notes: dict[str, Any] = {}  # what the plug-in wants to remember
+        self.open_generators = False  # some generator was suspended where closing it has an effect
+        self.abandoned: list[Generator] = []  # those that nothing holds any more
         self.locks: dict[Value, None] = {}  # taken while tracing and not released
         self.handling: Value | None = None
         self.handling_at_step: Value | None = None
@@ -185,6 +188,23 @@ class Tracer:
         self.at_step: tuple[int, int] = (0, 0)  # changes and graph position when the step began
         self.saved_stack: list[Value] = []
         self.budget = limits.instructions
+
+    def forget(self) -> None:
+        """Let go of everything that was looked at: models refer to each other, and would keep it until a collection."""
+        for held in (
+            self.known,
+            self.kept,
+            self.dirty,
+            self.frames,
+            self.saved_stack,
+            self.class_functions,
+            self.locks,
+        ):
+            held.clear()
+        self.builtin_names.clear()
+        self.raised_in.clear()
+        self.extension_notes.clear()
+        self.handling = self.handling_at_step = None
 
     # -- progress ------------------------------------------------------------------------------------------------
 
@@ -250,6 +270,10 @@ class Tracer:
         self.frames.append(frame)
         try:
             found = frame.run(self.table)
+        except Raised as raised:
+            if self.open_generators:  # the traceback keeps those of the frame alive, for nobody knows how long
+                raise Break("tracer.exception", f"{raised.value.describe()} passes open generators") from None
+            raise
         finally:
             self.frames.pop()
         assert isinstance(found, Value)
@@ -267,6 +291,18 @@ class Tracer:
             self.frames.pop()
             self.handling = handling
         return (True, found.value) if isinstance(found, Yielded) else (False, found)
+
+    def close_abandoned(self, frame: EvaluatedFrame | None) -> None:
+        """Close the generators that the last instruction dropped: `frame` ran it, None is the end of the capture."""
+        if frame is None or frame.outermost:
+            self.saved_stack = []  # the instruction is done: it keeps nothing alive
+        while self.abandoned:
+            generator = self.abandoned.pop(0)
+            try:
+                generator.close(self)
+            except Raised as raised:
+                what = raised.value.type().__name__
+                raise Break("tracer.exception", f"{what} is raised while a dropped generator is closed") from None
 
     def make_function(self, code: CodeType, names: Globals) -> MadeFunction:
         """Make a function in the traced code."""

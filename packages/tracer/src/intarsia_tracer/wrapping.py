@@ -254,7 +254,7 @@ def from_python(tx: Tracer, value: Any) -> Value:
             made.store(tx, tx.key_of(key), tx.key_value(key), tx.from_python(item))
         return made
     if kind in (set, frozenset):
-        return SetValue({tx.key_of(item): tx.key_value(item) for item in value}, kind)
+        return SetValue({tx.key_of(item): tx.key_value(item) for item in value}, kind, mirror=value)
     if kind is slice:
         return Slice([tx.from_python(part) for part in (value.start, value.stop, value.step)])
     return tx.wrap(value, None)

@@ -18,8 +18,15 @@ __all__ = ["NULL", "Keywords", "NotConstantError", "Null", "Value"]
 Keywords = dict[str, "Value"]
 
 
-class NotConstantError(Exception):
-    """A value isn't known in full while tracing."""
+class NotConstantError(Break):
+    """A value isn't known in full while tracing: a break, unless who asked has another answer."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__("tracer.call", f"{what} is needed while tracing")
+        self.what = what
+
+    def __str__(self) -> str:
+        return self.what
 
 
 class Value:

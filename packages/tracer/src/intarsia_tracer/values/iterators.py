@@ -107,7 +107,7 @@ class Position(Iterator):
     def _of_set(self, tx: Tracer, over: SetValue) -> Value | None:
         """Return the next element of a set, which must keep its size meanwhile."""
         if self.keys is None:
-            self.keys = list(over.in_order())
+            self.keys = list(over.in_order(tx))
         if len(self.keys) != len(over.elements):
             tx.raise_error(RuntimeError, "Set changed size during iteration")
         found = self.keys[self.at] if self.at < len(self.keys) else None
@@ -355,6 +355,17 @@ class Generator(Iterator):
         """Return the generator type."""
         return types.GeneratorType
 
+    def __del__(self) -> None:
+        """The traced program holds the generator no longer: what it left open is closed after this instruction."""
+        if self.is_open():
+            self.frame.tx.abandoned.append(self)
+
+    def is_open(self) -> bool:
+        """Tell whether closing it has an effect: it is suspended where an exception is handled."""
+        if self.finished or self.running or not self.started:
+            return False
+        return self.frame.decoded.handlers[self.frame.at.index] is not None
+
     def advance(self, tx: Tracer) -> Value | None:
         """Run to the next yield."""
         tx.changes += 1
@@ -409,6 +420,7 @@ class Generator(Iterator):
         finally:
             self.running = False
         if yielded:
+            tx.open_generators |= self.is_open()
             return value
         self.finished = True
         tx.raise_model(StopIteration, [] if isinstance(value, Const) and value.value is None else [value])

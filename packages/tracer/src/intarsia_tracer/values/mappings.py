@@ -459,8 +459,8 @@ class DictView(Value):
         """Model the set operators of keys."""
         if self.what != "keys" or op not in ("&", "|", "-", "^"):
             return None
-        elements = SetValue.of(tx, tx.unpack(other))
-        return self._as_set(tx).binary(tx, op, elements, swapped)
+        operand = other if isinstance(other, SetValue) else SetValue.made(tx, set, other)
+        return self._as_set(tx).binary(tx, op, operand, swapped)
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Compare keys or items as a set."""
@@ -472,7 +472,7 @@ class DictView(Value):
 
     def _as_set(self, tx: Tracer) -> SetValue:
         """Return the keys or items as a set."""
-        return SetValue.of(tx, self.elements(tx))
+        return SetValue.made(tx, set, self.base) if self.what == "keys" else SetValue.of(tx, self.elements(tx))
 
     def reconstruct(self, out: Builder) -> None:
         """Ask the dict for the view."""

@@ -1,26 +1,167 @@
-"""Sets and frozen sets."""
+"""Sets and frozen sets, in the order that CPython gives them.
+
+The order of a set depends on the history of its hash table. So a model keeps that history: a *mirror*, a real set of
+the elements' keys that goes through the same operations, says in which order the elements come; and a *recipe*, the
+operations themselves, builds the set again. A set of elements whose hashes aren't known has no mirror.
+"""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import Source
+from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value
-from intarsia_tracer.values.constants import NONE, boolean
+from intarsia_tracer.values.constants import NONE, Const, boolean
+from intarsia_tracer.values.objects import Reference
+from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
-    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.codegen import Builder, Loader
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["SetValue"]
+__all__ = ["Operand", "Recipe", "SetValue", "as_operand"]
+
+Elements = dict[Hashable, Value]
+_LONG = 2000  # steps; a longer recipe isn't worth its code
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a set operation takes: an element, an iterable, or a set as it was then.
+
+    Args:
+        elements: The elements.
+        mirror: What the mirror's operation takes, an element in a tuple; None when the order isn't known.
+        kind: "element", "items", "keys" (of a dict), "set", or "self": the very set that the method is called on.
+        recipe: How a set was made.
+    """
+
+    elements: Elements
+    mirror: Any
+    kind: str
+    recipe: Recipe | None = None
+
+    def load(self, out: Builder) -> None:
+        """Push it."""
+        values = list(self.elements.values())
+        if self.kind == "element":
+            out.load(values[0])
+        elif self.recipe is not None:
+            self.recipe.load(out, values)
+        elif self.kind == "keys":
+            out.call(lambda: out.emit("LOAD_CONST", dict.fromkeys), [lambda: out.build_tuple(values)])
+        else:
+            out.build_tuple(values)
+
+    def mirrored(self) -> Any:
+        """Return what the mirror's operation takes."""
+        return self.mirror[0] if self.kind == "element" else self.mirror
+
+    def weight(self) -> int:
+        """Return the length of its code, roughly."""
+        return self.recipe.weight if self.recipe is not None else len(self.elements)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a set was made, up to some moment.
+
+    Args:
+        cls: set or frozenset.
+        first: "" for an existing set, "new", or the method of `owner` that made it.
+        owner: The set that the method belongs to, or the operand that the class was called with.
+        operands: Of the method.
+        existing: The existing set.
+        steps: The methods called on it since.
+        weight: Number of steps, all operands included.
+    """
+
+    cls: Any
+    first: str
+    owner: Operand | None = None
+    operands: tuple[Operand, ...] = ()
+    existing: SetValue | None = None
+    steps: tuple[tuple[str, tuple[Operand, ...]], ...] = ()
+    weight: int = 1
+
+    def then(self, name: str, operands: Sequence[Operand]) -> Recipe:
+        """Return the recipe with one more step; too long a one is never carried out."""
+        if self.weight > _LONG:
+            return self
+        weight = self.weight + 1 + sum(o.weight() for o in operands)
+        steps = (*self.steps, (name, tuple(operands)))
+        return Recipe(self.cls, self.first, self.owner, self.operands, self.existing, steps, weight)
+
+    def load(self, out: Builder, elements: Sequence[Value]) -> None:
+        """Push the set, whose elements are given."""
+        changed = self.existing is not None and (self.steps or self.existing in out.tx.dirty)
+        if changed or self.weight > _LONG:
+            self._load_new(out, elements)
+            return
+        if self.existing is not None:
+            out.load(self.existing)
+            return
+        if self.first == "new":
+            self._load_made(out)
+        else:
+            assert self.owner is not None
+            self.owner.load(out)
+            name = out.temporary()
+            out.emit("STORE_FAST", name)
+            self._call(out, lambda: out.emit("LOAD_FAST", name), self.first, self.operands)
+        if self.steps:
+            name = out.temporary()
+            out.emit("STORE_FAST", name)
+            self.replay(out, lambda: out.emit("LOAD_FAST", name))
+            out.emit("LOAD_FAST", name)
+
+    def _load_made(self, out: Builder) -> None:
+        """Push what the class made of its argument."""
+        assert self.owner is not None
+        if self.owner.kind == "items":
+            self._load_new(out, list(self.owner.elements.values()))
+        else:
+            out.call(lambda: out.constant(self.cls), [partial(self.owner.load, out)])
+
+    def _load_new(self, out: Builder, elements: Sequence[Value]) -> None:
+        """Push a set of these elements, inserted one after the other."""
+        if self.cls is frozenset:
+            out.call(lambda: out.constant(frozenset), [lambda: out.build_tuple(elements)])
+            return
+        for element in elements:
+            out.load(element)
+        out.emit("BUILD_SET", len(elements))
+
+    def replay(self, out: Builder, load: Loader) -> None:
+        """Call the methods of the steps on what `load` pushes."""
+        for name, operands in self.steps:
+            self._call(out, load, name, operands)
+            out.emit("POP_TOP")
+
+    def _call(self, out: Builder, load: Loader, name: str, operands: Sequence[Operand]) -> None:
+        """Push the result of a method of the set that `load` pushes."""
+        load()
+        out.call_method(name, [load if o.kind == "self" else partial(o.load, out) for o in operands])
 
 
 class SetValue(Value):
-    """A set or frozenset; `elements` maps keys to models, in an order that only stands in for the real one."""
+    """A set or frozenset.
 
-    __slots__ = ("cls", "elements", "real")
+    Args:
+        elements: Key -> model of the element.
+        cls: The class.
+        source: Where an existing set is fetched.
+        real: The existing set.
+        mirror: See above; None when unknown.
+        recipe: See above; None for an existing set.
+    """
+
+    __slots__ = ("cls", "elements", "mirror", "real", "recipe")
 
     def __init__(
         self,
@@ -28,19 +169,50 @@ class SetValue(Value):
         cls: Any = set,
         source: Source | None = None,
         real: Any = None,
+        mirror: Any = None,
+        recipe: Recipe | None = None,
     ) -> None:
         self.source = source
         self.cls = cls
         self.real = real
-        self.elements: dict[Hashable, Value] = dict(elements or {})
+        self.elements: Elements = dict(elements or {})
+        self.mirror = mirror
+        if real is not None:
+            recipe = Recipe(cls, "", existing=self)
+        elif recipe is None:
+            operand = _items(self.elements.items())
+            recipe = Recipe(cls, "new", operand, weight=1 + len(self.elements))
+            if mirror is None and operand.mirror is not None:
+                self.mirror = cls(operand.mirror)
+        self.recipe = recipe
 
     @staticmethod
     def of(tx: Tracer, items: Iterable[Value], cls: Any = set) -> SetValue:
-        """Return the set of `items`."""
-        elements: dict[Hashable, Value] = {}
+        """Return the set of `items`, inserted one after the other."""
+        elements: Elements = {}
         for item in items:
             elements.setdefault(item.hash_key(tx), item)
         return SetValue(elements, cls)
+
+    @staticmethod
+    def made(tx: Tracer, cls: Any, value: Value) -> SetValue:
+        """Model `cls(value)`."""
+        operand = as_operand(tx, value)
+        mirror = None if operand.mirror is None else cls(operand.mirror)
+        return SetValue(
+            operand.elements, cls, mirror=mirror, recipe=Recipe(cls, "new", operand, weight=1 + operand.weight())
+        )
+
+    def snapshot(self) -> Operand:
+        """Return the set as it is now."""
+        return Operand(dict(self.elements), self._mirror(), "set", self.recipe)
+
+    def _mirror(self) -> Any:
+        """Return the mirror; a constant is its own."""
+        if self.real is not None and self.source is None and not self.recipe.steps:
+            certain = all(_is_certain(model) for model in self.elements.values())
+            return self.real if certain else None
+        return self.mirror
 
     def type(self) -> Any:
         """Return set or frozenset."""
@@ -52,8 +224,17 @@ class SetValue(Value):
         return found
 
     def as_python(self) -> Any:
-        """Return a copy, if every element is known."""
-        return self.cls(item.as_python() for item in self.elements.values())
+        """Return the set, if every element is known."""
+        known = [item.as_python() for item in self.elements.values()]
+        mirror = self._mirror()
+        return mirror if mirror is not None and all(_is_plain(v) for v in self.elements.values()) else self.cls(known)
+
+    def in_its_order(self, tx: Tracer) -> Any:
+        """Return the set for its text, if every element is known: with the order of the real one."""
+        self.in_order(tx)
+        if self.real is not None and not self.recipe.steps:
+            return self.real
+        return self.as_python()
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """Return the frozen set of keys."""
@@ -75,15 +256,18 @@ class SetValue(Value):
 
     def iterate(self, tx: Tracer) -> Value:
         """Iterate in the order of a real set with these elements."""
-        self.in_order()
+        self.in_order(tx)
         return tx.iterator_over(self)
 
-    def in_order(self) -> list[Value]:
-        """Return the elements in the order in which CPython would iterate.
-
-        The order of a set depends on the history of its hash table, so only up to one element is certain, or
-        small non-negative integers, which lie at their own places in any table that holds them.
-        """
+    def in_order(self, tx: Tracer) -> list[Value]:
+        """Return the elements in the order in which CPython iterates; relies on that of an existing set."""
+        mirror = self._mirror()
+        if mirror is None and self.real is not None and not self.recipe.steps and self.source is not None:
+            if len(self.elements) > 1:
+                tx.guards.add(GuardKind.DICT_KEYS, self.source, tuple(self.real))
+            mirror = [tx.key_of(key) for key in self.real]
+        if mirror is not None:
+            return [self.elements[key] for key in mirror]
         items = list(self.elements.values())
         if len(items) <= 1:
             return items
@@ -100,29 +284,91 @@ class SetValue(Value):
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call a method."""
-        if name in _SET_READERS and not keywords:
-            others = [SetValue.of(tx, tx.unpack(arg)) for arg in args]
-            return _SET_READERS[name](self, tx, others)
-        if name in _SET_WRITERS and self.cls is set and not keywords:
-            return _SET_WRITERS[name](self, tx, list(args))
+        if keywords:
+            return super().call_method(tx, name, args, keywords)
+        if name == "copy" and self.cls is frozenset and not args:
+            return self
+        if name in _MAKERS:
+            return self.derived(name, [self._operand(tx, arg) for arg in args])
+        if name in _TESTS and len(args) == 1:
+            return boolean(_TESTS[name](self.elements.keys(), as_operand(tx, args[0]).elements.keys()))
+        if self.cls is set and name in _WRITERS:
+            return self._write(tx, name, list(args))
         return tx.operator_method(self, name, args, keywords)
+
+    def _operand(self, tx: Tracer, value: Value) -> Operand:
+        """Return the operand of a method of this set: with itself, CPython takes short cuts."""
+        operand = as_operand(tx, value)
+        return Operand(operand.elements, operand.mirror, "self") if value is self else operand
+
+    def derived(self, name: str, operands: Sequence[Operand]) -> SetValue:
+        """Return the set that a method makes."""
+        owner = self.snapshot()
+        mirror = None
+        if owner.mirror is not None and all(o.mirror is not None for o in operands):
+            mirror = getattr(owner.mirror, name)(*[o.mirrored() for o in operands])
+        elements = _MAKERS[name](self.elements, [o.elements for o in operands])
+        if mirror is not None:
+            elements = _chosen(mirror, elements, [self.elements, *[o.elements for o in operands]])
+        weight = 1 + owner.weight() + sum(o.weight() for o in operands)
+        recipe = Recipe(self.cls, name, owner, tuple(operands), weight=weight)
+        return SetValue(elements, self.cls, mirror=mirror, recipe=recipe)
+
+    # -- changing ------------------------------------------------------------------------------------------------
+
+    def _write(self, tx: Tracer, name: str, args: list[Value]) -> Value:
+        """Call a method that changes the set."""
+        if name in ("add", "discard", "remove"):
+            (item,) = tx.arity(name, args, {}, 1)
+            if name == "remove" and item.hash_key(tx) not in self.elements:
+                tx.raise_model(KeyError, [item])
+            self._step(tx, name, [_element(tx, item)])
+        elif name == "pop":
+            return self._pop(tx)
+        elif name == "__init__":
+            self._step(tx, "clear", [])
+            self._step(tx, "update", [as_operand(tx, arg) for arg in tx.arity(name, args, {}, 0, 1)])
+        else:
+            self._step(tx, name, [self._operand(tx, arg) for arg in args])
+        return NONE
+
+    def _pop(self, tx: Tracer) -> Value:
+        """Remove the element that CPython removes."""
+        if not self.elements:
+            tx.raise_error(KeyError, "pop from an empty set")
+        if self.mirror is None and len(self.elements) > 1:
+            raise Break("tracer.iterator", "which element a set gives up isn't known while tracing")
+        key = next(iter(self.elements)) if self.mirror is None else set.pop(self.mirror)
+        tx.changed(self)
+        self.recipe = self.recipe.then("pop", [])
+        return self.elements.pop(key)
+
+    def _step(self, tx: Tracer, name: str, operands: list[Operand]) -> None:
+        """Change elements, mirror and recipe."""
+        tx.changed(self)
+        if all(o.mirror is not None for o in operands) and self.mirror is not None:
+            getattr(self.mirror, name)(*[o.mirrored() for o in operands])
+        else:
+            self.mirror = None
+        before, others = self.elements, [o.elements for o in operands]
+        self.elements = _WRITERS[name](before, others)
+        if self.mirror is not None:
+            self.elements = _chosen(self.mirror, self.elements, [before, *others])
+        self.recipe = self.recipe.then(name, operands)
 
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Model the set operators."""
         if not isinstance(other, SetValue) or op not in _SET_OPERATORS:
             return None
         left, right = (other, self) if swapped else (self, other)
-        made = _SET_READERS[_SET_OPERATORS[op]](left, tx, [right])
-        return made
+        return left.derived(_SET_OPERATORS[op], [left._operand(tx, right)])
 
     def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Model the operators that change a set."""
         if self.cls is not set or not isinstance(other, SetValue) or op not in _SET_OPERATORS:
             return None
-        made = _SET_READERS[_SET_OPERATORS[op]](self, tx, [other])
-        assert isinstance(made, SetValue)
-        tx.changed(self)
-        self.elements = made.elements
+        name = _SET_OPERATORS[op]
+        self._step(tx, "update" if name == "union" else f"{name}_update", [self._operand(tx, other)])
         return self
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
@@ -140,112 +386,125 @@ class SetValue(Value):
         }[op]()
         return boolean(result)
 
+    # -- building ------------------------------------------------------------------------------------------------
+
     def reconstruct(self, out: Builder) -> None:
-        """Build the set."""
-        for item in self.elements.values():
-            out.load(item)
-        out.emit("BUILD_SET", len(self.elements))
-        if self.cls is frozenset:
-            out.wrap_call(frozenset)
+        """Build the set by what made it."""
+        self.recipe.load(out, list(self.elements.values()))
 
     def emit_effects(self, out: Builder) -> None:
-        """Replace the content."""
+        """Change the existing set as the traced code did."""
+        if self.recipe.weight <= _LONG:
+            self.recipe.replay(out, lambda: out.load(self))
+            return
         out.call_method_of(self, "clear", [])
         out.call_method_of(self, "update", [lambda: out.build_list(list(self.elements.values()))])
 
 
-def _union(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
-    merged = dict(self.elements)
+# -- operands ------------------------------------------------------------------------------------------------
+
+
+def as_operand(tx: Tracer, value: Value) -> Operand:
+    """Return the operand for an iterable."""
+    if isinstance(value, SetValue):
+        return value.snapshot()
+    if value.type() is dict:
+        pairs = [(hashed, key) for hashed, key, _ in tx.pairs(value)]
+        items = _items(pairs)
+        return Operand(items.elements, items.mirror and dict.fromkeys(items.mirror), "keys")
+    return _items([(item.hash_key(tx), item) for item in tx.unpack(value)])
+
+
+def _element(tx: Tracer, item: Value) -> Operand:
+    """Return the operand for an element."""
+    key = item.hash_key(tx)
+    return Operand({key: item}, (key,) if _is_certain(item) else None, "element")
+
+
+def _items(pairs: Iterable[tuple[Hashable, Value]]) -> Operand:
+    """Return the operand for elements that are inserted one after the other."""
+    pairs = list(pairs)
+    elements: Elements = {}
+    for key, item in pairs:
+        elements.setdefault(key, item)
+    certain = all(_is_certain(item) for item in elements.values())
+    return Operand(elements, [key for key, _ in pairs] if certain else None, "items")
+
+
+def _is_certain(model: Value) -> bool:
+    """Tell whether an element's hash is that of its key, and the same in every call."""
+    if isinstance(model, Tuple):
+        return all(_is_certain(item) for item in model.items)
+    if isinstance(model, SetValue):
+        return all(_is_certain(item) for item in model.elements.values())
+    return isinstance(model, (Const, Reference)) or isinstance(model.identity(), enum.Enum)
+
+
+def _is_plain(model: Value) -> bool:
+    """Tell whether the key of an element is the element itself."""
+    if isinstance(model, Tuple):
+        return model.cls is tuple and all(_is_plain(item) for item in model.items)
+    return isinstance(model, Const)
+
+
+# -- rules ---------------------------------------------------------------------------------------------------
+
+
+def _union(mine: Elements, others: list[Elements]) -> Elements:
+    merged = dict(mine)
     for other in others:
-        for key, item in other.elements.items():
+        for key, item in other.items():
             merged.setdefault(key, item)
-    return SetValue(merged, self.cls)
+    return merged
 
 
-def _intersection(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
-    return SetValue({k: v for k, v in self.elements.items() if all(k in o.elements for o in others)}, self.cls)
+def _intersection(mine: Elements, others: list[Elements]) -> Elements:
+    return {key: item for key, item in mine.items() if all(key in other for other in others)}
 
 
-def _difference(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
-    return SetValue({k: v for k, v in self.elements.items() if not any(k in o.elements for o in others)}, self.cls)
+def _difference(mine: Elements, others: list[Elements]) -> Elements:
+    return {key: item for key, item in mine.items() if not any(key in other for other in others)}
 
 
-def _symmetric(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
+def _symmetric(mine: Elements, others: list[Elements]) -> Elements:
     (other,) = others
-    mine = {k: v for k, v in self.elements.items() if k not in other.elements}
-    return SetValue(mine | {k: v for k, v in other.elements.items() if k not in self.elements}, self.cls)
+    kept = {key: item for key, item in mine.items() if key not in other}
+    return kept | {key: item for key, item in other.items() if key not in mine}
 
 
-def _subset(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
-    return boolean(self.elements.keys() <= others[0].elements.keys())
-
-
-def _superset(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
-    return boolean(self.elements.keys() >= others[0].elements.keys())
-
-
-def _disjoint(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
-    return boolean(self.elements.keys().isdisjoint(others[0].elements.keys()))
-
-
-def _set_copy(self: SetValue, tx: Tracer, others: list[SetValue]) -> Value:
-    return self if self.cls is frozenset else SetValue(self.elements, self.cls)
-
-
-def _add(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
-    tx.changed(self)
-    self.elements.setdefault(args[0].hash_key(tx), args[0])
-    return NONE
-
-
-def _discard(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
-    tx.changed(self)
-    self.elements.pop(args[0].hash_key(tx), None)
-    return NONE
-
-
-def _set_remove(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
-    if args[0].hash_key(tx) not in self.elements:
-        tx.raise_model(KeyError, [args[0]])
-    return _discard(self, tx, args)
-
-
-def _set_update(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
-    for arg in args:
-        for item in tx.unpack(arg):
-            _add(self, tx, [item])
-    return NONE
-
-
-def _set_clear(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
-    tx.changed(self)
-    self.elements.clear()
-    return NONE
-
-
-def _set_pop(self: SetValue, tx: Tracer, args: list[Value]) -> Value:
-    if not self.elements:
-        tx.raise_error(KeyError, "pop from an empty set")
-    first = self.in_order()[0]
-    return (_discard(self, tx, [first]), first)[1]
+def _chosen(mirror: Iterable[Any], elements: Elements, sources: Sequence[Elements]) -> Elements:
+    """Return the elements with the one of several equal ones that the mirror has: 1, 1.0 and True are one key."""
+    found: Elements = {}
+    for key in mirror:
+        item = elements[key]
+        if isinstance(item, Const) and type(item.value) is not type(key):
+            item = next((s[key] for s in sources if key in s and s[key].type() is type(key)), item)
+        found[key] = item
+    return found
 
 
 _SET_OPERATORS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
-_SET_READERS: dict[str, Callable[[SetValue, Tracer, list[SetValue]], Value]] = {
-    "copy": _set_copy,
+_MAKERS: dict[str, Callable[[Elements, list[Elements]], Elements]] = {
+    "copy": _union,
     "difference": _difference,
     "intersection": _intersection,
-    "isdisjoint": _disjoint,
-    "issubset": _subset,
-    "issuperset": _superset,
     "symmetric_difference": _symmetric,
     "union": _union,
 }
-_SET_WRITERS: dict[str, Callable[[SetValue, Tracer, list[Value]], Value]] = {
-    "add": _add,
-    "clear": _set_clear,
-    "discard": _discard,
-    "pop": _set_pop,
-    "remove": _set_remove,
-    "update": _set_update,
+_WRITERS: dict[str, Callable[[Elements, list[Elements]], Elements]] = {
+    "__init__": _union,
+    "add": _union,
+    "clear": lambda mine, others: {},
+    "difference_update": _difference,
+    "discard": _difference,
+    "intersection_update": _intersection,
+    "pop": _difference,
+    "remove": _difference,
+    "symmetric_difference_update": _symmetric,
+    "update": _union,
+}
+_TESTS: dict[str, Callable[[Any, Any], bool]] = {
+    "isdisjoint": lambda mine, yours: bool(mine.isdisjoint(yours)),
+    "issubset": lambda mine, yours: bool(mine <= yours),
+    "issuperset": lambda mine, yours: bool(mine >= yours),
 }

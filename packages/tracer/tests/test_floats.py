@@ -1,0 +1,147 @@
+"""Floats that change from call to call: inputs of the graph, with the values and dtypes that Python numbers give."""
+
+import types
+
+import pytest
+import torch
+
+from intarsia_ir.records import ArgumentSource, AttributeSource, CellSource, GlobalSource, GuardKind, Role, Symbolic
+from intarsia_tracer import capture, link
+
+LR = ArgumentSource("lr")
+rate = 0.25
+
+
+def compiled(f, args, *sources):
+    """Return the capture, and `f` by it, with floats at `sources` open."""
+    found = capture(f, args, dynamic=Symbolic(numbers=frozenset(sources or (LR,))), fullgraph=True)
+    code = link(found.code, dict.fromkeys(found.code.holes, found.graph_module))
+    return found, types.FunctionType(code, f.__globals__, f.__name__, None, f.__closure__)
+
+
+def relied_on(found):
+    return [g.source for g in found.guards if g.kind is GuardKind.CONSTANT]
+
+
+def check(f, x, first=0.1, second=0.7, arg=None):
+    """The capture for one float is right for another, and equal to eager to the last bit."""
+    found, g = compiled(f, (x.clone(), first))
+    assert LR not in relied_on(found)
+    assert any(spec.role is Role.NUMBER for spec in found.signature.inputs)
+    for number in (first, second, -0.0, float("inf"), 1e-320):
+        mine, theirs = x.clone(), x.clone()
+        actual, expected = g(mine, number), f(theirs, number)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+OPERATORS = {
+    "mul": lambda x, lr: x * lr,
+    "rmul": lambda x, lr: lr * x,
+    "add": lambda x, lr: x + lr,
+    "radd": lambda x, lr: lr + x,
+    "sub": lambda x, lr: x - lr,
+    "rsub": lambda x, lr: lr - x,
+    "div": lambda x, lr: x / lr,
+    "rdiv": lambda x, lr: lr / x,
+    "torch.mul": lambda x, lr: torch.mul(x, lr),
+    "method": lambda x, lr: x.add(lr).sub(lr).mul(lr).div(lr),
+    "lt": lambda x, lr: x < lr,
+    "rlt": lambda x, lr: lr < x,
+    "eq": lambda x, lr: (x == lr, lr != x),
+}
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_promote_as_python_numbers_do(name, dtype):
+    if dtype is torch.complex64 and name in ("lt", "rlt"):
+        return
+    if dtype is torch.bool and name in ("sub", "rsub", "method"):
+        dtype = torch.uint8
+    f = OPERATORS[name]
+    x = torch.tensor([[0.0, 1.0, -3.0], [7.0, 0.1, 100.0]]).to(dtype)
+    check(f, x)
+    if dtype not in (torch.bfloat16, torch.float16):
+        check(f, x[1, 1])
+
+
+@pytest.mark.parametrize(
+    "f", [lambda x, lr: x.mul_(lr), lambda x, lr: x.add_(x * 2).sub_(lr), lambda x, lr: x.fill_(lr)]
+)
+def test_in_place(f):
+    check(f, torch.randn(3, 4))
+
+
+def test_arithmetic_outside_of_the_graph_is_pythons():
+    def f(x, lr):
+        decayed = -lr * 0.3 + 2 - lr / 3
+        return x * decayed, decayed, lr * 2, float(lr)
+
+    check(f, torch.randn(5))
+
+
+def test_steps_of_optimizers():
+    def sgd(p, lr):
+        g = p * 2
+        p.add_(g, alpha=-lr)
+        return torch.sub(p, g, alpha=lr), p.addcmul_(g, g, value=lr), p.addcdiv(g, g + 1, value=-lr)
+
+    x = torch.randn(6)
+    found, g = compiled(sgd, (x.clone(), 0.1))
+    assert LR not in relied_on(found)
+    for lr in (0.1, 0.5):
+        mine, theirs = x.clone(), x.clone()
+        torch.testing.assert_close(g(mine, lr), sgd(theirs, lr))
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_attributes_globals_and_cells():
+    class Settings:
+        lr = None
+
+    settings = Settings()
+    settings.lr = 0.5
+    factor = 0.5
+
+    def f(x, s):
+        s.lr = s.lr * 0.5
+        return x * s.lr * rate * factor
+
+    places = AttributeSource(ArgumentSource("s"), "lr"), GlobalSource("rate"), CellSource("factor")
+    found, g = compiled(f, (torch.ones(2), settings), *places)
+    assert not set(places) & set(relied_on(found))
+    assert settings.lr == 0.5
+    x = torch.randn(2)
+    for _ in range(3):
+        assert torch.equal(g(x, settings), x * settings.lr * rate * factor)
+    assert settings.lr == 0.5**4
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, lr: x + 1 if lr > 0 else x,
+        lambda x, lr: x * 2**lr,
+        lambda x, lr: x * round(lr),
+        lambda x, lr: x.clamp(max=lr),
+        lambda x, lr: torch.nn.functional.leaky_relu(x, lr),
+        lambda x, lr: (x + 1, len(f"{lr:.3f}" + str(lr)), {lr: 1}[lr]),
+        lambda x, lr: x * (1 / lr),
+        lambda x, lr: x**lr,
+        lambda x, lr: (x + 1, max(lr, 0.5), abs(lr), int(lr), lr == 0.5),
+    ],
+)
+def test_whatever_needs_the_number_relies_on_it(f):
+    x = torch.rand(3)
+    found, g = compiled(f, (x, 0.75))
+    assert relied_on(found) == [LR]
+    torch.testing.assert_close(g(x, 0.75), f(x, 0.75), rtol=0, atol=0)
+
+
+def test_without_being_asked_a_float_is_a_constant():
+    found = capture(lambda x, lr: x * lr, (torch.ones(2), 0.5))
+    assert relied_on(found) == [LR]
+    found = capture(lambda x, lr: x * lr, (torch.ones(2), 0.5), dynamic=True)
+    assert relied_on(found) == []
