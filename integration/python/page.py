@@ -29,9 +29,10 @@ arguments, attributes, cells and globals afterwards, what is printed, what is ra
 - *wrong*: the tool took the program, and something differs;
 - *refuses* (–): it raised an error of its own, crashed, or took longer than a minute and a half.
 
-The compilers run with `fullgraph=True`, `torch.compile` with `backend="eager"`, ours with its default backend. The three
-tracers take only tensors, so the other arguments are bound beforehand; `torch.jit.script` is given the programs as they
-are, most of which have no annotations. A program that breaks on purpose (`print`, `.item()`) is refused by both compilers.
+The compilers run with `fullgraph=True`, `torch.compile` with `backend="eager"`, ours with its default backend. The
+three tracers take only tensors, so the other arguments are bound beforehand; `torch.jit.script` is given the programs
+as they are, most of which have no annotations. What breaks on purpose (`print`, a branch on a tensor) is refused by
+both compilers here; outside of this count it runs in pieces.
 
 Programs were written before anybody knew what a tool does with them, and none is left out because ours refuses it.
 
