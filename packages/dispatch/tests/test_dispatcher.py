@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import types
 import warnings
 
 import pytest
+import torch
 from toy_passes import BREAK, Toy, calling, native, native_break
 
 import intarsia_framehook as framehook
 from intarsia_dispatch import DispatchStats, FallbackWarning, FrameGuard, disable
-from intarsia_ir.errors import InvalidArgumentError
-from intarsia_ir.records import Capture, LinkableCode, Signature
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature
 
 
 def test_compiled_once_then_reused():
@@ -147,16 +149,73 @@ def test_frames_without_tensor_work_run_natively_and_are_not_asked_again():
     assert toy.dispatcher.stats() == DispatchStats(frames_seen=1)
 
 
-def test_a_break_with_nothing_before_it_runs_natively():
+def test_a_callee_in_which_nothing_can_be_compiled_runs_natively():
+    def g(x):
+        return x
+
+    def f(x):
+        return g(x)
+
+    toy = Toy(on_error="raise")
+    toy.plans |= {"f": native, "g": native_break}
+    fast = toy.compile(f)
+    assert [fast(1), fast(2)] == [1, 2]
+    assert toy.dispatcher.stats() == DispatchStats(frames_seen=2, frames_eager=1)
+    assert toy.events[1].reason == BREAK.reason
+
+
+def test_a_root_in_which_nothing_can_be_compiled_is_told_once_or_raises():
     def f(x):
         return x
 
     toy = Toy()
     toy.plans["f"] = native_break
     fast = toy.compile(f)
-    assert [fast(1), fast(2)] == [1, 2]
-    assert toy.dispatcher.stats() == DispatchStats(frames_seen=1, frames_eager=1)
-    assert toy.events[0].reason == BREAK.reason
+    with pytest.warns(FallbackWarning, match="nothing could be captured: the toy broke") as seen:
+        assert [fast(1), fast(2)] == [1, 2]
+    assert len(seen) == 1
+    assert toy.dispatcher.stats() == DispatchStats(frames_seen=1, frames_eager=1, fallbacks=1)
+    assert toy.kinds() == ["failed"]
+    toy = Toy(on_error="raise")
+    toy.plans["f"] = native_break
+    with pytest.raises(UnsupportedError, match="the toy broke"):
+        toy.compile(f)(1)
+
+
+def test_a_break_that_was_asked_for_is_no_failure():
+    def f(x):
+        return x
+
+    for name in ("requested", "disabled", "exception", "repeated"):
+        toy = Toy(on_error="raise")
+        wanted = GraphBreak(f"tracer.{name}", "so it was wanted", Origin("toy.py", 7, "f"))
+        toy.plans["f"] = lambda code, frame, number: Capture(None, Signature(), (), (), LinkableCode(code), (wanted,))
+        assert toy.compile(f)(1) == 1 and toy.kinds() == ["native"]
+
+
+def test_generators_and_coroutines_are_told_once_or_raise():
+    def generate(x):
+        yield x + 1
+
+    async def wait(x):
+        return x + 1
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            yield x + 1
+
+    run = asyncio.run
+    for function, ask in ((generate, list), (wait, run), (Module(), list), (functools.partial(generate), list)):
+        want = ask(function(1))
+        toy = Toy()
+        fast = toy.compile(function)
+        with pytest.warns(FallbackWarning, match="generator function or coroutine") as seen:
+            assert [ask(fast(1)), ask(fast(1))] == [want, want]
+        assert len(seen) == 1 and toy.kinds() == ["failed"]
+        assert toy.dispatcher.stats() == DispatchStats(frames_seen=1, frames_eager=1, fallbacks=1)
+        for policy in ({"on_error": "raise"}, {"fullgraph": True}):
+            with pytest.raises(UnsupportedError, match="generator function or coroutine"):
+                Toy(**policy).compile(function)(1)
 
 
 def test_resume_functions_are_frames_of_their_own():

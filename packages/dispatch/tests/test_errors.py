@@ -203,7 +203,7 @@ def test_a_guard_that_raises_drops_the_versions():
 # ---- faults of a compiled graph
 
 
-def faulty(toy, times=1):
+def faulty(toy, times=1, raises=None):
     """Make the graph of f fault after drawing random numbers; return the log of its calls."""
     calls = []
 
@@ -214,10 +214,10 @@ def faulty(toy, times=1):
             calls.append(inputs)
             torch.rand(100)
             if len(calls) <= times:
-                raise FAULT
+                raise RuntimeFault("index 9 is out of range", code="runtime.index", inputs=inputs)
             return run(*inputs)
 
-        return CompiledGraph(graph)
+        return CompiledGraph(graph, raises=raises)
 
     object.__setattr__(toy.config, "compile_graph", compile_graph)
     return calls
@@ -228,7 +228,7 @@ def test_a_fault_runs_the_frame_again_in_eager_with_the_same_random_numbers():
         return x, rest, torch.rand(3)
 
     toy = Toy(on_error="raise")
-    calls = faulty(toy)
+    calls = faulty(toy, raises=lambda *inputs: bool(torch.rand(1).item() < 2))
     fast = toy.compile(f)
     torch.manual_seed(5)
     want = f(1, 2)
@@ -240,6 +240,43 @@ def test_a_fault_runs_the_frame_again_in_eager_with_the_same_random_numbers():
     assert (stats.faults, stats.fallbacks, stats.frames_compiled) == (1, 0, 1)
     assert toy.kinds() == ["compiled", "fault"] and "index 9" in toy.events[-1].reason
     assert fast(1, 2)[:2] == (1, (2,)) and len(calls) == 2  # still compiled
+
+
+def test_a_fault_where_the_program_does_not_raise_is_the_compilers_and_told():
+    def f(x):
+        return x + 1
+
+    for raises in (None, lambda x: x > 5):
+        toy = Toy()
+        calls = faulty(toy, times=9, raises=raises)
+        fast = toy.compile(f)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            assert [fast(1), fast(2)] == [2, 3]
+        (warning,) = seen
+        assert "does not raise in eager" in str(warning.message) and "index 9" in str(warning.message)
+        assert (warning.filename, warning.lineno) == (__file__, f.__code__.co_firstlineno)
+        assert len(calls) == 2 and toy.dispatcher.stats().faults == 2 and toy.counted["fallbacks"] == 2
+        assert toy.kinds() == ["compiled", "fault", "failed", "fault", "failed"]
+
+        toy = Toy(on_error="raise")
+        faulty(toy, raises=raises)
+        with pytest.raises(InternalError, match="index 9") as caught:
+            toy.compile(f)(1)
+        assert caught.value.code == "dispatch.fault" and isinstance(caught.value.__cause__, RuntimeFault)
+
+
+def test_a_fault_that_a_handler_of_the_program_catches_is_its_own():
+    def f(x):
+        try:
+            return [1, 2][x]
+        except IndexError:
+            return "none"
+
+    toy = Toy(on_error="raise")
+    faulty(toy, times=9, raises=lambda x: x > 1)
+    assert toy.compile(f)(7) == "none"
+    assert toy.kinds() == ["compiled", "fault"]
 
 
 def test_after_a_fault_eager_raises_its_own_error_with_its_own_effects():
@@ -276,7 +313,8 @@ def test_a_fault_in_a_resume_function_runs_only_that_again():
     toy.plans["f"] = plan
     toy.graphs["first"] = lambda x: firsts.append(x) or x + 1
     toy.graphs["resume"] = raising(FAULT)
-    assert toy.compile(f)(1) == ("resumed", 2)
+    with pytest.warns(FallbackWarning, match="does not raise in eager"):
+        assert toy.compile(f)(1) == ("resumed", 2)
     assert firsts == [1] and toy.dispatcher.stats().faults == 1
     assert isinstance(types, types.ModuleType)  # the toy's code uses it
 
@@ -302,13 +340,14 @@ def test_user_exceptions_pass_unchanged():
         raise mine
 
     mine = MineError("mine")
-    for plan in (whole_frame, native_break):
-        toy = Toy(on_error="raise")
+    for plan, on_error in ((whole_frame, "raise"), (native_break, "eager")):
+        toy = Toy(on_error=on_error)
         toy.plans["f"] = plan
         fast = toy.compile(f)
         for _ in range(2):
             mine.__traceback__ = None
-            with pytest.raises(MineError) as caught:
+            with pytest.raises(MineError) as caught, warnings.catch_warnings():
+                warnings.simplefilter("ignore", FallbackWarning)
                 fast(1)
             assert caught.value is mine
             assert mine.__context__ is None and mine.__cause__ is None

@@ -28,12 +28,15 @@ class CompiledGraph:
         guards: What compiling relied on besides the guards of the capture.
         facts: Size facts of all stages; None: those of the capture.
         draws_random: Whether `run` may advance torch's random generators; then their states are saved around it.
+        raises: `raises(*inputs)`: whether the program itself, as it was captured, raises for the inputs of a fault; it
+            has no effects. None: it does not, so a fault is the compiler's wherever eager returns.
     """
 
     run: Callable[..., Any]
     guards: tuple[GuardRecord, ...] = ()
     facts: SizeFacts | None = None
     draws_random: bool = True
+    raises: Callable[..., bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ and runs replacements without any Python of ours.
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import weakref
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from intarsia_dispatch.config import CompiledGraph, DispatchConfig
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import graph_caller
 from intarsia_dispatch.reports import as_intarsia_error, break_error, first_line, line_of, warn_of
-from intarsia_dispatch.skipping import calls_debugger, debugger_active
+from intarsia_dispatch.skipping import calls_debugger, debugger_active, root_codes
 from intarsia_dispatch.stats import Counts, DispatchStats
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
 from intarsia_ir.errors import (
@@ -32,7 +33,7 @@ from intarsia_ir.errors import (
     RuntimeFault,
     UnsupportedError,
 )
-from intarsia_ir.records import Capture, LinkableCode, Origin, Symbolic
+from intarsia_ir.records import Capture, LinkableCode, Symbolic
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
@@ -69,6 +70,8 @@ class Dispatcher:
         self._config = config
         self._table = CodeTable(owner=object())
         self._counts = Counts(config.count)
+        # code of the functions that were given to `compile`: of these, people expect that something is compiled
+        self._roots: weakref.WeakValueDictionary[int, CodeType] = weakref.WeakValueDictionary()
         # entries of this owner must not outlive it in functions that do
         weakref.finalize(self, self._table.clear).atexit = False
 
@@ -83,8 +86,32 @@ class Dispatcher:
         if not callable(function):
             raise InvalidArgumentError(f"a callable is needed, not {function!r}", code="dispatch.callable")
         target = _unwrapped(function)
+        codes = root_codes(target)
+        self._roots.update((id(code), code) for code in codes)
+        if codes and codes[0].co_flags & _SUSPENDS:
+            return cast(_F, functools.wraps(target)(self._in_eager(target, codes[0])))
         root = framehook.Hooked(target, self._answer, self._table.owner, debugger_active)
         return cast(_F, functools.update_wrapper(root, target))
+
+    def _in_eager(self, function: _F, code: CodeType) -> _F:
+        """Return a function that says at its first call why its frames aren't compiled."""
+        error = UnsupportedError(
+            f"{code.co_qualname} is a generator function or coroutine, whose frames aren't compiled",
+            code="dispatch.frame",
+            where=(first_line(code),),
+            hints=("compile the functions that it calls",),
+        )
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._config.fullgraph:
+                raise error
+            with self._config.lock:
+                state = self._table.find(code) or self._see(code)
+                if not state.eager:
+                    self._failed(code, state, error, "capturing")
+            return function(*args, **kwargs)
+
+        return cast(_F, call)
 
     def compiled_code(self, function: Callable[..., Any]) -> tuple[CodeType, ...]:
         """Return the replacements of a function's code, in the order they were compiled."""
@@ -155,8 +182,8 @@ class Dispatcher:
 
     def _dynamic(self, state: CodeState, frame: FrameInfo) -> bool | Symbolic:
         """Return which sizes and numbers are symbols this time."""
-        if self._config.dynamic is not None or state.static:
-            return bool(self._config.dynamic)
+        if state.static or self._config.dynamic is not None:
+            return bool(self._config.dynamic) and not state.static
         for version in state.versions:
             state.symbolic |= version.guard.changed(frame.locals, frame.globals)
         return state.symbolic
@@ -167,7 +194,7 @@ class Dispatcher:
         """Compile; None when the frame is to run natively.
 
         Raises:
-            _CannotHaveSymbols: It has symbols that nobody asked for, and they are what can't be compiled.
+            _CannotHaveSymbols: It has symbols, and can't be compiled.
         """
         capture = self._capture(code, frame, state, dynamic)
         if capture is None:
@@ -175,7 +202,7 @@ class Dispatcher:
         try:
             return self._build(code, frame, values, capture), capture
         except Exception as error:
-            if isinstance(dynamic, Symbolic) and capture.facts.symbols and _is_refusal(error):
+            if dynamic is not False and capture.facts.symbols and _is_refusal(error):
                 raise _CannotHaveSymbols from error
             self._failed(code, state, error, "compiling")
             return None
@@ -192,17 +219,15 @@ class Dispatcher:
         except Exception as error:
             if fullgraph and isinstance(error, UnsupportedError):
                 raise
-            if isinstance(dynamic, Symbolic) and dynamic and _is_refusal(error):
+            if dynamic and _is_refusal(error):
                 raise _CannotHaveSymbols from error
             self._failed(code, state, error, "capturing")
             return None
-        if fullgraph and capture.breaks:
-            raise break_error(code, capture.breaks)
+        if fullgraph and capture.breaks and capture.breaks[0].code != _RAISES:
+            raise break_error(code, capture.breaks, "fullgraph, but capture ended early")
         if capture.code.code is not code:
             return capture
-        if capture.breaks:
-            self._left_to_eager(state)
-        self._native(code, capture, capture.breaks[0].reason if capture.breaks else "no tensor work")
+        self._nothing_captured(code, state, capture)
         return None
 
     def _build(self, code: CodeType, frame: FrameInfo, values: tuple[Any, ...], capture: Capture) -> Version:
@@ -232,7 +257,7 @@ class Dispatcher:
 
     def _link(self, code: CodeType, capture: Capture, graph: CompiledGraph | None) -> CodeType:
         """Fill the holes: resume functions with their own linked code, helpers by name, the graph in what is left."""
-        caller = graph_caller(graph, _fault_teller(weakref.ref(self), code)) if graph else None
+        caller = graph_caller(graph, *_fault_tellers(weakref.ref(self), code)) if graph else None
 
         def fill(linkable: LinkableCode) -> CodeType:
             holes: dict[str, object] = {}
@@ -254,6 +279,16 @@ class Dispatcher:
         return fill(capture.code)
 
     # ---- not compiled ------------------------------------------------------------------------------------------
+
+    def _nothing_captured(self, code: CodeType, state: CodeState, capture: Capture) -> None:
+        """A break among its callees is no news; one that leaves nothing of what was to be compiled is a failure."""
+        if not capture.breaks:
+            self._native(code, capture, "no tensor work")
+        elif self._roots.get(id(code)) is code and capture.breaks[0].code not in _WANTED_BREAKS:
+            self._failed(code, state, break_error(code, capture.breaks, "nothing could be captured"), "capturing")
+        else:
+            self._left_to_eager(state)
+            self._native(code, capture, capture.breaks[0].reason)
 
     def _native(self, code: CodeType, capture: Capture | None, reason: str) -> None:
         self._tell(FrameEvent(EventKind.NATIVE, code.co_qualname, first_line(code), reason, capture))
@@ -293,9 +328,25 @@ class Dispatcher:
         self._counts.add(frames_eager=not state.eager)
         state.eager = True
 
-    def _note_fault(self, name: str, where: Origin, fault: RuntimeFault) -> None:
+    def _note_fault(self, code: CodeType, fault: RuntimeFault) -> None:
         self._counts.add(faults=1)
-        self._tell(FrameEvent(EventKind.FAULT, name, where, str(fault)))
+        self._tell(FrameEvent(EventKind.FAULT, code.co_qualname, line_of(code, fault), str(fault)))
+
+    def _blame_compiler(self, code: CodeType, fault: RuntimeFault) -> None:
+        """A compiled graph raised where the program, run in eager just now, did not."""
+        error = InternalError(
+            f"the program does not raise in eager, but {fault.explanation}",
+            code="dispatch.fault",
+            where=fault.where or (first_line(code),),
+            hints=fault.hints,
+        )
+        self._tell(FrameEvent(EventKind.FAILED, code.co_qualname, error.where[-1], str(error)))
+        if self._config.on_error == "raise":
+            raise error from fault
+        state = self._table.find(code) or self._table.add(code)
+        if not state.warned:
+            state.warned = True
+            warn_of(code, error.where[-1], str(error))
 
     def _tell(self, event: FrameEvent) -> None:
         _log.debug("%s %s at %s%s", event.kind.value, event.name, event.origin, event.reason and ": " + event.reason)
@@ -306,6 +357,9 @@ class _CannotHaveSymbols(Exception):  # noqa: N818  (control flow inside this fi
     """What was captured with symbols is captured again with constants."""
 
 
+_RAISES = "tracer.exception"  # the program's own exception leaves the frame: no break to complain of
+_WANTED_BREAKS = (_RAISES, "tracer.requested", "tracer.disabled", "tracer.repeated")
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _MARK_VIOLATED = "shapes.mark_violated"  # a user asked for it: never answered by eager
 
 
@@ -332,13 +386,23 @@ def _unwrapped(function: Any) -> Any:
     return function
 
 
-def _fault_teller(dispatcher: weakref.ref[Dispatcher], code: CodeType) -> Callable[[RuntimeFault], None]:
-    """Return what a graph's faults are told to. It lives in a constant of a code object, so it keeps nothing alive."""
-    name, start = code.co_qualname, first_line(code)
+def _fault_tellers(
+    dispatcher: weakref.ref[Dispatcher], code: CodeType
+) -> tuple[Callable[[RuntimeFault], None], Callable[[RuntimeFault], None]]:
+    """Return what a graph's faults are told to, and those that were the compiler's.
 
-    def tell(fault: RuntimeFault) -> None:
-        target = dispatcher()
-        if target is not None:
-            target._note_fault(name, fault.where[-1] if fault.where else start, fault)
+    Both live in a constant of a code object, so they keep nothing alive.
+    """
+    code_ref = weakref.ref(code)
 
-    return tell
+    def fault(fault: RuntimeFault) -> None:
+        target, known = dispatcher(), code_ref()
+        if target is not None and known is not None:
+            target._note_fault(known, fault)
+
+    def returned(fault: RuntimeFault) -> None:
+        target, known = dispatcher(), code_ref()
+        if target is not None and known is not None:
+            target._blame_compiler(known, fault)
+
+    return fault, returned

@@ -37,11 +37,11 @@ def as_intarsia_error(error: Exception, code: CodeType, *, while_doing: str) -> 
     )
 
 
-def break_error(code: CodeType, breaks: Sequence[GraphBreak]) -> UnsupportedError:
-    """Return what `fullgraph` raises for a capture with graph breaks."""
+def break_error(code: CodeType, breaks: Sequence[GraphBreak], what: str) -> UnsupportedError:
+    """Return the error for a capture with graph breaks where they aren't acceptable."""
     first = breaks[0]
     return UnsupportedError(
-        f"fullgraph, but capture ended early: {first.reason}",
+        f"{what}: {first.reason}",
         code=first.code,
         where=(first.origin or first_line(code),),
         hints=(first.remedy,) if first.remedy else (),

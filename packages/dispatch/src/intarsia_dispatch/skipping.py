@@ -1,14 +1,19 @@
-"""Which code is left alone: that of libraries, and that of somebody who is debugging."""
+"""Which code is left alone: that of libraries, and that of somebody who is debugging; and which code was asked for."""
 
 from __future__ import annotations
 
 import bdb
+import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable
 from types import CodeType
+from typing import Any
 
-__all__ = ["calls_debugger", "code_under", "debugger_active"]
+import torch
+
+__all__ = ["calls_debugger", "code_under", "debugger_active", "root_codes"]
 
 _DEBUGGER_CALLS = frozenset({"breakpoint", "set_trace"})
 _DEBUGGER_MODULES = ("pydevd", "_pydevd", "debugpy")
@@ -38,6 +43,20 @@ def code_under(folders: Iterable[str], *, but: Iterable[str] = ()) -> Callable[[
 
 def _prefix(folder: str) -> str:
     return folder if folder.startswith("<") else os.path.join(folder, "")
+
+
+def root_codes(function: Any) -> tuple[CodeType, ...]:
+    """Return the code objects of a callable, its wrappers' first: of the function, a method, a module's `forward`."""
+    if isinstance(function, functools.partial):
+        return root_codes(function.func)
+    if isinstance(function, torch.nn.Module):
+        return root_codes(function.forward)
+    function = getattr(function, "__func__", function)
+    if not inspect.isfunction(function):
+        call = inspect.getattr_static(type(function), "__call__", None)
+        return root_codes(call) if inspect.isfunction(call) else ()
+    wrapped = getattr(function, "__wrapped__", None)
+    return (function.__code__, *(root_codes(wrapped) if callable(wrapped) and wrapped is not function else ()))
 
 
 def calls_debugger(code: CodeType) -> bool:

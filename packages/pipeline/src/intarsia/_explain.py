@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
@@ -11,9 +11,10 @@ from rich.table import Table
 import intarsia_loops
 from intarsia._graph import GraphReport
 from intarsia._stats import Stats
-from intarsia_ir.records import GraphBreak, GuardRecord
+from intarsia_ir.records import GraphBreak, GuardRecord, SizeFacts
 from intarsia_loops.kernels import KernelSummary, summarise_kernel
 from intarsia_loops.program import Kernel
+from intarsia_shapes import describe_facts
 
 __all__ = ["Explanation", "GraphSummary", "summarise"]
 
@@ -28,6 +29,7 @@ class GraphSummary:
         n_unique_kernels: Kernels emitted, after equal ones were merged.
         n_fused: Operations that share a kernel with another one.
         seconds: Stage name -> wall seconds.
+        facts: What was relied on about sizes that are symbols.
     """
 
     kernels: tuple[KernelSummary, ...]
@@ -35,6 +37,7 @@ class GraphSummary:
     n_unique_kernels: int
     n_fused: int
     seconds: dict[str, float]
+    facts: SizeFacts = field(default_factory=SizeFacts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Explanation:
         console.print(f"{len(self.graphs)} graph(s), {len(self.breaks)} break(s), {len(self.guards)} guard(s)")
         for position, graph in enumerate(self.graphs):
             console.print(_graph_table(position, graph))
+            console.print("\n".join(describe_facts(graph.facts)), markup=False)
         for b in self.breaks:
             console.print(f"break [{b.code}] {b.reason}\n  at {b.origin}\n  remedy: {b.remedy}", markup=False)
         for guard in self.guards:
@@ -74,7 +78,7 @@ def summarise(report: GraphReport) -> GraphSummary:
     """Return the summary of one finished graph."""
     program = report.program
     if program is None or program.source is None:
-        return GraphSummary((), (), 0, 0, dict(report.seconds))
+        return GraphSummary((), (), 0, 0, dict(report.seconds), report.facts)
     halves = [intarsia_loops.from_fx(half.graph_module) for half in program.halved()]
     kernels = tuple(summarise_kernel(k, half) for half in halves for k in half.items if isinstance(k, Kernel))
     return GraphSummary(
@@ -83,6 +87,7 @@ def summarise(report: GraphReport) -> GraphSummary:
         sum(half.source.n_unique for half in program.halved() if half.source is not None),
         report.n_nests - len(kernels),
         dict(report.seconds),
+        report.facts,
     )
 
 

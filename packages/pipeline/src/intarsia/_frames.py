@@ -14,7 +14,6 @@ import torch
 
 import intarsia_guards
 import intarsia_ir
-import intarsia_shapes
 import intarsia_tracer
 from intarsia._backends import GraphCompiler
 from intarsia._graph import GraphReport
@@ -24,6 +23,7 @@ from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, EventKi
 from intarsia_guards.changes import changed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GuardKind
+from intarsia_shapes import facts_behind, join_facts
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
@@ -58,12 +58,11 @@ def make_dispatcher(
     def compile_graph(capture: Capture) -> CompiledGraph:
         report = GraphReport()
         run = compile_one(capture.graph_module, capture.example_inputs, capture.signature, report)
+        # the environment is open until here: what any stage or backend asked of it is guarded
+        report.facts = join_facts(capture.facts, facts_behind(capture.example_inputs, close=True))
         if on_graph is not None:
             on_graph(report)
-        # the environment is open until here: what any stage or backend asked of it is guarded
-        late = intarsia_shapes.facts_behind(capture.example_inputs)
-        facts = intarsia_shapes.join_facts(capture.facts, late)
-        return CompiledGraph(run, report.guards, facts, report.draws_random)
+        return CompiledGraph(run, report.guards, report.facts, report.draws_random)
 
     def tell(event: FrameEvent) -> None:
         # what a user must know is a warning or an error already; this is for those who ask
@@ -95,6 +94,7 @@ def _build_guards(code: CodeType, frame: FrameInfo, capture: Capture, graph: Com
     records = (*capture.guards, *(graph.guards if graph else ()))
     facts = graph.facts if graph and graph.facts is not None else capture.facts
     guards = intarsia_guards.build_guards(records, facts)
+    check, wants_globals = guards.frame_check(code)
     failure = guards.frame_failure(frame.locals, frame.globals)
     if failure is not None and failure.kind is GuardKind.OVERLAP:
         raise UnsupportedError(
@@ -103,7 +103,6 @@ def _build_guards(code: CodeType, frame: FrameInfo, capture: Capture, graph: Com
             where=(failure.origin,) if failure.origin else (),
             hints=(failure.remedy,),
         )
-    check, wants_globals = guards.frame_check(code)
     return FrameGuard(check, guards.explain_frame, wants_globals, functools.partial(changed, guards))
 
 

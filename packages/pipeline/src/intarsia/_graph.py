@@ -20,7 +20,7 @@ from intarsia._program import Program
 from intarsia._stages import dialect_module
 from intarsia._stats import Counters
 from intarsia_ir.aten.ops import node_effects
-from intarsia_ir.records import GuardRecord, Signature
+from intarsia_ir.records import GuardRecord, Signature, SizeFacts
 from intarsia_loops.program import Extern, Kernel
 
 __all__ = ["GraphReport", "compile_graph"]
@@ -41,6 +41,7 @@ class GraphReport:
         n_nests: Loop nests before fusion.
         guards: What functionalization relied on: written inputs that share no memory with others.
         draws_random: Whether the graph advances a random generator.
+        facts: What capture and all stages relied on about sizes.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class GraphReport:
     n_nests: int = 0
     guards: tuple[GuardRecord, ...] = ()
     draws_random: bool = True
+    facts: SizeFacts = field(default_factory=SizeFacts)
 
 
 def compile_graph(

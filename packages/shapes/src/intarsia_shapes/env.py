@@ -25,6 +25,7 @@ from sympy import Integer
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from intarsia_ir.errors import NeedsFact
 from intarsia_ir.records import Origin
 from intarsia_shapes.intervals import INF
 from intarsia_shapes.knowledge import Knowledge
@@ -76,6 +77,7 @@ class ShapeEnv:
     Attributes:
         guards: Relations over input sizes that recording relied on; they must hold at every call.
         asserts: Relations over unbacked symbols, to be checked while the program runs.
+        closed: Nothing is learnt any more: what isn't known raises `NeedsFact`.
         locate: Tells the user line that a question comes from; None: the Python stack does.
 
     Example:
@@ -114,6 +116,7 @@ class ShapeEnv:
         self._nodes: dict[tuple[Any, type], SymNode] = {}
         self._duck: dict[int, Any] = {}
         self._names = {prefix: itertools.count() for prefix in ("s", "u", "zuf")}
+        self.closed = False
         self.suppressed = 0
         self.n_unguarded = 0  # answers that nothing relies on: they must not be remembered
         self._ignoring_unbacked = 0
@@ -265,6 +268,9 @@ class ShapeEnv:
     def _guard(self, expr: Any, value: Any) -> None:
         if self.suppressed:
             return
+        if self.closed:
+            origin = self.user_line()
+            raise NeedsFact(str(expr), where=(origin,) if origin else ())
         if isinstance(value, bool):
             relation = expr if value else sympy.Not(expr)
         else:

@@ -19,7 +19,7 @@ from intarsia_shapes.marks import check_marks
 from intarsia_shapes.node import SymTypes
 from intarsia_shapes.pyexpr import python_text
 
-__all__ = ["FrozenEnv", "check_source", "facts_behind", "freeze", "join_facts"]
+__all__ = ["FrozenEnv", "check_source", "describe_facts", "facts_behind", "freeze", "join_facts"]
 
 
 def freeze(env: ShapeEnv) -> SizeFacts:
@@ -54,8 +54,29 @@ def freeze(env: ShapeEnv) -> SizeFacts:
     )
 
 
-def facts_behind(values: Iterable[Any]) -> SizeFacts:
+def describe_facts(facts: SizeFacts) -> list[str]:
+    """Return a line for each symbol and each relation, to read.
+
+    Example:
+        >>> facts = SizeFacts({"s0": "x.size(0)"}, {"s0": (2, None)}, (SizeFact("s0 % 2 == 0"),), {"s0": 6})
+        >>> describe_facts(facts)
+        ['size s0 = x.size(0), at least 2, now 6', 'size fact: s0 % 2 == 0']
+    """
+    lines = []
+    for name, source in facts.symbols.items():
+        low, high = facts.ranges.get(name, (None, None))
+        bounds = [f", at least {low}"] * (low is not None) + [f", at most {high}"] * (high is not None)
+        hint = [f", now {facts.hints[name]}"] if name in facts.hints else []
+        lines.append("".join([f"size {name} = {source}", *bounds, *hint]))
+    return lines + [f"size fact: {f.relation}" + (f" at {f.origin}" if f.origin else "") for f in facts.facts]
+
+
+def facts_behind(values: Iterable[Any], *, close: bool = False) -> SizeFacts:
     """Return what the environment behind fake tensors or symbolic numbers holds now; nothing without one of ours.
+
+    Args:
+        values: Fake tensors, symbolic numbers, and anything else.
+        close: The environment may learn nothing from now on: a question that it can't answer raises `NeedsFact`.
 
     Raises:
         InvalidArgumentError: It is more than a mark promised.
@@ -66,6 +87,7 @@ def facts_behind(values: Iterable[Any]) -> SizeFacts:
             env = value.node.shape_env
         if isinstance(env, ShapeEnv):
             check_marks(env)
+            env.closed = env.closed or close
             return freeze(env)
     return SizeFacts()
 

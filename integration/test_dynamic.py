@@ -1,0 +1,341 @@
+"""Dynamic sizes end to end: how often a function is compiled over many sizes, equal to eager at each of them."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import pytest
+import torch
+
+import intarsia
+from intarsia_ir.errors import InvalidArgumentError
+
+RAISE = {"on_error": "raise"}
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch.manual_seed(0)
+    intarsia.reset()
+    with torch.no_grad():
+        yield
+    intarsia.reset()
+
+
+def compiled(function: Any, **keywords: Any) -> Any:
+    return intarsia.compile(function, options=RAISE, **keywords)
+
+
+def agree(function: Callable[..., Any], fast: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Compare a call with eager: values, strides, and everything that isn't a tensor."""
+    want, got = function(*args, **kwargs), fast(*args, **kwargs)
+    torch.utils._pytree.tree_map(same, want, got)
+
+
+def same(want: Any, got: Any) -> None:
+    if isinstance(want, torch.Tensor):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        assert got.stride() == want.stride()
+    else:
+        assert type(got) is type(want) and got == want
+
+
+def compilations() -> int:
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager) == (0, 0)
+    return stats.frames_compiled
+
+
+# ---- models
+
+
+def test_bert_over_fifty_lengths_is_compiled_twice():
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=97,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        max_position_embeddings=128,
+    )
+    model = BertModel(config).eval()
+    fast = compiled(model)
+    for length in random.Random(0).sample(range(3, 128), 50):
+        ids = torch.randint(0, 97, (2, length))
+        mask = (torch.arange(length) < torch.tensor([[length], [length // 2 + 1]])).long()
+        want, got = model(ids, attention_mask=mask), fast(ids, attention_mask=mask)
+        same(want.last_hidden_state, got.last_hidden_state)
+        same(want.pooler_output, got.pooler_output)
+    assert compilations() == 2
+
+
+def test_llama_decodes_with_one_compilation_for_the_prompt_and_two_for_all_tokens():
+    from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=97,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=128,
+        max_position_embeddings=128,
+    )
+    model = LlamaForCausalLM(config).eval()
+    fast = compiled(model)
+
+    def decode(call: Callable[..., Any], prompt: torch.Tensor, n_tokens: int) -> torch.Tensor:
+        cache, ids, logits = DynamicCache(config=config), prompt, []
+        for _ in range(n_tokens):
+            out = call(ids, past_key_values=cache, use_cache=True)
+            ids = out.logits[:, -1:].argmax(-1)
+            logits.append(out.logits[:, -1])
+        return torch.stack(logits)
+
+    prompt = torch.randint(0, 97, (1, 9))
+    same(decode(model, prompt, 1), decode(fast, prompt, 1))
+    assert compilations() == 1
+    same(decode(model, prompt, 30), decode(fast, prompt, 30))
+    assert compilations() == 3
+    same(decode(model, prompt, 60), decode(fast, prompt, 60))
+    assert compilations() == 3
+
+
+def test_resnet_over_twenty_image_sizes_is_compiled_twice():
+    from integration.models.resnet import resnet18
+
+    model = resnet18().eval()
+    fast = compiled(model)
+    rng = random.Random(0)
+    for _ in range(20):
+        image = torch.randn(1, 3, rng.randrange(40, 100), rng.randrange(40, 100))
+        same(model(image), fast(image))
+    assert compilations() == 2
+
+
+# ---- what becomes a symbol
+
+
+def test_a_size_that_changes_becomes_a_symbol():
+    def f(x):
+        return torch.relu(x) @ x.T
+
+    fast = compiled(f)
+    for n in (4, 5, 6, 9, 30):
+        agree(f, fast, torch.randn(n, 3))
+    assert compilations() == 2
+
+
+def test_an_int_that_changes_becomes_a_symbol():
+    def f(x, n):
+        return x * n + torch.arange(n).sum(), n * 2
+
+    fast = compiled(f)
+    x = torch.randn(4)
+    for n in (4, 5, 6, 9, 30):
+        agree(f, fast, x, n)
+    assert compilations() == 2
+
+
+def test_zero_and_one_and_negative_ints_are_compiled_apart():
+    def f(x, n):
+        return x + n, x.shape[0] - 1
+
+    fast = compiled(f)
+    for size, n in ((4, 4), (5, 5), (1, 7), (0, 8), (6, -3), (6, 0), (6, 1), (7, 9)):
+        agree(f, fast, torch.randn(size), n)
+    assert compilations() <= 7
+
+
+def test_true_makes_every_size_a_symbol_at_once():
+    def f(x, y, n):
+        return (x @ y) * n
+
+    fast = compiled(f, dynamic=True)
+    for b, t, n in ((3, 4, 5), (5, 2, 3), (7, 9, 2)):
+        agree(f, fast, torch.randn(b, t), torch.randn(t, b), n)
+    assert compilations() == 1
+
+
+def test_false_makes_none():
+    def f(x):
+        return x + 1
+
+    fast = compiled(f, dynamic=False)
+    marked = torch.randn(3)
+    intarsia.mark_dynamic(marked, 0)
+    agree(f, fast, marked)
+    for n in (4, 5):
+        agree(f, fast, torch.randn(n))
+    assert compilations() == 3
+
+
+def test_an_int_of_an_object_and_a_global():
+    class Counter:
+        n = 4
+
+    counter = Counter()
+
+    def f(x):
+        return x[: counter.n] * 2
+
+    fast = compiled(f)
+    for n in (4, 5, 6, 7):
+        counter.n = n
+        agree(f, fast, torch.randn(9))
+    assert compilations() == 2
+
+
+# ---- Python that looks at sizes
+
+
+def branches(x):
+    return x.sin() if x.shape[0] > 5 else x.cos()
+
+
+def loops(x):
+    for _ in range(x.shape[0]):
+        x = x + 1
+    return x
+
+
+def texts(x):
+    return x + 1, f"{x.shape[0]} rows of {x.shape[1]:>3}"
+
+
+def returns_sizes(x):
+    n, m = x.shape
+    return x * 2, x.shape, n // 2, -n, n % 3, n / 4, n > m, (n + m) ** 2, max(n, m), [n] * 2, {"n": n}
+
+
+def lists(x):
+    return [0] * x.shape[0], x + 1
+
+
+def keys(x):
+    return {4: "four"}.get(x.shape[0], "many"), x + 1
+
+
+def slices(x):
+    n = x.shape[0]
+    return x[n // 2 :], x[: n - 1, -1], x[None, ..., ::2]
+
+
+def new_tensors(x):
+    n, m = x.size()
+    return torch.zeros(n, m + 1), torch.full((m,), n), torch.arange(n * m).view(m, n), x.new_ones(n + m)
+
+
+def views(x):
+    n, m = x.shape
+    return x.reshape(-1), x.T.reshape(n * m), x.view(n, 1, m).expand(n, 3, m), x.unflatten(1, (m, 1))
+
+
+def checks(x):
+    n = x.shape[0]
+    assert n > 1, n
+    torch._check(n < 100)
+    return x[:n] + len(x)
+
+
+def identities(x):
+    return x.shape[0] is None, x.shape[0] == x.shape[1], isinstance(x.shape[0], int), type(x.shape[0]) is int, x + 1
+
+
+def conversions(x):
+    n = x.shape[0]
+    return int(n), float(n), bool(n), str(n), abs(n), divmod(n, 3), x * float(n), round(n / 3), x + 1
+
+
+def in_place(x):
+    y = x.clone()
+    y[: x.shape[0] // 2].add_(1)
+    return y.t_(), y.shape
+
+
+def interpolates(x):
+    return torch.nn.functional.interpolate(x[None, None], scale_factor=2.0, mode="nearest")
+
+
+def pads(x):
+    return torch.nn.functional.pad(x, (1, x.shape[0])), torch.cat([x, x[:2]]), torch.stack([x, x])
+
+
+PROGRAMS = (
+    branches, loops, texts, returns_sizes, lists, keys, slices, new_tensors, views, checks, identities, conversions,
+    in_place, interpolates, pads,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_python_that_looks_at_sizes(program, dynamic):
+    fast = compiled(program, dynamic=dynamic)
+    for n, m in ((4, 3), (5, 7), (6, 8), (7, 2), (8, 8), (3, 5)):
+        agree(program, fast, torch.randn(n, m))
+    assert intarsia.stats().fallbacks == 0
+
+
+# ---- marks
+
+
+def test_a_marked_size_is_a_symbol_at_the_first_call():
+    def f(x):
+        return x * 2
+
+    fast = compiled(f)
+    for n in (4, 5, 9):
+        x = torch.randn(n, 3)
+        intarsia.mark_dynamic(x, 0, min=2, max=64)
+        agree(f, fast, x)
+    assert compilations() == 1
+
+
+def test_a_violated_mark_names_dimension_relation_and_line():
+    def f(x):
+        y = x * 2
+        return y if x.shape[1] > 4 else y + 1
+
+    x = torch.randn(3, 8)
+    intarsia.mark_dynamic(x, 1, min=2, max=64)
+    with pytest.raises(InvalidArgumentError) as caught:
+        intarsia.compile(f)(x)
+    text = str(caught.value)
+    assert "x.size(1)" in text and "s0 > 4" in text and "test_dynamic.py" in text and caught.value.where[0].line
+
+
+def test_a_specialised_mark_is_violated():
+    def f(x):
+        return x + torch.ones(5)
+
+    x = torch.randn(3, 5)
+    intarsia.mark_dynamic(x, 1)
+    with pytest.raises(InvalidArgumentError, match=r"x\.size\(1\).* == 5"):
+        intarsia.compile(f)(x)
+
+
+def test_a_static_mark_keeps_a_size_out():
+    def f(x):
+        return x * 2
+
+    fast = compiled(f, dynamic=True)
+    for n in (4, 5):
+        x = torch.randn(n, n + 1)
+        intarsia.mark_static(x, 0)
+        agree(f, fast, x)
+    assert compilations() == 2
+
+
+def test_explain_shows_sizes_and_the_lines_that_rely_on_them():
+    def f(x):
+        return x + 1 if x.shape[0] > 3 else x
+
+    text = str(intarsia.explain(f, dynamic=True)(torch.randn(6, 2)))
+    assert "x.size(0)" in text and "s0 > 3" in text and "test_dynamic.py" in text
