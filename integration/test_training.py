@@ -1,0 +1,460 @@
+"""Training through `intarsia.compile`: steps equal to eager's, and a compiled function that behaves in autograd as eager.
+
+Everything runs with `on_error="raise"`, and the counters are asserted: a fallback never counts as a pass.
+"""
+
+import contextlib
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import intarsia
+
+RAISE = {"on_error": "raise"}
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    intarsia.reset()
+    torch.manual_seed(0)
+    yield
+    intarsia.reset()
+
+
+# ---- whole training runs ---------------------------------------------------------------------------------------
+
+
+class ResNet(nn.Module):
+    """Two residual blocks with batch norm."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+            )
+            for _ in range(2)
+        )
+        self.head = nn.Linear(width, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(self.stem(x), 2)
+        for block in self.blocks:
+            x = F.relu(x + block(x))
+        return self.head(x.mean((2, 3)))
+
+
+class Block(nn.Module):
+    """One layer of a transformer, as in a vision transformer or in GPT-2."""
+
+    def __init__(self, width, heads, dropout, causal):
+        super().__init__()
+        self.heads, self.dropout, self.causal = heads, dropout, causal
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = (
+            t.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+            for t in self.qkv(self.norm1(x)).split(width, -1)
+        )
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        a = self.out(a.transpose(1, 2).reshape(batch, length, width))
+        x = x + F.dropout(a, self.dropout, self.training)
+        h = self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        return x + F.dropout(h, self.dropout, self.training)
+
+
+class GPT(nn.Module):
+    """GPT-2 with tied embeddings and dropout."""
+
+    def __init__(self, layers=4, width=32, vocabulary=61, length=12, dropout=0.1):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(Block(width, 4, dropout, causal=True) for _ in range(layers))
+        self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(dropout)
+
+    def forward(self, tokens):
+        x = self.dropout(self.tokens(tokens) + self.places(torch.arange(tokens.shape[1])))
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x) @ self.tokens.weight.t()
+
+
+class ViT(nn.Module):
+    def __init__(self, width=24):
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, 4, 4)
+        self.first = nn.Parameter(torch.zeros(1, 1, width))
+        self.blocks = nn.ModuleList(Block(width, 4, 0.0, causal=False) for _ in range(2))
+        self.head = nn.Linear(width, 7)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(x.shape[0], -1, -1), x], 1)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x[:, 0])
+
+
+class LSTM(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.head = nn.LSTM(6, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0][:, -1])
+
+
+class VAE(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.mean, self.log_var = nn.Linear(10, 8), nn.Linear(8, 4), nn.Linear(8, 4)
+        self.decoder = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 10))
+
+    def forward(self, x):
+        h = F.relu(self.encoder(x))
+        mean, log_var = self.mean(h), self.log_var(h)
+        z = mean + torch.randn_like(mean) * torch.exp(0.5 * log_var)
+        return self.decoder(z), mean, log_var
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.2), nn.LayerNorm(16), nn.Linear(16, 5))
+
+
+def classify(shape, classes):
+    def loss(model):
+        return F.cross_entropy(model(torch.randn(shape)).float(), torch.randint(0, classes, (shape[0],)))
+
+    return loss
+
+
+def predict_next(model):
+    tokens = torch.randint(0, 61, (3, 12))
+    return F.cross_entropy(model(tokens)[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+
+def reconstruct(model):
+    x = torch.randn(4, 10)
+    out, mean, log_var = model(x)
+    return F.mse_loss(out.float(), x) - 0.5 * (1 + log_var - mean**2 - log_var.exp()).float().mean()
+
+
+RUNS = {
+    "mlp": (mlp, classify((6, 8), 5)),
+    "resnet": (ResNet, classify((4, 3, 8, 8), 5)),
+    "gpt": (GPT, predict_next),
+    "vit": (ViT, classify((2, 3, 8, 8), 7)),
+    "lstm": (LSTM, classify((3, 5, 6), 3)),
+    "vae": (VAE, reconstruct),
+}
+
+
+def train(model, call, loss_of, steps, autocast):
+    """Return the losses of some steps; every step draws its data and its random numbers under a seed of its own."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    losses = []
+    for step in range(steps):
+        torch.manual_seed(100 + step)
+        with torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext():
+            loss = loss_of(call)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return torch.tensor(losses, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("autocast", [False, True], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("name", RUNS)
+def test_twenty_steps_equal_eager(name, autocast):
+    make, loss_of = RUNS[name]
+    eager = make().train()
+    ours = copy.deepcopy(eager)
+    expected = train(eager, eager, loss_of, 20, autocast)
+    actual = train(ours, intarsia.compile(ours, options=RAISE), loss_of, 20, autocast)
+    limit = 2e-2 if autocast else 1e-4
+    assert ((actual - expected).abs() / expected.abs()).max() < limit
+    for (key, a), b in zip(eager.state_dict().items(), ours.state_dict().values(), strict=True):
+        difference = (a.double() - b.double()).norm() / (a.double().norm() + 1e-3)
+        assert difference < limit, (key, difference)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager, stats.recompiles, stats.graphs) == (0, 0, 0, 1)
+    assert stats.kernels_generated > 0
+
+
+# ---- as an autograd node ---------------------------------------------------------------------------------------
+
+
+def both(function, make_inputs, use=None, n_graphs=1):
+    """Run a function in eager and compiled, with gradients, and compare outputs, gradients and inputs.
+
+    Args:
+        function: Of the inputs; returns a tensor or a tuple.
+        make_inputs: Returns fresh leaves.
+        use: Makes a scalar of the outputs; None: the sum of squares of those that require grad.
+        n_graphs: Number of compiled graphs expected.
+    """
+    found = []
+    for call in (function, intarsia.compile(function, options=RAISE)):
+        torch.manual_seed(1)
+        leaves = make_inputs()
+        torch.manual_seed(2)
+        inputs = [x.clone() if x.requires_grad else x for x in leaves]  # a program may write what isn't a leaf
+        outputs = call(*inputs)
+        flat = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+        loss = use(*flat) if use else sum(o.square().sum() for o in flat if o.requires_grad)
+        loss.backward()
+        found.append((flat, inputs, [x.grad for x in leaves]))
+    (expected, expected_inputs, expected_gradients), (actual, inputs, gradients) = found
+    for a, b in zip([*expected, *expected_inputs], [*actual, *inputs], strict=True):
+        torch.testing.assert_close(b.detach(), a.detach(), check_stride=True)
+        assert (a.requires_grad, a.is_leaf, a._is_view()) == (b.requires_grad, b.is_leaf, b._is_view())
+    for a, b in zip(expected_gradients, gradients, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None and b is not None:
+            torch.testing.assert_close(b, a)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager, stats.graphs) == (0, 0, n_graphs)
+
+
+def leaf(*shape):
+    return torch.randn(*shape).requires_grad_()
+
+
+def test_frozen_inputs_get_no_gradient():
+    both(lambda x, w: torch.tanh(x @ w), lambda: [torch.randn(3, 4), leaf(4, 2)])
+    intarsia.reset()
+    both(lambda x, w: torch.tanh(x @ w), lambda: [leaf(3, 4), torch.randn(4, 2)])
+
+
+def test_outputs_without_gradients():
+    def function(x):
+        y = x.sin()
+        with torch.no_grad():
+            z = y * 2
+        return y.cos(), z, y.argmax(-1), y.detach(), x > 0
+
+    both(function, lambda: [leaf(3, 4)])
+
+
+def test_outputs_that_nobody_uses_give_none():
+    def function(x, w, v):
+        return (x @ w).relu(), (x @ v).sin()
+
+    both(function, lambda: [torch.randn(3, 4), leaf(4, 2), leaf(4, 2)], use=lambda a, b: a.sum())
+
+
+def test_views_of_inputs_as_outputs():
+    both(lambda x, w: (x.t(), (x * w).sum(), w[0]), lambda: [leaf(3, 4), leaf(3, 4)])
+
+
+def test_outputs_that_share_memory():
+    def function(x):
+        y = x.exp()
+        return y, y.view(-1), y[0]
+
+    both(function, lambda: [leaf(3, 4)])
+
+
+def test_views_of_one_hidden_tensor():
+    def function(x):
+        y = x.exp()
+        return y[:, :2], y[:, 2:]
+
+    both(function, lambda: [leaf(3, 4)])
+
+
+def test_an_output_with_gaps():
+    both(lambda x: x.exp()[:, ::2], lambda: [leaf(3, 4)])
+
+
+def test_in_place_on_an_output_of_each_kind():
+    compiled = intarsia.compile(lambda x: (x.sin(), x.t()), options=RAISE)
+    for call in (lambda x: (x.sin(), x.t()), compiled):
+        x = torch.ones(2, 3, requires_grad=True)
+        base = x.clone()
+        fresh_one, view = call(base)
+        fresh_one.mul_(2)
+        view.mul_(3)
+        (fresh_one.sum() + base.sum()).backward()
+        torch.testing.assert_close(x.grad, 2 * torch.cos(torch.ones(2, 3)) + 3)
+
+
+def test_written_inputs_carry_gradients():
+    def function(x, w):
+        x.mul_(w)
+        return x.sum() * 2
+
+    both(function, lambda: [leaf(3, 4), leaf(3, 4)], use=lambda y: y)
+
+    def accumulate(buffer, w):
+        buffer.add_(w.sin())
+        return (buffer * w).sum()
+
+    intarsia.reset()
+    both(accumulate, lambda: [torch.zeros(3), leaf(3)])
+
+
+def test_writes_without_gradients():
+    def function(x, buffer):
+        buffer.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        return (x * buffer).sum()
+
+    both(function, lambda: [leaf(3, 4), torch.zeros(4)])
+
+
+def test_dropout_draws_the_numbers_of_eager():
+    both(lambda x: F.dropout(x.sin(), 0.5).cos() + F.dropout(x, 0.25), lambda: [leaf(50)])
+
+
+def test_tied_weights():
+    both(lambda x, w: F.relu(x @ w) @ w.t(), lambda: [torch.randn(3, 4), leaf(4, 2)])
+
+
+def test_autocast_inside():
+    def function(x, w):
+        with torch.autocast("cpu", torch.bfloat16):
+            return torch.sin(x @ w).float().sum(-1)
+
+    both(function, lambda: [leaf(3, 4), leaf(4, 2)])
+
+
+def test_tangents_that_are_not_contiguous():
+    both(lambda x: x.sin(), lambda: [leaf(3, 4)], use=lambda y: (y.t().contiguous() * torch.ones(4, 3)).sum())
+    intarsia.reset()
+    both(lambda x: x.sin(), lambda: [leaf(3, 4)], use=lambda y: y.sum())
+
+
+def test_gradients_accumulate():
+    compiled = intarsia.compile(lambda x: x.sin(), options=RAISE)
+    x = torch.ones(3, requires_grad=True)
+    compiled(x).sum().backward()
+    compiled(x).sum().backward()
+    torch.testing.assert_close(x.grad, 2 * torch.cos(torch.ones(3)))
+
+
+def test_a_second_backward_pass_raises_as_in_eager():
+    x = torch.ones(3, requires_grad=True)
+    y = intarsia.compile(lambda x: x.sin().sum(), options=RAISE)(x)
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.backward()
+    torch.testing.assert_close(x.grad, 2 * torch.cos(torch.ones(3)))
+
+
+def test_a_saved_tensor_that_is_written_raises_as_in_eager():
+    for call in (torch.sin, intarsia.compile(lambda x: torch.sin(x), options=RAISE)):
+        x = torch.ones(3, requires_grad=True).clone()
+        y = call(x)
+        x.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+def test_what_eager_does_not_save_may_be_written():
+    compiled = intarsia.compile(lambda x, w: (torch.relu(x + w), x + w), options=RAISE)
+    found = []
+    for call in (lambda x, w: (torch.relu(x + w), x + w), compiled):
+        x, w = torch.full((3,), -1.0), torch.tensor([0.5, 1.5, 2.5], requires_grad=True)
+        y, z = call(x, w)
+        x.add_(5)
+        z.detach().mul_(100)
+        y.sum().backward()
+        found.append(w.grad)
+    torch.testing.assert_close(*found)
+
+
+def test_differentiating_twice_names_the_remedy():
+    x = torch.ones(3, requires_grad=True)
+    y = intarsia.compile(lambda x: x.sin().sum(), options=RAISE)(x)
+    with pytest.raises(intarsia.UnsupportedError) as caught:
+        torch.autograd.grad(y, x, create_graph=True)
+    assert caught.value.code == "training.double_backward"
+    assert caught.value.hints
+
+
+def test_saved_tensors_are_freed():
+    kept = []
+
+    def pack(tensor):
+        kept.append(weakref.ref(tensor))
+        return tensor
+
+    compiled = intarsia.compile(lambda x, w: torch.sin(x @ w).exp(), options=RAISE)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        y = compiled(torch.randn(3, 4), leaf(4, 2)).sum()
+    assert kept
+    y.backward()
+    del y
+    gc.collect()
+    assert not any(reference() is not None for reference in kept)
+
+
+def test_saved_tensor_hooks_see_what_is_saved():
+    compiled = intarsia.compile(lambda x: x.sin(), options=RAISE)
+    x = torch.ones(3, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (t * 2), lambda t: t / 2):
+        y = compiled(x)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, torch.cos(torch.ones(3)))
+
+
+def test_grad_mode_and_requires_grad_are_guarded():
+    compiled = intarsia.compile(lambda x: x.sin(), options=RAISE)
+    x, leaf_x = torch.ones(3), torch.ones(3, requires_grad=True)
+    assert not compiled(x).requires_grad
+    assert compiled(leaf_x).requires_grad
+    with torch.no_grad():
+        assert not compiled(leaf_x).requires_grad
+    assert compiled(leaf_x).requires_grad
+    assert intarsia.stats().graphs == 3
+
+
+class Reversal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x)
+        ctx.scale = scale
+        return x**3 * scale
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * ctx.scale * gradient * 10, None  # ten times too much, so that it's seen to be used
+
+
+def test_custom_functions():
+    both(lambda x: Cube.apply(x.sin(), 2.0).cos(), lambda: [leaf(3, 4)])
+
+
+def test_a_custom_function_that_returns_a_view():
+    compiled = intarsia.compile(lambda x: Reversal.apply(x), options=RAISE)
+    x = torch.ones(3, requires_grad=True)
+    compiled(x).sum().backward()
+    torch.testing.assert_close(x.grad, -torch.ones(3))
+    assert intarsia.stats().fallbacks == 0
