@@ -4,7 +4,7 @@
  * headers. Here: the callable `Check`, which owns the operations. It stops at the first that doesn't hold. An operation
  * that raises an `Exception` doesn't hold; any other exception (an interrupt) goes to the caller.
  *
- * What failed last is likely to fail again: it is tried first, with the operations that it needs (`before`).
+ * What failed last is likely to fail again: it is tried first, with the operations that it needs.
  */
 #include "native.h"
 #include <structmember.h>
@@ -13,9 +13,10 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     int n_values, n_registers, n_ops;
-    int hot;                    /* the operation that failed last, or -1 */
-    int calm;                   /* calls since then in which it held */
     Op *ops;
+    int32_t *hot;               /* what failed last, after what it needs; NULL: nothing did lately */
+    int n_hot;
+    int calm;                   /* calls since then in which it held */
     PyObject *weakrefs;
 } Check;
 
@@ -48,28 +49,96 @@ static int run(Check *self, const int32_t *which, int n, PyObject **values, int 
     return holds;
 }
 
+/* ---- what failed last -------------------------------------------------------------------------------------------- */
+
+static inline void need(bool *needed, const Op *op)
+{
+    const int32_t *more = op->op == OP_CALL ? op->more : NULL;
+    if (op->in >= 0) {
+        needed[op->in] = true;
+    }
+    if (op->op == OP_GLOBAL) {
+        needed[op->number] = true;
+    }
+    if (op->op == OP_SAME) {
+        needed[op->out] = true;
+    }
+    for (int32_t i = 0; more && i < more[0]; i++) {
+        needed[more[i + 1]] = true;
+    }
+    for (int i = 0; op->op == OP_SIZES && i < ((SizeCode *)op->more)->n_values; i++) {
+        needed[((SizeCode *)op->more)->values[i]] = true;
+    }
+}
+
+/* Note what an operation needs: the fetches behind its registers, and the checks of what they fetch from, which come
+ * before them. Without memory for it nothing is tried first. */
+static void note_hot(Check *self, int last)
+{
+    bool *needed = PyMem_Calloc(2 * self->n_registers, sizeof *needed), *bases = needed + self->n_registers;
+    int32_t *hot = PyMem_Malloc((last + 1) * sizeof *hot);
+    PyMem_Free(self->hot);
+    self->hot = NULL;
+    self->calm = 0;
+    if (needed && hot) {
+        int n = last + 1, first = last;
+        hot[last] = last;
+        need(needed, &self->ops[last]);
+        for (int i = last - 1; i >= 0; i--) {
+            const Op *op = &self->ops[i];
+            if (op->fetches ? needed[op->out] : op->in >= 0 && bases[op->in] && op->op != OP_SAME && op->op != OP_CALL) {
+                hot[--first] = i;
+                need(needed, op);
+                if (op->fetches && op->in >= 0) {
+                    bases[op->in] = true;
+                }
+            }
+        }
+        self->n_hot = n - first;
+        memmove(hot, hot + first, self->n_hot * sizeof *hot);
+        self->hot = hot;
+        hot = NULL;
+    }
+    PyMem_Free(hot);
+    PyMem_Free(needed);
+}
+
+static void keep_hot(Check *self, int32_t *hot, int n, int calm)
+{
+    if (self->hot || calm >= STAYS_HOT) {
+        PyMem_Free(hot);
+        return;
+    }
+    self->hot = hot;
+    self->n_hot = n;
+    self->calm = calm;
+}
+
 static int run_all(Check *self, PyObject **values)
 {
-    int stopped = -1;
-    if (self->hot >= 0) {
-        const int32_t *first = self->ops[self->hot].before;
-        int holds = run(self, first + 1, first[0], values, &stopped);
+    int stopped = -1, n = self->n_hot;
+    int32_t *hot = self->hot;
+    self->hot = NULL;           /* ours meanwhile: the guards may run code that calls this check */
+    if (hot) {
+        int holds = run(self, hot, n, values, &stopped);
         if (holds <= 0) {
-            self->calm = 0;
+            keep_hot(self, hot, n, 0);
             return holds;
         }
         memset(values + self->n_values, 0, (self->n_registers - self->n_values) * sizeof *values);
-        if (++self->calm >= STAYS_HOT) {
-            self->hot = -1;
-        }
     }
     int holds = run(self, NULL, self->n_ops, values, &stopped);
-    if (holds == 0 && self->ops[stopped].before) {
-        self->hot = stopped;
-        self->calm = 0;
+    if (holds == 0) {
+        PyMem_Free(hot);
+        note_hot(self, stopped);
+    }
+    else if (hot) {
+        keep_hot(self, hot, n, self->calm + 1);
     }
     return holds;
 }
+
+/* ---- calling ----------------------------------------------------------------------------------------------------- */
 
 static PyObject *check_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -177,8 +246,8 @@ static void *take_size_code(PyObject *more)
 
 static int take_op(Op *op, PyObject *row)
 {
-    PyObject *object, *more, *before;
-    if (!PyArg_ParseTuple(row, "biiiOOO", &op->op, &op->out, &op->in, &op->number, &object, &more, &before)) {
+    PyObject *object, *more;
+    if (!PyArg_ParseTuple(row, "biiiOO", &op->op, &op->out, &op->in, &op->number, &object, &more)) {
         return -1;
     }
     op->fetches = op->op <= LAST_FETCH;
@@ -193,9 +262,6 @@ static int take_op(Op *op, PyObject *row)
         if (op->more == NULL) {
             return -1;
         }
-    }
-    if (before != Py_None && (op->before = take_numbers(before)) == NULL) {
-        return -1;
     }
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -215,7 +281,6 @@ static PyObject *check_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->vectorcall = check_call;
     self->n_values = n_values;
     self->n_registers = n_registers;
-    self->hot = -1;
     Py_ssize_t n = PyList_GET_SIZE(rows);
     if ((self->ops = PyMem_Calloc(n + 1, sizeof *self->ops)) == NULL) {
         Py_DECREF(self);
@@ -244,11 +309,11 @@ static int check_clear(Check *self)
 {
     int n = self->n_ops;
     self->n_ops = 0;            /* a call from a finalizer finds nothing to check; its entry is gone anyway */
-    self->hot = -1;
+    PyMem_Free(self->hot);
+    self->hot = NULL;
     for (int i = 0; i < n; i++) {
         Py_CLEAR(self->ops[i].object);
         PyMem_Free(self->ops[i].more);
-        PyMem_Free(self->ops[i].before);
     }
     return 0;
 }

@@ -78,7 +78,6 @@ typedef struct {
     PyObject *dict;
     uint64_t version;
     PyObject *found;
-    int32_t *before;                            /* operations that must run before this one can, count first */
 } Op;
 
 /* ---- run.c ---- */

@@ -92,10 +92,10 @@ class _Writer:
         self.globals = len(layout.arguments) + len(layout.cells)
         self.n_registers = self.globals + 1
         self.registers: dict[Source, int] = {}
+        self.by_identity: dict[int, int] = {}
+        self.kept: list[Source] = []  # so that no identity is used twice
         self.constants: dict[int, tuple[int, Any]] = {}
         self.classes: dict[Source, Any] = {}
-        self.makers: dict[int, int] = {}  # register -> the operation that fetches into it
-        self.checks: dict[int, list[int]] = {}  # register -> checks of it so far
         self.wants_globals = False
         self.tensors: set[Source] = set()
         self.seen: set[tuple[Any, ...]] = set()
@@ -110,8 +110,7 @@ class _Writer:
     def _fetch(self, name: str, read: int, number: int = -1, object: Any = None) -> int:
         out = self.n_registers
         self.n_registers += 1
-        self.makers[out] = len(self.rows)
-        self.rows.append((self.codes[name], out, read, number, object, None, None))
+        self.rows.append((self.codes[name], out, read, number, object, None))
         return out
 
     def _check(
@@ -121,25 +120,7 @@ class _Writer:
         if key in self.seen:
             return
         self.seen.add(key)
-        reads = [read] if read >= 0 else []
-        reads += [out] if name == "SAME" else more if name == "CALL" else more[0] if name == "SIZES" else []
-        before = (*sorted(self._needed(reads)), len(self.rows))
-        for register in reads:
-            self.checks.setdefault(register, []).append(len(self.rows))
-        self.rows.append((self.codes[name], out, read, number, object, more, before))
-
-    def _needed(self, registers: Sequence[int]) -> set[int]:
-        """Return the operations to run before one that reads these: fetches, and checks of what is fetched from."""
-        needed: set[int] = set()
-        for register in registers:
-            maker = self.makers.get(register)
-            if maker is None:
-                continue
-            _, _, read, number, _, _, _ = self.rows[maker]
-            reads = [read, *([number] if self.rows[maker][0] == self.codes["GLOBAL"] else [])]
-            needed |= {maker} | self._needed([r for r in reads if r >= 0])
-            needed |= {check for r in reads for check in self.checks.get(r, ())}
-        return needed
+        self.rows.append((self.codes[name], out, read, number, object, more))
 
     def _call(self, function: Callable[..., Any], *registers: int) -> None:
         self._check("CALL", -1, 0, function, registers)
@@ -153,9 +134,15 @@ class _Writer:
 
     def fetch(self, source: Source) -> int:
         """Return the register that holds what `source` names, after the operations that fetch it."""
-        if source not in self.registers:
-            self.registers[source] = self._fetched(source)
-        return self.registers[source]
+        # guards share the objects that sources are made of; comparing sources by value takes ten times as long
+        found = self.by_identity.get(id(source))
+        if found is None:
+            found = self.registers.get(source)
+            if found is None:
+                found = self.registers[source] = self._fetched(source)
+            self.by_identity[id(source)] = found
+            self.kept.append(source)
+        return found
 
     def _fetched(self, source: Source) -> int:
         match source:
