@@ -280,6 +280,26 @@ def test_an_error_outside_a_replacement_stays():
     assert [replaced for _, replaced in log] == [False, False]
 
 
+def test_a_callable_answer_is_called_when_the_original_returned():
+    global fails_here
+    seen = []
+    result = run_with(bailing(lambda: seen.append(hook.set_callback(None))), 10, k=4)
+    assert result[0] == "original" and len(seen) == 1
+
+    def refuse():
+        raise RuntimeError("the original did not raise")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="did not raise"):
+            run_with(bailing(refuse), 10, k=4)
+    try:
+        del fails_here
+        with pytest.raises(NameError):
+            run_with(bailing(refuse), 1, k=2)
+    finally:
+        fails_here = 7
+
+
 def test_the_original_raises_its_own_error():
     global fails_here
     try:

@@ -5,7 +5,7 @@ import torch
 import torch.fx as fx
 
 from intarsia_ir.errors import RuntimeFault
-from intarsia_runtime import run_as_written
+from intarsia_runtime import raises_as_written, run_as_written
 
 
 def fake_inputs(*written: bool) -> list[torch.Tensor]:
@@ -41,3 +41,11 @@ def test_results_and_writes_stay_when_nothing_raises() -> None:
     run = run_as_written(fx.symbolic_trace(lambda x: x.mul_(2) + 1), fake_inputs(True))
     x = torch.ones(2)
     assert run(x).tolist() == [3, 3] and x.tolist() == [2, 2]
+
+
+def test_raises_as_written_asks_without_effects():
+    graph = fx.symbolic_trace(lambda x, i: x.mul_(2)[i])
+    raises = raises_as_written(graph)
+    x = torch.ones(2)
+    assert not raises(x, torch.tensor([1])) and raises(x, torch.tensor([2]))
+    assert x.tolist() == [1, 1] and x._version == 0

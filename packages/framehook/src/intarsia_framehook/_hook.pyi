@@ -4,6 +4,7 @@ from typing import Any, Final, NamedTuple
 
 # what a callback may answer: see set_callback
 _Answer = None | bool | CodeType | tuple[Callable[..., Any], CodeType] | tuple[Callable[..., Any], CodeType, bool]
+_BailOut = Callable[[Exception, bool], bool | Callable[[], object]]
 
 UNBOUND: Final[object]
 
@@ -34,10 +35,8 @@ class Hooked:
 
 class Unhooked:
     function: Callable[..., Any]
-    bail_out: Callable[[Exception, bool], bool] | None
-    def __init__(
-        self, function: Callable[..., Any], bail_out: Callable[[Exception, bool], bool] | None = None
-    ) -> None: ...
+    bail_out: _BailOut | None
+    def __init__(self, function: Callable[..., Any], bail_out: _BailOut | None = None) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 def set_callback(

@@ -191,7 +191,8 @@ static void handle_error(HookThread *me, PyObject *bail_out)
     me->paused--;
     int yes = answer && replaced ? PyObject_IsTrue(answer) : 0;
     if (yes > 0 && (values = frame_arguments(frame, code)) != NULL
-            && (bailout = PyObject_CallFunction(bailout_type, "OO", code, values)) != NULL) {
+            && (bailout = PyObject_CallFunctionObjArgs(bailout_type, code, values,
+                                                       PyCallable_Check(answer) ? answer : NULL, NULL)) != NULL) {
         PyException_SetCause(bailout, Py_NewRef(error));
         raise_exception(Py_NewRef(bailout));
     }
@@ -283,7 +284,8 @@ static PyType_Slot unhooked_slots[] = {
     {Py_tp_doc, "Unhooked(function, bail_out=None)\n--\n\n"
                 "Calls `function` without a callback in this thread, and the previous one put back after.\n\n"
                 "`bail_out(error, replaced)` is asked about an `Exception` of the call: true gives up the replacement\n"
-                "that made the call (when `replaced`), and the original runs instead."},
+                "that made the call (when `replaced`), and the original runs instead. If the answer is callable, it is\n"
+                "called when the original has returned and not raised; what it raises takes the place of the result."},
     {Py_tp_new, unhooked_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_dealloc, unhooked_dealloc},

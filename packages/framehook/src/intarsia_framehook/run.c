@@ -121,7 +121,8 @@ PyObject *give_up_frame(PyThreadState *ts, Frame *f, PyObject *result)
 }
 
 /* A replacement gave itself up by `Bailout(code, arguments)`, before any of its effects became visible: run what it
- * stood in for, natively, with the arguments that it was called with. */
+ * stood in for, natively, with the arguments that it was called with. A third item of the args is called when that
+ * returned: the error was then not the program's own. */
 static PyObject *run_original(HookThread *me, PyCodeObject *original, PyCodeObject *code, PyFunctionObject *function)
 {
     PyObject *bailout = take_exception();
@@ -130,7 +131,8 @@ static PyObject *run_original(HookThread *me, PyCodeObject *original, PyCodeObje
         Py_DECREF(bailout);
         return NULL;
     }
-    bool ours = PyTuple_CheckExact(args) && PyTuple_GET_SIZE(args) == 2 && PyTuple_GET_ITEM(args, 0) == (PyObject *)code
+    Py_ssize_t size = PyTuple_CheckExact(args) ? PyTuple_GET_SIZE(args) : 0;
+    bool ours = (size == 2 || size == 3) && PyTuple_GET_ITEM(args, 0) == (PyObject *)code
         && PyTuple_CheckExact(PyTuple_GET_ITEM(args, 1))
         && PyTuple_GET_SIZE(PyTuple_GET_ITEM(args, 1)) == count_arguments(original);
     if (!ours) {
@@ -139,11 +141,20 @@ static PyObject *run_original(HookThread *me, PyCodeObject *original, PyCodeObje
         return NULL;
     }
     PyObject *values = Py_NewRef(PyTuple_GET_ITEM(args, 1));
+    PyObject *returned = size == 3 ? Py_NewRef(PyTuple_GET_ITEM(args, 2)) : NULL;
     Py_DECREF(args);
     Py_DECREF(bailout);                 /* and with it the traceback that keeps the failed frame */
     me->paused++;
     result = call_with(original, function, &PyTuple_GET_ITEM(values, 0));
+    if (result && returned) {
+        PyObject *answer = PyObject_CallNoArgs(returned);
+        if (answer == NULL) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(answer);
+    }
     me->paused--;
+    Py_XDECREF(returned);
     Py_DECREF(values);
     return result;
 }
@@ -152,7 +163,8 @@ int init_run(PyObject *module)
 {
     bailout_type = PyErr_NewExceptionWithDoc(
         "intarsia_framehook.Bailout",
-        "Raised through a replacement to have the original run instead; args are (replacement, its arguments).\n\n"
+        "Raised through a replacement to have the original run instead; args are (replacement, its arguments),\n"
+        "and what to call when the original has returned, if anything.\n\n"
         "Not an `Exception`, so that no handler of the replaced frame catches it.",
         PyExc_BaseException, NULL);
     return bailout_type ? PyModule_AddObjectRef(module, "Bailout", bailout_type) : -1;

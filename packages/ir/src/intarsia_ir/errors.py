@@ -113,7 +113,7 @@ class RuntimeFault(IntarsiaError):  # noqa: N818  (a fault of the running progra
     """A compiled graph failed while running, before any of its effects became visible.
 
     Args:
-        inputs: What the graph was called with, unchanged; empty when that isn't known.
+        inputs: What the graph was called with, unchanged; None when that isn't known.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class RuntimeFault(IntarsiaError):  # noqa: N818  (a fault of the running progra
         code: str,
         where: Sequence[Origin] = (),
         hints: Sequence[str] = (),
-        inputs: Sequence[Any] = (),
+        inputs: Sequence[Any] | None = None,
     ) -> None:
-        self.inputs = tuple(inputs)
+        self.inputs = None if inputs is None else tuple(inputs)
         super().__init__(explanation, code=code, where=where, hints=hints)
 
 

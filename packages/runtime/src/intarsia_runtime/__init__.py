@@ -19,7 +19,7 @@ Example:
     tensor([1., 1., 1., 1.])
 """
 
-from intarsia_runtime.as_written import run_as_written
+from intarsia_runtime.as_written import raises_as_written, run_as_written
 from intarsia_runtime.build import build
 from intarsia_runtime.cache import Cache
 from intarsia_runtime.epilogue import with_epilogue
@@ -30,4 +30,15 @@ from intarsia_runtime.training import with_backward
 
 __version__ = "0.1.0"
 
-__all__ = ["Cache", "Library", "Runner", "build", "detect_target", "link", "run_as_written", "with_backward", "with_epilogue"]
+__all__ = [
+    "Cache",
+    "Library",
+    "Runner",
+    "build",
+    "detect_target",
+    "link",
+    "raises_as_written",
+    "run_as_written",
+    "with_backward",
+    "with_epilogue",
+]

@@ -15,7 +15,7 @@ import torch.fx as fx
 
 from intarsia_ir.errors import RuntimeFault
 
-__all__ = ["run_as_written"]
+__all__ = ["raises_as_written", "run_as_written"]
 
 
 def run_as_written(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -42,9 +42,35 @@ def run_as_written(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., A
             return gm.forward(*arguments)
         except Exception as error:
             saved.put_back()
-            raise RuntimeFault(f"the graph raised {type(error).__name__}: {error}", code="runtime.fault") from error
+            what = f"the graph raised {type(error).__name__}: {error}"
+            raise RuntimeFault(what, code="runtime.fault", inputs=arguments) from error
 
     return run
+
+
+def raises_as_written(gm: fx.GraphModule) -> Callable[..., bool]:
+    """Return a function that tells whether a FX(torch) graph raises for its inputs.
+
+    It runs on copies and puts the modes of the thread back, but it advances random generators.
+
+    Example:
+        >>> import torch.fx
+        >>> raises = raises_as_written(torch.fx.symbolic_trace(lambda x, i: x[i]))
+        >>> raises(torch.ones(2), torch.tensor([1])), raises(torch.ones(2), torch.tensor([2]))
+        (False, True)
+    """
+
+    def raises(*arguments: Any) -> bool:
+        saved = _Saved([])
+        try:
+            gm.forward(*(a.detach().clone() if isinstance(a, torch.Tensor) else a for a in arguments))
+        except Exception:
+            return True
+        finally:
+            saved.put_back()
+        return False
+
+    return raises
 
 
 def _is_written(value: Any) -> bool:
@@ -56,7 +82,7 @@ class _Saved:
     """Contents and layouts of tensors, and the modes that regions of a graph change."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self.layouts = [(t, t.shape, t.stride(), t.storage_offset()) for t in tensors]
+        self.layouts: list[Any] = [(t, t.shape, t.stride(), t.storage_offset()) for t in tensors]
         self.contents = [(t.untyped_storage(), t.untyped_storage().clone()) for t in tensors]
         self.grad = torch.is_grad_enabled()
         self.autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")]
@@ -65,9 +91,9 @@ class _Saved:
     def put_back(self) -> None:
         """Make everything as it was."""
         with torch.no_grad():
-            for (tensor, *layout), (storage, content) in zip(self.layouts, self.contents):
+            for (tensor, shape, strides, offset), (storage, content) in zip(self.layouts, self.contents):
                 storage.copy_(content)
-                tensor.set_(storage, layout[2], layout[0], layout[1])  # type: ignore[call-overload]
+                tensor.set_(storage, offset, shape, strides)
         torch._C._set_grad_enabled(self.grad)
         for device, enabled, dtype in self.autocast:
             torch.set_autocast_enabled(device, enabled)

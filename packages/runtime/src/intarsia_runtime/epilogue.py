@@ -71,7 +71,8 @@ def with_epilogue(
         bound["_sizes_of"] = functools.partial(symbol_values, signature)
         lines.append("sizes = _sizes_of(inputs)")
     sizes = ", sizes" if signature.symbols else ""
-    lines += ["try:", "    results = _run(*inputs)", "except Exception as error:", "    raise _fault(error) from error"]
+    lines += ["try:", "    results = _run(*inputs)"]
+    lines += ["except Exception as error:", "    raise _fault(error, inputs) from error"]
     if not getattr(run, "owns_results", False):
         bound |= {"_own": own, "_owners": owners(signature)}
         lines.append("results = _own(results, _owners, inputs)")
@@ -90,8 +91,16 @@ def with_epilogue(
     return made
 
 
-def _fault(error: Exception) -> RuntimeFault:
-    return RuntimeFault(f"the compiled graph raised {type(error).__name__}: {error}", code="runtime.fault")
+def _fault(error: Exception, inputs: Sequence[Any]) -> RuntimeFault:
+    return RuntimeFault(
+        f"the compiled graph raised {type(error).__name__}: {error}",
+        code="runtime.fault",
+        hints=(
+            "options={'verify_each': True} checks what each stage gives; of backend='aten', 'loops' and 'kernels', "
+            "the first that goes wrong names the part at fault",
+        ),
+        inputs=inputs,
+    )
 
 
 def _refuse(signature: Signature, halves: Halves | None) -> None:
