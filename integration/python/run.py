@@ -13,9 +13,8 @@ import torch
 from integration.python.compare import compare
 from integration.python.program import Program
 
-__all__ = ["CALLS", "Call", "Run", "check", "run"]
+__all__ = ["Call", "Run", "check", "run"]
 
-CALLS = 2
 Transform = Callable[[Any], Any]
 
 
@@ -53,19 +52,19 @@ class Run:
     globals: dict[str, Any]
 
 
-def run(program: Program, transform: Transform = lambda subject: subject, calls: int = CALLS) -> Run:
+def run(program: Program, transform: Transform = lambda subject: subject, calls: int | None = None) -> Run:
     """Run a program on fresh inputs and state.
 
     Args:
         program: A row of the corpus.
         transform: Makes the callable that is called; gets the program's own.
-        calls: How many calls, each with new values in its tensors.
+        calls: How many calls, each with new values in its tensors; as many as the program says if none is given.
     """
     names = program.reset_globals()
     torch.manual_seed(0)
     subject = program.make()
     called = transform(subject)
-    done = tuple(_call(program, called, number) for number in range(calls))
+    done = tuple(_call(program, called, number) for number in range(calls or program.calls))
     return Run(done, subject, {name: names[name] for name in program.globals})
 
 

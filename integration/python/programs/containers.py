@@ -188,3 +188,20 @@ def set_grows_by_one(x, enabled):
     copied = set(enabled)
     copied.discard("bias")
     return x * len(enabled), copied, enabled - copied
+
+
+@program("set", lambda: (randn(3), {"dropout", "norm"}))
+def set_of_options(x, options):
+    known = {"norm", "bias", "scale"}
+    unknown = options - known
+    if "norm" in options & known:
+        x = x / x.norm()
+    options.add("seen")
+    return x, "dropout" in unknown, options <= known, len(known | options), frozenset("ab") == {"a", "b"}
+
+
+@program("sorted", lambda: (randn(3), {"norm", "scale", "bias"}))
+def sorted_set(x, names):
+    for i, name in enumerate(sorted(names | {"extra"})):
+        x = x * len(name) + i
+    return x, sorted({3, 1, 2})

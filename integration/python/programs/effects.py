@@ -45,7 +45,7 @@ class Recurrent(nn.Module):
         return self.state * 2
 
 
-@made("attributes", lambda: (randn(2, 3),), recompiles=1)
+@made("attributes", lambda: (randn(2, 3),), calls=5, recompiles=2)
 def module_keeps_a_state():
     return Recurrent().eval()
 
@@ -62,7 +62,7 @@ class Steps(nn.Module):
         return x * self.n
 
 
-@made("attributes", lambda: (randn(3),), recompiles=1)
+@made("attributes", lambda: (randn(3),), calls=5, recompiles=2)
 def module_counts_its_calls():
     return Steps().eval()
 
@@ -75,14 +75,14 @@ def two_objects_and_a_deletion(x, a, b):
     return a.last * 2, b.peer.peer is b
 
 
-@program("globals", lambda: (randn(3),), globals={"TOTAL": 0.0}, recompiles=1)
+@program("globals", lambda: (randn(3),), globals={"TOTAL": 0.0}, calls=4, recompiles=1)
 def running_total(x):
     global TOTAL
     TOTAL = TOTAL + x.sum()
     return x / 2, TOTAL
 
 
-@program("globals", lambda: (randn(3),), globals={"STEPS": [], "SETTINGS": {"scale": 2.0}}, recompiles=1)
+@program("globals", lambda: (randn(3),), globals={"STEPS": [], "SETTINGS": {"scale": 2.0}}, calls=4, recompiles=1)
 def change_global_containers(x):
     STEPS.clear()
     STEPS.append("start")
@@ -91,7 +91,7 @@ def change_global_containers(x):
     return SETTINGS["last"] + len(STEPS)
 
 
-@program("globals", lambda: (randn(3),), globals={"COUNT": 0}, recompiles=1)
+@program("globals", lambda: (randn(3),), globals={"COUNT": 0}, calls=5, recompiles=2)
 def count_calls_in_a_global(x):
     global COUNT
     COUNT += 1
@@ -110,7 +110,7 @@ def history_in_a_cell():
     return f
 
 
-@made("cells", lambda: (randn(3),), recompiles=1)
+@made("cells", lambda: (randn(3),), calls=4, recompiles=1)
 def counter_in_a_cell():
     n = 0
 

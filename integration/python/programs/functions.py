@@ -98,7 +98,7 @@ class _Memo:
         return self.function(*args)
 
 
-@made("decorator", lambda: (randn(3),), recompiles=1)
+@made("decorator", lambda: (randn(3),), calls=4, recompiles=1)
 def class_as_a_decorator():
     @_Memo
     def half(x):

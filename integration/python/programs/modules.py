@@ -35,7 +35,7 @@ def hooks_of_a_submodule():
     return f
 
 
-@made("module hooks", lambda: (randn(2, 4),), recompiles=1)
+@made("module hooks", lambda: (randn(2, 4),), calls=4, recompiles=1)
 def hook_that_collects_features():
     model, features = MLP().eval(), {}
 

@@ -167,3 +167,8 @@ def message_of_a_mismatch(x, y):
     width = 6
     message = f"expected {x.shape[-1]:<{width}}got {y.shape[-1]!r}" if x.shape != y.shape else ""
     return x + len(message), message
+
+
+@program("float", lambda: (randn(2, 5), torch.rand(()).item() + 0.5), calls=4, recompiles=1)
+def temperature_that_changes(logits, temperature):
+    return torch.softmax(logits / temperature, -1)

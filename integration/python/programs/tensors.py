@@ -159,3 +159,10 @@ def not_scripting_nor_tracing(x):
     if torch.jit.is_scripting() or torch.jit.is_tracing():
         return x
     return x + 1
+
+
+@program(".item()", lambda: (torch.rand(4) + 1,), graphs=2, breaks=("tracer.tensor_value",), calls=4, recompiles=1)
+def scale_by_an_item(x):
+    y = x * 2
+    scale = y.sum().item()
+    return y * scale
