@@ -165,7 +165,9 @@ def is_grad_enabled(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords
 def set_grad_enabled(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Change the mode, by a node if it changes."""
     (mode,) = tx.arity("_set_grad_enabled", args, keywords, 1)
-    wanted = bool(mode.as_python())
+    wanted = mode.as_python()
+    if type(wanted) is not bool:
+        raise Break("tracer.call", f"the grad mode is set to {mode.describe()}")
     tx.guards.add(GuardKind.GRAD_MODE, None, plugin.state.grad_at_entry)
     if wanted != torch.is_grad_enabled():
         node = plugin.graph.call_function(torch._C._set_grad_enabled, (wanted,))

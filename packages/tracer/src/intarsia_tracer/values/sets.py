@@ -336,7 +336,8 @@ class SetValue(Value):
         """Remove the element that CPython removes."""
         if not self.elements:
             tx.raise_error(KeyError, "pop from an empty set")
-        if self.mirror is None and len(self.elements) > 1:
+        # an existing set remembers where its last pop ended, and nothing can ask it
+        if len(self.elements) > 1 and (self.mirror is None or self.real is not None):
             raise Break("tracer.iterator", "which element a set gives up isn't known while tracing")
         key = next(iter(self.elements)) if self.mirror is None else set.pop(self.mirror)
         tx.changed(self)
