@@ -1,0 +1,137 @@
+"""Runs one program in eager and compiled, step by step, and tells the first difference."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import linecache
+import sys
+import traceback
+import types
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import intarsia
+from integration.fuzz.observe import Observation, difference, observe
+from intarsia import IntarsiaError, UnsupportedError
+
+__all__ = ["Outcome", "check", "load"]
+
+_numbers = itertools.count()
+_GLOBALS = ("counter", "ratio", "flag", "log", "table", "weight", "net", "bump_total", "helper", "h0", "h1")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one program showed.
+
+    Args:
+        difference: What differs from eager; "" when nothing does.
+        refused: Code of the UnsupportedError that ended the compiled run; the program was then compared again with
+            `on_error="eager"`.
+        stats: What `intarsia.stats()` counted in the compiled run.
+        raised: How many steps raised in eager.
+    """
+
+    difference: str
+    refused: str
+    stats: intarsia.Stats
+    raised: int
+
+
+def check(source: str, backend: str) -> Outcome:
+    """Run a program both ways.
+
+    Args:
+        source: A module as `programs` writes it.
+        backend: As for `intarsia.compile`; with `"eager"` results must agree in every bit.
+    """
+    wanted, raised = _steps(source, lambda f: f)
+    refused, on_error = "", "raise"
+    before = intarsia.stats()
+    try:
+        got, _ = _steps(source, _compiler(backend, on_error))
+    except UnsupportedError as error:
+        refused = error.code
+        got, _ = _steps(source, _compiler(backend, "eager"))
+    stats = _minus(intarsia.stats(), before)
+    for number, (a, e) in enumerate(zip(got, wanted, strict=True)):
+        found = difference(a, e, exact=backend == "eager")
+        if found:
+            return Outcome(f"step {number}: {found}", refused, stats, raised)
+    return Outcome("", refused, stats, raised)
+
+
+def _compiler(backend: str, on_error: str) -> Callable[[Any], Any]:
+    return lambda f: intarsia.compile(f, backend=backend, options={"on_error": on_error})
+
+
+def _minus(later: intarsia.Stats, earlier: intarsia.Stats) -> intarsia.Stats:
+    return intarsia.Stats(**{n: getattr(later, n) - getattr(earlier, n) for n in intarsia.Stats.__dataclass_fields__})
+
+
+def load(source: str) -> types.ModuleType:
+    """Run a module and return it; tracebacks and the tracer see its lines."""
+    name = f"<fuzz {next(_numbers)}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    # dataclasses and the tracer look a function's module up by its name
+    module = sys.modules["program"] = types.ModuleType("program")
+    names = vars(module)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(source, name, "exec"), names)
+    return module
+
+
+def _steps(source: str, compiler: Callable[[Any], Any]) -> tuple[list[Observation], int]:
+    """Return an observation a step, and how many steps raised.
+
+    Raises:
+        IntarsiaError: From the compiled function.
+    """
+    torch.manual_seed(0)
+    module = load(source)
+    names = vars(module)
+    function = compiler(names["f"])
+    arguments: dict[str, Any] = {}
+    results: list[Any] = []
+    seen: list[Observation] = []
+    raised = 0
+    for event, assignments in names["STEPS"]:
+        with torch.no_grad():
+            exec(event, names)
+            exec(assignments, names, arguments)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            try:
+                result = function(*(arguments[name] for name in names["PARAMETERS"]))
+            except IntarsiaError:
+                raise
+            except Exception as error:
+                result = error, _place(error)
+                raised += 1
+        results.append(result)
+        shared = {name: names[name] for name in _GLOBALS if name in names}
+        classes = {"Base": dict(vars(names["Base"])), "Derived": dict(vars(names["Derived"]))}
+        scales = {name: members.get("scale") for name, members in classes.items()}
+        modes = {"grad": torch.is_grad_enabled(), "autocast": torch.is_autocast_enabled("cpu")}
+        roots = {"results": results, "arguments": arguments, **shared, "scales": scales, "modes": modes}
+        seen.append(observe(roots, printed.getvalue()))
+    return seen, raised
+
+
+def _place(error: Exception) -> int:
+    """Return the last line of the program that an exception passed.
+
+    For an unbound local it isn't compared: CPython 3.11 itself takes the line of the store in front of the load once
+    it has joined the two.
+    """
+    if isinstance(error, NameError):
+        return 0
+    lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename.startswith("<fuzz")]
+    return lines[-1] or 0 if lines else 0
