@@ -6,6 +6,8 @@ import torch
 from executor import Executor
 from torch import nn
 
+from intarsia_ir.records import GuardKind
+
 STATE = {"n": 0}
 TOTAL = 0
 
@@ -125,3 +127,29 @@ def test_writes_to_arguments_survive_a_later_error():
     except ValueError as error:
         assert error.args == (2, (2,))
     assert items == [1, 2]
+
+
+def test_an_attribute_deleted_before_is_missing_without_a_guard():
+    class Plain:
+        def __init__(self):
+            self.shift = 1
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shift = 1
+
+        def forward(self, x):
+            del self.shift
+            return x * 2, hasattr(self, "shift")
+
+    def f(x, o):
+        del o.shift
+        return x + 1, hasattr(o, "shift")
+
+    guards = []
+    for fn, args in ((f, (torch.ones(2), Plain())), (Model(), (torch.ones(2),))):
+        executor = Executor()
+        assert executor.call(fn, *args)[1] is False
+        guards += [g for g in executor.captures[0].guards if g.kind in (GuardKind.ABSENT, GuardKind.HAS_ATTRIBUTE)]
+    assert not [g for g in guards if "shift" in str(g.value)]

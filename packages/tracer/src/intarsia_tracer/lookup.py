@@ -94,7 +94,8 @@ def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
             raise Break("tracer.attribute", f"{owner.describe()} has a __getattr__ that isn't a function")
         tx.guard_not_in_instance(owner, name)
         return tx.call(tx.class_function(owner, cls, "__getattr__"), [owner, Const(name)], {})
-    if owner.source is not None and fallback:
+    # of an attribute that was deleted before, the start tells nothing
+    if owner.source is not None and fallback and name not in owner.written:
         tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
     tx.raise_error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
 
@@ -216,6 +217,8 @@ def guard_not_in_instance(tx: Tracer, owner: Value, name: str) -> None:
     if not isinstance(owner, Object) or owner.source is None or owner.cls.__dictoffset__ == 0:
         return
     if is_trusted(owner.cls.__module__) and name != "forward":
+        return
+    if name in owner.written:  # deleted before, whatever was there at the start
         return
     tx.guards.add(GuardKind.ABSENT, tx.sources.attribute(owner.source, "__dict__"), name)
 
