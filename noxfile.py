@@ -200,6 +200,13 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session
+def opinfo(session: nox.Session) -> None:
+    """Compile a sample of each of torch's operators, at two sizes, and compare with eager."""
+    install_everything(session, "expecttest", "numpy")
+    session.run("python", "-m", "integration.opinfo", *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; warnings are errors, and the examples of README.md and add-a-pass.md run."""
     install_everything(session, "sphinx", "furo", "myst-parser")

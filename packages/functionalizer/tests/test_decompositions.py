@@ -40,6 +40,33 @@ SAMPLES = {
     ops.mse_loss.default: (R(4), R(4), 2),
     ops.smooth_l1_loss.default: (R(4), R(4), 1, 0.5),
     ops.soft_margin_loss.default: (R(4), R(4).sign(), 1),
+    ops.nll_loss_forward.default: (R(4, 3), torch.tensor([0, 2, -100, 2]), P(3), 1, -100),
+    ops.nll_loss2d_forward.default: (R(2, 3, 2, 2), torch.tensor([[[0, 2], [1, -100]]] * 2), P(3), 1, -100),
+    ops._log_softmax_backward_data.default: None,
+    ops._softmax_backward_data.default: None,
+    ops.native_dropout_backward.default: (R(4), R(4) > 0, 2.0),
+    ops.addmv.default: (R(3), R(3, 4), R(4)),
+    ops.dist.default: (R(4, 3), R(3), 2.0),
+    ops.mv.default: (R(3, 4), R(4)),
+    ops._chunk_cat.default: ([R(4, 2), R(3, 3)], 0, 2),
+    ops._unsafe_masked_index.default: (R(4), torch.tensor([True, False]), [torch.tensor([3, 0])], 0),
+    ops.im2col.default: (R(1, 2, 5, 6), [2, 3], [1, 1], [1, 0], [2, 1]),
+    ops.isin.Scalar_Tensor: (2, torch.arange(3)),
+    ops.isin.Tensor_Scalar: (torch.arange(3), 2),
+    ops.isin.Tensor_Tensor: (torch.arange(5), torch.tensor([1, 3])),
+    ops.linalg_cross.default: (R(4, 3), R(4, 3)),
+    ops.reflection_pad1d.default: (R(2, 5), [2, 1]),
+    ops.reflection_pad2d.default: (R(2, 4, 5), [2, 1, 0, 3]),
+    ops.reflection_pad3d.default: (R(2, 3, 4, 5), [2, 1, 0, 3, 1, 1]),
+    ops.replication_pad1d.default: (R(2, 5), [2, 6]),
+    ops.replication_pad2d.default: (R(2, 4, 5), [2, 1, 0, 3]),
+    ops.replication_pad3d.default: (R(2, 3, 4, 5), [2, 1, 0, 3, 1, -1]),
+    ops.take.default: (R(2, 3), torch.tensor([[5, 0], [-1, 2]])),
+    ops.grid_sampler_2d.default: (R(1, 2, 4, 5), P(1, 3, 3, 2) * 2.4 - 1.2, 0, 0, False),
+    ops.upsample_bicubic2d.default: (R(1, 2, 4, 5), [7, 3], False),
+    ops.upsample_bilinear2d.default: (R(1, 2, 4, 5), [7, 3], True),
+    ops.upsample_linear1d.default: (R(1, 2, 5), [7], False, 1.4),
+    ops.upsample_trilinear3d.default: (R(1, 2, 3, 4, 5), [4, 7, 3], False),
     ops._batch_norm_no_update.default: (R(4, 3), P(3), R(3), R(3), P(3), 0.1, 1e-5),
     ops._native_batch_norm_legit.no_stats: (R(4, 3, 5), P(3), R(3), True, 0.1, 1e-5),
     ops._native_batch_norm_legit.default: (R(4, 3, 5), P(3), R(3), R(3), P(3), True, 0.1, 1e-5),
@@ -70,7 +97,7 @@ SAMPLES = {
     ops.triu_indices.default: (4, 3, -1),
     ops.zero.default: (R(3),),
 }
-# these read keyword-only types, or need a GPU; their relatives above stand for them
+# these take types, or need a GPU; their relatives above stand for them
 RELATIVES = {op for op, arguments in SAMPLES.items() if arguments is None}
 
 

@@ -283,6 +283,33 @@ def test_as_strided_beyond_a_written_tensor_is_refused():
     refused(program, torch.zeros(8)[::2], code="functionalize.as_strided")
 
 
+def test_as_strided_with_an_offset_in_the_storage_of_a_written_input_is_refused():
+    """Where the input starts in its storage may differ from call to call."""
+
+    def program(x):
+        x.add_(1)
+        return x.as_strided((2,), (1,), 0) * 1
+
+    refused(program, torch.zeros(8), code="functionalize.as_strided")
+
+
+def test_as_strided_with_an_offset_in_the_storage_of_an_input_is_regenerated_as_it_is():
+    done = functionalize(to_aten(lambda x: x.as_strided((2, 2), (2, 1), 1)[1], (torch.zeros(8),)))
+    (output,) = done.signature.outputs
+    assert [(step.op, step.args) for step in output.steps] == [
+        ("aten.as_strided.default", ([2, 2], [2, 1], 1)),
+        ("aten.select.int", (0, 1)),
+    ]
+
+
+def test_copies_of_empty_tensors_have_no_gaps_to_fill():
+    """Both results of qr are one node's results in layouts that no contiguous copy has."""
+    x = torch.zeros(0, 2, 0)
+    done = functionalize(to_aten(lambda x: torch.linalg.qr(x), (x,)))
+    results = aten.interpret(done.graph_module, x)
+    assert [r.shape for r in results] == [r.shape for r in torch.linalg.qr(x)]
+
+
 def test_a_custom_op_that_writes_is_refused():
     with torch.library._scoped_library("functionalizer_tests", "FRAGMENT") as library:
         library.define("bump(Tensor(a!) x) -> ()")

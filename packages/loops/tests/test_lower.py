@@ -646,7 +646,7 @@ def moments() -> Calls:
 def norms() -> Calls:
     for dtype in FLOATS:
         for x in (tensor(dtype, 3, 4, 5), tensor(dtype, 5, 3).t()):
-            for order in (2, 1, float("inf"), float("-inf"), 3):
+            for order in (2, 1, float("inf"), float("-inf"), 3, 0, 0.5, -1):
                 yield (x, order, [-1]), {}
                 yield (x, order, None, True), {}
     yield (tensor(f32, 3, 4), 2, [0]), {"dtype": f64}
@@ -940,31 +940,44 @@ def select_scatters() -> Calls:
     yield (tensor(f32, 4, 5), tensor(f32, 4, seed=1), -1, -1), {}
 
 
-@case(aten.upsample_nearest1d.default)
+@case(aten.upsample_nearest1d.default, aten._upsample_nearest_exact1d.default)
 def upsample1() -> Calls:
-    yield (tensor(f32, 2, 3, 4), [8]), {}
+    for size in (1, 3, 4, 5, 7, 8, 13):
+        yield (tensor(f32, 2, 3, 4), [size]), {}
+    yield (tensor(f32, 2, 3, 4), [6], 1.7), {}
     yield (tensor(f32, 2, 3, 4), [12], 3.0), {}
 
 
-@case(aten.upsample_nearest2d.default)
+@case(aten.upsample_nearest3d.default, aten._upsample_nearest_exact3d.default)
+def upsample3() -> Calls:
+    yield (tensor(f32, 1, 2, 3, 4, 2), [4, 3, 5]), {}
+    yield (tensor(f32, 1, 2, 2, 3, 4).transpose(2, 4), [4, 6, 5], 1.0, 2.0, 2.5), {}
+
+
+@case(aten.upsample_nearest3d.vec, aten._upsample_nearest_exact3d.vec)
+def upsample3_vec() -> Calls:
+    yield (tensor(f32, 1, 2, 3, 4, 2), None, [2.0, 1.5, 1.0]), {}
+
+
+@case(aten.upsample_nearest2d.default, aten._upsample_nearest_exact2d.default)
 def upsample2() -> Calls:
     yield (tensor(f32, 1, 2, 3, 4), [6, 16]), {}
     yield (tensor(f32, 1, 2, 3, 4), [6, 8], 2.0, 2.0), {}
     yield (tensor(f32, 1, 2, 3, 4), [5, 7]), {}
 
 
-@case(aten.upsample_nearest1d.vec)
+@case(aten.upsample_nearest1d.vec, aten._upsample_nearest_exact1d.vec)
 def upsample1_vec() -> Calls:
     yield (tensor(f32, 2, 3, 4), None, [2.0]), {}
 
 
-@case(aten.upsample_nearest2d.vec)
+@case(aten.upsample_nearest2d.vec, aten._upsample_nearest_exact2d.vec)
 def upsample2_vec() -> Calls:
     yield (tensor(f32, 1, 2, 3, 4), None, [2.0, 4.0]), {}
     yield (tensor(f32, 1, 2, 3, 4), [6, 4], None), {}
 
 
-@case(aten.index.Tensor)
+@case(aten.index.Tensor, aten._unsafe_index.Tensor)
 def indexings() -> Calls:
     x = tensor(f32, 4, 5)
     yield (x, [torch.tensor([0, -1, 2])]), {}
@@ -1000,9 +1013,40 @@ def max_pools() -> Calls:
         yield (x, [3, 3], [2, 2], [1, 1], [1, 1], True), {}
     special = tensor(f32, 1, 1, 4, 4, special=True)
     yield (special, [2, 2], [2, 2]), {}
+    yield (tensor(i64, 1, 2, 6, 7), [3, 3], [2, 2], [1, 1]), {}
+    nan, inf = float("nan"), float("-inf")
+    equal = torch.tensor([[1.0, 1.0, nan, 2.0, nan], [1.0, 0.0, nan, nan, 3.0], [inf, inf, inf, 1.0, 1.0]])
+    yield (equal[None], [2, 2], [1, 1], [1, 1]), {}  # the first among equals, the last NaN
 
 
-ONLY[aten.max_pool2d_with_indices.default] = (1,)  # positions are lowered for nobody: see the test below
+@case(aten.max_pool3d_with_indices.default)
+def max_pools3() -> Calls:
+    for dtype in (f32, bf16):
+        yield (tensor(dtype, 1, 2, 4, 5, 6), [2, 2, 3]), {}
+        yield (tensor(dtype, 2, 4, 5, 6), [2, 3, 3], [2, 1, 2], [1, 1, 1], [1, 1, 2], True), {}
+
+
+@case(aten.adaptive_max_pool2d.default)
+def adaptive_max_pools() -> Calls:
+    for dtype in (f32, bf16):
+        for size in ([1, 1], [2, 3], [6, 5], [7, 4]):
+            yield (tensor(dtype, 1, 2, 6, 12), size), {}
+
+
+@case(aten.adaptive_max_pool3d.default)
+def adaptive_max_pools3() -> Calls:
+    yield (tensor(f32, 1, 2, 6, 5, 4), [2, 3, 4]), {}
+
+
+@case(aten.avg_pool3d.default)
+def avg_pools3() -> Calls:
+    for extra in ((), (True, False), (True, True), (False, False), (False, True, 3)):
+        yield (tensor(f32, 1, 2, 4, 5, 6), [2, 3, 3], [2, 2, 2], [1, 1, 1], *extra), {}
+
+
+@case(aten._adaptive_avg_pool3d.default)
+def adaptive_pools3() -> Calls:
+    yield (tensor(f32, 1, 2, 6, 5, 4), [2, 3, 4]), {}
 
 
 @case(aten.avg_pool2d.default)
@@ -1013,6 +1057,8 @@ def avg_pools() -> Calls:
         yield (x, [3, 3], [2, 2], [1, 1]), {}
         yield (x, [3, 3], [2, 2], [1, 1], False, False), {}
         yield (x, [2, 3], [1, 2], [0, 1], False, True, 5), {}
+        yield (x, [3, 3], [2, 2], [1, 1], True, True), {}
+        yield (x, [2, 3], [3, 2], [0, 1], True, False), {}
 
 
 @case(aten._adaptive_avg_pool2d.default)
@@ -1099,6 +1145,14 @@ def rectangular_eyes() -> Calls:
     yield (3, 2), {"dtype": i64}
 
 
+# ---- copies of views ----------------------------------------------------------------------------------------
+
+for _view, _calls in list(CASES.items()):
+    _packet = getattr(aten, _view._schema.name.removeprefix("aten::") + "_copy", None)
+    if _packet is not None and _view._overloadname in _packet.overloads():
+        CASES[getattr(_packet, _view._overloadname)] = _calls
+
+
 # ---- the tests ----------------------------------------------------------------------------------------------
 
 # Values of `empty` are nobody's promise: their shape, type and layout are tested below.
@@ -1113,7 +1167,9 @@ UNDEFINED = {
 
 # Lowered only for what isn't an input: a known start of the storage, known indices (test_known_positions.py).
 CALLED_ON_INPUTS = {
+    aten._unsafe_index.Tensor,
     aten.as_strided.default,
+    aten.as_strided_copy.default,
     aten.embedding.default,
     aten.gather.default,
     aten.index.Tensor,
@@ -1150,12 +1206,6 @@ def test_empty_has_eagers_shape_and_layout(op: Any, args: tuple[Any, ...]) -> No
     ((_, expected, _),) = program.cases
     (made,) = intarsia_loops.loops.interpret(intarsia_loops.lower(program.gm), *program.inputs)
     assert (made.shape, made.stride(), made.dtype) == (expected.shape, expected.stride(), expected.dtype)
-
-
-def test_positions_of_max_pooling_are_left_to_aten() -> None:
-    """Among equal elements and NaNs, ATen's own scan decides: when the positions are used, the op stays a call."""
-    program = Program(aten.max_pool2d_with_indices.default, [((tensor(f32, 1, 2, 4, 4), [2, 2]), {})])
-    assert program.check() == (0, 1)
 
 
 @pytest.mark.parametrize("divisor", [-1, torch.tensor([1, 2, 3])], ids=str)

@@ -71,6 +71,8 @@ class Builder:
 
     def copy(self, node: fx.Node, like: torch.Tensor) -> fx.Node:
         """Add a copy of `node`, in memory of its own, with the strides of `like`."""
+        if any(isinstance(size, int) and size == 0 for size in like.shape):  # nothing to copy, whatever the strides
+            return self.call(aten.new_empty_strided.default, node, list(like.shape), list(like.stride()))
         order = dense_order(like)
         if order is None:
             return self.show_flat(self.flatten(node, like), like)

@@ -47,14 +47,23 @@ _FROM_TORCH: tuple[Any, ...] = (
     aten.mse_loss.default,
     aten.smooth_l1_loss.default,
     aten.soft_margin_loss.default,
+    aten.nll_loss2d_forward.default,
+    aten.nll_loss_forward.default,
+    # gradients
+    aten._log_softmax_backward_data.default,
+    aten._softmax_backward_data.default,
+    aten.native_dropout_backward.default,
     # reductions and normalisations
     aten._batch_norm_no_update.default,
     aten._native_batch_norm_legit.no_stats,
     aten._safe_softmax.default,
     aten._weight_norm_interface.default,
     aten.addr.default,
+    aten.addmv.default,
     aten.count_nonzero.default,
+    aten.dist.default,
     aten.dot.default,
+    aten.mv.default,
     aten.nansum.default,
     aten.norm.Scalar,
     aten.norm.ScalarOpt_dim,
@@ -65,6 +74,26 @@ _FROM_TORCH: tuple[Any, ...] = (
     aten.block_diag.default,
     aten.channel_shuffle.default,
     aten.diag_embed.default,
+    aten._chunk_cat.default,
+    aten._unsafe_masked_index.default,
+    aten.im2col.default,
+    aten.isin.Scalar_Tensor,
+    aten.isin.Tensor_Scalar,
+    aten.isin.Tensor_Tensor,
+    aten.linalg_cross.default,
+    aten.reflection_pad1d.default,
+    aten.reflection_pad2d.default,
+    aten.reflection_pad3d.default,
+    aten.replication_pad1d.default,
+    aten.replication_pad2d.default,
+    aten.replication_pad3d.default,
+    aten.take.default,
+    # resampling
+    aten.grid_sampler_2d.default,
+    aten.upsample_bicubic2d.default,
+    aten.upsample_bilinear2d.default,
+    aten.upsample_linear1d.default,
+    aten.upsample_trilinear3d.default,
     aten.pixel_shuffle.default,
     aten.pixel_unshuffle.default,
     aten.rot90.default,
@@ -90,6 +119,22 @@ _FLOATS_ONLY = frozenset(
         aten.mse_loss.default,
         aten.smooth_l1_loss.default,
         aten.soft_margin_loss.default,
+        aten.nll_loss2d_forward.default,
+        aten.nll_loss_forward.default,
+        aten._log_softmax_backward_data.default,
+        aten._softmax_backward_data.default,
+        aten.dist.default,
+        aten.reflection_pad1d.default,
+        aten.reflection_pad2d.default,
+        aten.reflection_pad3d.default,
+        aten.replication_pad1d.default,
+        aten.replication_pad2d.default,
+        aten.replication_pad3d.default,
+        aten.grid_sampler_2d.default,
+        aten.upsample_bicubic2d.default,
+        aten.upsample_bilinear2d.default,
+        aten.upsample_linear1d.default,
+        aten.upsample_trilinear3d.default,
     }
 )
 _TRAINING = (aten._native_batch_norm_legit.default, aten.native_batch_norm.default, aten.cudnn_batch_norm.default)
@@ -109,6 +154,7 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     table |= {op: _floats_only(table[op]) for op in _FLOATS_ONLY}
     for op, function in _torch_decompositions(_TRAINING).items():
         table[op] = _only_in_training(op, function)
+    table[aten.grid_sampler_2d.default] = _not_cubic(table[aten.grid_sampler_2d.default])
     table[aten.trace.default] = _trace
     for op in list(table):
         inplace = _inplace_form(op)
@@ -145,6 +191,15 @@ def _only_in_training(op: OpOverload, function: Callable[..., Any]) -> Callable[
         return (*results, x.new_empty((0,), dtype=torch.uint8)) if op is aten.cudnn_batch_norm.default else results
 
     return batch_norm
+
+
+def _not_cubic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave sampling between 16 neighbours whole: in parts it is one huge body, slow to compile."""
+
+    def sample(x: Any, grid: Any, mode: int, *args: Any) -> Any:
+        return NotImplemented if mode == 2 else function(x, grid, mode, *args)
+
+    return sample
 
 
 def _trace(x: torch.Tensor) -> torch.Tensor:

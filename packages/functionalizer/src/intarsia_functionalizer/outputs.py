@@ -116,6 +116,7 @@ class _Describer:
         node = self.rewriter.read(ref)
         owner = self._claims.setdefault(root_of(node), ref.base)
         if owner is not ref.base or root_of(node).op != "call_function":
+            self.rewriter.builder.where = meta.origins(node) or self.rewriter.builder.where
             node = self.rewriter.builder.copy(node, ref.value)
             self._claims[root_of(node)] = ref.base
             if not ref.steps:
@@ -157,8 +158,8 @@ def _relative(ref: Ref) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
 
 def _view_steps(ref: Ref) -> tuple[ViewStep, ...]:
     """Return the chain as plain data; empty when only the layout can say it."""
-    if any(step.op is aten.as_strided.default for step in ref.steps):
-        return ()  # its offset counts from the storage, which isn't known
+    if any(step.op is aten.as_strided.default and not step.kwargs for step in ref.steps):
+        return ()  # its offset counts from the first element of the base
     return tuple(ViewStep(str(step.op), _plain_arguments(step), step.item) for step in ref.steps)
 
 

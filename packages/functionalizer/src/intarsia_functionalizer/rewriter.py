@@ -155,7 +155,13 @@ class Rewriter:
             return (*parent.steps, Step(op, args, kwargs, value, origins=self.builder.where))
         # as_strided addresses the storage, whatever view it is called on; we count from the first element of the base
         offset = value.storage_offset() - parent.base.value.storage_offset()
-        return (Step(op, (list(value.shape), list(value.stride()), offset), {}, value, origins=self.builder.where),)
+        # where an input starts in its storage is known at run time only: an offset that the program gives is kept
+        given = kwargs.get("storage_offset", args[2] if len(args) > 2 else None)
+        absolute = {} if given is None or parent.base.kind is not BaseKind.INPUT else {"storage_offset": given}
+        if absolute and parent.base.version:
+            raise self._absolute_offset()
+        layout = (list(value.shape), list(value.stride()), offset)
+        return (Step(op, layout, absolute, value, origins=self.builder.where),)
 
     # ---- reading
 
@@ -206,6 +212,8 @@ class Rewriter:
 
     def _check_reach(self, base: Base, step: Step) -> None:
         """Refuse an as_strided view of written memory that shows elements which the base doesn't."""
+        if step.kwargs:
+            raise self._absolute_offset()
         sizes, strides, offset = step.args
         order = dense_order(base.value)
         static = all(isinstance(number, int) for number in (*sizes, *strides, offset, base.value.numel()))
@@ -216,6 +224,12 @@ class Rewriter:
                 "and the storage is written",
                 "functionalize.as_strided",
             )
+
+    def _absolute_offset(self) -> UnsupportedError:
+        return self._unsupported(
+            "as_strided is given an offset in the storage of an input, and the storage is written",
+            "functionalize.as_strided",
+        )
 
     def _node(self, value: Any) -> Any:
         """Return the node, or nodes, that hold a value of the original graph now."""

@@ -136,6 +136,10 @@ class Builder:
         """Return the point over a shape that `map` calls its body with."""
         return self._grid("i", shape)[1]
 
+    def axes_of(self, shape: tuple[IndexExpr, ...]) -> tuple[Atom, ...]:
+        """Return the axes of `point_of` a shape."""
+        return self._grid("i", shape)[0]
+
     def known(self, index: Tensor | None, point: Point, size: IndexExpr, *, may_wrap: bool = True) -> IndexExpr | None:
         """Return an element of an integer tensor, broadcast to `point`, as an index that is provably in [0, size).
 

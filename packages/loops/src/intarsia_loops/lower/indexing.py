@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from intarsia_loops.index import ZERO, IndexExpr, lift
+from intarsia_loops.index import ZERO, Atom, IndexExpr, atom_expr, lift
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
@@ -154,7 +154,7 @@ def _repeat(b: Builder, self: Tensor, repeats: Sequence[Any]) -> Any:
 # the gather keeps its index inside the buffer whatever the check will say.
 
 
-@TABLE.add(aten.index.Tensor)
+@TABLE.add(aten.index.Tensor, aten._unsafe_index.Tensor)
 def _index(b: Builder, self: Tensor, indices: Sequence[Tensor | None]) -> Any:
     """x[i, :, j]: the indices' broadcast shape stands where they are, in front when they are apart."""
     dims = [d for d, t in enumerate(indices) if t is not None]
@@ -205,12 +205,63 @@ def _loaded(
     sample = position(b.point_of(b.spec().shape))
     if not any(isinstance(i, Val) for i in sample):
         return b.map(lambda p: x.at(tuple([i for i in position(p) if isinstance(i, IndexExpr)])))
-    if not x.direct or any(n is ZERO for t in given.values() for n in t.shape):
+    if any(n is ZERO for t in given.values() for n in t.shape):
+        return DECLINED
+    through = _through_view(b, x)
+    if through is None:
         return DECLINED
     for d, index in given.items():
         if isinstance(sample[d], Val):
             _check_range(b, index, x.shape[d], may_wrap=may_wrap)
-    return b.map(lambda p: load(x.buffer, position(p), x.dtype))
+    return b.map(lambda p: load(x.buffer, through(position(p)), x.dtype))
+
+
+def _through_view(b: Builder, x: Tensor) -> Callable[[Position], Position] | None:
+    """The index map of `x` for positions that depend on data; None when it divides by something not known now."""
+    if x.direct:
+        return lambda position: position
+    axes = b.axes_of(x.shape)
+    entries = x.index(b.point_of(x.shape))
+    if not all(_is_plain(a) for e in entries for m_, _ in e.terms for a in m_):
+        return None
+
+    def through(position: Position) -> Position:
+        places = dict(zip(axes, position, strict=True))
+        known = {a: i for a, i in places.items() if isinstance(i, IndexExpr)}
+        return tuple([_placed(e, places, known) for e in entries])
+
+    return through
+
+
+def _is_plain(a: Atom) -> bool:
+    """Whether an atom can be computed from data: quotients and remainders by numbers only."""
+    if a.kind in ("axis", "sym"):
+        return True
+    return (a.b.const() or 0) > 0 and all(_is_plain(inner) for m_, _ in a.a.terms for inner in m_)
+
+
+def _placed(e: IndexExpr, places: Mapping[Atom, IndexExpr | Val], known: Mapping[Atom, IndexExpr]) -> IndexExpr | Val:
+    """`e` with positions for axes: an index expression when no position in it depends on data."""
+    moving = [a for a in e.axes() if isinstance(places.get(a), Val)]
+    return _computed(e, places) if moving else e.subst(known)
+
+
+def _computed(e: IndexExpr, places: Mapping[Atom, IndexExpr | Val]) -> Val:
+    total = constant(0, "i64")
+    for monomial, k in e.terms:
+        term = constant(k, "i64")
+        for a in monomial:
+            term = val("mul", term, _atom_value(a, places), dtype="i64")
+        total = val("add", total, term, dtype="i64")
+    return total
+
+
+def _atom_value(a: Atom, places: Mapping[Atom, IndexExpr | Val]) -> Val:
+    if a.kind in ("axis", "sym"):
+        place = places.get(a)
+        return place if isinstance(place, Val) else index_value(atom_expr(a) if place is None else place)
+    divisor = constant(a.b.const() or 1, "i64")
+    return val("floordiv" if a.kind == "/" else "mod", _computed(a.a, places), divisor, dtype="i64")
 
 
 def _check_range(b: Builder, index: Tensor, size: IndexExpr, *, may_wrap: bool) -> None:
@@ -335,32 +386,61 @@ def _select_scatter(b: Builder, self: Tensor, src: Tensor, dim: int, index: Any)
 # ---- nearest upsampling -------------------------------------------------------------------------------------
 
 
-def _upsample(b: Builder, x: Tensor, scales: Sequence[float | None]) -> Any:
-    """Each result element copies one input element; only whole factors, whose rounding is beyond doubt."""
-    out = b.spec().shape
-    factors = []
-    for n, size, scale in zip(x.shape[2:], out[2:], scales, strict=True):
-        known, wanted = n.const(), size.const()
-        if not known or not wanted or wanted % known or (scale is not None and scale != wanted // known):
-            return DECLINED
-        factors.append(wanted // known)
-    if not all(f & (f - 1) == 0 for f in factors):
-        return DECLINED  # ATen multiplies by a rounded 1/factor; exact for powers of two
-    return b.map(lambda p: x.at((p[0], p[1], *[i // f for i, f in zip(p[2:], factors, strict=True)])))
+def _upsample(b: Builder, x: Tensor, scales: Sequence[float | None], shift: float = 0.0) -> Any:
+    """Each result element copies the input element at floor((i + shift) * scale), in float32 as ATen computes it."""
+    if any(n is ZERO for n in (*x.shape, *b.spec().shape)):
+        return DECLINED
+    through = _through_view(b, x)
+    if through is None:
+        return DECLINED
+    sizes = list(zip(x.shape[2:], b.spec().shape[2:], scales, strict=True))
+
+    def position(p: Point) -> Position:
+        return p[0], p[1], *[_nearest(i, *size, shift) for i, size in zip(p[2:], sizes, strict=True)]
+
+    def body(p: Point) -> Val:
+        place = position(p)
+        known = tuple([i for i in place if isinstance(i, IndexExpr)])
+        return x.at(known) if len(known) == len(place) else load(x.buffer, through(place), x.dtype)
+
+    return b.map(body)
 
 
-@TABLE.add(aten.upsample_nearest1d.default)
-def _upsample1(b: Builder, self: Tensor, output_size: Any, scales: float | None = None) -> Any:
-    return _upsample(b, self, [scales])
+def _nearest(i: IndexExpr, n: IndexExpr, wanted: IndexExpr, scale: float | None, shift: float) -> IndexExpr | Val:
+    known, size = n.const(), wanted.const()
+    if scale is None and n is wanted:
+        return i
+    if known and size and size % known == 0 and (scale is None or scale == size // known):
+        factor = size // known
+        if factor & (factor - 1) == 0:  # the rounded 1/factor is exact
+            return i // factor
+    if scale is not None and scale > 0:
+        ratio = constant(float(torch.tensor(1.0 / scale, dtype=torch.float32)), "f32")
+    else:
+        ratio = val("div", *[cast(index_value(e), "f32") for e in (n, wanted)], dtype="f32")
+    start = cast(index_value(i), "f32")
+    start = val("add", start, constant(shift, "f32"), dtype="f32") if shift else start
+    place = cast(val("floor", val("mul", start, ratio, dtype="f32"), dtype="f32"), "i64")
+    return val("min", place, index_value(n - 1), dtype="i64")
 
 
-@TABLE.add(aten.upsample_nearest2d.default)
-def _upsample2(
-    b: Builder, self: Tensor, output_size: Any, scales_h: float | None = None, scales_w: float | None = None
-) -> Any:
-    return _upsample(b, self, [scales_h, scales_w])
+def _upsampling(shift: float) -> Callable[..., Any]:
+    def lowering(b: Builder, self: Tensor, output_size: Any, *scales: float | None, **named: float | None) -> Any:
+        rank = len(self.shape) - 2
+        given = [*scales, *[named.get(f"scales_{d}", named.get("scales")) for d in "dhw"[3 - rank + len(scales) :]]]
+        return _upsample(b, self, given, shift)
+
+    return lowering
 
 
-@TABLE.add(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec)
-def _upsample_vec(b: Builder, input: Tensor, output_size: Any, scale_factors: Any) -> Any:
-    return _upsample(b, input, scale_factors or [None] * (len(input.shape) - 2))
+def _upsampling_vec(shift: float) -> Callable[..., Any]:
+    def lowering(b: Builder, input: Tensor, output_size: Any, scale_factors: Any) -> Any:
+        return _upsample(b, input, scale_factors or [None] * (len(input.shape) - 2), shift)
+
+    return lowering
+
+
+for _rank in (1, 2, 3):
+    for _name, _shift in ((f"upsample_nearest{_rank}d", 0.0), (f"_upsample_nearest_exact{_rank}d", 0.5)):
+        TABLE.put([getattr(aten, _name).default], _upsampling(_shift))
+        TABLE.put([getattr(aten, _name).vec], _upsampling_vec(_shift))

@@ -330,7 +330,9 @@ def _vector_norm(
         kind = "max" if ord > 0 else "min"
         return folded(b, kind, self, dims, keepdim=keepdim, dtype=fold_in, body=lambda e, _: m.unary("abs", e))
     if ord not in (1, 2):
-        return DECLINED
+        if fold_in == "f32" and self.dtype == "f64":
+            return DECLINED  # eager takes powers in the wider type
+        return _power_norm(b, self, dims, ord, keepdim=keepdim, dtype=fold_in)
     if ord == 1:
         return folded(b, "sum", self, dims, keepdim=keepdim, dtype=fold_in, body=lambda e, _: m.unary("abs", e))
     return folded(
@@ -343,6 +345,20 @@ def _vector_norm(
         body=lambda e, _: m.square(e),
         after=lambda total: m.unary("sqrt", total),
     )
+
+
+def _power_norm(b: Builder, x: Tensor, dims: Sequence[int], order: float, *, keepdim: bool, dtype: str) -> Tensor:
+    """Sum of powers, and its root; order 0 counts what isn't 0."""
+
+    def body(e: Val, _: Any) -> Val:
+        if order == 0:
+            return m.select(m.compare("ne", e, 0.0), m.number(1.0, e), m.number(0.0, e))
+        return m.binary("pow", m.unary("abs", e), float(order))
+
+    def after(total: Val) -> Val:
+        return total if order == 0 else m.binary("pow", total, 1.0 / order)
+
+    return folded(b, "sum", x, dims, keepdim=keepdim, dtype=dtype, body=body, after=after)
 
 
 # ---- scans --------------------------------------------------------------------------------------------------

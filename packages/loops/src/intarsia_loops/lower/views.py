@@ -276,3 +276,26 @@ def _is_row_major(shape: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> b
             return False
         step = step * n
     return True
+
+
+# ---- copies of views ----------------------------------------------------------------------------------------
+
+
+def _copying(lowering: Callable[..., Any]) -> Callable[..., Any]:
+    """The view's index map, read once for each element."""
+
+    def copied(b: Builder, self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        viewed = lowering(b, self, *args, **kwargs)
+        if isinstance(viewed, Tensor):
+            return b.map(viewed.at)
+        if viewed is DECLINED:
+            return DECLINED
+        return tuple([b.map(v.at, b.spec(k), str(k)) for k, v in enumerate(viewed)])
+
+    return copied
+
+
+for _overload, _row in list(TABLE.rows.items()):
+    _packet = getattr(aten, _overload._schema.name.removeprefix("aten::") + "_copy", None)
+    if _packet is not None and _overload._overloadname in _packet.overloads():
+        TABLE.put([getattr(_packet, _overload._overloadname)], _copying(_row.function))

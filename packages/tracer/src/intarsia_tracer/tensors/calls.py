@@ -35,6 +35,8 @@ def call_leaf_or_table(
     if handler is not None:
         return handler(plugin, tx, args, keywords)
     name = getattr(function, "__name__", "")
+    if name == "graph_break" and _of_torch(function):
+        raise Break("tracer.requested", "a graph break is asked for")
     if name in ANSWERS and _of_torch(function):
         return Const(ANSWERS[name]) if ANSWERS[name] is None else boolean(bool(ANSWERS[name]))
     if function in PURE:
@@ -90,10 +92,6 @@ def _result_type(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: K
 
 def _cuda_available(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return boolean(torch.cuda.is_available())
-
-
-def _graph_break(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    raise Break("tracer.requested", "a graph break is asked for")
 
 
 def _parameter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

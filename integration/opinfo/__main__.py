@@ -1,0 +1,189 @@
+"""Run the sweep: `python -m integration.opinfo [--json PATH] [--dtype NAME] [--op NAME] [--dense N] [--static]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DTYPES = ("float32", "int64", "bool", "bfloat16")
+N_SHARDS = 8
+CRASHES = 20
+"""A worker that dies is started again behind the sample that killed it, this many times."""
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if options.worker:
+        return work(options)
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.json or Path(folder) / "rows.jsonl"
+        if not options.resume:
+            path.unlink(missing_ok=True)
+        rows = sweep(options, path)
+    show(rows, time.perf_counter() - start)
+    return verdict(rows, options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m integration.opinfo", description=__doc__)
+    parser.add_argument("--json", type=Path, help="keep the rows here, one a line, as they are found")
+    parser.add_argument("--resume", action="store_true", help="leave out what the file of --json has already")
+    parser.add_argument("--dtype", choices=DTYPES, action="append", help="only these element types")
+    parser.add_argument("--op", action="append", help="only operators of these full names")
+    parser.add_argument("--stride", type=int, help="take one of this many operators (default: fixed for each type)")
+    parser.add_argument("--offset", type=int, default=0, help="choose other samples")
+    parser.add_argument("--dense", type=int, help="take one of this many samples, of every operator, instead")
+    parser.add_argument("--static", action="store_true", help="dynamic=False, first shape only")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
+    parser.add_argument("--worker", nargs="*", type=int, help=argparse.SUPPRESS)
+    return parser
+
+
+# ---- the parent: processes, rows -------------------------------------------------------------------------------
+
+
+def sweep(options: argparse.Namespace, path: Path) -> list[dict[str, Any]]:
+    """Run the workers to their end and return their rows."""
+    jobs = max(1, options.jobs)
+    running = {k: _start(options, path, list(range(k, N_SHARDS, jobs))) for k in range(jobs)}
+    crashes = 0
+    try:
+        while running:
+            time.sleep(0.2)
+            for k, process in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[k]
+                if process.returncode == 0:
+                    continue
+                crashes += 1
+                _blame(path, process)
+                if crashes > CRASHES:
+                    raise SystemExit("too many workers died")
+                running[k] = _start(options, path, list(range(k, N_SHARDS, jobs)))
+    finally:
+        for process in running.values():
+            process.kill()
+    return list(_rows(path).values())
+
+
+def _start(options: argparse.Namespace, path: Path, shards: list[int]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "integration.opinfo", "--json", str(path), "--offset", str(options.offset)]
+    for dtype in options.dtype or ():
+        command += ["--dtype", dtype]
+    for op in options.op or ():
+        command += ["--op", op]
+    command += ["--stride", str(options.stride)] if options.stride else []
+    command += ["--dense", str(options.dense)] if options.dense else []
+    command += ["--static"] if options.static else []
+    command += ["--worker", *map(str, shards)]
+    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def _rows(path: Path) -> dict[str, dict[str, Any]]:
+    """Rows by sample; a later row of the same sample replaces an earlier one."""
+    if not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    return {r["sample"]: r for r in rows}
+
+
+def _blame(path: Path, process: subprocess.Popen[bytes]) -> None:
+    """Whatever a dead worker had begun is what killed it."""
+    for row in _rows(path).values():
+        if row["result"] == "begun" and row["worker"] == process.pid:
+            keep(path, {**row, "result": "wrong", "why": f"the process died with status {process.returncode}"})
+
+
+def keep(path: Path, row: dict[str, Any]) -> None:
+    """Append one row; a single write, so that rows of several processes don't mix."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+# ---- a worker --------------------------------------------------------------------------------------------------
+
+
+def work(options: argparse.Namespace) -> int:
+    """Judge the samples of some shards."""
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["INTARSIA_CACHE_DIR"] = cache
+        import torch
+
+        from integration.opinfo.judge import Judge
+        from integration.opinfo.samples import STRIDES, select
+
+        torch.set_num_threads(1)
+        judge = Judge(dynamic=not options.static, twice=not options.static)
+        done = _rows(options.json)
+        for shard in options.worker:
+            for dtype in options.dtype or DTYPES:
+                stride = options.stride or STRIDES[dtype]
+                choice = {"offset": options.offset, "dense": options.dense, "only": options.op}
+                chosen = select(shard, dtype, stride=stride, **choice)
+                for sample in chosen:
+                    if done.get(sample.name, {"result": "begun"})["result"] == "begun":
+                        row = {"sample": sample.name, "dtype": dtype, "op": sample.op.full_name}
+                        keep(options.json, {**row, "result": "begun", "worker": os.getpid()})
+                        start = time.perf_counter()
+                        row |= judge(sample)
+                        keep(options.json, {**row, "seconds": round(time.perf_counter() - start, 3)})
+    return 0
+
+
+# ---- what was found --------------------------------------------------------------------------------------------
+
+
+def show(rows: list[dict[str, Any]], seconds: float) -> None:
+    """Print the table, the reasons, the operators that are called, and every wrong sample."""
+    print(f"{'':10}{'samples':>9}{'generated':>11}{'extern':>8}{'unsupported':>13}{'wrong':>7}   second shape")
+    for dtype in DTYPES:
+        mine = [r for r in rows if r["dtype"] == dtype and r["result"] != "eager"]
+        if mine:
+            n = Counter(r["result"] for r in mine)
+            second = Counter(r["second"] for r in mine if "second" in r)
+            shares = f"{n['generated'] / len(mine):.0%} generated, {n['unsupported'] / len(mine):.0%} unsupported"
+            numbers = f"{len(mine):9}{n['generated']:11}{n['extern']:8}{n['unsupported']:13}{n['wrong']:7}"
+            print(f"{dtype:10}{numbers}   {dict(second) or '-'}   {shares}")
+    for title, found in (
+        ("unsupported", Counter(r.get("why", "") for r in rows if r["result"] == "unsupported")),
+        ("called", Counter(e for r in rows for e in r.get("externs", ()))),
+    ):
+        print(f"{title}:", ", ".join(f"{name} {n}" for name, n in found.most_common(25)) or "nothing")
+    for row in rows:
+        if row["result"] in ("wrong", "begun"):
+            print(f"WRONG {row['sample']}: {row.get('why', 'not finished')}")
+    print(f"{len(rows)} samples in {seconds:.0f} s, {sum(r['result'] == 'eager' for r in rows)} that eager rejects")
+
+
+def verdict(rows: list[dict[str, Any]], options: argparse.Namespace) -> int:
+    """1 unless nothing is wrong, less than 15% unsupported, and, of float32, at least 45% generated."""
+    counted = [r for r in rows if r["result"] != "eager"]
+    whole = not (options.dtype or options.op or options.stride or options.dense or options.offset)
+    faults = ["something is wrong"] if any(r["result"] in ("wrong", "begun") for r in rows) else []
+    for dtype in DTYPES if whole else ():
+        mine = [r["result"] for r in counted if r["dtype"] == dtype]
+        least = 400 if dtype == "float32" else 100
+        faults += [f"{len(mine)} samples of {dtype}, fewer than {least}"] if len(mine) < least else []
+        faults += [f"15% of {dtype} unsupported"] if mine.count("unsupported") >= 0.15 * len(mine) else []
+        short = dtype == "float32" and mine.count("generated") < 0.45 * len(mine)
+        faults += ["less than 45% of float32 generated"] if short else []
+    for fault in faults:
+        print("FAULT:", fault)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,162 @@
+"""One sample: compiled and run beside eager, twice; the verdict is told by counters and comparison."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+import intarsia
+from intarsia_ir.errors import UnsupportedError
+from intarsia_loops import from_fx
+from intarsia_loops.program import Extern
+from intarsia_testkit.differential import clone_all
+from integration.opinfo.compare import difference
+from integration.opinfo.samples import Sample
+
+__all__ = ["Judge"]
+
+SECONDS = 90
+UNDEFINED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
+"""Operators whose values are whatever the memory held: only type and layout are compared."""
+
+CHECKS = ("aten._assert_async.msg", "aten._assert_scalar.default")
+"""Calls that compute nothing: they raise where eager would, and what is checked is computed by a kernel."""
+
+Inputs = tuple[Any, ...]
+
+
+class Judge:
+    """Judges samples, one after the other.
+
+    Args:
+        dynamic: As for `intarsia.compile`.
+        twice: Whether the second, doubled shape is run as well.
+    """
+
+    def __init__(self, *, dynamic: bool | None, twice: bool) -> None:
+        self.dynamic, self.twice = dynamic, twice
+        self.externs: list[str] = []
+        self.pipeline = intarsia.default_pipeline().after("lower", self._note)
+        signal.signal(signal.SIGALRM, _too_long)
+
+    def _note(self, gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        self.externs += [str(i.target) for i in from_fx(gm).items if isinstance(i, Extern)]
+        return gm
+
+    @torch.no_grad()
+    def __call__(self, sample: Sample) -> dict[str, Any]:
+        """Return `result` (generated, extern, unsupported, wrong, or eager where eager itself raises) and details."""
+        intarsia.reset()
+        self.externs.clear()
+        function = _caller(sample.function)
+        expected = _attempt(function, sample.inputs)
+        if isinstance(expected, Exception):
+            return {"result": "eager", "why": _line(expected)}
+        compiled = intarsia.compile(
+            function, fullgraph=True, dynamic=self.dynamic, pipeline=self.pipeline, options={"on_error": "raise"}
+        )
+        signal.alarm(SECONDS)
+        try:
+            verdict = self._first(compiled, sample, expected)
+            if self.twice and verdict["result"] in ("generated", "extern"):
+                verdict |= self._second(compiled, function, sample)
+        finally:
+            signal.alarm(0)
+        return verdict
+
+    def _first(self, compiled: Callable[..., Any], sample: Sample, expected: Any) -> dict[str, Any]:
+        found = _run(compiled, sample, sample.inputs, expected)
+        stats = intarsia.stats()
+        if found is None and (stats.frames_eager or stats.fallbacks or not stats.graphs):
+            return {"result": "unsupported", "why": "no graph"}
+        if found is not None:
+            return found
+        called = [name for name in self.externs if name not in CHECKS]
+        return {
+            "result": "extern" if called else "generated",
+            "kernels": stats.kernels_generated,
+            "calls": stats.extern_calls,
+            "externs": sorted(set(called)),
+        }
+
+    def _second(self, compiled: Callable[..., Any], function: Callable[..., Any], sample: Sample) -> dict[str, Any]:
+        for dim in (-1, 0):
+            doubled = pytree.tree_map_only(torch.Tensor, lambda t: _double(t, dim), sample.inputs)
+            if isinstance(doubled, Exception):
+                continue
+            expected = _attempt(function, doubled)
+            if not isinstance(expected, Exception):
+                break
+        else:
+            return {"second": "eager"}
+        before = intarsia.stats()
+        found = _run(compiled, sample, doubled, expected)
+        after = intarsia.stats()
+        if found is not None:
+            return {**found, "second": "failed"}
+        if after.frames_eager > before.frames_eager or after.fallbacks > before.fallbacks:
+            return {"result": "unsupported", "why": "no graph", "second": "failed"}
+        return {"second": "recompiled" if after.graphs > before.graphs else "same"}
+
+
+def _caller(op: Callable[..., Any]) -> Callable[..., Any]:
+    def call(operand: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return op(operand, *args, **kwargs)
+
+    return call
+
+
+def _double(t: torch.Tensor, dim: int) -> torch.Tensor:
+    return torch.cat([t, t], dim) if t.dim() and t.layout is torch.strided else t
+
+
+def _attempt(function: Callable[..., Any], inputs: Inputs) -> Any:
+    """Result and inputs afterwards of eager, or what it raises."""
+    try:
+        return _call(function, inputs)
+    except Exception as error:  # eager's own error, whatever it is
+        return error
+
+
+def _call(function: Callable[..., Any], inputs: Inputs) -> tuple[Any, Any]:
+    leaves, spec = pytree.tree_flatten(inputs)
+    copies = pytree.tree_unflatten(
+        clone_all(leaves) if all(_plain(x) for x in leaves) else [_clone(x) for x in leaves], spec
+    )
+    torch.manual_seed(0)
+    return function(*copies), copies
+
+
+def _plain(x: Any) -> bool:
+    return not isinstance(x, torch.Tensor) or (x.layout is torch.strided and not x.is_conj() and not x.is_neg())
+
+
+def _clone(x: Any) -> Any:
+    return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def _run(compiled: Callable[..., Any], sample: Sample, inputs: Inputs, expected: Any) -> dict[str, Any] | None:
+    """None when the compiled function does what eager did, else the verdict."""
+    try:
+        actual = _call(compiled, inputs)
+    except UnsupportedError as error:
+        return {"result": "unsupported", "why": error.code, "message": str(error)[:600]}
+    except Exception as error:
+        trace = "".join(traceback.format_exception(error)[-3:])
+        return {"result": "wrong", "why": f"raises {_line(error)}", "message": trace[-1500:]}
+    wrong = difference(actual, expected, sample.op.op, inputs, values=sample.op.name not in UNDEFINED)
+    return {"result": "wrong", "why": wrong} if wrong else None
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:200]
+
+
+def _too_long(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"longer than {SECONDS} s")
