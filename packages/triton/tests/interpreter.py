@@ -63,14 +63,15 @@ def run(source, buffers, values, tmp_path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     memory = dict(values)
+    buffers = {**buffers, **dict(source.scratch)}
     for launch in source.launches:
         for name in launch.buffers:
             memory.setdefault(name, empty(buffers[name]))
         # on the builder: every copy of this module patches the same one
         interpreter.InterpreterBuilder._ranges = [_range(t) for t in memory.values()]
-        (grid,) = (eval(text, {}) for text in launch.grid)
-        if grid:
-            getattr(module, launch.entry)[(grid,)](*(memory[b] for b in launch.buffers))
+        grid = tuple(eval(text, {}) for text in launch.grid)
+        if all(grid):
+            getattr(module, launch.entry)[grid](*(memory[b] for b in launch.buffers))
     return memory
 
 

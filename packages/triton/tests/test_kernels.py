@@ -147,6 +147,54 @@ def test_columns_are_reduced_with_rows_along_memory(tmp_path):
     assert "XBLOCK: tl.constexpr = 64, RBLOCK: tl.constexpr = 32" in source.text
 
 
+def test_a_row_that_fits_is_read_once(tmp_path):
+    buffers, kernel = softmax_kernel(3, 100)
+    source = check(buffers, (kernel,), {"x": torch.randn(3, 100)}, ("y",), tmp_path)
+    assert source.text.count("tl.load(") == 1 and "for " not in source.text.split("def kernel0")[1]
+
+
+def test_a_long_row_is_walked_without_masks_where_tiles_are_full(tmp_path):
+    buffers, kernel = softmax_kernel(2, 20000)
+    source = check(buffers, (kernel,), {"x": torch.randn(2, 20000)}, ("y",), tmp_path)
+    assert source.text.count("for tile in range(0, 4):") == 3
+    assert 'eviction_policy="evict_last"' in source.text and 'eviction_policy="evict_first"' in source.text
+
+
+@pytest.mark.parametrize("shape", [(64, 128), (70, 65)])
+def test_transpositions_take_square_tiles(shape, tmp_path):
+    i, j = axis("i0", shape[0]), axis("i1", shape[1])
+    body = val("add", load("x", (lift(i), lift(j)), "f32"), load("y", (lift(j), lift(i)), "f32"), dtype="f32")
+    kernel = Kernel((i, j), (Nest("z", (i, j), (), "map", body, "f32"),))
+    buffers = {"x": buffer(shape), "y": buffer(shape[::-1]), "z": buffer(shape)}
+    inputs = {"x": torch.randn(shape), "y": torch.randn(shape[::-1])}
+    source = check(buffers, (kernel,), inputs, ("z",), tmp_path)
+    assert len(source.launches[0].grid) == 2
+
+
+@pytest.mark.parametrize("kind", ["sum", "max", "any"])
+def test_long_reductions_of_few_rows_are_split(kind, tmp_path):
+    dtype = "b8" if kind == "any" else "f32"
+    i, r, q = axis("i0", 3), axis("r0", 64), axis("r1", 300)
+    body = load("x", (lift(r), lift(i), lift(q)), dtype)
+    kernel = Kernel((i,), (Nest("y", (i,), (r, q), kind, body, dtype),))
+    buffers = {"x": buffer((64, 3, 300), dtype), "y": buffer((3,), dtype)}
+    x = torch.randn(64, 3, 300)
+    inputs = {"x": x > 2 if kind == "any" else x}
+    source = check(buffers, (kernel,), inputs, ("y",), tmp_path, rtol=1e-4, atol=1e-4)
+    assert [launch.entry for launch in source.launches] == ["kernel0", "kernel1"]
+    assert [name for name, _ in source.scratch] == ["y_partial"]
+
+
+def test_what_follows_a_split_reduction_is_done_with_it(tmp_path):
+    i, r = axis("i0", 2), axis("r0", 20480)
+    total = Nest("s", (i,), (r,), "sum", load("x", (lift(i), lift(r)), "f32"), "f32")
+    root = val("sqrt", load("s", (lift(i),), "f32"), dtype="f32")
+    kernel = Kernel((i,), (total, Nest("y", (i,), (), "map", root, "f32")), frozenset({"s"}))
+    buffers = {"x": buffer((2, 20480)), "s": buffer((2,)), "y": buffer((2,))}
+    source = check(buffers, (kernel,), {"x": torch.rand(2, 20480)}, ("y",), tmp_path)
+    assert [launch.buffers for launch in source.launches] == [("x", "s_partial"), ("s_partial", "y")]
+
+
 def test_equal_kernels_are_one_function(tmp_path):
     i = axis("i0", 30)
 

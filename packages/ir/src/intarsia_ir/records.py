@@ -696,6 +696,7 @@ class KernelSource:
         options: What belongs to the text, sorted: "flags" and "libraries" (space-separated) go to the compiler after
             the runtime's own flags; the rest is only part of the text's identity.
         parts: Texts of translation units that are compiled side by side and linked; empty: `text` is the only one.
+        scratch: Names and layouts (of the loops dialect) of buffers that launches share and the program doesn't know.
     """
 
     text: str
@@ -707,3 +708,4 @@ class KernelSource:
     n_unique: int = 0
     options: tuple[tuple[str, str], ...] = ()
     parts: tuple[str, ...] = ()
+    scratch: tuple[tuple[str, Any], ...] = ()

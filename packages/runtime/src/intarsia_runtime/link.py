@@ -122,6 +122,7 @@ class _Writer:
     ) -> None:
         self.program, self.library, self.debug = program, library, debug
         self.launches = segments(source) if source.language == "triton" else source.launches
+        self.scratch = dict(source.scratch)
         self.device = Device(device)
         self.names = Names()
         self.offsets: Mapping[str, int] = program.placement.offsets if program.placement else {}
@@ -185,7 +186,7 @@ class _Writer:
         return name not in self.offsets and name not in self.program.constants and name not in self.program.inputs
 
     def _allocate(self, name: str) -> None:
-        buffer = self.program.buffers[name]
+        buffer = self.scratch.get(name) or self.program.buffers[name]
         self.names.bind("_empty_strided", torch.empty_strided)
         dtype = self.names.bind(f"_{buffer.dtype}", dtype_from_name(buffer.dtype))
         shape, strides = shape_text(buffer.shape), shape_text(buffer.strides)

@@ -8,26 +8,17 @@ from dataclasses import dataclass
 from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS, identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest
-from intarsia_triton.index import address, index_text, product
+from intarsia_triton.blocks import SQUARE, Blocks, across, choose_blocks
+from intarsia_triton.index import index_text, product
 from intarsia_triton.ops import POINTED, TYPES, constant
-from intarsia_triton.plan import Loop, loops_of
-from intarsia_triton.tile import Tile
+from intarsia_triton.plan import Loop, loops_of, over_one_range
+from intarsia_triton.tile import Points, Tile
 
-__all__ = ["Blocks", "Function", "function"]
+__all__ = ["Function", "function"]
 
 INDENT = "    "
-# elements of a tile: what a block of 128 threads holds in 16 registers each
-TILE = 2048
 # grids are 31-bit numbers, and so are the offsets of most tensors; beyond, addresses need 64 bits
 LARGEST_32_BIT = 1 << 31
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Sizes of a tile, powers of two."""
-
-    rows: int
-    inner: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +29,7 @@ class Function:
         text: Definition, under the name it was asked for.
         buffers: Buffers that it takes, in order.
         sizes: Size symbols that it takes after them, sorted.
-        grid: Number of programs, as text over the size symbols.
+        grid: Number of programs in each dimension, as text over the size symbols.
         blocks: The tile it was emitted for.
         signature: Type of each parameter, in order, in Triton's spelling: `"*fp32"`, `"i64"`.
     """
@@ -46,7 +37,7 @@ class Function:
     text: str
     buffers: tuple[str, ...]
     sizes: tuple[str, ...]
-    grid: str
+    grid: tuple[str, ...]
     blocks: Blocks
     signature: tuple[tuple[str, str], ...]
 
@@ -59,102 +50,52 @@ def function(kernel: Kernel, buffers: Mapping[str, Buffer], name: str) -> Functi
         buffers: Layout of every buffer in memory.
         name: Name of the function.
     """
-    writer = _Writer(kernel, buffers, loops_of(kernel))
+    axis = across(kernel, buffers)
+    writer = _Square(kernel, buffers, axis) if axis is not None else _Rows(kernel, buffers)
     writer.write()
     parameters = [*writer.pointers.values(), *writer.sizes]
     parameters += [f"XBLOCK: tl.constexpr = {writer.blocks.rows}", f"RBLOCK: tl.constexpr = {writer.blocks.inner}"]
     head = ["@triton.jit", f"def {name}({', '.join(parameters)}):"]
-    n_rows = index_text(product([a.extent for a in kernel.rows]), {})
-    grid = f"({n_rows} + {writer.blocks.rows - 1}) // {writer.blocks.rows}"
     text = "\n".join([*head, *(INDENT + line for line in writer.lines), ""])
     types = {name: f"*{POINTED[buffers[buffer].dtype]}" for buffer, name in writer.pointers.items()}
     signature = (*types.items(), *((size, "i64") for size in writer.sizes))
-    return Function(text, tuple(writer.pointers), writer.sizes, grid, writer.blocks, signature)
+    return Function(text, tuple(writer.pointers), writer.sizes, writer.grid(), writer.blocks, signature)
 
 
 class _Writer:
-    """Statements of one function, loop by loop."""
+    """Statements of one function. A program takes a block of rows: `x` is its tile of row numbers."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop]) -> None:
-        self.kernel, self.buffers, self.loops = kernel, buffers, loops
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], rows: tuple[Atom, ...], blocks: Blocks) -> None:
+        self.kernel, self.buffers, self.rows, self.blocks = kernel, buffers, rows, blocks
         self.lines: list[str] = []
         self.pointers: dict[str, str] = {}
         self.sizes = _sizes(kernel, buffers)
-        self.blocks = _blocks(kernel, buffers, loops)
+        self.policies: dict[str, str] = {}
         self._scalars: dict[str, str] = {}
-        self._rows: dict[Atom, str] = {}
         self._counter = [0]
 
-    def write(self) -> None:
-        """Write the row indices, then each loop."""
-        n_rows = index_text(product([a.extent for a in self.kernel.rows]), {})
+    def _blocked(self, axes: Sequence[Atom], block: int) -> str:
+        n = index_text(product([a.extent for a in axes]), {})
+        return f"({n} + {block - 1}) // {block}"
+
+    def _row_points(self) -> Points:
+        """Write the row indices and return the points of a tile `[XBLOCK, 1]`."""
+        n_rows = product([a.extent for a in self.rows])
         self.lines.append(f"x = tl.program_id(0){self._wide()} * XBLOCK + tl.arange(0, XBLOCK)[:, None]")
-        self.lines.append(f"xmask = x < {n_rows}")
-        self._rows = self._unflatten("x", self.kernel.rows, self.lines)
-        for loop in self.loops:
-            self._loop(loop)
+        mask = "" if _divides(self.blocks.rows, n_rows) else "xmask"
+        if mask:
+            self.lines.append(f"xmask = x < {index_text(n_rows, {})}")
+        return Points(self._unflatten("x", self.rows, self.lines), row_mask=mask)
 
-    def _loop(self, loop: Loop) -> None:
-        if not loop.inner:
-            self._straight(loop)
-            return
-        n_inner = index_text(product([a.extent for a in loop.inner]), {})
-        reductions = [s for s in loop.steps if s.kind != "map" and not NEST_KINDS[s.kind].scan]
-        for step in reductions:
-            self.lines += _accumulators(step)
-        body: list[str] = []
-        body.append("r = base + tl.arange(0, RBLOCK)[None, :]")
-        body.append(f"mask = xmask & (r < {n_inner})")
-        names = {**self._rows, **self._unflatten("r", loop.inner, body)}
-        tile = Tile(self.buffers, names, self._scalars, self.pointers, "mask", self._counter)
-        for step in loop.steps:
-            self._inner_step(step, tile)
-        self.lines.append(f"for base in range(0, {n_inner}, RBLOCK):")
-        self.lines += [INDENT + line for line in (*body, *tile.lines)]
-        for step in reductions:
-            self._finish(step)
+    def _with_inner(self, points: Points, inner: Sequence[Atom], masked: bool, lines: list[str]) -> Points:
+        """Write the inner indices from `r` and return the points of a tile `[XBLOCK, RBLOCK]`."""
+        if masked:
+            lines.append(f"rmask = r < {index_text(product([a.extent for a in inner]), {})}")
+        names = {**points.names, **self._unflatten("r", inner, lines)}
+        return Points(names, frozenset(inner), points.row_mask, "rmask" if masked else "", "[XBLOCK, RBLOCK]")
 
-    def _inner_step(self, step: Nest, tile: Tile) -> None:
-        value = tile.value(step.body)
-        if step.kind == "map":
-            tile.store(step.out, tuple(map(lift, step.axes)), value)
-        elif NEST_KINDS[step.kind].scan:
-            neutral = constant(identity_of(step.kind, step.dtype), step.dtype)
-            filled = f"tl.where(mask, {value}, {neutral})"
-            fold = "fold_sum" if step.kind == "cumsum" else "fold_prod"
-            tile.store(step.out, tuple(map(lift, step.axes)), f"tl.associative_scan({filled}, 1, {fold})")
-        elif step.kind in ("argmax", "argmin"):
-            acc, better = f"acc_{step.out}", f"better_{step.kind[3:]}"
-            tile.lines.append(f"new, at = {better}({value}, r.to(tl.int64), {acc}, {acc}_at)")
-            tile.lines.append(f"{acc}, {acc}_at = tl.where(mask, new, {acc}), tl.where(mask, at, {acc}_at)")
-        else:
-            acc = f"acc_{step.out}"
-            tile.lines.append(f"{acc} = tl.where(mask, fold_{step.kind}({acc}, {value}), {acc})")
-
-    def _straight(self, loop: Loop) -> None:
-        """Steps that have one point a row; a reduction over nothing is its body."""
-        tile = Tile(self.buffers, self._rows, self._scalars, self.pointers, "xmask", self._counter)
-        for step in loop.steps:
-            value = tile.value(step.body)
-            if step.kind != "map":
-                self._scalars[step.out] = value
-            if step.out not in self.kernel.local:
-                tile.store(step.out, tuple(map(lift, step.axes)), value)
-        self.lines += tile.lines
-
-    def _finish(self, step: Nest) -> None:
-        """Reduce the accumulators to a row scalar, and store it where it is wanted."""
-        acc, scalar = f"acc_{step.out}", f"s_{step.out}"
-        if step.kind in ("argmax", "argmin"):
-            self.lines.append(f"_, {scalar} = tl.reduce(({acc}, {acc}_at), 1, better_{step.kind[3:]})")
-        else:
-            self.lines.append(f"{scalar} = tl.reduce({acc}, 1, fold_{step.kind})")
-        self.lines.append(f"{scalar} = {scalar}[:, None]")
-        self._scalars[step.out] = scalar
-        if step.out not in self.kernel.local:
-            tile = Tile(self.buffers, self._rows, self._scalars, self.pointers, "xmask", self._counter)
-            tile.store(step.out, tuple(map(lift, step.axes)), scalar)
-            self.lines += tile.lines
+    def _tile(self, points: Points) -> Tile:
+        return Tile(self.buffers, points, self._scalars, self.pointers, self._counter, self.policies)
 
     def _unflatten(self, flat: str, axes: Sequence[Atom], lines: list[str]) -> dict[Atom, str]:
         """Write the index of each axis from a row-major number; a lone axis is the number itself."""
@@ -179,6 +120,180 @@ class _Writer:
         return ".to(tl.int64)" if largest >= LARGEST_32_BIT else ""
 
 
+class _Square(_Writer):
+    """Maps over two axes at once, in a square tile: each buffer runs along one of them."""
+
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], axis: Atom) -> None:
+        *others, self.inner = kernel.rows
+        rows = (*(a for a in others if a is not axis), axis)
+        super().__init__(kernel, buffers, rows, Blocks(SQUARE, SQUARE, 8))
+        self.loops = loops_of(kernel)
+
+    def grid(self) -> tuple[str, ...]:
+        return self._blocked(self.rows, self.blocks.rows), self._blocked((self.inner,), self.blocks.inner)
+
+    def write(self) -> None:
+        points = self._row_points()
+        self.lines.append(f"r = tl.program_id(1){self._wide()} * RBLOCK + tl.arange(0, RBLOCK)[None, :]")
+        masked = not _divides(self.blocks.inner, self.inner.extent)
+        tile = self._tile(self._with_inner(points, (self.inner,), masked, self.lines))
+        for loop in self.loops:
+            for step in loop.steps:
+                tile.store(step.out, tuple(map(lift, step.axes)), tile.value(step.body))
+        self.lines += tile.lines
+
+
+class _Rows(_Writer):
+    """Rows, each with a walk over inner points: in one tile that holds the row, or tile by tile."""
+
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> None:
+        self.loops = loops_of(kernel)
+        super().__init__(kernel, buffers, kernel.rows, choose_blocks(kernel, buffers, self.loops))
+
+    def grid(self) -> tuple[str, ...]:
+        return (self._blocked(self.rows, self.blocks.rows),)
+
+    def write(self) -> None:
+        """Write the row indices, then each loop."""
+        self.row_points = self._row_points()
+        if self.blocks.persistent:
+            self._persistent(over_one_range(self.loops))
+            return
+        walks = [k for k, loop in enumerate(self.loops) if loop.inner]
+        for k, loop in enumerate(self.loops):
+            if not loop.inner:
+                self._straight(loop, self._tile(self.row_points))
+                continue
+            self.policies = self._policies(loop, [self.loops[m] for m in walks if m > k], k != walks[0])
+            self._walk(loop, backwards=walks.index(k) % 2 == 1)
+
+    def _policies(self, loop: Loop, later: Sequence[Loop], again: bool) -> dict[str, str]:
+        """Say of each buffer whether a later walk reads it again, out of the L2 cache."""
+        wanted = {name for other in later for step in other.steps for name in step.reads()}
+        read = {name for step in loop.steps for name in step.reads()}
+        last = {name: "evict_first" for name in read if again}
+        return {**last, **dict.fromkeys(read & wanted, "evict_last")}
+
+    # ---- one tile ----------------------------------------------------------------------------------------------
+
+    def _persistent(self, loops: Sequence[Loop]) -> None:
+        """All steps over one tile that spans the inner range: every load is done once."""
+        inner = next(loop.inner for loop in loops if loop.inner)
+        self.lines.append(f"r = (tl.arange(0, RBLOCK)[None, :]){self._wide()}")
+        masked = not _divides(self.blocks.inner, product([a.extent for a in inner]))
+        points = self._with_inner(self.row_points, inner, masked, self.lines)
+        tile, rows = self._tile(points), self._tile(self.row_points)
+        for loop in loops:
+            if not loop.inner:
+                self._straight(loop, rows)
+                continue
+            for step in loop.steps:
+                self._whole_step(step, tile)
+            self.lines += tile.lines
+            tile.lines = []
+
+    def _whole_step(self, step: Nest, tile: Tile) -> None:
+        value = tile.value(step.body)
+        if step.kind == "map":
+            tile.store(step.out, tuple(map(lift, step.axes)), value)
+            return
+        filled = self._filled(step, value, tile.points.inner_mask)
+        if NEST_KINDS[step.kind].scan:
+            fold = "fold_sum" if step.kind == "cumsum" else "fold_prod"
+            tile.store(step.out, tuple(map(lift, step.axes)), f"tl.associative_scan({filled}, 1, {fold})")
+            return
+        scalar = f"s_{step.out}"
+        if step.kind in ("argmax", "argmin"):
+            at = "tl.broadcast_to(r.to(tl.int64), [XBLOCK, RBLOCK])"
+            tile.lines.append(f"_, {scalar} = tl.reduce(({filled}, {at}), 1, better_{step.kind[3:]})")
+        else:
+            tile.lines.append(f"{scalar} = tl.reduce({filled}, 1, fold_{step.kind})")
+        tile.lines.append(f"{scalar} = {scalar}[:, None]")
+        self._keep(step, scalar, tile.lines)
+
+    def _filled(self, step: Nest, value: str, mask: str) -> str:
+        """Return a value with the kind's neutral element in the points outside."""
+        whole = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])"
+        kind = step.kind[3:] if step.kind in ("argmax", "argmin") else step.kind
+        neutral = constant(identity_of(kind, step.body.dtype), step.body.dtype)
+        return f"tl.where({mask}, {whole}, {neutral})" if mask else whole
+
+    # ---- tile by tile ------------------------------------------------------------------------------------------
+
+    def _walk(self, loop: Loop, *, backwards: bool) -> None:
+        """Walk the inner range: full tiles without a mask, then what is left. Every other walk goes backwards.
+
+        What the walk before it read last is still in the cache.
+        """
+        extent, block = product([a.extent for a in loop.inner]), self.blocks.inner
+        reductions = [s for s in loop.steps if s.kind != "map"]
+        for step in reductions:
+            self.lines += _accumulators(step)
+        known = extent.const()
+        n_full = None if known is None else known // block
+        if n_full is None:
+            self.lines.append(f"for base in range(0, {index_text(extent, {})}, RBLOCK):")
+            self.lines += [INDENT + line for line in self._body(loop, masked=True)]
+        elif n_full:
+            number = f"({n_full - 1} - tile)" if backwards else "tile"
+            self.lines.append(f"for tile in range(0, {n_full}):")
+            self.lines += [INDENT + line for line in (f"base = {number} * RBLOCK", *self._body(loop, masked=False))]
+        if known is not None and known % block:
+            self.lines += [f"base = {known // block * block}", *self._body(loop, masked=True)]
+        for step in reductions:
+            self._finish(step)
+
+    def _body(self, loop: Loop, *, masked: bool) -> list[str]:
+        lines = [f"r = (base + tl.arange(0, RBLOCK)[None, :]){self._wide()}"]
+        points = self._with_inner(self.row_points, loop.inner, masked, lines)
+        tile = self._tile(points)
+        for step in loop.steps:
+            self._inner_step(step, tile)
+        return [*lines, *tile.lines]
+
+    def _inner_step(self, step: Nest, tile: Tile) -> None:
+        value = f"tl.broadcast_to({tile.value(step.body)}, [XBLOCK, RBLOCK])"
+        mask, acc = tile.points.inner_mask, f"acc_{step.out}"
+        if step.kind == "map":
+            tile.store(step.out, tuple(map(lift, step.axes)), value)
+        elif step.kind in ("argmax", "argmin"):
+            tile.lines.append(f"new, at = better_{step.kind[3:]}({value}, r.to(tl.int64), {acc}, {acc}_at)")
+            kept = f"tl.where({mask}, new, {acc}), tl.where({mask}, at, {acc}_at)" if mask else "new, at"
+            tile.lines.append(f"{acc}, {acc}_at = {kept}")
+        else:
+            folded = f"fold_{step.kind}({acc}, {value})"
+            tile.lines.append(f"{acc} = tl.where({mask}, {folded}, {acc})" if mask else f"{acc} = {folded}")
+
+    def _straight(self, loop: Loop, tile: Tile) -> None:
+        """Steps that have one point a row; a reduction over nothing is its body."""
+        for step in loop.steps:
+            value = tile.value(step.body)
+            if step.kind != "map":
+                self._scalars[step.out] = value
+            if step.out not in self.kernel.local:
+                tile.store(step.out, tuple(map(lift, step.axes)), value)
+        self.lines += tile.lines
+        tile.lines = []
+
+    def _finish(self, step: Nest) -> None:
+        """Reduce the accumulators to a row scalar, and store it where it is wanted."""
+        acc, scalar = f"acc_{step.out}", f"s_{step.out}"
+        if step.kind in ("argmax", "argmin"):
+            self.lines.append(f"_, {scalar} = tl.reduce(({acc}, {acc}_at), 1, better_{step.kind[3:]})")
+        else:
+            self.lines.append(f"{scalar} = tl.reduce({acc}, 1, fold_{step.kind})")
+        self.lines.append(f"{scalar} = {scalar}[:, None]")
+        self._keep(step, scalar, self.lines)
+
+    def _keep(self, step: Nest, scalar: str, lines: list[str]) -> None:
+        """Remember a row scalar, and store it when others want it."""
+        self._scalars[step.out] = scalar
+        if step.out not in self.kernel.local:
+            tile = self._tile(self.row_points)
+            tile.store(step.out, tuple(map(lift, step.axes)), scalar)
+            lines += tile.lines
+
+
 def _accumulators(step: Nest) -> list[str]:
     acc, kind, dtype = f"acc_{step.out}", step.kind, step.body.dtype
     if kind in ("argmax", "argmin"):
@@ -189,38 +304,9 @@ def _accumulators(step: Nest) -> list[str]:
     return [f"{acc} = tl.broadcast_to({constant(identity_of(kind, dtype), dtype)}, (XBLOCK, RBLOCK))"]
 
 
-def _blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop]) -> Blocks:
-    """Choose the tile: rows along memory for pointwise and column kernels, the inner range for row kernels."""
-    n_rows = _power_of_two(product([a.extent for a in kernel.rows]))
-    inner = [_power_of_two(product([a.extent for a in loop.inner])) for loop in loops if loop.inner]
-    scans = any(NEST_KINDS[s.kind].scan for s in kernel.steps)
-    if not inner:
-        return Blocks(min(n_rows, 1024), 1)
-    if scans:
-        return Blocks(1, max(inner))  # the whole range at once
-    if _along_rows(kernel, buffers, loops):
-        return Blocks(min(n_rows, 64), min(max(inner), 32))
-    width = min(max(inner), 1024)
-    return Blocks(max(1, min(n_rows, TILE // width)), width)
-
-
-def _along_rows(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop]) -> bool:
-    """Tell whether memory is contiguous along the last row axis, and not along an inner one."""
-    loads = [v for loop in loops for s in loop.steps for v in s.body.loads if v.op == "load" and v.args[0] in buffers]
-    inner = {a for loop in loops for a in loop.inner}
-    unit = [
-        axis
-        for v in loads
-        for axis in address(v.args[1], buffers[v.args[0]].strides).axes()
-        if (c := address(v.args[1], buffers[v.args[0]].strides).coef(axis)) is not None and c[0] is lift(1)
-    ]
-    return bool(kernel.rows) and kernel.rows[-1] in unit and inner.isdisjoint(unit)
-
-
-def _power_of_two(extent: IndexExpr) -> int:
-    """Return the least power of two that holds an extent; a guess for symbolic ones, which loops and masks serve."""
+def _divides(block: int, extent: IndexExpr) -> bool:
     known = extent.const()
-    return 1024 if known is None else 1 << max(0, known - 1).bit_length()
+    return bool(known) and known % block == 0  # type: ignore[operator]  # None is falsy; so is 0, which needs masks
 
 
 def _last_offset(buffer: Buffer) -> int:

@@ -20,7 +20,7 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Val
 from intarsia_loops.rewrites import at, rebuild
 
-__all__ = ["Loop", "loops_of", "pieces"]
+__all__ = ["Loop", "loops_of", "over_one_range", "pieces"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,14 @@ def loops_of(kernel: Kernel) -> tuple[Loop, ...]:
         if step.kind != "map":
             made.add(step.out)
     return tuple(loops)
+
+
+def over_one_range(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """Return loops over the same inner extents as loops over the same axes: those of the first."""
+    inner = next(loop.inner for loop in loops if loop.inner)
+    return tuple(
+        Loop(inner, tuple(_over(s, loop.inner, inner) for s in loop.steps)) if loop.inner else loop for loop in loops
+    )
 
 
 def _joins(loop: Loop, inner: Sequence[Atom], step: Nest, made: set[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.program import Buffer, Val
@@ -10,7 +11,31 @@ from intarsia_loops.rewrites import operands, postorder
 from intarsia_triton.index import address, index_text
 from intarsia_triton.ops import TYPES, constant, operation
 
-__all__ = ["Tile"]
+__all__ = ["Points", "Tile"]
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The points of a tile: the names of its index tiles, and which points are inside.
+
+    Args:
+        names: Axis -> name of its index tile: `[XBLOCK, 1]` for rows, `[1, RBLOCK]` for inner axes.
+        inner: The axes among them that are inner.
+        row_mask: Name of the mask of valid rows; "" when all are.
+        inner_mask: Name of the mask of valid inner points; "" when all are.
+        shape: Text of the tile's shape.
+    """
+
+    names: Mapping[Atom, str]
+    inner: frozenset[Atom] = frozenset()
+    row_mask: str = ""
+    inner_mask: str = ""
+    shape: str = "[XBLOCK, 1]"
+
+    def mask(self, *, rows: bool = True, inner: bool = True) -> str:
+        """Return the mask of a tile that depends on rows, inner points or both; "" when all points are valid."""
+        parts = [self.row_mask if rows else "", self.inner_mask if inner else ""]
+        return " & ".join(filter(None, parts))
 
 
 class Tile:
@@ -18,24 +43,24 @@ class Tile:
 
     Args:
         buffers: Layout of every buffer in memory.
-        names: Axis -> name of its index tile.
+        points: Where the values are taken.
         scalars: Buffer -> name of the row scalar that holds it.
         pointers: Buffer -> name of its pointer; grows as buffers are touched.
-        mask: Text of the mask of valid points.
         counter: Number of the next temporary; shared by the tiles of a kernel.
+        policies: Buffer -> eviction policy of its loads.
     """
 
     def __init__(
         self,
         buffers: Mapping[str, Buffer],
-        names: Mapping[Atom, str],
+        points: Points,
         scalars: Mapping[str, str],
         pointers: dict[str, str],
-        mask: str,
         counter: list[int],
+        policies: Mapping[str, str],
     ) -> None:
-        self._buffers, self._names, self._scalars = buffers, names, scalars
-        self._pointers, self._mask, self._counter = pointers, mask, counter
+        self._buffers, self.points, self._scalars = buffers, points, scalars
+        self._pointers, self._counter, self._policies = pointers, counter, policies
         self._known: dict[Val, str] = {}
         self.lines: list[str] = []
 
@@ -47,16 +72,18 @@ class Tile:
 
     def store(self, buffer: str, index: tuple[IndexExpr, ...], value: str) -> None:
         """Write `value` to a buffer at an index."""
-        offset = index_text(address(index, self._buffers[buffer].strides), self._names)
+        offset = index_text(address(index, self._buffers[buffer].strides), self.points.names)
+        where = f"{self._pointer(buffer)} + ({offset} + tl.zeros({self.points.shape}, tl.int32))"
         # a value that is the same in all points is a smaller tile, which a store doesn't broadcast
-        shaped = f"tl.broadcast_to({value}, ({self._mask}).shape)"
-        self.lines.append(f"tl.store({self._pointer(buffer)} + ({self._broadcast(offset)}), {shaped}, {self._mask})")
+        shaped = f"tl.broadcast_to({value}, {self.points.shape})"
+        mask = self.points.mask()
+        self.lines.append(f"tl.store({where}, {shaped}{f', {mask}' if mask else ''})")
 
     def _text(self, v: Val) -> str:
         if v.op == "const":
             return constant(v.args[0], v.dtype)
         if v.op == "index":
-            return f"({index_text(v.args[0], self._names)} + tl.full([1, 1], 0, tl.int64))"
+            return f"({index_text(v.args[0], self.points.names)} + tl.full([1, 1], 0, tl.int64))"
         if v.op == "load" and v.args[0] in self._scalars:
             return self._scalars[v.args[0]]
         if v.op in ("load", "gather"):
@@ -65,17 +92,22 @@ class Tile:
 
     def _load(self, v: Val) -> str:
         buffer, index = v.args
-        terms = []
+        axes, computed, terms = set(), False, []
         for position, stride in zip(index, self._buffers[buffer].strides, strict=True):
-            at = self._known[position] if isinstance(position, Val) else f"({index_text(position, self._names)})"
-            terms.append(f"{at} * ({index_text(stride, self._names)})")
-        offset = self._broadcast(" + ".join(terms) or "0")
-        text = f"tl.load({self._pointer(buffer)} + ({offset}), {self._mask}, other=0)"
+            if isinstance(position, Val):
+                computed, at = True, self._known[position]
+            else:
+                axes |= set(position.axes())
+                at = f"({index_text(position, self.points.names)})"
+            terms.append(f"{at} * ({index_text(stride, self.points.names)})")
+        inner = computed or not axes.isdisjoint(self.points.inner)
+        rows = computed or not axes <= self.points.inner
+        offset = " + ".join([*terms, "tl.zeros([1, 1], tl.int32)"])
+        mask = self.points.mask(rows=rows, inner=inner)
+        masked = f", {mask}, other=0" if mask else ""
+        policy = f', eviction_policy="{self._policies[buffer]}"' if inner and buffer in self._policies else ""
+        text = f"tl.load({self._pointer(buffer)} + ({offset}){masked}{policy})"
         return f"{text}.to({TYPES[v.dtype]})" if v.dtype == "b8" else text
-
-    def _broadcast(self, offset: str) -> str:
-        """Give an offset the shape of the mask."""
-        return f"{offset} + tl.zeros_like({self._mask}.to(tl.int32))"
 
     def _pointer(self, buffer: str) -> str:
         return self._pointers.setdefault(buffer, f"p{len(self._pointers)}")

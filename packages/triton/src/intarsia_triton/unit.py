@@ -14,11 +14,12 @@ from intarsia_loops.rewrites import canonical
 from intarsia_triton.kernel import Function, function
 from intarsia_triton.plan import pieces
 from intarsia_triton.prelude import PRELUDE
+from intarsia_triton.split import split_reductions
 
 __all__ = ["emit", "emit_unit"]
 
 # passed always: Triton's own defaults differ between versions; subnormal numbers are kept, as in eager
-OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False, "num_stages": 1, "num_warps": 4}
+OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False, "num_stages": 1}
 
 
 def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> KernelSource:
@@ -62,16 +63,20 @@ def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
     program = kernels if isinstance(kernels, Program) else from_fx(kernels)
     functions: dict[object, tuple[str, Function]] = {}
     launches: list[Launch] = []
+    scratch: dict[str, Buffer] = {}
     n_kernels = 0
     for position, item in enumerate(program.items):
         if isinstance(item, Extern):
             continue
         for piece in pieces(_as_kernel(item)):
             n_kernels += 1
-            launches.append(_launch(piece, position, program.buffers, functions))
+            parts = split_reductions(piece, program.buffers)
+            scratch.update(parts.scratch)
+            layouts = {**program.buffers, **parts.scratch} if parts.scratch else program.buffers
+            launches += [_launch(part, position, layouts, functions) for part in parts.kernels]
     made = dict(functions.values())
     text = PRELUDE + "".join(f"\n\n{f.text}" for f in made.values()) + _table(made)
-    return KernelSource(text, "triton", "", (), tuple(launches), n_kernels, len(made))
+    return KernelSource(text, "triton", "", (), tuple(launches), n_kernels, len(made), scratch=tuple(scratch.items()))
 
 
 def _table(functions: Mapping[str, Function]) -> str:
@@ -79,7 +84,11 @@ def _table(functions: Mapping[str, Function]) -> str:
     lines = ["", "", "KERNELS = {"]
     for name, f in functions.items():
         constants = {"XBLOCK": f.blocks.rows, "RBLOCK": f.blocks.inner}
-        row = {"signature": dict(f.signature), "constants": constants, "options": OPTIONS}
+        row = {
+            "signature": dict(f.signature),
+            "constants": constants,
+            "options": {**OPTIONS, "num_warps": f.blocks.warps},
+        }
         lines += [f'    "{name}": {{', *(f'        "{key}": {value!r},' for key, value in row.items()), "    },"]
     return "\n".join([*lines, "}", ""])
 
@@ -101,4 +110,4 @@ def _launch(
         functions[key] = (f"kernel{len(functions)}", function(form, layouts, f"kernel{len(functions)}"))
     name, made = functions[key]
     taken = tuple(names[int(b[1:])] for b in made.buffers)
-    return Launch(name, taken, made.sizes, (position, position + 1), (made.grid,))
+    return Launch(name, taken, made.sizes, (position, position + 1), made.grid)

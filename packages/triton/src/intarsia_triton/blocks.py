@@ -1,0 +1,140 @@
+"""The shape of a kernel's tile: how many rows and inner points a program holds, in how many warps.
+
+Rules, from measurements on an H200 (bandwidth of each form against the parameters):
+  1. A row that fits the registers of a block is loaded once and reduced there ("persistent").
+  2. A longer row is walked in tiles of 4096 points and more; what is read again comes from the L2 cache.
+  3. Pointwise kernels take 8 to 16 points a thread, without a loop.
+  4. A pointwise kernel whose buffers run along different axes gets a square tile, so that both run along memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from intarsia_ir.dtypes import itemsize
+from intarsia_loops.index import Atom, IndexExpr, lift
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Buffer, Kernel
+from intarsia_triton.index import address, product
+from intarsia_triton.plan import Loop
+
+__all__ = ["Blocks", "across", "choose_blocks"]
+
+# points of a tile that 128 threads hold in 16 registers each
+TILE = 2048
+# points of the longest row that is kept in registers, in one tile
+LONGEST_ROW = 16384
+SQUARE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The tile of a kernel.
+
+    Args:
+        rows: Rows of a program, a power of two.
+        inner: Inner points of a tile, a power of two.
+        warps: Warps of a program.
+        persistent: The tile spans the inner range: nothing is read twice.
+    """
+
+    rows: int
+    inner: int
+    warps: int = 4
+    persistent: bool = False
+
+
+def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop]) -> Blocks:
+    """Return the tile of a kernel that is laid out as `loops`.
+
+    Args:
+        kernel: What `plan.pieces` gave.
+        buffers: Layout of every buffer in memory.
+        loops: What `plan.loops_of` gave.
+    """
+    n_rows = _power_of_two(product([a.extent for a in kernel.rows]))
+    inner = [_power_of_two(product([a.extent for a in loop.inner])) for loop in loops if loop.inner]
+    if not inner:
+        points = 1024 if any(itemsize(b.dtype) > 2 for b in buffers.values()) else TILE
+        return Blocks(min(n_rows, points), 1)
+    width = max(inner)
+    if any(NEST_KINDS[s.kind].scan for s in kernel.steps):
+        return Blocks(1, width, _warps(width), True)  # the whole range at once
+    if _along_rows(kernel, buffers, loops):
+        return Blocks(min(n_rows, SQUARE), min(width, 32))
+    if _fits_registers(loops, buffers, width):
+        rows = max(1, min(n_rows, TILE // width))
+        return Blocks(rows, width, _warps(rows * width), True)
+    width = min(width, 2 * TILE)
+    rows = max(1, min(n_rows, TILE // width))
+    return Blocks(rows, width, _warps(rows * width))
+
+
+def across(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Atom | None:
+    """Return an axis that some buffer runs along while another runs along the last one; None when there is none.
+
+    Such a kernel is a transposition: a tile over this axis and the last one reads and writes whole cache lines.
+    """
+    if len(kernel.rows) < 2 or any(step.kind != "map" for step in kernel.steps):
+        return None
+    last = kernel.rows[-1]
+    units = _unit_axes(kernel, buffers)
+    found = [a for a in units if a is not last and _at_least(a.extent, SQUARE)]
+    return found[0] if found and last in units and _at_least(last.extent, SQUARE) else None
+
+
+def _unit_axes(kernel: Kernel, buffers: Mapping[str, Buffer]) -> list[Atom]:
+    """Return the axes along which memory is contiguous in some access of the kernel's buffers, in order."""
+    accesses = []
+    for step in kernel.steps:
+        accesses += [(v.args[0], v.args[1]) for v in step.body.loads if v.op == "load"]
+        accesses.append((step.out, tuple(map(lift, step.axes))))
+    units: dict[Atom, None] = {}
+    for name, index in accesses:
+        if name in buffers and name not in kernel.local:
+            units.update(dict.fromkeys(_unit_axes_of(address(index, buffers[name].strides))))
+    return list(units)
+
+
+def _unit_axes_of(offset: IndexExpr) -> list[Atom]:
+    found = []
+    for axis in offset.axes():
+        coefficient = offset.coef(axis)
+        if coefficient is not None and coefficient[0] is lift(1):
+            found.append(axis)
+    return found
+
+
+def _along_rows(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop]) -> bool:
+    """Tell whether memory is contiguous along the last row axis, and not along an inner one."""
+    loads = [v for loop in loops for s in loop.steps for v in s.body.loads if v.op == "load" and v.args[0] in buffers]
+    inner = {a for loop in loops for a in loop.inner}
+    unit = [axis for v in loads for axis in _unit_axes_of(address(v.args[1], buffers[v.args[0]].strides))]
+    return bool(kernel.rows) and kernel.rows[-1] in unit and inner.isdisjoint(unit)
+
+
+def _fits_registers(loops: Sequence[Loop], buffers: Mapping[str, Buffer], width: int) -> bool:
+    """Tell whether a program can hold what it loads of its rows until the last step is done."""
+    walks = [loop for loop in loops if loop.inner]
+    if len({tuple(a.extent for a in loop.inner) for loop in walks}) > 1:
+        return False
+    if any(a.extent.const() is None for loop in walks for a in loop.inner):
+        return False
+    loaded = {v for loop in walks for s in loop.steps for v in s.body.loads if v.args[0] in buffers}
+    return width <= LONGEST_ROW and width * max(1, len({v.args[0] for v in loaded})) <= 3 * LONGEST_ROW
+
+
+def _warps(points: int) -> int:
+    return max(1, min(32 if points >= LONGEST_ROW else 16, points // 512)) if points > 1024 else 4
+
+
+def _at_least(extent: IndexExpr, least: int) -> bool:
+    known = extent.const()
+    return known is not None and known >= least
+
+
+def _power_of_two(extent: IndexExpr) -> int:
+    """Return the least power of two that holds an extent; a guess for symbolic ones, which loops and masks serve."""
+    known = extent.const()
+    return 1024 if known is None else 1 << max(0, known - 1).bit_length()
