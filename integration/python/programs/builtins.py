@@ -280,3 +280,11 @@ def attributes_with_defaults(x, options):
         x = x + getattr(options, name, 0.5)
     activation = getattr(torch.nn.functional, "gelu")
     return activation(x), getattr(x, "missing", None)
+
+
+@program("hasattr", lambda: (randn(3), Options()))
+def set_it_if_it_is_missing(x, options):
+    if not hasattr(options, "buffer"):
+        options.buffer = x * 2
+    del options.shift
+    return options.buffer + 1, hasattr(options, "shift"), hasattr(x, "softmax"), hasattr(3, "real")
