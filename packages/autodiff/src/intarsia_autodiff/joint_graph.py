@@ -31,7 +31,7 @@ from intarsia_autodiff.decompositions import backward_decompositions
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Joint, Recorded, Signature, Tangent
-from intarsia_recorder import Decompositions, Recorder, record
+from intarsia_recorder import Decompositions, Recorder, record, snapshot
 
 __all__ = ["joint_graph"]
 
@@ -70,6 +70,8 @@ def joint_graph(
         Joint(tangents=(Tangent(position=0, of_write=False),), gradients=(0,), n_outputs=1)
     """
     table = backward_decompositions() if decompositions is None else decompositions
+    if signature is not None and signature.inputs and len(signature.inputs) == len(inputs):
+        inputs = [_pristine(x, spec.requires_grad) for x, spec in zip(inputs, signature.inputs, strict=True)]
     passes: list[_Backward] = []
 
     @contextlib.contextmanager
@@ -87,6 +89,23 @@ _VIEW = re.compile(
     r"(Alias|AsStrided|Diagonal|Expand|Permute|ReshapeAlias|Select|Slice|Split|SplitWithSizes|Squeeze|T|Transpose|"
     r"Unbind|Unfold|Unsqueeze|View|ViewAsReal|ViewAsComplex|Conj|NegView|Real|Imag)Backward\d*"
 )
+
+
+def _pristine(value: Any, requires_grad: bool) -> Any:
+    """Return a fake input as it was before a front end ran the program on it; it isn't a leaf, so it may be written."""
+    if not isinstance(value, FakeTensor) or not (requires_grad or value.requires_grad):
+        return value
+    plain = snapshot(value.fake_mode, value)
+    with torch.enable_grad():
+        return _NotALeaf.apply(plain.requires_grad_()) if requires_grad else plain
+
+
+class _NotALeaf(torch.autograd.Function):
+    """The identity; its result is no view, which in-place operations would mind."""
+
+    @staticmethod
+    def forward(ctx: Any, x: FakeTensor) -> FakeTensor:
+        return snapshot(x.fake_mode, x)
 
 
 class _LibraryCalls(TorchFunctionMode):
