@@ -35,10 +35,11 @@ from intarsia_tracer.breaks import Break
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.tensors import contexts, floats, modules
 from intarsia_tracer.tensors.calls import call_leaf_or_table
+from intarsia_tracer.tensors.functions import applied_function
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
 from intarsia_tracer.tensors.tables import ATOM_TYPES, is_inlined, is_leaf
-from intarsia_tracer.tensors.tensor import TensorValue
+from intarsia_tracer.tensors.tensor import TensorValue, plain_number
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Function, PythonFunction
@@ -91,6 +92,14 @@ class Tensors(Extension):
         """Dtypes, devices and the like are atoms."""
         return kind in ATOM_TYPES
 
+    def sequence_class(self, cls: Any, other: Any) -> Any:
+        """Parts and sums of sizes are what the installed torch makes of them."""
+        if torch.Size not in (cls, other):
+            return tuple
+        empty = torch.Size(()) if cls is torch.Size else ()
+        rest: Any = torch.Size(()) if other is torch.Size else ()
+        return type(empty[:]) if other is None else type(empty + rest)
+
     # -- values --------------------------------------------------------------------------------------------------
 
     def wrap(self, tx: Tracer, value: Any, source: Source | None) -> Value | None:
@@ -100,6 +109,8 @@ class Tensors(Extension):
             if source is not None:
                 tx.guards.add(GuardKind.CONSTANT, source, value)
             return Tuple([self.sizes.model(size) for size in value], torch.Size)
+        if kind in contexts.AUTOCASTS:
+            return contexts.existing_autocast(self, tx, value, source)
         if kind in SYMBOLIC:
             return self.sizes.model(value)
         if not isinstance(value, torch.Tensor):
@@ -136,6 +147,7 @@ class Tensors(Extension):
         """Add an input, named after where it is found."""
         with self._at_inputs():
             node = self.graph.placeholder(self._name(value.source or source))
+        node.target = node.name  # the parameter's name: unique, as the node's is
         self.last_input = node
         origin = self.tx.origin() or Origin("", 0, "")
         meta.set_value(node, fake)
@@ -274,8 +286,10 @@ class Tensors(Extension):
             return value.number if fake else self.sizes.node(value, self.tx.origin())
         if isinstance(value, Items):
             items = [self.argument(item, fake) for item in value.items]
-            if isinstance(value, List):
+            if value.type() is list:
                 return items
+            if isinstance(value, List):
+                raise NotConstantError(value.describe())
             if value.type() in (tuple, torch.Size):
                 return tuple(items)
             return value.type()._make(items) if hasattr(value.type(), "_make") else tuple(items)
@@ -283,7 +297,7 @@ class Tensors(Extension):
             return slice(*[self.argument(part, fake) for part in value.parts])
         if isinstance(value, Dict) and value.cls is dict:
             return {k.as_python(): self.argument(v, fake) for k, v in value.entries(self.tx).values()}
-        return value.as_python()
+        return plain_number(value).as_python()
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
@@ -311,12 +325,14 @@ class Tensors(Extension):
         return found
 
     def apply_function(self, tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
-        """Call a user's autograd function: without gradients, that is its forward."""
-        needs = [isinstance(a, TensorValue) and a.fake.requires_grad for a in args]
-        if keywords or (torch.is_grad_enabled() and any(needs)):
-            raise Break("tracer.tensor_op", f"{cls.describe()} is applied where gradients are needed")
+        """Call a user's autograd function: one node where gradients are needed, else what its forward does."""
+        if keywords:
+            raise Break("tracer.tensor_op", f"{cls.describe()} is applied to keywords")
         tx.guards.add(GuardKind.GRAD_MODE, None, self.state.grad_at_entry)
         forward = cls.get_attribute(tx, "forward")
+        if torch.is_grad_enabled() and any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
+            cls.get_attribute(tx, "backward")  # guarded, as forward is
+            return self.record(tx, "call_function", applied_function(cls), args, {})
         if cls.value.setup_context is not torch.autograd.Function.setup_context:
             return tx.call(forward, args, {})
         return tx.call(forward, [Object(torch.autograd.function.FunctionCtx, birth=tx.step), *args], {})
