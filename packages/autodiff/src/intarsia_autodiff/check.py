@@ -53,9 +53,7 @@ def check_halves(joint: Recorded, forward: fx.GraphModule, backward: fx.GraphMod
     ]:
         findings.append(("H1", "writes", "a written value is another than in the joint graph"))
     gradients = signature.outputs[tie.n_outputs :]
-    if _meanings(gradients, whole, inputs) != _meanings(
-        halves.backward.outputs, second, [*saved, *inputs[n_primals:]]
-    ):
+    if _meanings(gradients, whole, inputs) != _meanings(halves.backward.outputs, second, [*saved, *inputs[n_primals:]]):
         findings.append(("H2", "gradients", "a gradient is another value than in the joint graph"))
     if first_draws != draws or second_draws:
         findings.append(("H3", "random", "the halves draw other random numbers than the joint graph"))

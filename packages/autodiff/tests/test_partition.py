@@ -1,0 +1,288 @@
+"""Joint graphs and their halves: values and gradients against eager, saved bytes, each policy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intarsia_autodiff import Budget, MinCut, PartitionPlan, RecomputeAll, SaveAll, joint_graph, partition
+from intarsia_autodiff.check import check_halves
+from intarsia_functionalizer import functionalize
+from intarsia_ir import aten
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError, VerifyError
+from intarsia_ir.records import AliasOfInput, AliasOfOutput, Fresh, InputItself
+
+POLICIES = (SaveAll(), MinCut(), RecomputeAll(), Budget(100))
+
+UNARY = {
+    "sin": torch.sin,
+    "exp": lambda x: torch.exp(x.clamp(max=2.0)),
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "sigmoid": torch.sigmoid,
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: x.log_softmax(0),
+    "norm": lambda x: F.layer_norm(x, (4,)),
+    "mean": lambda x: x - x.mean(0, keepdim=True),
+    "t": lambda x: x.t(),
+    "flip": lambda x: x.flip(0),
+    "slice": lambda x: torch.cat([x[:, 1:], x[:, :1]], 1),
+    "cumsum": lambda x: x.cumsum(0),
+    "detach": lambda x: x.detach() + x,
+    "no_grad": lambda x: x * without_grad(x),
+    "written": lambda x: x.clone().mul_(2.0).add_(1.0),
+    "written view": lambda x: written_view(x),
+    "dropout": lambda x: F.dropout(x, 0.25),
+    "amax": lambda x: x.amax(1, keepdim=True) + x,
+}
+BINARY = {
+    "add": torch.add,
+    "mul": torch.mul,
+    "matmul": torch.matmul,
+    "where": lambda x, y: torch.where(x > 0, x, y),
+    "maximum": torch.maximum,
+}
+
+
+def without_grad(x):
+    with torch.no_grad():
+        return x.cos()
+
+
+def written_view(x):
+    y = x.clone()
+    y[1:3].mul_(3.0)
+    return y
+
+
+@st.composite
+def programs(draw, unary=tuple(UNARY), binary=tuple(BINARY)):
+    """Return a random differentiable function of some (4, 4) tensors, and which of them need gradients."""
+    n_inputs = draw(st.integers(1, 3))
+    needs = tuple(draw(st.booleans()) for _ in range(n_inputs - 1)) + (True,)
+    steps = []
+    for number in range(draw(st.integers(1, 6))):
+        pick = st.integers(0, n_inputs + number - 1)
+        if draw(st.booleans()):
+            steps.append((draw(st.sampled_from(unary)), draw(pick)))
+        else:
+            steps.append((draw(st.sampled_from(binary)), draw(pick), draw(pick)))
+    outputs = draw(st.lists(st.integers(0, n_inputs + len(steps) - 1), min_size=0, max_size=2))
+
+    def program(*inputs):
+        values = list(inputs)
+        for name, *operands in steps:
+            table = UNARY if len(operands) == 1 else BINARY
+            values.append(table[name](*[values[n] for n in operands]))
+        return (values[-1] * values[n_inputs - 1], *[values[n] for n in outputs])
+
+    return program, needs
+
+
+def make_inputs(needs, dtype=torch.float32):
+    return [torch.randn(4, 4, dtype=dtype).requires_grad_(need) for need in needs]
+
+
+def value_of(spec, results, inputs):
+    """Return an output by its description."""
+    match spec:
+        case Fresh(result=result):
+            return results[result]
+        case InputItself(input=position):
+            return inputs[position]
+        case AliasOfInput(input=position, layout=(shape, strides, offset)):
+            base = inputs[position]
+            return base.as_strided(shape, strides, base.storage_offset() + offset)
+        case AliasOfOutput(base=base, layout=(shape, strides, offset)):
+            return results[base].as_strided(shape, strides, results[base].storage_offset() + offset)
+    return spec.value
+
+
+def run_halves(done, inputs, tangents):
+    """Run the forward graph, then the backward graph on what it saved; return outputs and gradients."""
+    results = aten.interpret(done.forward.graph_module, *inputs)
+    outputs = [value_of(spec, results, inputs) for spec in done.halves.forward.outputs]
+    saved = [inputs[s.position] if s.is_input else results[s.position] for s in done.halves.saved]
+    given = [*saved, *tangents]
+    second = aten.interpret(done.backward.graph_module, *given)
+    return outputs, [value_of(spec, second, given) for spec in done.halves.backward.outputs]
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(programs())
+def test_halves_equal_eager(case):
+    program, needs = case
+    torch.manual_seed(3)
+    inputs = make_inputs(needs)
+    joint = functionalize(joint_graph(program, inputs))
+    torch.manual_seed(7)
+    expected = program(*inputs)
+    tie = joint.signature.joint
+    roots = [expected[tangent.position] for tangent in tie.tangents]
+    roots = [root if root._base is None or is_root(joint, n) else root._base for n, root in enumerate(roots)]
+    tangents = [torch.randn_like(root) for root in roots]
+    leaves = [x for x in inputs if x.requires_grad]
+    gradients = torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
+    plain = [x.detach() for x in inputs]
+    for policy in POLICIES:
+        done = partition(joint, policy)
+        torch.manual_seed(7)
+        with torch.no_grad():
+            outputs, ours = run_halves(done, plain, tangents)
+        for a, b in zip(expected, outputs, strict=True):
+            torch.testing.assert_close(b, a.detach(), rtol=1e-4, atol=1e-4)
+        for a, b in zip(gradients, ours, strict=True):
+            assert (a is None) <= (b is None or not b.any())
+            if a is not None:
+                torch.testing.assert_close(b if b is not None else torch.zeros_like(a), a, rtol=1e-4, atol=1e-4)
+        if isinstance(policy, MinCut):
+            assert done.plan.n_bytes <= partition(joint, SaveAll()).plan.n_bytes
+
+
+def is_root(joint, number):
+    """Tell whether the tangent belongs to the output itself rather than to what it views."""
+    tangent = joint.signature.joint.tangents[number]
+    return isinstance(joint.signature.outputs[tangent.position], Fresh)
+
+
+SMOOTH = tuple(n for n in UNARY if n not in ("relu", "amax", "dropout", "detach", "no_grad", "exp"))
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(programs(unary=SMOOTH, binary=("add", "mul", "matmul")))
+def test_gradcheck(case):
+    program, needs = case
+    torch.manual_seed(3)
+    inputs = make_inputs(needs, torch.float64)
+    done = partition(functionalize(joint_graph(lambda *xs: program(*xs)[:1], inputs)))
+
+    class Node(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *xs):
+            ctx.save_for_backward(*xs)
+            results = aten.interpret(done.forward.graph_module, *xs)
+            return value_of(done.halves.forward.outputs[0], results, xs).clone()
+
+        @staticmethod
+        def backward(ctx, tangent):
+            _, gradients = run_halves(done, ctx.saved_tensors, [tangent.contiguous()])
+            given = dict(zip(done.halves.gradients, gradients, strict=True))
+            return tuple(given.get(n) for n in range(len(needs)))
+
+    assert torch.autograd.gradcheck(Node.apply, inputs, atol=1e-5)
+
+
+def layer(x, w, b):
+    return F.dropout(F.gelu(F.linear(x, w, b)), 0.5)
+
+
+def layer_inputs():
+    return [torch.randn(8, 16), torch.randn(32, 16, requires_grad=True), torch.randn(32, requires_grad=True)]
+
+
+def test_masks_are_saved_as_bytes():
+    joint = functionalize(joint_graph(layer, layer_inputs()))
+    plan = partition(joint, MinCut()).plan
+    # the input, the product, and one byte an element of the mask
+    assert plan.n_bytes == 4 * 8 * 16 + 4 * 8 * 32 + 8 * 32
+
+
+def test_random_numbers_are_drawn_once():
+    joint = functionalize(joint_graph(layer, layer_inputs()))
+    for policy in POLICIES:
+        done = partition(joint, policy)
+        assert count_random(done.forward) == 1 and count_random(done.backward) == 0
+
+
+def count_random(half):
+    return sum(aten.node_effects(n).random for n in half.graph_module.graph.nodes if n.op == "call_function")
+
+
+def test_a_plan_replays():
+    joint = functionalize(joint_graph(layer, layer_inputs()))
+    done = partition(joint, Budget(0))
+    again = partition(joint, PartitionPlan.from_json(done.plan.to_json()))
+    assert again.plan == done.plan
+    assert aten.print_ir(again.backward.graph_module) == aten.print_ir(done.backward.graph_module)
+
+
+def test_the_joint_graph_is_not_changed():
+    joint = functionalize(joint_graph(layer, layer_inputs()))
+    before = aten.print_ir(joint.graph_module)
+    for policy in POLICIES:
+        partition(joint, policy)
+    assert aten.print_ir(joint.graph_module) == before
+
+
+def test_a_choice_that_leaves_something_out_is_refused():
+    joint = functionalize(joint_graph(layer, layer_inputs()))
+    with pytest.raises(InvalidArgumentError) as caught:
+        partition(joint, PartitionPlan("mine", (), (), 0))
+    assert caught.value.code == "partition.missing"
+    with pytest.raises(InvalidArgumentError) as caught:
+        partition(dataclasses.replace(joint, signature=dataclasses.replace(joint.signature, joint=None)))
+    assert caught.value.code == "partition.joint"
+
+
+@pytest.mark.parametrize("rule", ["H1", "H2", "H3"])
+def test_the_checker_finds_wrong_halves(rule):
+    joint = functionalize(joint_graph(lambda x: F.dropout(x.sin(), 0.5) * x, [torch.randn(4, requires_grad=True)]))
+    done = partition(joint, SaveAll())
+    half = done.backward if rule == "H2" else done.forward
+    for node in list(half.graph_module.graph.nodes):
+        if rule == "H3" and node.target is torch.ops.aten.bernoulli.p:
+            node.args = (node.args[0], 0.25)
+        elif rule != "H3" and node.target is torch.ops.aten.mul.Tensor:
+            node.target = torch.ops.aten.add.Tensor
+    with pytest.raises(VerifyError) as caught:
+        check_halves(joint, done.forward.graph_module, done.backward.graph_module, done.halves)
+    assert rule in {finding[0] for finding in caught.value.findings}
+
+
+def test_random_numbers_in_the_backward_pass_are_refused():
+    def program(x):
+        return torch.utils.checkpoint.checkpoint(lambda x: F.dropout(x, 0.5).sin(), x, use_reentrant=False)
+
+    joint = functionalize(joint_graph(program, [torch.randn(4, requires_grad=True)]))
+    with pytest.raises(UnsupportedError) as caught:
+        partition(joint)
+    assert caught.value.code == "training.random_backward"
+
+
+def test_what_eager_refuses_is_refused():
+    def program(x):
+        y = x.exp()
+        y.add_(1)
+        return y
+
+    with pytest.raises(UnsupportedError) as caught:
+        joint_graph(program, [torch.randn(4, requires_grad=True)])
+    assert caught.value.code == "training.backward"
+
+
+def test_outputs_without_gradients_make_no_joint_graph():
+    recorded = joint_graph(lambda x: x.detach() * 2, [torch.randn(4, requires_grad=True)])
+    assert recorded.signature.joint is None and len(recorded.signature.outputs) == 1
+
+
+def test_flash_attention_keeps_its_own_formula():
+    def program(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v)
+
+    inputs = [torch.randn(1, 2, 4, 8, requires_grad=True) for _ in range(3)]
+    joint = functionalize(joint_graph(program, inputs))
+    names = [str(n.target) for n in joint.graph_module.graph.nodes if n.op == "call_function"]
+    assert any("flash_attention_for_cpu_backward" in name for name in names)
+    done = partition(joint)
+    out = program(*inputs)
+    tangent = torch.randn_like(out)
+    expected = torch.autograd.grad(out, inputs, tangent)
+    with torch.no_grad():
+        _, gradients = run_halves(done, [x.detach() for x in inputs], [tangent])
+    torch.testing.assert_close(gradients, list(expected))
