@@ -1,4 +1,4 @@
-"""Training through `intarsia.compile`: steps equal to eager's, and a compiled function that behaves in autograd as eager.
+"""Training through `intarsia.compile`: steps equal to eager's, and compiled functions that are good autograd nodes.
 
 Everything runs with `on_error="raise"`, and the counters are asserted: a fallback never counts as a pass.
 """

@@ -97,7 +97,7 @@ def _pristine(value: Any, requires_grad: bool) -> Any:
         return value
     plain = snapshot(value.fake_mode, value)
     with torch.enable_grad():
-        return _NotALeaf.apply(plain.requires_grad_()) if requires_grad else plain
+        return _NotALeaf.apply(plain.requires_grad_()) if requires_grad else plain  # type: ignore[no-untyped-call]
 
 
 class _NotALeaf(torch.autograd.Function):
@@ -133,7 +133,9 @@ class _Backward:
         self.joint: Joint | None = None
         tensors = [(n, x) for n, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
         # before the program runs: an input that is written in place is another function of itself afterwards
-        self.edges = {n: x if x.is_leaf else get_gradient_edge(x) for n, x in tensors if x.requires_grad}
+        self.edges: dict[int, Any] = {
+            n: x if x.is_leaf else get_gradient_edge(x) for n, x in tensors if x.requires_grad
+        }
         self.storages = {_storage(x): n for n, x in reversed(tensors)}
         self.kept: set[int] = set()
 

@@ -64,7 +64,8 @@ class PartitionPlan:
         return set(self.saved)
 
     def __str__(self) -> str:
-        head = f"{self.policy}: saves {self.n_bytes} bytes in {_count(self.saved)}, computes {_count(self.recomputed)} again"
+        head = f"{self.policy}: saves {self.n_bytes} bytes in {_count(self.saved)}"
+        head += f", computes {_count(self.recomputed)} again"
         return f"{head}\n  saved: {', '.join(self.saved) or '-'}\n  recomputed: {', '.join(self.recomputed) or '-'}"
 
 

@@ -142,7 +142,7 @@ def _storage(value: Tensor) -> int:
 
 
 def _writes(signature: Signature, bound: dict[str, Any], tracked: Collection[int]) -> list[str]:
-    """Return the statements that write results into inputs, whatever the grad mode is: `tracked` ones with gradients."""
+    """Return the statements that write results into inputs, whatever the grad mode is; `tracked` ones in autograd."""
     if not signature.writes:
         return []
     bound["_grad"] = torch.is_grad_enabled
