@@ -11,7 +11,7 @@ from intarsia_loops.program import Buffer, Kernel, Nest
 from intarsia_triton.blocks import SQUARE, Blocks, across, choose_blocks
 from intarsia_triton.index import index_text, product
 from intarsia_triton.ops import POINTED, TYPES, constant
-from intarsia_triton.plan import Loop, loops_of, over_one_range
+from intarsia_triton.plan import ExpSum, Loop, loops_of, over_one_range, with_exp_sums
 from intarsia_triton.tile import Points, Tile
 
 __all__ = ["Function", "function"]
@@ -159,12 +159,13 @@ class _Rows(_Writer):
         if self.blocks.persistent:
             self._persistent(over_one_range(self.loops))
             return
-        walks = [k for k, loop in enumerate(self.loops) if loop.inner]
-        for k, loop in enumerate(self.loops):
+        loops = with_exp_sums(self.loops)
+        walks = [k for k, loop in enumerate(loops) if loop.inner]
+        for k, loop in enumerate(loops):
             if not loop.inner:
                 self._straight(loop, self._tile(self.row_points))
                 continue
-            self.policies = self._policies(loop, [self.loops[m] for m in walks if m > k], k != walks[0])
+            self.policies = self._policies(loop, [loops[m] for m in walks if m > k], k != walks[0])
             self._walk(loop, backwards=walks.index(k) % 2 == 1)
 
     def _policies(self, loop: Loop, later: Sequence[Loop], again: bool) -> dict[str, str]:
@@ -204,8 +205,9 @@ class _Rows(_Writer):
             return
         scalar = f"s_{step.out}"
         if step.kind in ("argmax", "argmin"):
-            at = "tl.broadcast_to(r.to(tl.int64), [XBLOCK, RBLOCK])"
+            at = "tl.broadcast_to(r, [XBLOCK, RBLOCK])"
             tile.lines.append(f"_, {scalar} = tl.reduce(({filled}, {at}), 1, better_{step.kind[3:]})")
+            tile.lines.append(f"{scalar} = {scalar}.to(tl.int64)")
         else:
             tile.lines.append(f"{scalar} = tl.reduce({filled}, 1, fold_{step.kind})")
         tile.lines.append(f"{scalar} = {scalar}[:, None]")
@@ -227,8 +229,10 @@ class _Rows(_Writer):
         """
         extent, block = product([a.extent for a in loop.inner]), self.blocks.inner
         reductions = [s for s in loop.steps if s.kind != "map"]
-        for step in reductions:
-            self.lines += _accumulators(step)
+        for step in (*reductions, *(s.step for s in loop.sums)):
+            self.lines += _accumulators(step, bool(self._wide()))
+        for s in loop.sums:
+            self.lines.append(f"base_{s.step.out} = tl.zeros([XBLOCK, RBLOCK], {TYPES[s.exponent.dtype]})")
         known = extent.const()
         n_full = None if known is None else known // block
         if n_full is None:
@@ -242,14 +246,41 @@ class _Rows(_Writer):
             self.lines += [f"base = {known // block * block}", *self._body(loop, masked=True)]
         for step in reductions:
             self._finish(step)
+        for s in loop.sums:
+            self._finish_sum(s)
 
     def _body(self, loop: Loop, *, masked: bool) -> list[str]:
         lines = [f"r = (base + tl.arange(0, RBLOCK)[None, :]){self._wide()}"]
         points = self._with_inner(self.row_points, loop.inner, masked, lines)
         tile = self._tile(points)
+        for s in loop.sums:
+            self._exp_sum(s, tile)
         for step in loop.steps:
             self._inner_step(step, tile)
         return [*lines, *tile.lines]
+
+    def _exp_sum(self, s: ExpSum, tile: Tile) -> None:
+        """Add a tile to a sum of exponentials, which each lane keeps relative to the largest value it has seen."""
+        value = f"tl.broadcast_to({tile.value(s.exponent)}, [XBLOCK, RBLOCK])"
+        mask, acc, base = tile.points.inner_mask, f"acc_{s.step.out}", f"base_{s.step.out}"
+        if mask:
+            value = f"tl.where({mask}, {value}, {constant(float('-inf'), s.exponent.dtype)})"
+        tile.lines += [
+            f"value = {value}",
+            f"largest = fold_max(acc_{s.top}, value)",
+            'largest = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)',
+            f"{acc} = {acc} * tl.exp({base} - largest) + tl.exp(value - largest)",
+            f"{base} = largest",
+        ]
+
+    def _finish_sum(self, s: ExpSum) -> None:
+        """Bring the lanes' sums to the common base, and add them."""
+        acc, scalar, tile = f"acc_{s.step.out}", f"s_{s.step.out}", self._tile(self.row_points)
+        shift = tile.value(s.shift)
+        self.lines += tile.lines
+        self.lines.append(f"{acc} = {acc} * tl.exp(base_{s.step.out} - {shift})")
+        self.lines.append(f"{scalar} = tl.reduce({acc}, 1, fold_sum)[:, None]")
+        self._keep(s.step, scalar, self.lines)
 
     def _inner_step(self, step: Nest, tile: Tile) -> None:
         value = f"tl.broadcast_to({tile.value(step.body)}, [XBLOCK, RBLOCK])"
@@ -257,9 +288,10 @@ class _Rows(_Writer):
         if step.kind == "map":
             tile.store(step.out, tuple(map(lift, step.axes)), value)
         elif step.kind in ("argmax", "argmin"):
-            tile.lines.append(f"new, at = better_{step.kind[3:]}({value}, r.to(tl.int64), {acc}, {acc}_at)")
-            kept = f"tl.where({mask}, new, {acc}), tl.where({mask}, at, {acc}_at)" if mask else "new, at"
-            tile.lines.append(f"{acc}, {acc}_at = {kept}")
+            tile.lines += [f"value = {value}", f"wins = first_{step.kind[3:]}(value, {acc}, r < {acc}_at)"]
+            if mask:
+                tile.lines.append(f"wins = wins & {mask}")
+            tile.lines.append(f"{acc}, {acc}_at = tl.where(wins, value, {acc}), tl.where(wins, r, {acc}_at)")
         else:
             folded = f"fold_{step.kind}({acc}, {value})"
             tile.lines.append(f"{acc} = tl.where({mask}, {folded}, {acc})" if mask else f"{acc} = {folded}")
@@ -280,6 +312,7 @@ class _Rows(_Writer):
         acc, scalar = f"acc_{step.out}", f"s_{step.out}"
         if step.kind in ("argmax", "argmin"):
             self.lines.append(f"_, {scalar} = tl.reduce(({acc}, {acc}_at), 1, better_{step.kind[3:]})")
+            self.lines.append(f"{scalar} = {scalar}.to(tl.int64)")
         else:
             self.lines.append(f"{scalar} = tl.reduce({acc}, 1, fold_{step.kind})")
         self.lines.append(f"{scalar} = {scalar}[:, None]")
@@ -294,11 +327,12 @@ class _Rows(_Writer):
             lines += tile.lines
 
 
-def _accumulators(step: Nest) -> list[str]:
+def _accumulators(step: Nest, wide: bool) -> list[str]:
     acc, kind, dtype = f"acc_{step.out}", step.kind, step.body.dtype
     if kind in ("argmax", "argmin"):
         worst = constant(identity_of(kind[3:], dtype), dtype)
-        last = constant((1 << 63) - 1, "i64")
+        # an index beyond all others: the first point wins even where it is the worst value
+        last = "tl.full([1, 1], 2147483647, tl.int32)" if not wide else constant((1 << 63) - 1, "i64")
         return [f"{acc} = {worst} + tl.zeros([XBLOCK, RBLOCK], {TYPES[dtype]})",
                 f"{acc}_at = tl.broadcast_to({last}, (XBLOCK, RBLOCK))"]  # fmt: skip
     return [f"{acc} = tl.broadcast_to({constant(identity_of(kind, dtype), dtype)}, (XBLOCK, RBLOCK))"]

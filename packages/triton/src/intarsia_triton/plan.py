@@ -20,7 +20,7 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Val
 from intarsia_loops.rewrites import at, rebuild
 
-__all__ = ["Loop", "loops_of", "over_one_range", "pieces"]
+__all__ = ["ExpSum", "Loop", "loops_of", "over_one_range", "pieces", "with_exp_sums"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,26 @@ class Loop:
 
     inner: tuple[Atom, ...]
     steps: tuple[Nest, ...]
+    sums: tuple[ExpSum, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpSum:
+    """A sum of exponentials that is taken in the same walk as the maximum it is relative to.
+
+        s[i] = sum over r of exp(f(i, r) - g(m[i])),  m[i] = max over r of f(i, r)
+
+    Args:
+        step: The sum, as it was.
+        top: Output of the maximum.
+        exponent: f.
+        shift: g(m), a row scalar.
+    """
+
+    step: Nest
+    top: str
+    exponent: Val
+    shift: Val
 
 
 def pieces(kernel: Kernel) -> tuple[Kernel, ...]:
@@ -86,6 +106,40 @@ def loops_of(kernel: Kernel) -> tuple[Loop, ...]:
         if step.kind != "map":
             made.add(step.out)
     return tuple(loops)
+
+
+def with_exp_sums(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """Return loops where sums of exponentials join the walk that finds their maximum: one pass instead of two.
+
+    Law: exp(f - g) = exp(f - h) * exp(h - g); the walk keeps the sum relative to the largest value so far, h.
+    """
+    done: list[Loop] = []
+    for loop in loops:
+        kept: list[Nest] = []
+        for step in loop.steps:
+            host = next((k for k, other in enumerate(done) if _exp_sum(step, loop, other)), None)
+            if host is None:
+                kept.append(step)
+            else:
+                found = _exp_sum(step, loop, done[host])
+                assert found is not None  # it was just found
+                done[host] = replace(done[host], sums=(*done[host].sums, found))
+        if kept:
+            done.append(replace(loop, steps=tuple(kept)))
+    return tuple(done)
+
+
+def _exp_sum(step: Nest, loop: Loop, other: Loop) -> ExpSum | None:
+    """Return a step of `loop` as a sum that `other`, which finds its maximum, can take; None when it isn't one."""
+    body = step.body
+    if step.kind != "sum" or body.op != "exp" or body.args[0].op != "sub" or not other.inner:
+        return None
+    if [a.extent for a in loop.inner] != [a.extent for a in other.inner]:
+        return None
+    exponent, shift = _over(replace(step, body=body.args[0]), loop.inner, other.inner).body.args
+    top = next((s for s in other.steps if s.kind == "max" and s.body is exponent), None)
+    relative = {v.args[0] for v in shift.loads} == {top.out} if top is not None else False
+    return ExpSum(step, top.out, exponent, shift) if top is not None and relative else None
 
 
 def over_one_range(loops: Sequence[Loop]) -> tuple[Loop, ...]:

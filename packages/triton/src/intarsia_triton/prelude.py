@@ -68,13 +68,23 @@ def fold_all(a, b):
 
 
 @triton.jit
+def first_max(a, b, earlier):
+    return (a > b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & earlier)
+
+
+@triton.jit
+def first_min(a, b, earlier):
+    return (a < b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & earlier)
+
+
+@triton.jit
 def better_max(a, i, b, j):
-    wins = (a > b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
+    wins = first_max(a, b, i < j)
     return tl.where(wins, a, b), tl.where(wins, i, j)
 
 
 @triton.jit
 def better_min(a, i, b, j):
-    wins = (a < b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
+    wins = first_min(a, b, i < j)
     return tl.where(wins, a, b), tl.where(wins, i, j)
 """
