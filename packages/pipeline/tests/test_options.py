@@ -5,7 +5,7 @@ import logging
 import pytest
 
 import intarsia
-from intarsia import InvalidArgumentError, UnsupportedError
+from intarsia import InvalidArgumentError
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,6 @@ def test_a_wrong_argument_is_refused(keywords, message):
 def test_what_is_not_callable_is_refused():
     with pytest.raises(InvalidArgumentError, match="not 3"):
         intarsia.compile(3)
-
-
-def test_dynamic_sizes_are_refused_with_a_reason():
-    with pytest.raises(UnsupportedError) as caught:
-        intarsia.compile(lambda x: x, dynamic=True)
-    assert caught.value.code == "pipeline.symbolic_sizes" and caught.value.hints
 
 
 def test_logs_are_set_by_name():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.fx as fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-__all__ = ["attribute", "graph_module"]
+__all__ = ["attribute", "call_node", "graph_module"]
 
 
 def graph_module(root: torch.nn.Module, graph: fx.Graph) -> fx.GraphModule:
@@ -25,3 +27,19 @@ def attribute(root: torch.nn.Module, path: str) -> Any:
     for name in path.split("."):
         value = getattr(value, name)
     return value
+
+
+def call_node(graph: fx.Graph, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    """Add a call whose arguments are nodes and plain values, without FX's search for symbolic numbers among them."""
+    node = graph.create_node("call_function", target, name=_candidate(target))
+    node.args = args
+    if kwargs:
+        node.kwargs = kwargs
+    return node
+
+
+@functools.cache
+def _candidate(target: Callable[..., Any]) -> str:
+    """Return the name that FX would give a call of `target`, but for the number behind it."""
+    made: str = fx.Graph()._target_to_str(target)
+    return made

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._mode_utils import no_dispatch
+
+from intarsia_recorder.fakes import fake_of
 
 __all__ = ["MetaCache", "snapshot"]
 
@@ -29,6 +30,10 @@ _NEVER = {
     torch.Tag.inplace_view,
 }
 _NEVER_NAMED = ("set_", "resize", "lift", "scalar_tensor")
+
+
+_META = torch.device("meta")
+_Undispatched: Any = torch._C._DisableTorchDispatch  # ends when the object goes
 
 
 class _Uncacheable(Exception):  # noqa: N818  (control flow inside this file, never seen outside)
@@ -124,9 +129,11 @@ class MetaCache:
             case None:
                 return None
             case _New(shape, strides, dtype, device):
-                with no_dispatch():
-                    raw = torch.empty_strided(shape, strides, dtype=dtype, device="meta")
-                    return FakeTensor(self.mode, raw, device)
+                undispatched = _Undispatched()
+                try:
+                    return fake_of(self.mode, torch.empty_strided(shape, strides, dtype=dtype, device=_META), device)
+                finally:
+                    del undispatched
             case _View(position, shape, strides, offset):
                 return _view_of(self.mode, tensors[position], shape, strides, offset)
             case _Argument(position):
@@ -223,7 +230,10 @@ def _recipe(result: Any, tensors: Sequence[torch.Tensor]) -> Any:
 def _view_of(mode: FakeTensorMode, tensor: torch.Tensor, shape: Any, strides: Any, offset: Any) -> FakeTensor:
     """Return a fake tensor with this layout over the storage of `tensor`."""
     assert isinstance(tensor, FakeTensor)
-    with no_dispatch():
-        raw = torch.empty(0, dtype=tensor.dtype, device="meta")
+    undispatched = _Undispatched()
+    try:
+        raw = torch.empty(0, dtype=tensor.dtype, device=_META)
         raw.set_(tensor.untyped_storage(), offset, shape, strides)
-        return FakeTensor(mode, raw, tensor.fake_device)
+        return fake_of(mode, raw, tensor.fake_device)
+    finally:
+        del undispatched

@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from intarsia_ir import meta
 from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import Origin
+from intarsia_recorder._fx import call_node
 from intarsia_recorder.metacache import MetaCache, snapshot
 from intarsia_recorder.stacks import user_frames
 from intarsia_recorder.symbols import SymbolTable
@@ -207,7 +208,7 @@ class Recorder(TorchDispatchMode):
         if type(result) in _NUMBERS:
             return result  # `item()` of a literal: known, and nothing for a graph to compute
         # recorded only now: an op that raises leaves no node behind
-        node = self.graph.call_function(func, self.argument(args), self.argument(kwargs))
+        node = call_node(self.graph, func, self.argument(args), self.argument(kwargs))
         self._describe(node, result)
         self._produce(result, node)
         self._bind_fresh_symbols(result, node)

@@ -112,6 +112,7 @@ class ShapeEnv:
         self.fake_tensor_cache: dict[Any, Any] = {}
         self.unbacked_renamings: dict[Any, Any] = {}
         self.memo: dict[Any, SymNode] = {}
+        self.integers: dict[int, SymNode] = {}
         self._memo_version = 0
         self._nodes: dict[tuple[Any, type], SymNode] = {}
         self._duck: dict[int, Any] = {}
@@ -413,15 +414,20 @@ class ShapeEnv:
     def cleanup(self) -> None:
         """Protocol: nothing to release."""
 
-    def remember(self, key: Any, make: Any) -> SymNode:
+    def remember(self, key: Any, make: Callable[[], SymNode]) -> SymNode:
         """Return the node for `key`, made once for each state of the replacements."""
+        memo = self.remembered()
+        found = memo.get(key)
+        if found is None:
+            found = memo[key] = make()
+        return found
+
+    def remembered(self) -> dict[Any, SymNode]:
+        """Return the results of node operations so far, which hold until a symbol is replaced."""
         if self._memo_version != self.knowledge.replacement_version:
             self.memo.clear()
             self._memo_version = self.knowledge.replacement_version
-        found = self.memo.get(key)
-        if found is None:
-            found = self.memo[key] = make()
-        return found
+        return self.memo
 
 
 def _chooses_convolution() -> bool:

@@ -56,6 +56,7 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
         self._hint: Any = hint if self.constant is None else self.constant
         self._replaced: tuple[int, Any] = (0, expr)
         self._answer: tuple[int, Any] = (-1, None)
+        self._integer: tuple[int, int | None] = (-1, None)
 
     # ---- value ----------------------------------------------------------------------------------------------
 
@@ -79,8 +80,11 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
     def maybe_as_int(self) -> int | None:
         if self.constant is not None:
             return int(self.constant)
-        expr = self.expr
-        return int(expr) if expr.is_number else None
+        version = self.shape_env.knowledge.replacement_version
+        if self._integer[0] != version:
+            expr = self.expr
+            self._integer = (version, int(expr) if expr.is_number else None)
+        return self._integer[1]
 
     def maybe_as_float(self) -> float | None:
         expr = self.expr
@@ -135,7 +139,10 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
     # ---- literals -------------------------------------------------------------------------------------------
 
     def wrap_int(self, num: int) -> SymNode:
-        return self._new(Integer(num), int, num)
+        known = self.shape_env.integers.get(num)
+        if known is None or type(num) is not int:
+            known = self.shape_env.integers[num] = self._new(Integer(num), int, int(num))
+        return known  # type: ignore[no-any-return]
 
     def wrap_float(self, num: float) -> SymNode:
         # not hash-consed: 0.0 and -0.0 are equal expressions
@@ -281,13 +288,16 @@ def _binary_method(name: str) -> Callable[[SymNode, SymNode], SymNode]:
     on_hints, on_expressions, result = _BINARY[name]
 
     def method(self: SymNode, other: SymNode) -> SymNode:
-        def make() -> SymNode:
+        memo = self.shape_env.remembered()
+        key = (name, self, other)
+        found: SymNode | None = memo.get(key)
+        if found is None:
             hint = _hint(on_hints, self, other)
             pytype = result or (float if float in (self.pytype, other.pytype) else int)
             both = self.constant is not None and other.constant is not None
-            return self._new(sympy.sympify(hint) if both else on_expressions(self.expr, other.expr), pytype, hint)
-
-        return self.shape_env.remember((name, self, other), make)  # type: ignore[no-any-return]
+            expr = sympy.sympify(hint) if both else on_expressions(self.expr, other.expr)
+            found = memo[key] = self._new(expr, pytype, hint)
+        return found
 
     method.__name__ = name
     return method
@@ -301,10 +311,13 @@ def _unary_method(name: str) -> Callable[[SymNode], SymNode]:
         if identity_on_int and self.pytype is int:
             return self
 
-        def make() -> SymNode:
-            return self._new(on_expressions(self.expr), result or self.pytype, _hint(on_hints, self))
-
-        return self.shape_env.remember((name, self), make)  # type: ignore[no-any-return]
+        memo = self.shape_env.remembered()
+        found: SymNode | None = memo.get((name, self))
+        if found is None:
+            found = memo[name, self] = self._new(
+                on_expressions(self.expr), result or self.pytype, _hint(on_hints, self)
+            )
+        return found
 
     method.__name__ = name
     return method
