@@ -10,6 +10,7 @@ import math
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
+from benchmarks.overhead import calls, capture, guards  # noqa: E402
 from integration.demo.__main__ import child  # noqa: E402
 from integration.models import MODELS, make  # noqa: E402
 
@@ -32,7 +34,15 @@ def main(arguments: list[str]) -> int:
     print(
         f"# torch {torch.__version__}, Python {sys.version.split()[0]}, {torch.get_num_threads()} threads, {cpu_name()}"
     )
-    sections: list[Callable[[bool], Iterator[Line]]] = [steady_state, first_calls, recorder, guards, frame_hook]
+    sections: list[Callable[[bool], Iterator[Line]]] = [
+        steady_state,
+        first_calls,
+        recorder,
+        guards,
+        calls,
+        capture,
+        corpus,
+    ]
     for section in sections:
         for name, value, target in section(quick):
             shown = value if isinstance(value, str) else f"{value:.3f}"
@@ -97,44 +107,21 @@ def recorder(quick: bool) -> Iterator[Line]:
         yield f"{name}.ms_per_op", 1e3 * min(times) / n_ops, target
 
 
-def guards(quick: bool) -> Iterator[Line]:
-    """Nanoseconds to check the guards of a small function."""
-    import intarsia_guards
-    import intarsia_tracer
+def corpus(quick: bool) -> Iterator[Line]:
+    """Programs of the corpus that each tool captures in one piece and gets right (`integration/python/`)."""
+    from integration.python.peers import judge_all, known
+    from integration.python.programs import PROGRAMS
 
-    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return x + y
-
-    x, y = torch.randn(8), torch.randn(8)
-    captured = intarsia_tracer.capture(f, (x, y))
-    check, wants_globals = intarsia_guards.build_guards(captured.guards, captured.facts).frame_check(f.__code__)
-    arguments = (x, y, f.__globals__) if wants_globals else (x, y)
-    assert check(*arguments)
-    yield "guards.two_tensors.ns", 1e9 * per_call(lambda: check(*arguments)), ""
-
-
-def frame_hook(quick: bool) -> Iterator[Line]:
-    """Microseconds of `x + 1` on 8 floats: eager, and compiled."""
-    import intarsia
-
-    def f(x: torch.Tensor) -> torch.Tensor:
-        return x + 1
-
-    x = torch.randn(8)
-    fast = intarsia.compile(f, options={"on_error": "raise"})
-    torch.testing.assert_close(fast(x), f(x))
-    pairs = [(per_call(lambda: f(x)), per_call(lambda: fast(x))) for _ in range(7)]
-    yield "call.eager.us", 1e6 * statistics.median(p[0] for p in pairs), ""
-    yield "call.compiled.us", 1e6 * statistics.median(p[1] for p in pairs), ""
-    yield "call.ratio_to_eager", statistics.median(p[1] / p[0] for p in pairs), "<= 3 (the capture issue)"
-
-
-def per_call(call: Callable[[], object], n: int = 20_000) -> float:
-    """Return seconds a call."""
-    start = time.perf_counter()
-    for _ in range(n):
-        call()
-    return (time.perf_counter() - start) / n
+    if quick:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "verdicts.jsonl"
+        works = {}
+        for tool in ("torch.compile", "intarsia"):
+            judge_all(tool, list(PROGRAMS), results)
+            works[tool] = sum(v["verdict"] == "works" for v in known(tool, results).values())
+        yield "python_corpus.torch_compile", f"{works['torch.compile']}/{len(PROGRAMS)}", ""
+        yield "python_corpus.intarsia", f"{works['intarsia']}/{len(PROGRAMS)}", f">= {works['torch.compile']} (goal)"
 
 
 def cpu_name() -> str:

@@ -1,0 +1,195 @@
+"""Which guard makes a call compile anew, in words: what it held, what it is now, the user's line, what to do.
+
+The kinds of guards are met as programs meet them, through the whole pipeline. The logger `intarsia.frames` tells what
+`explain` shows.
+"""
+
+import logging
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+import torch
+
+import intarsia
+from intarsia_dispatch import FallbackWarning
+
+OPTIONS = {"on_error": "raise"}
+
+
+class Box:
+    """An object of the user."""
+
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+
+box = Box(n="one", inner=Box(k=1), items=[1, 2], table={"a": 1, "b": 2})
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    vars(box).clear()
+    vars(box).update(n="one", inner=Box(k=1), items=[1, 2], table={"a": 1, "b": 2}, scale=math.sqrt)
+    intarsia.reset()
+    yield
+    intarsia.reset()
+
+
+def reads_constant(x: torch.Tensor) -> torch.Tensor:
+    return x + len(box.n)
+
+
+def reads_list(x: torch.Tensor) -> torch.Tensor:
+    return x + sum(box.items)
+
+
+def reads_dict(x: torch.Tensor) -> torch.Tensor:
+    for name in box.table:
+        x = x + box.table[name]
+    return x
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def triple(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+def calls_function(x: torch.Tensor) -> torch.Tensor:
+    return box.function(x)
+
+
+def asks_attribute(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if hasattr(box, "extra") else x - 1
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() + 1
+
+
+Change = Callable[[], Any]
+ROWS: dict[str, tuple[Callable[..., Any], Change, Callable[[], AbstractContextManager[Any]], str]] = {
+    "constant": (reads_constant, lambda: setattr(box, "n", "two!"), nullcontext, r"\.n was 'one', now it is 'two!'"),
+    "list": (
+        reads_list,
+        lambda: box.items.append(3),
+        nullcontext,
+        r"items was of length 2, now it is of length 3",
+    ),
+    "keys": (
+        reads_dict,
+        lambda: box.table.update(a=box.table.pop("a")),
+        nullcontext,
+        r"table was with keys",
+    ),
+    "attribute": (asks_attribute, lambda: setattr(box, "extra", 1), nullcontext, r"without .*extra.*, now it is with"),
+    "grad mode": (plain, lambda: None, torch.no_grad, r"grad mode was True, now it is False"),
+    "inference mode": (plain, lambda: None, torch.inference_mode, r"mode was (True|False), now it is"),
+    "autocast": (plain, lambda: None, lambda: torch.autocast("cpu", torch.bfloat16), r"autocast was .*False.*True"),
+}
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.getMessage().startswith("recompiled")]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_recompilation_names_its_guard(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    function, change, scope, pattern = ROWS[name]
+    fast = intarsia.compile(function, backend="eager", options=OPTIONS)
+    x = torch.ones(3)
+    assert torch.equal(fast(x), function(x)) and torch.equal(fast(x), function(x))
+    assert intarsia.stats().frames_compiled == 1
+    change()
+    with caplog.at_level(logging.INFO, "intarsia.frames"), scope():
+        assert torch.equal(fast(x), function(x))
+    (text,) = messages(caplog)
+    assert re.search(pattern, text), text
+    assert "remedy: " in text
+    if name in ("constant", "list", "keys", "attribute"):
+        # the user's line that relied on it
+        assert re.search(rf"at .*test_recompiles\.py:\d+ in {function.__name__}", text), text
+    assert intarsia.stats().recompiles == 1 and intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize(
+    ("other", "pattern"),
+    [
+        (torch.ones(3, dtype=torch.float64), r"x was dtype torch.float32, now it is dtype torch.float64"),
+        (torch.ones(6)[::2], r"x was strides \(1,\), now it is strides \(2,\)"),
+        (torch.ones(1, 3), r"x was .*shape \(3,\).* now it is .*shape \(1, 3\)"),
+        (torch.ones(3).requires_grad_(), r"x was .*requires_grad False.* now it is .*requires_grad True"),
+        (torch.nn.Parameter(torch.ones(3), requires_grad=False), r"x was .*Tensor, now it is .*Parameter"),
+    ],
+    ids=["dtype", "strides", "rank", "requires_grad", "class"],
+)
+def test_a_changed_tensor_is_described(other: torch.Tensor, pattern: str, caplog: pytest.LogCaptureFixture) -> None:
+    fast = intarsia.compile(plain, backend="eager", options=OPTIONS)
+    with torch.no_grad(), caplog.at_level(logging.INFO, "intarsia.frames"):
+        fast(torch.ones(3))
+        torch.testing.assert_close(fast(other), plain(other))
+    (text,) = messages(caplog)
+    assert re.search(pattern, text), text
+    assert re.search(r"at .*test_recompiles\.py:\d+ in plain", text) and "remedy: " in text
+
+
+def test_another_function_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    box.function = double
+    fast = intarsia.compile(calls_function, backend="eager", options=OPTIONS)
+    x = torch.ones(3)
+    assert torch.equal(fast(x), x * 2)
+    box.function = triple
+    with caplog.at_level(logging.INFO, "intarsia.frames"):
+        assert torch.equal(fast(x), x * 3)
+    (text,) = messages(caplog)
+    assert "box" in text and "function" in text and "remedy: create" in text
+
+
+def test_explain_shows_the_guard_that_failed() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return run(x) + run(x.double()).float()
+
+    @torch.compiler.disable(recursive=False)  # what it calls is a frame of its own, twice
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return plain(x)
+
+    explanation = intarsia.explain(program, backend="eager")(torch.ones(3))
+    (reason,) = explanation.recompiles
+    assert "x was dtype torch.float32, now it is dtype torch.float64" in reason
+    assert "float64" in str(explanation)
+
+
+def test_after_eight_versions_one_warning_names_the_cause_and_eager_runs() -> None:
+    fast = intarsia.compile(reads_constant, backend="eager", options=OPTIONS)
+    x = torch.ones(3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(14):
+            box.n = "x" * (i + 1)
+            assert torch.equal(fast(x), reads_constant(x))
+    (warning,) = [w for w in caught if issubclass(w.category, FallbackWarning)]
+    text = str(warning.message)
+    assert "compiled 8 times" in text and "recompile_limit" in text
+    assert re.search(r"\.n was 'xxxxxxxx', now it is 'xxxxxxxxx'", text)
+    assert re.search(r"at .*test_recompiles\.py:\d+ in reads_constant", text) and "remedy: keep" in text
+    assert warning.filename == __file__
+    stats = intarsia.stats()
+    assert (stats.frames_compiled, stats.recompiles, stats.frames_eager, stats.fallbacks) == (8, 7, 1, 0)
+    # the versions that are there still run
+    box.n = "xxx"
+    assert torch.equal(fast(x), reads_constant(x)) and intarsia.stats() == stats
+
+
+def test_versions_that_fit_in_turns_are_found_without_compiling_again() -> None:
+    fast = intarsia.compile(plain, backend="eager", options=OPTIONS, dynamic=False)
+    inputs = [torch.randn(n) for n in (2, 3, 4, 5)]
+    for x in inputs * 5:
+        torch.testing.assert_close(fast(x), plain(x))
+    assert intarsia.stats().frames_compiled == 4 and intarsia.stats().fallbacks == 0
