@@ -22,6 +22,7 @@ from integration.python.capture_tools import TOOLS, judge
 from integration.python.items import ITEMS
 from integration.python.programs import PROGRAMS
 
+ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = ("works", "wrong", "refuses")
 SECONDS = 90.0  # for one program; the first one of a process pays for the imports
 Found = dict[str, dict[str, dict[str, str]]]  # tool -> program -> verdict and reason
@@ -95,7 +96,7 @@ def known(tool: str, results: Path) -> dict[str, dict[str, str]]:
 def answers(tool: str, names: list[str]) -> Iterator[dict[str, str]]:
     """Run one process over programs; the program that kills or stalls it is refused, and ends it."""
     command = [sys.executable, "-m", "integration.python.peers", "--worker", tool, *names]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
     assert process.stdout is not None
     selector = selectors.DefaultSelector()
     selector.register(process.stdout, selectors.EVENT_READ)
