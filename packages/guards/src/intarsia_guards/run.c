@@ -6,9 +6,9 @@
  */
 #include "native.h"
 
-#if PY_VERSION_HEX < 0x030E0000
-/* Every change of a dict gives it a version that no dict had before. (Deprecated since 3.12 without a successor, and
- * gone in 3.14, where look-ups aren't remembered.) */
+#if PY_VERSION_HEX < 0x030D0000
+/* Every change of a dict gives it a version that no dict had before. Not so in 3.13, where storing an attribute into
+ * the values inside an object leaves the version of its dictionary alone; there look-ups aren't remembered. */
 #  pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #  define VERSION_OF(dict) (((PyDictObject *)(dict))->ma_version_tag)
 #else
