@@ -21,6 +21,7 @@ from intarsia_tracer.resume import ResumeInfo, StackEntry, carried_code, info_of
 from intarsia_tracer.values.base import NULL, Value
 from intarsia_tracer.values.functions import Cell, Globals
 from intarsia_tracer.values.iterators import Enumerate, Generator, Position
+from intarsia_tracer.values.mappings import DictView
 from intarsia_tracer.values.sequences import Items
 
 if TYPE_CHECKING:
@@ -37,17 +38,22 @@ _ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 def assemble_return(tx: Tracer, frame: EvaluatedFrame, value: Value, hole: str) -> tuple[LinkableCode, Graph | None]:
     """Return code that calls the graph, carries out the effects and returns `value`, and that graph."""
     out = Builder(tx, frame.code, frame.at.line)
-    emit_effects(tx, out)
+    cells = {v.frame_name: v for v in tx.dirty if isinstance(v, Cell) and v.frame_name in frame.code.co_cellvars}
+    emit_effects(tx, out, except_for=frozenset(cells.values()))
     out.load(value)
+    while found := [name for name in cells if name in out.used_cells]:  # the others end with the frame
+        cells.pop(found[0]).emit_effects(out)
     out.emit("RETURN_VALUE")
     graph = tx.extension.finish(tx, out.results)
     items = [*_graph_call(out, graph, hole), *out.body]
     return LinkableCode(_to_code(frame.code, out, items), (hole,) if graph else ()), graph
 
 
-def emit_effects(tx: Tracer, out: Builder) -> None:
+def emit_effects(tx: Tracer, out: Builder, except_for: frozenset[Value] = frozenset()) -> None:
     """Bring existing objects and ambient state up to where tracing left them."""
     for value in tx.dirty:
+        if value in except_for:
+            continue
         if value.identity() is not None or isinstance(value, (Cell, Globals)):
             value.emit_effects(out)
     for lock in tx.locks:
@@ -252,6 +258,8 @@ class _BreakAssembly:
         if isinstance(value, Enumerate):
             return parts, "enumerate"
         assert isinstance(value, Position)
+        if isinstance(value.over, DictView):
+            return parts, "view"
         return parts, "iterator" if isinstance(value.over, Items) else "range"
 
     # -- the instruction and after -------------------------------------------------------------------------------

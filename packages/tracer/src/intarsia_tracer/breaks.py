@@ -60,7 +60,7 @@ _ROWS: dict[str, tuple[str, str]] = {
         "avoid raising in the compiled region; the exception itself reaches the caller as in eager",
     ),
     "tracer.frame": (
-        "a kind of frame that isn't captured: generator, coroutine, class body or module",
+        "a kind of frame that isn't captured: generator, coroutine, class body, module, or one that looks at itself",
         "compile the function that uses it",
     ),
     "tracer.hashing": (

@@ -10,20 +10,22 @@ import functools
 import inspect
 import math
 import operator
+import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.operators import BINARY, COMPARE
-from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.base import NULL, Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
+from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Function, Partial, PythonFunction, guard_code
 from intarsia_tracer.values.iterators import Enumerate, Filter, Map, Reversed, Zip
 from intarsia_tracer.values.mappings import Dict, DictView
-from intarsia_tracer.values.objects import Builtin, ClassValue, Object, Super
+from intarsia_tracer.values.objects import Builtin, ClassValue, Object, Super, Traceback
 from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 from intarsia_tracer.values.sets import SetValue
 
@@ -180,9 +182,39 @@ def _callable(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def _vars(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    if len(args) != 1 or keywords:
-        raise Break("tracer.call", "vars() without an argument looks at the frame")
-    return args[0].get_attribute(tx, "__dict__")
+    if not args and not keywords:
+        return _locals(tx, args, keywords)
+    (value,) = tx.arity("vars", args, keywords, 1)
+    return value.get_attribute(tx, "__dict__")
+
+
+def _locals(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Return the variables of the frame in a dict; before 3.13 a frame has but one such dict."""
+    tx.arity("locals", args, keywords, 0)
+    frame = tx.frames[-1]
+    if frame.gave_locals:
+        raise Break("tracer.call", "locals() is called again in one frame")
+    frame.gave_locals = sys.version_info < (3, 13)
+    code = frame.code
+    found: dict[Hashable, tuple[Value, Value]] = {}
+    for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
+        cell = frame.cells.get(name)
+        value = frame.read(name) if cell is None else cell.peek(tx, name)
+        if value is not None and value is not NULL:
+            found[name] = (Const(name), value)
+    return Dict(found)
+
+
+def _dir(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    if args or keywords:
+        raise Break("tracer.call", "dir() of an object isn't modelled")
+    frame = tx.frames[-1]
+    given, frame.gave_locals = frame.gave_locals, False
+    names = _locals(tx, (), {})
+    frame.gave_locals = given
+    made = tx.list_of(names)
+    made.call_method(tx, "sort", [], {})
+    return made
 
 
 # ---- iteration -------------------------------------------------------------------------------------------------
@@ -320,6 +352,48 @@ def _dict(cls: Any) -> BuiltinCall:
         made = Dict(cls=cls, factory=factory)
         made.call_method(tx, "update", args, keywords)
         return made
+
+    return handler
+
+
+def _exception(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    tx.arity("exception", args, keywords, 0)
+    return tx.handling or NONE
+
+
+def _exc_info(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    tx.arity("exc_info", args, keywords, 0)
+    if tx.handling is None:
+        return Tuple([NONE, NONE, NONE])
+    return Tuple([tx.class_value(tx.handling.type()), tx.handling, Traceback()])
+
+
+def _namespace(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    tx.arity("SimpleNamespace", args, {}, 0)
+    made = Object(types.SimpleNamespace, birth=tx.step)
+    made.written.update(keywords)
+    return made
+
+
+def _method(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    function, owner = tx.arity("method", args, keywords, 2)
+    return BoundMethod(function, owner)
+
+
+def _deque(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    items, *rest = [*tx.arity("deque", args, {}, 0, 2), Tuple(())]
+    limit = rest[0] if len(args) > 1 else keywords.get("maxlen", NONE)
+    made = Deque((), None if limit is NONE else tx.index(limit))
+    made.call_method(tx, "extend", [keywords.get("iterable", items)], {})
+    return made
+
+
+def _getter(cls: Any) -> BuiltinCall:
+    """Return the constructor of an object that fetches attributes or items: it is made while tracing."""
+
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        named = {k: v.as_python() for k, v in keywords.items()}
+        return tx.wrap(tx.real(cls, *[a.as_python() for a in args], **named), None)
 
     return handler
 
@@ -536,9 +610,11 @@ BUILTIN_CALLS: dict[Any, BuiltinCall] = {
     callable: _callable,
     collections.OrderedDict: _dict(collections.OrderedDict),
     collections.defaultdict: _dict(collections.defaultdict),
+    collections.deque: _deque,
     complex: _atom(complex),
     delattr: _delattr,
     dict: _dict(dict),
+    dir: _dir,
     enumerate: _enumerate,
     filter: _filter,
     float: _atom(float),
@@ -558,21 +634,24 @@ BUILTIN_CALLS: dict[Any, BuiltinCall] = {
     iter: _iter,
     len: _len,
     list: _list,
-    locals: _breaks("tracer.call", "locals() looks at the frame"),
+    locals: _locals,
     map: _map,
     max: _extreme("max"),
     min: _extreme("min"),
     next: _next,
     object: _object,
     object.__new__: _object_new,
+    operator.attrgetter: _getter(operator.attrgetter),
     operator.contains: _contains,
     operator.delitem: _delitem,
     operator.getitem: _getitem,
     operator.index: _index,
     operator.inv: _unary("~"),
     operator.invert: _unary("~"),
+    operator.itemgetter: _getter(operator.itemgetter),
     operator.is_: _is(True),
     operator.is_not: _is(False),
+    operator.methodcaller: _getter(operator.methodcaller),
     operator.neg: _unary("-"),
     operator.not_: _not,
     operator.pos: _unary("+"),
@@ -589,6 +668,8 @@ BUILTIN_CALLS: dict[Any, BuiltinCall] = {
     str: _str,
     sum: _sum,
     super: _super,
+    sys.exc_info: _exc_info,
+    sys.exception: _exception,
     tuple: _tuple,
     tuple.__new__: _new_of(tuple),
     dict.__new__: _new_of(dict),
@@ -596,6 +677,8 @@ BUILTIN_CALLS: dict[Any, BuiltinCall] = {
     set.__new__: _new_of(set),
     BaseException.__new__: _new_of(BaseException),
     type: _type,
+    types.MethodType: _method,
+    types.SimpleNamespace: _namespace,
     typing.cast: _cast,
     vars: _vars,
     zip: _zip,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break, Raised
-from intarsia_tracer.trust import INLINED_LIBRARIES, is_standard_library
+from intarsia_tracer.trust import INLINED_LIBRARIES, is_installed, is_standard_library
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Function, PythonFunction, guard_code
@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 _NOT_INLINED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+_STARS = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
 _PLAIN_FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
@@ -98,16 +99,55 @@ def inline(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords
 
 
 def bind(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords) -> dict[str, Value]:
-    """Return the parameters' values. Calls that don't fit break: CPython raises the TypeError."""
+    """Return the parameters' values. Calls that don't fit raise CPython's own TypeError."""
     code = function.code
     names, n_positional = code.co_varnames, code.co_argcount
     if not keywords and len(args) == n_positional and not code.co_kwonlyargcount and not code.co_flags & _PLAIN_FLAGS:
         return dict(zip(names, args, strict=False))
     bound = dict(zip(names[:n_positional], args, strict=False))
-    extra = _bind_keywords(tx, function, bound, keywords)
-    _bind_rest(tx, function, bound, args[n_positional:], extra)
-    _bind_defaults(tx, function, bound)
+    try:
+        extra = _bind_keywords(tx, function, bound, keywords)
+        _bind_rest(tx, function, bound, args[n_positional:], extra)
+        _bind_defaults(tx, function, bound)
+    except NotBoundError:
+        tx.raise_error(TypeError, _message(tx, function, len(args), keywords))
     return bound
+
+
+class NotBoundError(Exception):
+    """The arguments don't fit."""
+
+
+def _message(tx: Tracer, function: PythonFunction, count: int, keywords: Keywords) -> str:
+    """Return what CPython says, by a function with the same parameters that does nothing."""
+    code = function.code
+    count_all = code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames[: count_all + sum(bool(code.co_flags & flag) for flag in _STARS)]
+    flags = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS | (code.co_flags & _PLAIN_FLAGS)
+    empty = _nothing.__code__.replace(
+        co_argcount=code.co_argcount,
+        co_posonlyargcount=code.co_posonlyargcount,
+        co_kwonlyargcount=code.co_kwonlyargcount,
+        co_varnames=names,
+        co_nlocals=len(names),
+        co_flags=flags,
+        co_name=code.co_name,
+        co_qualname=str(function.get_attribute(tx, "__qualname__").as_python()),
+    )
+    positional = (None,) * len(function.positional_defaults(tx))
+    stub = types.FunctionType(empty, {}, code.co_name, positional)
+    stub.__qualname__ = empty.co_qualname
+    only = code.co_varnames[code.co_argcount : count_all]
+    stub.__kwdefaults__ = {name: None for name in only if function.keyword_default(tx, name) is not None}
+    try:
+        stub(*[None] * count, **dict.fromkeys(keywords))
+    except TypeError as error:
+        return str(error)
+    raise Break("tracer.exception", f"{function.describe()} is called with arguments that don't fit")
+
+
+def _nothing() -> None:
+    """Lend its code."""
 
 
 def _bind_keywords(tx: Tracer, function: PythonFunction, bound: Keywords, keywords: Keywords) -> Keywords:
@@ -120,7 +160,7 @@ def _bind_keywords(tx: Tracer, function: PythonFunction, bound: Keywords, keywor
         if name not in allowed:
             extra[name] = value
         elif name in bound:
-            raise Break("tracer.exception", f"{function.describe()} got several values for {name!r}")
+            raise NotBoundError
         else:
             bound[name] = value
     return extra
@@ -134,11 +174,11 @@ def _bind_rest(tx: Tracer, function: PythonFunction, bound: Keywords, rest: Sequ
         bound[code.co_varnames[at]] = Tuple(rest)
         at += 1
     elif rest:
-        raise Break("tracer.exception", f"{function.describe()} got {len(rest)} positional arguments too many")
+        raise NotBoundError
     if code.co_flags & inspect.CO_VARKEYWORDS:
         bound[code.co_varnames[at]] = Dict({name: (Const(name), value) for name, value in extra.items()})
     elif extra:
-        raise Break("tracer.exception", f"{function.describe()} got unexpected keywords {sorted(extra)}")
+        raise NotBoundError
 
 
 def _bind_defaults(tx: Tracer, function: PythonFunction, bound: Keywords) -> None:
@@ -151,13 +191,13 @@ def _bind_defaults(tx: Tracer, function: PythonFunction, bound: Keywords) -> Non
         for name in missing:
             at = positional.index(name) - (len(positional) - len(defaults))
             if at < 0:
-                raise Break("tracer.exception", f"{function.describe()} lacks the argument {name!r}")
+                raise NotBoundError
             bound[name] = defaults[at]
     for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
         if name not in bound:
             default = function.keyword_default(tx, name)
             if default is None:
-                raise Break("tracer.exception", f"{function.describe()} lacks the keyword {name!r}")
+                raise NotBoundError
             bound[name] = default
 
 
@@ -177,10 +217,7 @@ def call_builtin(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
     if stand_in is not None:
         return stand_in(tx, args, keywords)
     if type(raw) is _LRU_WRAPPER:
-        known = _call_cached(raw, args, keywords)
-        if known is not None:
-            return tx.wrap(known[0], None)
-        return tx.call(tx.wrap(raw.__wrapped__, function.source and _wrapped(tx, function)), args, keywords)
+        return _call_cached(tx, function, args, keywords)
     owner = getattr(raw, "__objclass__", None)
     if owner is not None and args and isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return tx.call_unbound(raw, owner, args, keywords)
@@ -192,20 +229,32 @@ def call_builtin(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
     raise Break("tracer.call", f"the built-in {function.describe()} isn't modelled")
 
 
-def _call_cached(function: Any, args: Sequence[Value], keywords: Keywords) -> tuple[Any] | None:
-    """Call a cached function for real, if all its arguments are atoms: then eager runs its body but once, too."""
-    if not all(isinstance(value, (Const, ClassValue)) for value in (*args, *keywords.values())):
-        return None
+def _call_cached(tx: Tracer, function: Builtin, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a cached function for real, where that can't be told from what eager does: the cache is filled once.
+
+    That is so when the cache has the answer, and when the body, evaluated first, changes nothing. Functions of
+    installed libraries are called without looking, as long as all arguments are atoms.
+    """
+    raw = function.value
+    known = all(isinstance(value, (Const, ClassValue)) for value in (*args, *keywords.values()))
+    if not known:
+        body = tx.wrap(raw.__wrapped__, function.source and tx.sources.attribute(function.source, "__wrapped__"))
+        before = tx.position()
+        found = tx.call(body, args, keywords)
+        if tx.position() != before or not isinstance(found, Const):
+            raise Break("tracer.call", f"the cached {function.describe()} does more than compute a constant")
+        return found
+    filled = not args and not keywords and raw.cache_info().currsize > 0
+    if not filled and not is_installed(raw):
+        before = tx.position()
+        tx.call(tx.wrap(raw.__wrapped__, None), args, keywords)
+        if tx.position() != before:
+            raise Break("tracer.call", f"the cached {function.describe()} has effects")
     try:
-        return (function(*[a.as_python() for a in args], **{k: v.as_python() for k, v in keywords.items()}),)
+        real = raw(*[a.as_python() for a in args], **{k: v.as_python() for k, v in keywords.items()})
     except Exception as error:  # at the break it raises again
-        raise Break("tracer.exception", f"{function.__qualname__} raises {type(error).__name__}") from None
-
-
-def _wrapped(tx: Tracer, function: Builtin) -> Any:
-    """Return the source of what a cache wraps."""
-    assert function.source is not None
-    return tx.sources.attribute(function.source, "__wrapped__")
+        raise Break("tracer.exception", f"{raw.__qualname__} raises {type(error).__name__}") from None
+    return tx.wrap(real, None)
 
 
 def call_unbound(tx: Tracer, raw: Any, owner: Any, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -361,7 +410,11 @@ def _call_reference(tx: Tracer, callee: Object) -> Value:
 
 def call_getter(tx: Tracer, getter: Any, args: Sequence[Value]) -> Value:
     """Call an itemgetter or attrgetter."""
-    _, parts = getter.__reduce__()[:2]
+    made_by, parts = getter.__reduce__()[:2]
+    if isinstance(getter, operator.methodcaller) and len(args) == 1:
+        keywords = {k: tx.from_python(v) for k, v in made_by.keywords.items()} if made_by is not type(getter) else {}
+        name, *rest = (*made_by.args, *parts) if made_by is not type(getter) else parts
+        return tx.call(args[0].get_attribute(tx, name), [tx.from_python(part) for part in rest], keywords)
     if isinstance(getter, operator.itemgetter) and len(args) == 1:
         found = [args[0].get_item(tx, tx.from_python(part)) for part in parts]
     elif isinstance(getter, operator.attrgetter) and len(args) == 1:

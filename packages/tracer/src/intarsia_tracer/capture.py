@@ -15,6 +15,7 @@ from intarsia_tracer.assemble import assemble_break, assemble_native, assemble_r
 from intarsia_tracer.breaks import Break, NeedsSymbols, Raised, Stop, Unreconstructable, graph_break
 from intarsia_tracer.evaluate import EvaluatedFrame, Pending
 from intarsia_tracer.extension import Extension, Graph
+from intarsia_tracer.liveness import reads_own_frame
 from intarsia_tracer.opcodes import table
 from intarsia_tracer.resume import info_of
 from intarsia_tracer.tracer import Limits, Tracer
@@ -203,6 +204,8 @@ class Attempts:
         refused = self._refused()
         if refused is not None:
             return self._native(refused)
+        if self.code.co_varnames[:1] == (".0",):  # a comprehension of a frame that isn't captured itself
+            return self._native(None)
         while True:
             found = self._attempt()
             if found is not None:
@@ -216,6 +219,8 @@ class Attempts:
             return graph_break("tracer.repeated", "an instruction broke before in this call", origin)
         if self.code.co_flags & _GENERATORS or not self.code.co_flags & inspect.CO_NEWLOCALS:
             return graph_break("tracer.frame", f"{self.code.co_name} is a generator, coroutine or class body", origin)
+        if reads_own_frame(self.code):
+            return graph_break("tracer.frame", f"{self.code.co_name} may look at its own frame", origin)
         return None
 
     def _native(self, broken: GraphBreak | None) -> Capture:

@@ -65,6 +65,7 @@ class Builder:
         self.body: list[Instr] = []
         self.results: list[Value] = []  # values that the graph gives
         self.overwritten: frozenset[str] = frozenset(code.co_cellvars)  # parameters that can't be read later
+        self.used_cells: set[str] = set()  # cells of the frame that the body hands on
         self._out = self.body
         self._temporaries: dict[int, str] = {}  # id of a model -> local that holds it
         self._fetched: dict[int, str] = {}  # id of a source -> local that holds it
@@ -339,6 +340,7 @@ class Builder:
 
     def closure_cell(self, name: str) -> None:
         """Push a cell of the frame."""
+        self.used_cells.add(name)
         self.emit("LOAD_FAST" if _313 else "LOAD_CLOSURE", self.variable(name))
 
     def store_cell(self, name: str, content: Value | None) -> None:

@@ -62,7 +62,20 @@ class EvaluatedFrame:
         outermost: Whether it is the captured frame.
     """
 
-    __slots__ = ("at", "cells", "closure", "code", "decoded", "globals", "locals", "outermost", "pc", "stack", "tx")
+    __slots__ = (
+        "at",
+        "cells",
+        "closure",
+        "code",
+        "decoded",
+        "gave_locals",
+        "globals",
+        "locals",
+        "outermost",
+        "pc",
+        "stack",
+        "tx",
+    )
 
     def __init__(
         self,
@@ -84,6 +97,7 @@ class EvaluatedFrame:
         self.pc = 0
         self.at: Instruction = self.decoded.instructions[0]
         self.outermost = outermost
+        self.gave_locals = False  # the traced code asked for them
 
     def run(self, table: Mapping[str, Opcode], exception: Value | None = None) -> Value | Yielded:
         """Evaluate until the frame returns or yields; `exception` is thrown in at the current instruction.

@@ -58,6 +58,10 @@ class Extension:
         """Tell whether values of a class are immutable, compare by value and have methods without effects."""
         return False
 
+    def sequence_class(self, cls: Any, other: Any) -> Any:
+        """Return the class of a part of a tuple of `cls`, or of its sum with one of class `other`."""
+        return tuple
+
     def wrap(self, tx: Tracer, value: Any, source: Source | None) -> Value | None:
         """Model an existing object."""
         return None

@@ -7,7 +7,7 @@ from types import CodeType
 
 from intarsia_tracer.decode import Decoded, Instruction, decode
 
-__all__ = ["assigned_locals", "live_locals", "skipped_at_loop_end", "successors"]
+__all__ = ["assigned_locals", "live_locals", "reads_own_frame", "skipped_at_loop_end", "successors"]
 
 _PAIRS = {
     "LOAD_FAST_LOAD_FAST": ((0, 1), ()),
@@ -16,15 +16,27 @@ _PAIRS = {
 }
 _FINAL = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
 _JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
-#: Names whose use may look at the frame, so that no local is dead.
-FRAME_READERS = frozenset(
-    {"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "set_trace"}
-)
+#: Globals whose use may look at the frame, so that no local is dead. The first three are modelled.
+_READERS = frozenset({"dir", "locals", "vars", "breakpoint", "eval", "exec"})
+_OTHER_READERS = frozenset({"_getframe", "currentframe", "set_trace"})
+
+
+def reads_own_frame(code: CodeType) -> bool:
+    """Tell whether code may look at its frame in a way that isn't modelled: it must be the frame as written."""
+    if "_getframe" in code.co_names or "currentframe" in code.co_names:
+        return True
+    return any(name in code.co_names and _loads_global(code, name) for name in ("eval", "exec"))
+
+
+def _loads_global(code: CodeType, name: str) -> bool:
+    """Tell whether code uses a name as a global, not only as an attribute."""
+    return any(i.value == name and i.op in ("LOAD_GLOBAL", "LOAD_NAME") for i in decode(code).instructions)
 
 
 def live_locals(code: CodeType, index: int) -> frozenset[str]:
     """Return the locals that may be read from instruction `index` on, handlers included."""
-    if FRAME_READERS.intersection(code.co_names):
+    readers = _READERS.intersection(code.co_names)
+    if _OTHER_READERS.intersection(code.co_names) or any(_loads_global(code, name) for name in readers):
         return frozenset(code.co_varnames)
     decoded = decode(code)
     return _flow(decoded)[index]

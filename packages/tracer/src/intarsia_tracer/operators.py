@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
+import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +18,7 @@ from intarsia_tracer.values.iterators import Position
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import InstanceDict, Object
 from intarsia_tracer.values.sequences import Items, List, Slice
+from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
@@ -149,10 +151,12 @@ def compare(tx: Tracer, op: str, a: Value, b: Value) -> Value:
         return tx.from_python(tx.real(function, a.value, b.value))
     if _members(a, b):
         return tx.from_python(tx.real(function, a.as_python(), b.as_python()))
-    later_first = type(b) is Object and type(a) is Object and a.cls is not b.cls and issubclass(b.cls, a.cls)
-    order = [(b, swapped, a), (a, op, b)] if later_first else [(a, op, b), (b, swapped, a)]
+    order = [(b, swapped, a), (a, op, b)] if _later_first(a, b) else [(a, op, b), (b, swapped, a)]
     for left, which, right in order:
-        found = _compare_object(tx, left, which, right) if type(left) is Object else left.compare(tx, which, right)
+        if type(left) is Object:
+            found = _compare_object(tx, left, which, right)
+        else:
+            found = left.compare(tx, which, _built_in_part(right))
         if found is not None:
             return found
     if op in ("==", "!="):
@@ -161,6 +165,16 @@ def compare(tx: Tracer, op: str, a: Value, b: Value) -> Value:
         shown = f"'{a.type().__name__}' and '{b.type().__name__}'"
         tx.raise_error(TypeError, f"'{op}' not supported between instances of {shown}")
     raise Break("tracer.operator", f"{a.describe()} {op} {b.describe()} isn't modelled")
+
+
+def _later_first(a: Value, b: Value) -> bool:
+    """Tell whether the second operand is asked first: it is of a subclass of the first one's class."""
+    return type(b) is Object and a.type() is not b.cls and issubclass(b.cls, a.type())
+
+
+def _built_in_part(value: Value) -> Value:
+    """Return what a built-in class sees of an instance of its subclass."""
+    return value.base if type(value) is Object and isinstance(value.base, (Dict, Items, SetValue)) else value
 
 
 def _members(a: Value, b: Value) -> bool:
@@ -213,13 +227,12 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
         changed = _in_place_object(tx, a, name, b) if type(a) is Object else a.in_place(tx, op, b)
         if changed is not None:
             return changed
-    later_first = type(b) is Object and type(a) is Object and a.cls is not b.cls and issubclass(b.cls, a.cls)
     order = [(a, b, False), (b, a, True)]
-    for left, right, swapped in reversed(order) if later_first else order:
+    for left, right, swapped in reversed(order) if _later_first(a, b) and _reflects(tx, a, b, name) else order:
         if type(left) is Object:
             found = _binary_object(tx, left, name, right, swapped)
         else:
-            found = left.binary(tx, op, right, swapped)
+            found = left.binary(tx, op, _built_in_part(right), swapped)
         if found is not None:
             return found
     if op == "%" and isinstance(a, Const) and isinstance(a.value, str):
@@ -227,6 +240,13 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
     if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
         _unsupported(tx, op, a, b)
     raise Break("tracer.operator", f"{a.describe()} {op} {b.describe()} isn't modelled")
+
+
+def _reflects(tx: Tracer, a: Value, b: Value, name: str) -> bool:
+    """Tell whether the class of `b` has a reflected operator of its own, written in Python."""
+    inherited, found = (tx.find_in_class(value.type(), f"__r{name}__") for value in (a, b))
+    own = found is not None and (inherited is None or inherited[0] is not found[0])
+    return own and isinstance(found[0], types.FunctionType)  # type: ignore[index]
 
 
 def _unsupported(tx: Tracer, op: str, a: Value, b: Value) -> NoReturn:

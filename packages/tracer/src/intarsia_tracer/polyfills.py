@@ -5,6 +5,7 @@ Each does what its namesake documents. They only see values under evaluation, so
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import math
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.builtin_calls import BuiltinCall
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["STAND_INS", "model"]
+__all__ = ["STAND_INS", "model", "resumed_view"]
 
 # ruff: noqa: SIM110  (each is its namesake; any() can't be written by any())
 
@@ -310,7 +311,28 @@ def product_of(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
     return start
 
 
+def count_elements(mapping: Any, iterable: Iterable[Any], /) -> None:
+    for element in iterable:
+        mapping[element] = mapping.get(element, 0) + 1
+
+
+def resumed_view(mapping: Any, what: str, at: int, size: int) -> Iterator[Any]:
+    """Return the iterator over a view of a dict that a break left at position `at`, when the dict had `size` keys."""
+    if len(mapping) != size:
+        return changed_size()
+    it: Iterator[Any] = iter(getattr(mapping, what)())
+    for _ in range(at):
+        next(it)
+    return it
+
+
+def changed_size() -> Iterator[Any]:
+    raise RuntimeError("dictionary changed size during iteration")
+    yield
+
+
 _WRITTEN: dict[Any, Callable[..., Any]] = {
+    vars(collections)["_count_elements"]: count_elements,
     all: all_,
     any: any_,
     dict.fromkeys: dict_from_keys,

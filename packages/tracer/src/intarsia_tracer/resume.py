@@ -7,7 +7,7 @@ parameters are the live locals and stack entries; cells come through its closure
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -16,6 +16,7 @@ from bytecode import Bytecode, Instr, Label
 from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
 
 from intarsia_tracer.decode import Instruction, decode
+from intarsia_tracer.polyfills import resumed_view
 
 __all__ = ["Place", "ResumeInfo", "StackEntry", "carried_code", "info_of", "place_of", "resume_code", "singles"]
 
@@ -42,7 +43,7 @@ class StackEntry:
     """How a resume function gets one stack entry.
 
     Args:
-        kind: "value", "null", or the kind of iterator that is made again: "iterator", "range", "enumerate".
+        kind: "value", "null", or the kind of iterator that is made again: "iterator", "range", "view", "enumerate".
         names: Parameters that it is made from.
     """
 
@@ -124,16 +125,11 @@ def _put_back(entry: StackEntry, emit: Any) -> None:
         emit("PUSH_NULL")
         return
     if entry.kind == "enumerate":
-        new = sys.version_info >= (3, 13)
-        if not new:
-            emit("PUSH_NULL")
-        emit("LOAD_CONST", enumerate)
-        if new:
-            emit("PUSH_NULL")
-        inner = "iterator" if len(entry.names) == 3 else "range"
-        _put_back(StackEntry(inner, entry.names[:-1]), emit)
-        emit("LOAD_FAST", entry.names[-1])
-        _finish_call(emit, 2)
+        inner = _INNER[len(entry.names)]
+        _call_with(emit, enumerate, lambda: _put_back(StackEntry(inner, entry.names[:-1]), emit), entry.names[-1:])
+        return
+    if entry.kind == "view":
+        _call_with(emit, resumed_view, lambda: None, entry.names)
         return
     emit("LOAD_FAST", entry.names[0])
     if entry.kind == "value":
@@ -146,6 +142,24 @@ def _put_back(entry: StackEntry, emit: Any) -> None:
         emit("LOAD_FAST", entry.names[1])
         _finish_call(emit, 1)
         emit("POP_TOP")
+
+
+#: Number of parameters of an enumeration -> what it enumerates.
+_INNER = {2: "range", 3: "iterator", 5: "view"}
+
+
+def _call_with(emit: Any, function: Any, first: Callable[[], None], names: Sequence[str]) -> None:
+    """Call with what `first` pushes, if anything, and locals."""
+    new = sys.version_info >= (3, 13)
+    if not new:
+        emit("PUSH_NULL")
+    emit("LOAD_CONST", function)
+    if new:
+        emit("PUSH_NULL")
+    first()
+    for name in names:
+        emit("LOAD_FAST", name)
+    _finish_call(emit, len(names) + (function is enumerate))
 
 
 def _finish_call(emit: Any, count: int) -> None:

@@ -19,7 +19,7 @@ from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Yielded
 from intarsia_tracer.extension import Extension
 from intarsia_tracer.polyfills import STAND_INS, model
 from intarsia_tracer.sources import Guards, Sources
-from intarsia_tracer.trust import is_trusted
+from intarsia_tracer.trust import is_installed_file, is_trusted
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const
 from intarsia_tracer.values.functions import BoundBuiltin, Cell, Globals, MadeFunction
@@ -213,13 +213,17 @@ class Tracer:
         self.step += 1
         self.saved_stack = frame.stack.copy()
         self.handling_at_step = self.handling
-        self.at_step = (self.changes, self.extension.position())
+        self.at_step = self.position()
         if self.step == self.stop_at:
             raise Stop
 
     def spotless(self) -> bool:
         """Tell whether the current outermost step has changed and recorded nothing so far."""
-        return self.at_step == (self.changes, self.extension.position())
+        return self.at_step == self.position()
+
+    def position(self) -> tuple[int, int]:
+        """Return what differs after anything was changed or recorded."""
+        return self.changes, self.extension.position()
 
     def spend(self, instructions: int) -> None:
         """Count evaluated instructions against the budget."""
@@ -238,14 +242,12 @@ class Tracer:
         self.kept.append(exception)
 
     def origin(self) -> Origin | None:
-        """Return the user line being evaluated: the innermost one that isn't library code."""
+        """Return the user line being evaluated: the innermost one that isn't library code, if there is any."""
         if not self.frames:
             return None
-        for frame in reversed(self.frames):
-            if not is_trusted(frame.module_name()):
-                break
-        else:
-            frame = self.frames[-1]
+        outer = [frame for frame in reversed(self.frames) if not is_trusted(frame.module_name())]
+        own = [frame for frame in outer if not is_installed_file(frame.code.co_filename)]
+        frame = next(iter(own or outer), self.frames[-1])
         return Origin(frame.code.co_filename, frame.at.line, frame.code.co_qualname)
 
     def guard_aliases(self) -> None:
@@ -270,6 +272,9 @@ class Tracer:
         self.frames.append(frame)
         try:
             found = frame.run(self.table)
+        except Break as broken:
+            broken.origin = broken.origin or self.origin()
+            raise
         except Raised as raised:
             if self.open_generators:  # the traceback keeps those of the frame alive, for nobody knows how long
                 raise Break("tracer.exception", f"{raised.value.describe()} passes open generators") from None
@@ -287,6 +292,9 @@ class Tracer:
         self.frames.append(frame)
         try:
             found = frame.run(self.table, exception)
+        except Break as broken:
+            broken.origin = broken.origin or self.origin()
+            raise
         finally:
             self.frames.pop()
             self.handling = handling
@@ -412,8 +420,12 @@ class Tracer:
         return self.bound_to_instance(owner, owner.cls, name, found[0])
 
     def slice_class(self, cls: Any) -> Any:
-        """Return the class of a slice of a tuple subclass."""
-        return tuple
+        """Return the class of a slice or multiple of a tuple subclass."""
+        return tuple if cls is tuple else self.extension.sequence_class(cls, None)
+
+    def joined_class(self, left: Any, right: Any) -> Any:
+        """Return the class of the sum of two tuples."""
+        return tuple if left is right is tuple else self.extension.sequence_class(left, right)
 
     def unpack_exactly(self, value: Value, count: int) -> list[Value]:
         """Return exactly `count` elements."""

@@ -6,10 +6,12 @@ Inlining trusted functions adds no guards on their code, globals and defaults. E
 from __future__ import annotations
 
 import functools
+import os
 import sys
+import sysconfig
 import types
 
-__all__ = ["INLINED_LIBRARIES", "STABLE", "is_standard_library", "is_trusted"]
+__all__ = ["INLINED_LIBRARIES", "STABLE", "is_installed", "is_installed_file", "is_standard_library", "is_trusted"]
 
 #: What a trusted module's names keep standing for.
 STABLE = (
@@ -35,6 +37,7 @@ INLINED_LIBRARIES = frozenset(
         "enum",
         "fractions",
         "functools",
+        "heapq",
         "inspect",
         "keyword",
         "logging",
@@ -60,6 +63,23 @@ def is_trusted(module: str | None) -> bool:
         return False
     root = module.partition(".")[0]
     return root in ("torch", "intarsia_tracer") or is_standard_library(root)
+
+
+def is_installed(function: object) -> bool:
+    """Tell whether a function belongs to the standard library or to an installed package, not to the user's program."""
+    module = getattr(function, "__module__", None) or ""
+    if is_standard_library(module.partition(".")[0]):
+        return True
+    return is_installed_file(getattr(sys.modules.get(module), "__file__", None) or "")
+
+
+@functools.lru_cache(maxsize=4096)
+def is_installed_file(file: str) -> bool:
+    """Tell whether a file belongs to an installed package."""
+    return file.startswith(_PACKAGES)
+
+
+_PACKAGES = tuple(os.path.join(os.path.abspath(sysconfig.get_path(name)), "") for name in ("purelib", "platlib"))
 
 
 def is_standard_library(root: str) -> bool:

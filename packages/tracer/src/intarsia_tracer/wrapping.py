@@ -16,6 +16,7 @@ from intarsia_ir.records import ArgumentSource, DictItemSource, GuardKind, ItemS
 from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import ATOMS, FALSE, NONE, TRUE, Const
+from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Cell, Function, Globals, Partial
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import Builtin, ClassValue, CodeValue, ModuleValue, Object
@@ -117,7 +118,7 @@ def _wrap_plain(tx: Tracer, value: Any, kind: type, source: Source | None) -> Va
         return _wrap_reference(tx, value, kind, source)
     if kind is types.MappingProxyType and type(gc.get_referents(value)[0]) not in _DICTS:
         return _wrap_object(tx, value, kind, source)
-    if kind in (tuple, list) or kind in _DICTS or kind in (set, frozenset, slice):
+    if kind in (tuple, list, collections.deque) or kind in _DICTS or kind in (set, frozenset, slice):
         return _wrap_container(tx, value, kind, source)
     if issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_sequence_fields")):
         _guard_shape(tx, value, source)
@@ -160,6 +161,10 @@ def _wrap_container(tx: Tracer, value: Any, kind: type, source: Source | None) -
     _guard_shape(tx, value, source)
     if kind is tuple:
         return Tuple(source=source, real=value, tx=tx)
+    if kind is collections.deque:
+        if source is not None:
+            tx.guards.add(GuardKind.CONSTANT, tx.sources.attribute(source, "maxlen"), value.maxlen)
+        return Deque((), value.maxlen, source, value, tx)
     return List(source=source, real=value, tx=tx)
 
 

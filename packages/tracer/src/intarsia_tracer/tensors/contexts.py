@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Ambient", "Autocast", "modes_active"]
 
 _DEVICES = ("cpu", "cuda")
+AUTOCASTS = (torch.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast_mode.autocast)
 
 
 def modes_active() -> bool:
@@ -100,12 +101,21 @@ def autocast_state() -> tuple[Any, ...]:
 
 
 class Autocast(Value):
-    """A `torch.autocast` context made by the traced code."""
+    """A `torch.autocast` context: `real` is our own, for tracing; `existing` is the user's, if it was made before."""
 
-    __slots__ = ("args", "keywords", "node", "plugin", "real")
+    __slots__ = ("args", "existing", "keywords", "node", "plugin", "real")
 
-    def __init__(self, plugin: Tensors, real: Any, args: Sequence[Value], keywords: Keywords) -> None:
-        self.source = None
+    def __init__(
+        self,
+        plugin: Tensors,
+        real: Any,
+        args: Sequence[Value],
+        keywords: Keywords,
+        source: Source | None = None,
+        existing: Any = None,
+    ) -> None:
+        self.source = source
+        self.existing = existing
         self.plugin = plugin
         self.real = real
         self.args = tuple(args)
@@ -115,6 +125,11 @@ class Autocast(Value):
     def type(self) -> Any:
         """Return autocast."""
         return type(self.real)
+
+    def identity(self) -> object | None:
+        """Return the existing context."""
+        found: object | None = self.existing
+        return found
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Bind a method."""
@@ -205,6 +220,16 @@ def make_autocast(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: 
     """Make a context."""
     real = torch.autocast(*[a.as_python() for a in args], **{k: v.as_python() for k, v in keywords.items()})
     return Autocast(plugin, real, args, keywords)
+
+
+def existing_autocast(plugin: Tensors, tx: Tracer, value: Any, source: Source | None) -> Value:
+    """Model a context that was made before the call, such as a decorator's; relies on what it was made with."""
+    if source is not None:
+        tx.guards.add(GuardKind.TYPE, source, type(value))
+        for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
+            tx.guards.add(GuardKind.CONSTANT, tx.sources.attribute(source, name), getattr(value, name))
+    real = torch.autocast(value.device, value.fast_dtype, value._enabled, value._cache_enabled)
+    return Autocast(plugin, real, (), {}, source, value)
 
 
 def autocast_for(device: str) -> Callable[[Tensors, Tracer, Sequence[Value], Keywords], Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["TensorValue"]
+__all__ = ["TensorValue", "plain_number"]
 
 _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "+": (operator.add, operator.iadd),
@@ -244,6 +245,7 @@ class TensorValue(Value):
 
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Record a binary operator."""
+        other = plain_number(other)
         if not _operand(other):
             return None
         function = _OPERATORS[op][0]
@@ -251,12 +253,14 @@ class TensorValue(Value):
 
     def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Record an in-place operator."""
+        other = plain_number(other)
         if not _operand(other) or op in ("@",):
             return None
         return self.plugin.record(tx, "call_function", _OPERATORS[op][1], [self, other], {})
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Record a comparison."""
+        other = plain_number(other)
         if is_none(other) and op in ("==", "!="):
             return Const(op == "!=")
         if not _operand(other):
@@ -275,6 +279,14 @@ class TensorValue(Value):
             if value is not None:
                 out.load(self)
                 out.store_attribute(name, value)
+
+
+def plain_number(value: Value) -> Value:
+    """Return a member of an enumeration of numbers as the number that it is to torch."""
+    member = value.identity()
+    if isinstance(member, enum.Enum) and isinstance(member, (int, float)):
+        return Const(int(member) if isinstance(member, int) else float(member))
+    return value
 
 
 def _operand(value: Value) -> bool:

@@ -78,6 +78,12 @@ class Cell(Value):
             )
         return self.content
 
+    def peek(self, tx: Tracer, name: str) -> Value | None:
+        """Return the content, or None when the cell is empty."""
+        if self.content is None and self.known:
+            return None
+        return self.load(tx, name, free=True)
+
     def store(self, tx: Tracer, value: Value | None) -> None:
         """Set the content, or empty the cell."""
         tx.changed(self)

@@ -142,11 +142,13 @@ class Position(Iterator):
         return super().call_method(tx, name, args, keywords)
 
     def carry(self) -> tuple[Value, ...] | None:
-        """Carry the sequence and the position."""
+        """Carry what is iterated over, and the position."""
         if isinstance(self.over, Items) and self.at >= 0:
             return self.over, Const(self.at)
         if isinstance(self.over, Const) and isinstance(self.over.value, range) and self.at >= 0:
             return (Const(self.over.value[self.at :]),)
+        if isinstance(self.over, DictView) and self.keys is not None and self.at >= 0:
+            return self.over.base, Const(self.over.what), Const(self.at), Const(len(self.keys))
         return None
 
     def reconstruct(self, out: Builder) -> None:
@@ -231,18 +233,22 @@ class Zip(Iterator):
         """With strict, the others must end too."""
         if not self.strict:
             return
-        which = "argument 1 is" if ended == 1 else f"arguments 1-{ended} are"
         if ended:
-            raise Break("tracer.exception", f"zip() argument {ended + 1} is shorter than {which[:-3].strip()}")
-        for iterator in self.inner[1:]:
+            tx.raise_error(ValueError, f"zip() argument {ended + 1} is shorter than {_arguments(ended)}")
+        for number, iterator in enumerate(self.inner[1:], 1):
             if tx.advance(iterator) is not None:
-                raise Break("tracer.exception", "an argument of a strict zip() is longer than the first")
+                tx.raise_error(ValueError, f"zip() argument {number + 1} is longer than {_arguments(number)}")
 
     def reconstruct(self, out: Builder) -> None:
         """Zip the rests."""
         if self.strict:
             super().reconstruct(out)
         out.call(lambda: out.constant(zip), [partial(out.load, i) for i in self.inner])
+
+
+def _arguments(count: int) -> str:
+    """Return how CPython names the first arguments of zip."""
+    return "argument 1" if count == 1 else f"arguments 1-{count}"
 
 
 class Map(Iterator):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["Items", "List", "Slice", "Tuple"]
+__all__ = ["METHODS", "Items", "List", "Slice", "Tuple"]
 
 
 class Items(Value):
@@ -218,7 +218,7 @@ class Tuple(Items):
         """Concatenate and repeat."""
         if op == "+" and isinstance(other, Tuple):
             left, right = (other, self) if swapped else (self, other)
-            return Tuple([*left.items, *right.items], tx.slice_class(left.cls))
+            return Tuple([*left.items, *right.items], tx.joined_class(left.cls, right.cls))
         items = self.repeated(tx, other) if op == "*" else None
         return None if items is None else Tuple(items, tx.slice_class(self.cls))
 
@@ -471,12 +471,25 @@ def _sort(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Valu
     keys = items if isinstance(key, Const) and key.value is None else [tx.call(key, [item], {}) for item in items]
     try:
         known = [k.as_python() for k in keys]
-    except NotConstantError as unknown:
-        raise Break("tracer.operator", f"sorting needs the order of {unknown}") from None
+    except NotConstantError:
+        known = [_Sorted(tx, k) for k in keys]
     downwards = tx.truth(reverse)
     order = tx.real(sorted, range(len(items)), key=known.__getitem__, reverse=downwards)
     self.change(tx)[:] = [items[index] for index in order]
     return NONE
+
+
+class _Sorted:
+    """Compares by the models; CPython's own sort asks for the comparisons that it makes in eager."""
+
+    __slots__ = ("tx", "value")
+
+    def __init__(self, tx: Tracer, value: Value) -> None:
+        self.tx = tx
+        self.value = value
+
+    def __lt__(self, other: _Sorted) -> bool:
+        return self.tx.truth(self.tx.compare("<", self.value, other.value))
 
 
 METHODS: dict[str, Method] = {

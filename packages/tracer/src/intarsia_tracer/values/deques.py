@@ -1,0 +1,168 @@
+"""`collections.deque`."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_ir.records import Source
+from intarsia_tracer.breaks import Break
+from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.constants import NONE, Const
+from intarsia_tracer.values.sequences import METHODS, List, Slice, Tuple
+
+if TYPE_CHECKING:
+    from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["Deque"]
+
+
+class Deque(List):
+    """A deque: a list that is changed at both ends and forgets what is beyond its greatest length."""
+
+    __slots__ = ("maxlen",)
+
+    def __init__(
+        self,
+        items: Iterable[Value] = (),
+        maxlen: int | None = None,
+        source: Source | None = None,
+        real: Sequence[Any] | None = None,
+        tx: Tracer | None = None,
+    ) -> None:
+        super().__init__(items, source, real, tx)
+        self.maxlen = maxlen
+
+    def type(self) -> Any:
+        """Return deque."""
+        return collections.deque
+
+    def noun(self) -> str:
+        """Return the word that CPython's messages use."""
+        return "deque"
+
+    def comparable(self, other: Value) -> bool:
+        """Deques compare with deques."""
+        return isinstance(other, Deque)
+
+    def as_python(self) -> Any:
+        """Return a copy, if every item is known."""
+        return collections.deque(super().as_python(), self.maxlen)
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        """Index; there are no slices."""
+        if isinstance(key, Slice):
+            raise Break("tracer.exception", "a deque is sliced")
+        return self.at(self.index_of(tx, key))
+
+    def iterate(self, tx: Tracer) -> Value:
+        """Iterate over the items as they are."""
+        return tx.iterator_over(Tuple(self.items))
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Return the greatest length, or a method."""
+        if name == "maxlen":
+            return tx.from_python(self.maxlen)
+        if not hasattr(collections.deque, name):
+            tx.raise_error(AttributeError, f"'collections.deque' object has no attribute {name!r}")
+        return tx.from_python(collections.deque) if name == "__class__" else tx.bound_builtin(self, name)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call a method of deque."""
+        method = _METHODS.get(name)
+        if method is not None:
+            return method(self, tx, list(args), keywords)
+        if name in ("clear", "count", "extend", "index", "reverse", "append", "__init__") and name in METHODS:
+            return self._cut(METHODS[name](self, tx, list(args), keywords))
+        return tx.operator_method(self, name, args, keywords)
+
+    def _cut(self, result: Value, left: bool = False) -> Value:
+        """Forget what is too much at the other end."""
+        while self.maxlen is not None and len(self._items) > self.maxlen:
+            self._items.pop(-1 if left else 0)
+            self.kept = 0
+        return result
+
+    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
+        """Concatenate two deques; repeat one."""
+        if op == "+" and isinstance(other, Deque):
+            left, right = (other, self) if swapped else (self, other)
+            made = Deque([*left.items, *right.items], left.maxlen)
+        else:
+            items = self.repeated(tx, other) if op == "*" else None
+            if items is None:
+                return None
+            made = Deque(items, self.maxlen)
+        made._cut(NONE)
+        return made
+
+    def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Model `+=` and `*=`."""
+        found = super().in_place(tx, op, other)
+        return None if found is None else self._cut(found)
+
+    def delete_item(self, tx: Tracer, key: Value) -> None:
+        """Delete an item."""
+        if isinstance(key, Slice):
+            raise Break("tracer.exception", "a deque is sliced")
+        super().delete_item(tx, key)
+
+    def reconstruct(self, out: Builder) -> None:
+        """Make the deque empty, and fill it then: an item may refer back to it."""
+        options = {} if self.maxlen is None else {"maxlen": Const(self.maxlen)}
+        out.call_with_keywords(collections.deque, [], options)
+        out.remember(self)
+        out.call_method_of(self, "extend", [lambda: out.build_list(self.items)])
+
+    def emit_effects(self, out: Builder) -> None:
+        """Replace the content."""
+        out.call_method_of(self, "clear", [])
+        out.call_method_of(self, "extend", [lambda: out.build_list(self.items)])
+
+
+def _append_left(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    (item,) = tx.arity("appendleft", args, keywords, 1)
+    self.change(tx).insert(0, item)
+    return self._cut(NONE, left=True)
+
+
+def _extend_left(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    (items,) = tx.arity("extendleft", args, keywords, 1)
+    new = list(tx.unpack(items))
+    self.change(tx)[:0] = new[::-1]
+    return self._cut(NONE, left=True)
+
+
+def _pop(left: bool) -> Callable[[Deque, Tracer, list[Value], Keywords], Value]:
+    def method(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+        tx.arity("pop", args, keywords, 0)
+        if not self.count():
+            tx.raise_error(IndexError, "pop from an empty deque")
+        return self.change(tx).pop(0 if left else -1)
+
+    return method
+
+
+def _rotate(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    tx.arity("rotate", args, keywords, 0, 1)
+    turned = collections.deque(self.items)
+    turned.rotate(tx.index(args[0]) if args else 1)
+    self.change(tx)[:] = turned
+    return NONE
+
+
+def _copy(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    tx.arity("copy", args, keywords, 0)
+    return Deque(self.items, self.maxlen)
+
+
+_METHODS: dict[str, Callable[[Deque, Tracer, list[Value], Keywords], Value]] = {
+    "appendleft": _append_left,
+    "copy": _copy,
+    "extendleft": _extend_left,
+    "pop": _pop(left=False),
+    "popleft": _pop(left=True),
+    "rotate": _rotate,
+}

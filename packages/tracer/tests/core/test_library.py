@@ -1,0 +1,195 @@
+"""What people use of the standard library, captured whole, with the outcome of CPython."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import operator
+import sys
+import types
+
+import pytest
+from executor import Executor
+
+from intarsia_tracer.extension import Extension
+
+
+def zip_of_unequal_lengths():
+    found = []
+    for pair in (([1, 2], [1]), ([1], [1, 2]), ([1], [1], [1, 2])):
+        try:
+            list(zip(*pair, strict=True))
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def two(a, /, b, *, c=1, d):
+    return a + b + c + d
+
+
+def wrong_arguments():
+    found = []
+    for args, named in (((1,), {}), ((1, 2, 3), {"d": 1}), ((1, 2), {"d": 1, "e": 2}), ((1, 2), {"b": 1}), ((), {})):
+        try:
+            two(*args, **named)
+        except TypeError as error:
+            found.append(str(error))
+    return found
+
+
+def sorting_by_tuples():
+    table = {"b": {1}, "a": {2}}  # sets have no total order, and aren't compared
+    return sorted(table.items()), sorted([[2, "x"], [1, "y"]], key=lambda item: item[0], reverse=True)
+
+
+def stack_of_contexts():
+    log = []
+    with contextlib.ExitStack() as stack:
+        for i in range(2):
+            log.append(stack.enter_context(contextlib.nullcontext(i)))
+        stack.callback(log.append, "callback")
+    return log
+
+
+def getters():
+    point = types.SimpleNamespace(x=1, y=2)
+    return operator.attrgetter("x", "y")(point), operator.itemgetter(1)("ab"), operator.methodcaller("upper")("ab")
+
+
+def counting():
+    counts = collections.Counter("banana")
+    counts.update(["x"])
+    return counts["a"], counts.most_common(1), counts["missing"], counts == {"b": 1, "a": 3, "n": 2, "x": 1}
+
+
+def deques():
+    d = collections.deque(maxlen=3)
+    d.extend(range(5))
+    d.appendleft("left")
+    d.rotate()
+    e = d.copy()
+    e += [7]
+    return d, e, d.popleft(), d.pop(), len(d), d.maxlen, d[0], list(d), d == e, 2 in d
+
+
+def handled():
+    try:
+        raise KeyError("k")
+    except KeyError as error:
+        inside = sys.exc_info()[:2], sys.exception() is error
+    return inside[0][0], inside[1], sys.exc_info()
+
+
+def methods():
+    return types.MethodType(lambda self, n: self + n, 3)(4)
+
+
+def variables(a=1):
+    b = [a]
+    c = lambda: b
+    found = locals()
+    return list(found), found["b"] is b, dir(), c() is b
+
+
+def generator_in_a_cell():
+    def running():
+        total = 0
+        while True:
+            value = yield total
+            if value is None:
+                return
+            total += value
+
+    averager = running()
+    next(averager)
+    out = [averager.send(v) for v in (1, 2, 3)]
+    averager.close()
+    return out
+
+
+PROGRAMS = [
+    zip_of_unequal_lengths, wrong_arguments, sorting_by_tuples, stack_of_contexts, getters, counting, deques, handled,
+    methods, variables, generator_in_a_cell,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+def test_the_program_is_captured_whole(f):
+    executor = Executor(Extension, force=True)
+    assert executor.call(f) == f()
+    assert [found.breaks for found in executor.captures] == [()]
+
+
+def test_existing_deques_change_as_in_eager():
+    def f(d):
+        d.append(4)
+        d.popleft()
+        d[0] += 1
+        return sum(d)
+
+    mine = collections.deque([1, 2, 3], maxlen=3)
+    theirs = copy.copy(mine)
+    assert Executor(Extension, force=True).call(f, mine) == f(theirs)
+    assert mine == theirs and mine.maxlen == 3
+
+
+def test_variables_after_a_break_are_the_users():
+    def f(a):
+        b = a + 1
+        print(1, sorted(locals()), end="")
+        c = b
+        return c, sorted(vars()), dir()
+
+    assert Executor(Extension, force=True).call(f, 1) == f(1)
+
+
+def test_a_frame_that_evaluates_text_runs_as_it_is():
+    def f(a):
+        b = a + 1
+        return eval("b + 1"), b
+
+    executor = Executor(Extension, force=True)
+    assert executor.call(f, 1) == (3, 2)
+    assert executor.captures[0].code.code is f.__code__
+
+
+def test_iteration_over_a_dict_goes_on_behind_a_break():
+    def f(d, change):
+        found = []
+        for i, (key, value) in enumerate(d.items()):
+            if change and i == 1:
+                d["new"] = print(end="")
+            print(key, end="")
+            found.append((i, key, value))
+        return found
+
+    d = {"a": 1, "b": 2, "c": 3}
+    executor = Executor(Extension, force=True)
+    assert executor.call(f, d, False) == f(d, False)
+    assert "tracer.iterator" not in [b.code for c in executor.captures for b in c.breaks]
+    with pytest.raises(RuntimeError, match="changed size"):
+        Executor(Extension, force=True).call(f, d, True)
+
+
+def test_a_cached_function_with_effects_runs_once():
+    import functools
+
+    calls = []
+
+    @functools.cache
+    def noted(n):
+        calls.append(n)
+        return n + 1
+
+    @functools.cache
+    def pure(n):
+        return [n]
+
+    def f():
+        return noted(1) + noted(1), pure(2)
+
+    executor = Executor(Extension, force=True)
+    assert executor.call(f) == (4, [2]) and calls == [1]
+    assert executor.call(f)[1] is f()[1] and calls == [1]
