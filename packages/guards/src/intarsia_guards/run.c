@@ -6,10 +6,11 @@
  */
 #include "native.h"
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"       /* what has no successor in all versions */
+
 #if PY_VERSION_HEX < 0x030D0000
 /* Every change of a dict gives it a version that no dict had before. Not so in 3.13, where storing an attribute into
  * the values inside an object leaves the version of its dictionary alone; there look-ups aren't remembered. */
-#  pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #  define VERSION_OF(dict) (((PyDictObject *)(dict))->ma_version_tag)
 #else
 #  define VERSION_OF(dict) ((uint64_t)0)
