@@ -11,7 +11,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,8 +20,9 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 
 from benchmarks.overhead import calls, capture, guards  # noqa: E402
+from benchmarks.recording import proofs, recorder  # noqa: E402
 from integration.demo.__main__ import child  # noqa: E402
-from integration.models import MODELS, make  # noqa: E402
+from integration.models import MODELS  # noqa: E402
 
 Line = tuple[str, float | str, str]
 
@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> int:
         steady_state,
         first_calls,
         recorder,
+        proofs,
         guards,
         calls,
         capture,
@@ -80,31 +81,6 @@ def first_calls(quick: bool) -> Iterator[Line]:
         if values:
             geomean = math.exp(statistics.fmean(map(math.log, values)))
             yield f"first_call.geomean.{kind}", geomean, "<= 0.25"
-
-
-def recorder(quick: bool) -> Iterator[Line]:
-    """Milliseconds an op to record a transformer encoder, beside make_fx in the same run."""
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    import intarsia_recorder
-
-    model, (x,) = make("vit_block")
-    deep = torch.nn.Sequential(*(model for _ in range(12)))
-    ours, theirs = [], []
-    with torch.no_grad():
-        for _ in range(4):
-            start = time.process_time()
-            recorded = intarsia_recorder.record(deep, (x,))
-            ours.append(time.process_time() - start)
-            start = time.process_time()
-            traced = make_fx(deep, tracing_mode="fake")(x)
-            theirs.append(time.process_time() - start)
-    for name, times, gm, target in (
-        ("recorder", ours, recorded.graph_module, "<= 0.15"),
-        ("make_fx", theirs, traced, ""),
-    ):
-        n_ops = sum(n.op == "call_function" for n in gm.graph.nodes)
-        yield f"{name}.ms_per_op", 1e3 * min(times) / n_ops, target
 
 
 def corpus(quick: bool) -> Iterator[Line]:

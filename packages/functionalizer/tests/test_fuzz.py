@@ -1,6 +1,6 @@
 """Random Python programs full of views, in-place ops, `out=` and aliased outputs, recorded and functionalized.
 
-`--programs N` runs more of them than the usual 400.
+`--programs N` runs more of them than the usual 400, `--symbolic-programs N` more with symbolic sizes than 40.
 """
 
 import random
@@ -339,9 +339,9 @@ def test_random_programs_on_little_fuel(check, n_programs):
         run_program(check, seed, fuel=seed % 4)
 
 
-def test_random_programs_with_symbolic_sizes(check, n_programs):
+def test_random_programs_with_symbolic_sizes(check, n_programs, n_symbolic):
     """Shapes become symbols when recorded; the functional graph runs at the sizes of the example."""
-    for seed in range(2 * n_programs, 2 * n_programs + n_programs // 10):
+    for seed in range(2 * n_programs, 2 * n_programs + n_symbolic):
         run_program(check, seed, fuel=None, symbolic=True)
 
 
