@@ -23,7 +23,10 @@ Example, with a "tracer" that replaces `x + 1` by `x - 1`:
 from intarsia_dispatch.config import BuildGuards, CaptureFrame, CompiledGraph, DispatchConfig, FrameGuard
 from intarsia_dispatch.dispatcher import Dispatcher, disable
 from intarsia_dispatch.events import EventKind, FrameEvent
-from intarsia_dispatch.reports import FallbackWarning
+from intarsia_dispatch.graphs import or_eager
+from intarsia_dispatch.logs import configure_logging
+from intarsia_dispatch.module import CompiledModule
+from intarsia_dispatch.reports import FallbackWarning, describe_frame
 from intarsia_dispatch.skipping import code_under, debugger_active
 from intarsia_dispatch.stats import DispatchStats
 
@@ -32,6 +35,7 @@ __all__ = [
     "BuildGuards",
     "CaptureFrame",
     "CompiledGraph",
+    "CompiledModule",
     "DispatchConfig",
     "DispatchStats",
     "Dispatcher",
@@ -40,6 +44,9 @@ __all__ = [
     "FrameEvent",
     "FrameGuard",
     "code_under",
+    "configure_logging",
     "debugger_active",
+    "describe_frame",
     "disable",
+    "or_eager",
 ]

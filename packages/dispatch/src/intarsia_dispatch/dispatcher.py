@@ -21,7 +21,7 @@ import intarsia_framehook as framehook
 from intarsia_dispatch.config import CompiledGraph, DispatchConfig
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import graph_caller
-from intarsia_dispatch.reports import as_intarsia_error, break_error, first_line, line_of, warn_of
+from intarsia_dispatch.reports import as_intarsia_error, break_error, compilers_fault, first_line, line_of, warn_of
 from intarsia_dispatch.skipping import calls_debugger, debugger_active, root_codes
 from intarsia_dispatch.stats import Counts, DispatchStats
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
@@ -70,8 +70,9 @@ class Dispatcher:
         self._config = config
         self._table = CodeTable(owner=object())
         self._counts = Counts(config.count)
-        # code of the functions that were given to `compile`: of these, people expect that something is compiled
-        self._roots: weakref.WeakValueDictionary[int, CodeType] = weakref.WeakValueDictionary()
+        # code of the functions that were given to `compile`: of these, people expect that something is compiled; and of
+        # what resumes them after a break as long as nothing was, with the number of graphs until then
+        self._roots: dict[int, tuple[weakref.ref[CodeType], int | None]] = {}
         # entries of this owner must not outlive it in functions that do
         weakref.finalize(self, self._table.clear).atexit = False
 
@@ -87,7 +88,7 @@ class Dispatcher:
             raise InvalidArgumentError(f"a callable is needed, not {function!r}", code="dispatch.callable")
         target = _unwrapped(function)
         codes = root_codes(target)
-        self._roots.update((id(code), code) for code in codes)
+        self._roots.update((id(code), (weakref.ref(code), None)) for code in codes)
         if codes and codes[0].co_flags & _SUSPENDS:
             return cast(_F, functools.wraps(target)(self._in_eager(target, codes[0])))
         root = framehook.Hooked(target, self._answer, self._table.owner, debugger_active)
@@ -274,18 +275,28 @@ class Dispatcher:
                         code="dispatch.hole",
                         where=(first_line(code),),
                     )
+            if graph is None and self._is_root(code):
+                graphs = self._counts.snapshot().graphs
+                rest = [holes.get(n, getattr(r, "code", r)) for n, r in linkable.resumes.items()]
+                self._roots.update((id(r), (weakref.ref(cast(CodeType, r)), graphs)) for r in rest)
             return self._config.link(linkable, holes)
 
         return fill(capture.code)
 
     # ---- not compiled ------------------------------------------------------------------------------------------
 
+    def _is_root(self, code: CodeType) -> bool:
+        """Whether code was asked for, or goes on with what was, and nothing was compiled for it yet."""
+        ref, graphs = self._roots.get(id(code), (None, None))
+        return ref is not None and ref() is code and graphs in (None, self._counts.snapshot().graphs)
+
     def _nothing_captured(self, code: CodeType, state: CodeState, capture: Capture) -> None:
         """A break among its callees is no news; one that leaves nothing of what was to be compiled is a failure."""
         if not capture.breaks:
             self._native(code, capture, "no tensor work")
-        elif self._roots.get(id(code)) is code and capture.breaks[0].code not in _WANTED_BREAKS:
-            self._failed(code, state, break_error(code, capture.breaks, "nothing could be captured"), "capturing")
+        elif self._is_root(code) and capture.breaks[0].code not in _WANTED_BREAKS:
+            error = break_error(code, capture.breaks, "nothing could be captured")
+            self._failed(code, state, error, "capturing", capture)
         else:
             self._left_to_eager(state)
             self._native(code, capture, capture.breaks[0].reason)
@@ -293,7 +304,9 @@ class Dispatcher:
     def _native(self, code: CodeType, capture: Capture | None, reason: str) -> None:
         self._tell(FrameEvent(EventKind.NATIVE, code.co_qualname, first_line(code), reason, capture))
 
-    def _failed(self, code: CodeType, state: CodeState, error: Exception, doing: str) -> None:
+    def _failed(
+        self, code: CodeType, state: CodeState, error: Exception, doing: str, capture: Capture | None = None
+    ) -> None:
         """The error policy."""
         named = as_intarsia_error(error, code, while_doing=doing)
         if self._config.on_error == "raise" or named.code == _MARK_VIOLATED:
@@ -301,7 +314,7 @@ class Dispatcher:
                 raise error
             raise named from error
         self._counts.add(fallbacks=1)
-        self._leave(EventKind.FAILED, code, state, str(named), named)
+        self._leave(EventKind.FAILED, code, state, str(named), named, capture)
 
     def _guard_failed(self, code: CodeType, state: CodeState, error: Exception) -> None:
         """A guard raised: its versions can't be trusted any more."""
@@ -316,10 +329,18 @@ class Dispatcher:
         )
         self._leave(EventKind.LIMIT, code, state, text, None)
 
-    def _leave(self, kind: EventKind, code: CodeType, state: CodeState, text: str, error: IntarsiaError | None) -> None:
+    def _leave(
+        self,
+        kind: EventKind,
+        code: CodeType,
+        state: CodeState,
+        text: str,
+        error: IntarsiaError | None,
+        capture: Capture | None = None,
+    ) -> None:
         self._left_to_eager(state)
         origin = line_of(code, error)
-        self._tell(FrameEvent(kind, code.co_qualname, origin, text))
+        self._tell(FrameEvent(kind, code.co_qualname, origin, text, capture))
         if not state.warned:
             state.warned = True
             warn_of(code, origin, text)
@@ -334,12 +355,7 @@ class Dispatcher:
 
     def _blame_compiler(self, code: CodeType, fault: RuntimeFault) -> None:
         """A compiled graph raised where the program, run in eager just now, did not."""
-        error = InternalError(
-            f"the program does not raise in eager, but {fault.explanation}",
-            code="dispatch.fault",
-            where=fault.where or (first_line(code),),
-            hints=fault.hints,
-        )
+        error = compilers_fault(fault, (first_line(code),))
         self._tell(FrameEvent(EventKind.FAILED, code.co_qualname, error.where[-1], str(error)))
         if self._config.on_error == "raise":
             raise error from fault

@@ -38,3 +38,9 @@ class FrameEvent:
     origin: Origin
     reason: str = ""
     capture: Capture | None = None
+
+    @property
+    def in_eager(self) -> bool:
+        """Whether the frame, or one call of it, ran in eager though it has something to compile."""
+        left = self.kind in (EventKind.FAILED, EventKind.LIMIT, EventKind.FAULT)
+        return left or (self.kind is EventKind.NATIVE and self.capture is not None and bool(self.capture.breaks))

@@ -8,10 +8,12 @@ from typing import Any
 
 from intarsia_dispatch.config import CompiledGraph
 from intarsia_dispatch.random_state import restore_random_state, save_random_state
+from intarsia_dispatch.reports import FallbackWarning, compilers_fault
 from intarsia_framehook import Unhooked
 from intarsia_ir.errors import RuntimeFault
+from intarsia_ir.where import warn_user
 
-__all__ = ["graph_caller"]
+__all__ = ["graph_caller", "or_eager"]
 
 
 def graph_caller(
@@ -39,6 +41,39 @@ def graph_caller(
         return expected or functools.partial(on_return, error)
 
     return Unhooked(_restoring(graph.run) if graph.draws_random else graph.run, bail_out)
+
+
+def or_eager(
+    graph: CompiledGraph, eager: Callable[..., Any], *, on_error: str, count: Callable[..., None]
+) -> Callable[..., Any]:
+    """Return a function that runs a graph compiled and, where that faults, in eager: for another compiler's front end.
+
+    Args:
+        graph: The compiled graph.
+        eager: Runs the same graph as it was captured, which raises the program's own error.
+        on_error: When `eager` returns after a fault: `"raise"` it, or warn once (`"eager"`).
+        count: Told `fallbacks=1` at each fault.
+    """
+    run = _restoring(graph.run) if graph.draws_random else graph.run
+    warned = False
+
+    def call(*inputs: Any) -> Any:
+        nonlocal warned
+        try:
+            return run(*inputs)
+        except RuntimeFault as error:
+            fault = error
+        count(fallbacks=1)
+        # nothing of the graph is visible yet
+        results = eager(*inputs)
+        if on_error == "raise":
+            raise compilers_fault(fault) from fault
+        if not warned:
+            warned = True
+            warn_user(f"a graph runs in eager: {compilers_fault(fault)}", FallbackWarning)
+        return results
+
+    return call
 
 
 def _raises(raises: Callable[..., bool], inputs: Sequence[Any]) -> bool:

@@ -1,15 +1,33 @@
-"""Words for users: where a frame is, what went wrong with it, and the one warning about it."""
+"""Words for users: where a frame is, what became of it, what went wrong with it, and the one warning about it."""
 
 from __future__ import annotations
 
+import os
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import CodeType
 
-from intarsia_ir.errors import IntarsiaError, InternalError, UnsupportedError
-from intarsia_ir.records import GraphBreak, Origin
+import torch
 
-__all__ = ["FallbackWarning", "as_intarsia_error", "break_error", "first_line", "line_of", "warn_of"]
+from intarsia_dispatch.events import EventKind, FrameEvent
+from intarsia_ir.dtypes import dtype_name
+from intarsia_ir.errors import IntarsiaError, InternalError, RuntimeFault, UnsupportedError
+from intarsia_ir.records import GraphBreak, GuardRecord, Origin, TensorFacts
+from intarsia_ir.where import user_frame
+
+__all__ = [
+    "FallbackWarning",
+    "as_intarsia_error",
+    "break_error",
+    "compilers_fault",
+    "describe_frame",
+    "first_line",
+    "line_of",
+    "warn_of",
+]
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 class FallbackWarning(UserWarning):
@@ -37,6 +55,16 @@ def as_intarsia_error(error: Exception, code: CodeType, *, while_doing: str) -> 
     )
 
 
+def compilers_fault(fault: RuntimeFault, where: Sequence[Origin] = ()) -> InternalError:
+    """Return the error for a compiled graph that raised where the program, run in eager, does not."""
+    return InternalError(
+        f"the program does not raise in eager, but {fault.explanation}",
+        code="dispatch.fault",
+        where=fault.where or where,
+        hints=fault.hints,
+    )
+
+
 def break_error(code: CodeType, breaks: Sequence[GraphBreak], what: str) -> UnsupportedError:
     """Return the error for a capture with graph breaks where they aren't acceptable."""
     first = breaks[0]
@@ -48,7 +76,44 @@ def break_error(code: CodeType, breaks: Sequence[GraphBreak], what: str) -> Unsu
     )
 
 
+def describe_frame(event: FrameEvent) -> str:
+    """Return what became of a frame: a heading, then its breaks and guards; "" when it has nothing to compile."""
+    if event.kind is EventKind.NATIVE and not event.in_eager:
+        return ""
+    graph = event.capture is not None and event.capture.graph_module is not None
+    what = {
+        EventKind.COMPILED: "is compiled" if graph else "is replaced, with nothing to compile before its break",
+        EventKind.RECOMPILED: f"is compiled again: {event.reason}",
+        EventKind.FAULT: f"faulted, and ran again in eager: {event.reason}",
+    }.get(event.kind, f"runs in eager: {event.reason}")
+    return "\n".join([f"frame {event.name} at {event.origin.file}:{event.origin.line} {what}", *_details(event)])
+
+
+def _details(event: FrameEvent) -> Iterator[str]:
+    if event.capture is not None:
+        for b in event.capture.breaks:
+            yield f"  break [{b.code}] {b.reason}\n    at {b.origin}\n    remedy: {b.remedy}"
+        yield from (f"  guard {_guard_text(guard)}" for guard in event.capture.guards)
+
+
+def _guard_text(guard: GuardRecord) -> str:
+    # a value that was on the stack at a break has a made-up name
+    source = re.sub(r"\b__stack(\d+)_\d+", r"<stack \1>", str(guard.source)) if guard.source else ""
+    value = guard.value
+    if isinstance(value, TensorFacts):
+        sizes = ", ".join("*" if n is None else str(n) for n in value.shape)
+        grad = ", requires grad" if value.requires_grad else ""
+        value = f"{dtype_name(value.dtype)}[{sizes}] on {value.device[0]}, strides {value.strides}{grad}"
+    else:
+        value = repr(value)
+    return f"{guard.kind.value}: {source + ' = ' if source else ''}{value}"
+
+
 def warn_of(code: CodeType, origin: Origin, what: str) -> None:
-    """Warn that a frame runs in eager; the warning points to the user's line."""
+    """Warn that a frame runs in eager; the warning points to the user's line, for a layer of torch to its call."""
     name = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-    warnings.warn_explicit(f"{name} runs in eager: {what}", FallbackWarning, origin.file, origin.line)
+    file, line = origin.file, origin.line
+    if file.startswith(_TORCH):
+        frame = user_frame()
+        file, line = frame.f_code.co_filename, frame.f_lineno
+    warnings.warn_explicit(f"{name} runs in eager: {what}", FallbackWarning, file, line)

@@ -6,7 +6,8 @@ program, which stage or IR line, what to do about it. `code` is stable and has a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from intarsia_ir.records import Origin
@@ -19,6 +20,7 @@ __all__ = [
     "RuntimeFault",
     "UnsupportedError",
     "VerifyError",
+    "naming_stage",
 ]
 
 
@@ -131,3 +133,35 @@ class RuntimeFault(IntarsiaError):  # noqa: N818  (a fault of the running progra
 
 class InternalError(IntarsiaError):
     """The compiler is at fault: a bug of Intarsia, never of the user's program."""
+
+
+@contextlib.contextmanager
+def naming_stage(stage: str, *, ours: bool = True) -> Iterator[None]:
+    """Have errors that pass through name the stage of a pipeline.
+
+    Args:
+        stage: Its name.
+        ours: Whether an error that is none of these is the compiler's fault, or of whoever gave the stage.
+
+    Raises:
+        InternalError: For any other error, when the stage is ours.
+        InvalidArgumentError: For any other error, when it isn't.
+
+    Example:
+        >>> with naming_stage("mine", ours=False):
+        ...     {}["relu"]
+        Traceback (most recent call last):
+        ...
+        intarsia_ir.errors.InvalidArgumentError: KeyError: 'relu' [pipeline.stage]
+          in stage 'mine'
+    """
+    try:
+        yield
+    except IntarsiaError as error:
+        error.stage = error.stage or stage
+        raise
+    except Exception as error:
+        kind = InternalError if ours else InvalidArgumentError
+        named = kind(f"{type(error).__name__}: {error}", code="pipeline.stage")
+        named.stage = stage
+        raise named from error

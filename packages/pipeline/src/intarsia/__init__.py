@@ -10,13 +10,12 @@ Example:
 from intarsia._backends import list_backends, register_backend
 from intarsia._compile import compile, explain
 from intarsia._explain import Explanation, GraphSummary
-from intarsia._logging import configure_logging
 from intarsia._pipeline import Pipeline, Stage
 from intarsia._program import Program
 from intarsia._session import compiled_code, reset, stats
 from intarsia._stages import default_pipeline
 from intarsia._stats import Stats
-from intarsia_dispatch import disable
+from intarsia_dispatch import configure_logging, disable
 from intarsia_ir.errors import (
     IntarsiaError,
     InvalidArgumentError,

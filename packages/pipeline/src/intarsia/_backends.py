@@ -8,7 +8,6 @@ ladder, each stopping one level later, so the first rung that goes wrong names t
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -17,12 +16,14 @@ import torch.fx as fx
 
 import intarsia_runtime
 from intarsia._graph import GraphReport, compile_graph
-from intarsia._options import Options, one_of
+from intarsia._options import Options
 from intarsia._pipeline import Pipeline
 from intarsia._stages import default_pipeline, interpreted
 from intarsia._stats import Counters
-from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.records import Signature, Target
+from intarsia_ir.choices import instance_of, one_of
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.records import Signature
+from intarsia_ir.where import warn_user
 
 __all__ = ["GraphCompiler", "UserBackend", "graph_compiler", "list_backends", "register_backend"]
 
@@ -56,13 +57,19 @@ def graph_compiler(
     """Return the graph compiler that `compile` was asked for.
 
     Raises:
-        InvalidArgumentError: No backend has this name.
+        InvalidArgumentError: No backend has this name, or the pipeline has no effect with it or isn't one.
     """
+    instance_of("pipeline", pipeline, Pipeline, type(None))
+    if not callable(backend):
+        one_of("backend", backend, tuple(list_backends()))
+        backend = _registered.get(backend, backend)
     if callable(backend):
-        return functools.partial(_user_backend, backend)
-    one_of("backend", backend, tuple(list_backends()))
-    if backend in _registered:
-        return functools.partial(_user_backend, _registered[backend])
+        if pipeline is not None:
+            raise InvalidArgumentError(
+                "a backend of your own gets the captured graph, so a pipeline has no effect", code="pipeline.backend"
+            )
+        return functools.partial(_user_backend, functools.partial(intarsia_runtime.compile_by, backend))
+    chosen = pipeline and _checked(pipeline, backend)
     if backend == "eager":
         return functools.partial(_user_backend, intarsia_runtime.run_as_written)
 
@@ -70,23 +77,33 @@ def graph_compiler(
         gm: fx.GraphModule, inputs: Sequence[Any], signature: Signature, report: GraphReport | None = None
     ) -> Callable[..., Any]:
         _refuse_inputs(backend, inputs)
-        chosen = pipeline or _pipeline_of(backend, intarsia_runtime.detect_target(), options)
-        return compile_graph(gm, inputs, signature, chosen, options, counters, report)
+        report = report or GraphReport()
+        stages = chosen or _default(backend, options, counters, report)
+        return compile_graph(gm, inputs, signature, stages, options, counters, report)
 
     return compile_with_pipeline
 
 
 def _user_backend(
-    backend: UserBackend,
+    compile_one: Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]],
     gm: fx.GraphModule,
     inputs: Sequence[Any],
     signature: Signature,
     report: GraphReport | None = None,
 ) -> Callable[..., Any]:
-    return backend(gm, list(inputs))
+    return compile_one(gm, inputs)
 
 
-def _pipeline_of(backend: str, target: Target, options: Options) -> Pipeline:
+def _checked(pipeline: Pipeline, backend: str) -> Pipeline:
+    """Return a user's pipeline as far as the rung of the ladder goes."""
+    first, last = pipeline.stages[:1], pipeline.stages[-1:]
+    if not first or (first[0].takes, last[0].gives) != ("torch", "callable"):
+        raise InvalidArgumentError("a pipeline must lead from torch to callable", code="pipeline.order")
+    return interpreted(pipeline, backend) if backend in LADDER[1:] else pipeline
+
+
+def _default(backend: str, options: Options, counters: Counters, report: GraphReport) -> Pipeline:
+    target = intarsia_runtime.detect_target()
     pipeline = default_pipeline(target)
     if backend in LADDER:
         return interpreted(pipeline, backend)
@@ -97,13 +114,15 @@ def _pipeline_of(backend: str, target: Target, options: Options) -> Pipeline:
         raise UnsupportedError(
             missing, code="runtime.no_compiler", hints=("install g++, for example from Debian's g++",)
         )
-    _warn_once(missing + "; running ATen operations instead")
+    report.note = missing + "; running ATen operations instead"
+    counters.add(fallbacks=1)
+    _warn_once(report.note)
     return interpreted(pipeline, "aten")
 
 
 @functools.cache
 def _warn_once(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
+    warn_user(message, RuntimeWarning)
 
 
 def _refuse_inputs(backend: str, inputs: Sequence[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,13 +13,12 @@ from intarsia._backends import UserBackend, graph_compiler
 from intarsia._explain import Explanation, GraphSummary, summarise
 from intarsia._frames import make_dispatcher
 from intarsia._graph import GraphReport
-from intarsia._logging import configure_logging
-from intarsia._module import CompiledModule
-from intarsia._options import Options, one_of
+from intarsia._options import Options
 from intarsia._pipeline import Pipeline
 from intarsia._session import COUNTERS, stats
 from intarsia._stats import difference
-from intarsia_dispatch import EventKind, FrameEvent
+from intarsia_dispatch import CompiledModule, FrameEvent, configure_logging
+from intarsia_ir.choices import one_of
 from intarsia_ir.errors import InvalidArgumentError
 
 __all__ = ["MODES", "compile", "explain"]
@@ -69,11 +69,11 @@ def compile(
         return functools.partial(compile, **keywords)
     if not callable(fn):
         raise InvalidArgumentError(f"a function or module is needed, not {fn!r}", code="compile.callable")
-    parsed = _check(mode, dynamic, options)
-    configure_logging()
+    parsed = _check(mode, fullgraph, dynamic, options)
+    configure_logging(os.environ.get("INTARSIA_LOGS", ""))
     compile_one = graph_compiler(backend, pipeline, parsed, COUNTERS)
     call = make_dispatcher(compile_one, parsed, fullgraph=fullgraph, dynamic=dynamic).compile(fn)
-    return CompiledModule(fn, call, keywords) if isinstance(fn, torch.nn.Module) else call
+    return CompiledModule(fn, call, functools.partial(compile, **keywords)) if isinstance(fn, torch.nn.Module) else call
 
 
 def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
@@ -89,9 +89,8 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
         >>> len(explanation.graphs), len(explanation.graphs[0].kernels), len(explanation.breaks)
         (1, 1, 0)
     """
-    dynamic = keywords.pop("dynamic", None)
-    parsed = _check(keywords.pop("mode", "default"), dynamic, keywords.pop("options", None))
-    fullgraph = keywords.pop("fullgraph", False)
+    dynamic, fullgraph = keywords.pop("dynamic", None), keywords.pop("fullgraph", False)
+    parsed = _check(keywords.pop("mode", "default"), fullgraph, dynamic, keywords.pop("options", None))
     backend, pipeline = keywords.pop("backend", "auto"), keywords.pop("pipeline", None)
     if keywords:
         raise InvalidArgumentError(f"unknown keyword {next(iter(keywords))!r}", code="compile.keyword")
@@ -109,19 +108,13 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
         )
         before = stats()
         dispatcher.compile(fn)(*args, **kwargs)
-        captures = [e.capture for e in events if e.capture is not None]
-        return Explanation(
-            tuple(graphs),
-            tuple(b for c in captures for b in c.breaks),
-            tuple(g for c in captures for g in c.guards),
-            tuple(e.reason for e in events if e.kind is EventKind.RECOMPILED),
-            difference(stats(), before),
-        )
+        return Explanation(tuple(graphs), tuple(events), difference(stats(), before))
 
     return run
 
 
-def _check(mode: str, dynamic: bool | None, options: Mapping[str, Any] | None) -> Options:
+def _check(mode: str, fullgraph: bool, dynamic: bool | None, options: Mapping[str, Any] | None) -> Options:
     one_of("mode", mode, MODES)
     one_of("dynamic", dynamic, (None, True, False))
+    one_of("fullgraph", fullgraph, (True, False))
     return Options.parse(options)

@@ -11,6 +11,7 @@ from rich.table import Table
 import intarsia_loops
 from intarsia._graph import GraphReport
 from intarsia._stats import Stats
+from intarsia_dispatch import EventKind, FrameEvent, describe_frame
 from intarsia_ir.records import GraphBreak, GuardRecord, SizeFacts
 from intarsia_loops.kernels import KernelSummary, summarise_kernel
 from intarsia_loops.program import Kernel
@@ -30,6 +31,7 @@ class GraphSummary:
         n_fused: Operations that share a kernel with another one.
         seconds: Stage name -> wall seconds.
         facts: What was relied on about sizes that are symbols.
+        note: Why it wasn't compiled as asked for, or "".
     """
 
     kernels: tuple[KernelSummary, ...]
@@ -38,6 +40,7 @@ class GraphSummary:
     n_fused: int
     seconds: dict[str, float]
     facts: SizeFacts = field(default_factory=SizeFacts)
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +49,43 @@ class Explanation:
 
     Args:
         graphs: In the order in which they were compiled.
-        breaks: Why a graph ended before its function did.
-        guards: What the captures relied on.
-        recompiles: Which guard failed, for each recompilation.
+        frames: What became of each Python frame, in order.
         stats: Counters of this call.
     """
 
     graphs: tuple[GraphSummary, ...]
-    breaks: tuple[GraphBreak, ...]
-    guards: tuple[GuardRecord, ...]
-    recompiles: tuple[str, ...]
+    frames: tuple[FrameEvent, ...]
     stats: Stats
+
+    @property
+    def breaks(self) -> tuple[GraphBreak, ...]:
+        """Why a graph ended before its function did."""
+        return tuple(b for e in self.frames if e.capture for b in e.capture.breaks)
+
+    @property
+    def guards(self) -> tuple[GuardRecord, ...]:
+        """What the captures relied on."""
+        return tuple(g for e in self.frames if e.capture for g in e.capture.guards)
+
+    @property
+    def recompiles(self) -> tuple[str, ...]:
+        """Which guard failed, for each recompilation."""
+        return tuple(e.reason for e in self.frames if e.kind is EventKind.RECOMPILED)
+
+    @property
+    def eager(self) -> tuple[FrameEvent, ...]:
+        """The frames that ran in eager, with the line and the reason."""
+        return tuple(e for e in self.frames if e.in_eager)
 
     def __str__(self) -> str:
         out = io.StringIO()
         console = Console(file=out, width=120)
-        console.print(f"{len(self.graphs)} graph(s), {len(self.breaks)} break(s), {len(self.guards)} guard(s)")
+        counts = {n: len(getattr(self, n + "s")) for n in ("graph", "break", "guard")}
+        console.print(*(f"{n} {what}(s)," for what, n in counts.items()), f"{len(self.eager)} frame(s) in eager")
         for position, graph in enumerate(self.graphs):
-            console.print(_graph_table(position, graph))
-            console.print("\n".join(describe_facts(graph.facts)), markup=False)
-        for b in self.breaks:
-            console.print(f"break [{b.code}] {b.reason}\n  at {b.origin}\n  remedy: {b.remedy}", markup=False)
-        for guard in self.guards:
-            console.print(f"guard {guard.kind.value}: {guard.source or 'state'} = {guard.value!r}"[:118], markup=False)
-        for reason in self.recompiles:
-            console.print(f"recompiled: {reason}", markup=False)
+            console.print(f"graph {position}: {_headline(graph)}", markup=False)
+            console.print(*[_kernel_table(graph)] * bool(graph.kernels), *describe_facts(graph.facts), sep="\n")
+        console.print(*filter(None, map(describe_frame, self.frames)), sep="\n", markup=False, soft_wrap=True)
         return out.getvalue()
 
 
@@ -78,7 +93,7 @@ def summarise(report: GraphReport) -> GraphSummary:
     """Return the summary of one finished graph."""
     program = report.program
     if program is None or program.source is None:
-        return GraphSummary((), (), 0, 0, dict(report.seconds), report.facts)
+        return GraphSummary((), (), 0, 0, dict(report.seconds), report.facts, report.note)
     halves = [intarsia_loops.from_fx(half.graph_module) for half in program.halved()]
     kernels = tuple(summarise_kernel(k, half) for half in halves for k in half.items if isinstance(k, Kernel))
     return GraphSummary(
@@ -88,17 +103,21 @@ def summarise(report: GraphReport) -> GraphSummary:
         report.n_nests - len(kernels),
         dict(report.seconds),
         report.facts,
+        report.note,
     )
 
 
-def _graph_table(position: int, graph: GraphSummary) -> Table:
-    seconds = sum(graph.seconds.values())
+def _headline(graph: GraphSummary) -> str:
     calls = f"{len(graph.kernels)} kernels ({graph.n_unique_kernels} distinct), {len(graph.extern_calls)} extern calls"
-    table = Table(title=f"graph {position}: {calls}, {graph.n_fused} operations fused away, {seconds:.2f} s")
+    seconds = sum(graph.seconds.values())
+    return f"{calls}, {graph.n_fused} operations fused away, {seconds:.2f} s{graph.note and chr(10)}{graph.note}"
+
+
+def _kernel_table(graph: GraphSummary) -> Table:
+    table = Table()
     for head in ("kernel", "steps", "KB read", "KB written", "KB saved", "from"):
         table.add_column(head, justify="left" if head in ("kernel", "from") else "right")
     for k in graph.kernels:
-        where = ", ".join(f"{o.file.rsplit('/', 1)[-1]}:{o.line}" for o in k.origins[:3])
         kilobytes = [f"{b / 1024:.1f}" for b in (k.bytes_read, k.bytes_written, k.bytes_saved)]
-        table.add_row(", ".join(k.writes[:2]), str(k.n_steps), *kilobytes, where)
+        table.add_row(", ".join(k.writes[:2]), str(k.n_steps), *kilobytes, k.where())
     return table

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+import intarsia_dispatch
 import intarsia_guards
 import intarsia_ir
+import intarsia_runtime
 import intarsia_tracer
 from intarsia._backends import GraphCompiler
 from intarsia._graph import GraphReport
@@ -62,12 +64,14 @@ def make_dispatcher(
         report.facts = join_facts(capture.facts, facts_behind(capture.example_inputs, close=True))
         if on_graph is not None:
             on_graph(report)
-        return CompiledGraph(run, report.guards, report.facts, report.draws_random)
+        raises = intarsia_runtime.raises_as_written(capture.graph_module)
+        return CompiledGraph(run, report.guards, report.facts, report.draws_random, raises)
 
     def tell(event: FrameEvent) -> None:
         # what a user must know is a warning or an error already; this is for those who ask
         level = logging.DEBUG if event.kind is EventKind.NATIVE else logging.INFO
-        log.log(level, "%s %s at %s: %s", event.kind.value, event.name, event.origin, event.reason or "-")
+        reason = event.reason and f": {event.reason}"
+        log.log(level, "%s %s at %s%s", event.kind.value, event.name, event.origin, reason)
         if on_event is not None:
             on_event(event)
 
@@ -108,7 +112,7 @@ def _build_guards(code: CodeType, frame: FrameInfo, capture: Capture, graph: Com
 
 def _skip_code() -> Callable[[CodeType], bool]:
     """Libraries are left alone, but for torch.nn's layers, whose `forward` is user code in all but name."""
-    packages = [m.__path__[0] for m in (intarsia_ir, intarsia_tracer, intarsia_guards)]
+    packages = [m.__path__[0] for m in (intarsia_ir, intarsia_tracer, intarsia_guards, intarsia_dispatch)]
     in_torch = code_under([_TORCH, os.path.dirname(__file__), *packages, "<frozen "], but=[_MODULES])
     in_library = code_under([sysconfig.get_path("stdlib")], but=[sysconfig.get_path("purelib")])
     # Module.__call__ runs hooks and must stay as it is; what it calls is captured

@@ -20,6 +20,8 @@ from intarsia._program import Program
 from intarsia._stages import dialect_module
 from intarsia._stats import Counters
 from intarsia_ir.aten.ops import node_effects
+from intarsia_ir.choices import instance_of
+from intarsia_ir.errors import naming_stage
 from intarsia_ir.records import GuardRecord, Signature, SizeFacts
 from intarsia_loops.program import Extern, Kernel
 
@@ -42,6 +44,7 @@ class GraphReport:
         guards: What functionalization relied on: written inputs that share no memory with others.
         draws_random: Whether the graph advances a random generator.
         facts: What capture and all stages relied on about sizes.
+        note: Why it wasn't compiled as asked for, or "".
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class GraphReport:
     guards: tuple[GuardRecord, ...] = ()
     draws_random: bool = True
     facts: SizeFacts = field(default_factory=SizeFacts)
+    note: str = ""
 
 
 def compile_graph(
@@ -81,14 +85,16 @@ def compile_graph(
     folder = Path(options.dump_dir) / f"graph{next(_numbers)}" if options.dump_dir else None
     program = Program(gm, tuple(inputs), signature)
     for position, stage in enumerate(pipeline.stages):
-        start = time.perf_counter()
-        backward, program = program.backward, stage.run(program)
-        if backward is not None:
-            program = replace(program, backward=stage.run(backward))
-        report.seconds[stage.name] = time.perf_counter() - start
+        with naming_stage(stage.name, ours=stage.trusted):
+            start = time.perf_counter()
+            backward, program = program.backward, stage.run(program)
+            if backward is not None:
+                program = replace(program, backward=stage.run(backward))
+            report.seconds[stage.name] = time.perf_counter() - start
+            for half in program.halved():
+                name = f"{position:02d}_{stage.name}{'_backward' * (half is not program)}"
+                _watch(name, stage, half, options, folder)
         log.debug("stage %s took %.1f ms", stage.name, 1e3 * report.seconds[stage.name])
-        for half in program.halved():
-            _watch(f"{position:02d}_{stage.name}{'_backward' * (half is not program)}", stage, half, options, folder)
         if stage.gives == "aten":
             report.guards = program.guards
             report.draws_random = draws_random(program.graph_module)
@@ -105,11 +111,15 @@ def compile_graph(
 
 
 def _watch(name: str, stage: Stage, program: Program, options: Options, folder: Path | None) -> None:
-    """Verify and dump the program after a stage, where the options ask for it."""
+    """Verify and dump the program after a stage, where the options ask for it; what others' stages give, always."""
+    instance_of("what a stage gives", program.graph_module, fx.GraphModule)
+    if stage.gives == "callable":  # the graph was the same before
+        return
     dialect = dialect_module(stage.gives)
-    if options.verify_each:
-        functional = {"functional": stage.gives == "aten"} if stage.gives in ("effects", "aten") else {}
-        dialect.verify(program.graph_module, **functional)
+    if options.verify_each or not stage.trusted:
+        aten = stage.gives in ("effects", "aten")
+        rules = {"functional": stage.gives == "aten", "values": True} if aten else {}
+        dialect.verify(program.graph_module, **rules)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         source = program.source if stage.gives == "source" else None

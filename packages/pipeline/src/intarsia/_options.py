@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from intarsia_ir.choices import instance_of, near, one_of
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["Options", "one_of"]
+__all__ = ["Options"]
 
-_CHOICES: dict[str, tuple[str, ...]] = {
+_CHOICES: dict[str, tuple[Any, ...]] = {
     "on_error": ("eager", "raise"),
     "rng": ("eager",),
     "numerics": ("default",),
+    "verify_each": (True, False),
 }
 
 
@@ -34,37 +36,28 @@ class Options:
     rng: str = "eager"
     numerics: str = "default"
     verify_each: bool = False
-    dump_dir: str | None = None
+    dump_dir: str | os.PathLike[str] | None = None
 
     @staticmethod
     def parse(given: Mapping[str, Any] | None) -> Options:
-        """Return the options for a user's mapping.
+        """Return the options for a user's mapping; the folder for dumps is made.
 
         Raises:
-            InvalidArgumentError: An unknown key, or a value outside a key's choices.
+            InvalidArgumentError: An unknown key, a value outside a key's choices, a folder that can't be written.
         """
+        instance_of("options", given, Mapping, type(None))
         given = dict(given or {})
         known = [f.name for f in fields(Options)]
         for key, value in given.items():
             if key not in known:
-                raise InvalidArgumentError(f"unknown option {key!r}{_near(key, known)}", code="options.unknown")
+                hint = near(key, known) or f"; there are {', '.join(known)}"
+                raise InvalidArgumentError(f"unknown option {key!r}{hint}", code="options.unknown")
             if key in _CHOICES:
                 one_of(f"option {key}", value, _CHOICES[key])
+        instance_of("option dump_dir", given.get("dump_dir"), str, os.PathLike, type(None))
+        try:
+            if given.get("dump_dir"):
+                os.makedirs(given["dump_dir"], exist_ok=True)
+        except OSError as error:
+            raise InvalidArgumentError(f"option dump_dir can't be used: {error}", code="options.value") from error
         return Options(**given)
-
-
-def one_of(what: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Check that `value` is one of `choices`.
-
-    Raises:
-        InvalidArgumentError: It isn't; the message shows it and the nearest choice.
-    """
-    if value not in choices:
-        near = _near(str(value), [str(c) for c in choices])
-        listed = ", ".join(map(repr, choices))
-        raise InvalidArgumentError(f"{what} is {value!r}, not one of {listed}{near}", code="options.value")
-
-
-def _near(name: str, known: list[str]) -> str:
-    match = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {match[0]!r}?" if match else f"; there are {', '.join(known)}"

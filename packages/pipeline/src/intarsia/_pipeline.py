@@ -27,12 +27,14 @@ class Stage:
         takes: Dialect of the program it is given.
         gives: Dialect of the program it returns.
         run: The step; pure, the given program is left as it is.
+        trusted: What it gives is verified only with `verify_each`: it is one of the default pipeline's.
     """
 
     name: str
     takes: str
     gives: str
     run: Callable[[Program], Program]
+    trusted: bool = False
 
 
 def graph_pass(name: str, dialect: str, function: GraphPass) -> Stage:

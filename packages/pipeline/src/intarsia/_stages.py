@@ -62,15 +62,14 @@ def default_pipeline(
         library = intarsia_runtime.build(p.source, target_of(p), cache=cache)
         return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library, device=p.device))
 
-    return Pipeline(
-        (
-            *_aten_stages(),
-            Stage("lower", "aten", "loops", _lower),
-            Stage("fuse", "loops", "kernels", lambda p: replace(p, graph_module=fuse(p.graph_module))),
-            Stage("emit", "kernels", "source", emit),
-            Stage("build", "source", "callable", build),
-        )
+    stages = (
+        *_aten_stages(),
+        Stage("lower", "aten", "loops", _lower),
+        Stage("fuse", "loops", "kernels", lambda p: replace(p, graph_module=fuse(p.graph_module))),
+        Stage("emit", "kernels", "source", emit),
+        Stage("build", "source", "callable", build),
     )
+    return Pipeline(tuple(replace(stage, trusted=True) for stage in stages))
 
 
 def interpreted(pipeline: Pipeline, dialect: str) -> Pipeline:
@@ -80,7 +79,7 @@ def interpreted(pipeline: Pipeline, dialect: str) -> Pipeline:
     def run(p: Program) -> Program:
         return replace(p, run=lambda *args: interpret(p.graph_module, *args))
 
-    return Pipeline((*pipeline.until(dialect).stages, Stage("interpret", dialect, "callable", run)))
+    return Pipeline((*pipeline.until(dialect).stages, Stage("interpret", dialect, "callable", run, trusted=True)))
 
 
 def dialect_module(dialect: str) -> ModuleType:

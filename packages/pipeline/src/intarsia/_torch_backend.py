@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,10 +9,13 @@ import torch.fx as fx
 
 from intarsia._backends import graph_compiler
 from intarsia._compile import MODES
-from intarsia._options import Options, one_of
+from intarsia._graph import GraphReport
+from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS
-from intarsia_ir.errors import RuntimeFault
+from intarsia_dispatch import CompiledGraph, or_eager
+from intarsia_ir.choices import one_of
 from intarsia_ir.records import Signature
+from intarsia_ir.where import warn_user
 
 __all__ = ["torch_backend"]
 
@@ -38,24 +40,16 @@ def torch_backend(
     """
     one_of("mode", mode, MODES)
     parsed = Options.parse(options)
-    compile_one = graph_compiler("auto", None, parsed, COUNTERS)
+    compile_one, report = graph_compiler("auto", None, parsed, COUNTERS), GraphReport()
     try:
         with COMPILE_LOCK:
-            run = compile_one(gm, example_inputs, Signature())
+            run = compile_one(gm, example_inputs, Signature(), report)
     except Exception as error:
         if parsed.on_error == "raise":
             raise
         COUNTERS.add(fallbacks=1)
-        warnings.warn(f"a graph runs in eager instead of compiled: {error}", RuntimeWarning, stacklevel=2)
+        warn_user(f"a graph runs in eager instead of compiled: {error}", RuntimeWarning)
         return gm.forward
     COUNTERS.add(graphs=1)
-
-    def run_or_explain(*inputs: Any) -> Any:
-        try:
-            return run(*inputs)
-        except RuntimeFault:
-            COUNTERS.add(fallbacks=1)
-            # nothing of the graph is visible yet: eager raises its own error, with its own partial effects
-            return gm.forward(*inputs)
-
-    return run_or_explain
+    graph = CompiledGraph(run, draws_random=report.draws_random)
+    return or_eager(graph, gm.forward, on_error=parsed.on_error, count=COUNTERS.add)

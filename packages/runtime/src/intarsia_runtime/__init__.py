@@ -23,6 +23,7 @@ from intarsia_runtime.as_written import raises_as_written, run_as_written
 from intarsia_runtime.build import build
 from intarsia_runtime.cache import Cache
 from intarsia_runtime.epilogue import with_epilogue
+from intarsia_runtime.foreign import compile_by
 from intarsia_runtime.library import Library
 from intarsia_runtime.link import Runner, link
 from intarsia_runtime.target import detect_target
@@ -35,6 +36,7 @@ __all__ = [
     "Library",
     "Runner",
     "build",
+    "compile_by",
     "detect_target",
     "link",
     "raises_as_written",

@@ -25,13 +25,14 @@ import shutil
 import stat
 import tempfile
 import time
-import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import filelock
 
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.where import warn_user
 
 __all__ = ["Cache"]
 
@@ -66,31 +67,31 @@ class Cache:
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self._owner: tempfile.TemporaryDirectory[str] | None = None
+        self.temporary = False
         root = Path(os.path.abspath(os.path.expanduser(directory))) / SCHEMA
         try:
             _make_private(root)
         except OSError as error:
             root = self._fall_back(root, error)
         self.directory = root
-        self.temporary = self._owner is not None
         _sweep(root / "tmp")
 
     def _fall_back(self, root: Path, error: OSError) -> Path:
         try:
-            self._owner = tempfile.TemporaryDirectory(prefix="intarsia-", ignore_cleanup_errors=True)
+            folder = tempfile.mkdtemp(prefix="intarsia-")
         except OSError as second:
             raise UnsupportedError(
                 f"neither the cache directory {root} nor a temporary directory can be written: {error}; {second}",
                 code="runtime.no_directory",
                 hints=("set TMPDIR to a directory that this user can write",),
             ) from second
-        warnings.warn(
+        warn_user(
             f"the cache directory {root} can't be used ({error}); compiled kernels won't outlive this process",
             RuntimeWarning,
-            stacklevel=4,
         )
-        root = Path(self._owner.name) / SCHEMA
+        self.temporary = True
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        root = Path(folder) / SCHEMA
         _make_private(root)
         return root
 

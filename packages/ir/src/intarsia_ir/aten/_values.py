@@ -8,11 +8,20 @@ from typing import Any
 import torch
 import torch.fx as fx
 from torch._subclasses import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
 
 from intarsia_ir import meta
 from intarsia_ir._rules import Findings
+from intarsia_ir.errors import NeedsFact
 
 __all__ = ["check_values"]
+
+# results whose shape depends on data, and questions that the recorded size facts don't answer
+_NOT_KNOWN = (DynamicOutputShapeException, DataDependentOutputException, UnsupportedOperatorException, NeedsFact)
 
 
 def check_values(findings: Findings, rule: str) -> None:
@@ -47,7 +56,13 @@ def _check(findings: Findings, rule: str, node: fx.Node, mode: FakeTensorMode) -
     target: Any = node.target
     with mode, torch.no_grad():
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: fx.node.map_aggregate(meta.value(n), copy))
-        result = target(*args, **kwargs)
+        try:
+            result = target(*args, **kwargs)
+        except _NOT_KNOWN:
+            return
+        except Exception as error:
+            findings.add(rule, node, f"raises {type(error).__name__} for the values of its arguments: {error}")
+            return
     message = _difference(result, meta.value(node))
     if message:
         findings.add(rule, node, message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -32,6 +33,14 @@ class KernelSummary:
     bytes_written: int
     bytes_saved: int
     origins: tuple[Origin, ...]
+
+    def where(self) -> str:
+        """Return the user lines with the operations on each, such as `"model.py:12 (mul, softmax)"`."""
+        lines: dict[str, dict[str, None]] = {}
+        for origin in self.origins:
+            lines.setdefault(f"{os.path.basename(origin.file)}:{origin.line}", {})[origin.op] = None
+        named = {line: ", ".join(op for op in ops if op) for line, ops in lines.items()}
+        return ", ".join(f"{line} ({ops})" if ops else line for line, ops in named.items())
 
 
 def summarise_kernel(kernel: Kernel, program: Program) -> KernelSummary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,14 +16,16 @@ class CompiledModule(torch.nn.Module):
     Args:
         module: The module as the user wrote it, kept as `_orig_mod`.
         call: Calls `module`, compiled.
-        arguments: Keywords that `intarsia.compile` was given, so that copies and pickles compile again.
+        again: Compiles a module in the same way, so that copies and pickles compile again; it must be picklable itself.
     """
 
-    def __init__(self, module: torch.nn.Module, call: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    def __init__(
+        self, module: torch.nn.Module, call: Callable[..., Any], again: Callable[[torch.nn.Module], Any]
+    ) -> None:
         super().__init__()
         self._orig_mod = module
         self._call = call
-        self._arguments = dict(arguments)
+        self._again = again
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
@@ -36,7 +38,7 @@ class CompiledModule(torch.nn.Module):
         return getattr(self._orig_mod, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("_orig_mod", "_call", "_arguments") or name in torch.nn.Module.__dict__:
+        if name in ("_orig_mod", "_call", "_again") or name in torch.nn.Module.__dict__:
             super().__setattr__(name, value)
         else:
             setattr(self._orig_mod, name, value)
@@ -50,11 +52,18 @@ class CompiledModule(torch.nn.Module):
         self.__dict__["training"] = mode
         return self
 
+    # Python looks these up on the class, so `__getattr__` doesn't reach them
+    def __bool__(self) -> bool:
+        return bool(self._orig_mod)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._orig_mod)  # type: ignore[call-overload,no-any-return]
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)  # type: ignore[arg-type]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._orig_mod[index]  # type: ignore[index]
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _compile_again, (self._orig_mod, self._arguments)
-
-
-def _compile_again(module: torch.nn.Module, arguments: dict[str, Any]) -> Any:
-    from intarsia._compile import compile
-
-    return compile(module, **arguments)
+        return self._again, (self._orig_mod,)

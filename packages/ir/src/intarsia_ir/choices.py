@@ -1,0 +1,48 @@
+"""Checking what a user gave against what is allowed, with the nearest allowed word in the message."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from intarsia_ir.errors import InvalidArgumentError
+
+__all__ = ["instance_of", "near", "one_of"]
+
+
+def one_of(what: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Check that `value` is one of `choices`.
+
+    Raises:
+        InvalidArgumentError: It isn't; the message shows it, the choices, and the nearest one.
+
+    Example:
+        >>> one_of("mode", "fsat", ("fast", "slow"))
+        Traceback (most recent call last):
+        ...
+        intarsia_ir.errors.InvalidArgumentError: mode is 'fsat', not one of 'fast', 'slow'; did you mean ...
+    """
+    # 1 is no True: what is compared must be of the same type
+    if not any(value is c or (type(value) is type(c) and value == c) for c in choices):
+        listed = ", ".join(map(repr, choices))
+        raise InvalidArgumentError(
+            f"{what} is {value!r}, not one of {listed}{near(value, choices)}", code="options.value"
+        )
+
+
+def instance_of(what: str, value: Any, *types: type) -> None:
+    """Check that `value` is an instance of one of `types`.
+
+    Raises:
+        InvalidArgumentError: It isn't; the message shows it.
+    """
+    if not isinstance(value, types):
+        wanted = " or ".join("None" if t is type(None) else t.__name__ for t in types)
+        raise InvalidArgumentError(f"{what} must be {wanted}, not {value!r}", code="options.type")
+
+
+def near(name: Any, known: Iterable[Any]) -> str:
+    """Return `"; did you mean ...?"` for the nearest known word, or `""`."""
+    match = difflib.get_close_matches(str(name), list(map(str, known)), 1)
+    return f"; did you mean {match[0]!r}?" if match else ""

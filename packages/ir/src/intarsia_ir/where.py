@@ -1,0 +1,29 @@
+"""Where the user's program is: the line that a message without a line of its own points to."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+
+__all__ = ["user_frame", "warn_user"]
+
+_OURS = ("intarsia", "torch")
+
+
+def user_frame() -> FrameType:
+    """Return the innermost running frame that is neither Intarsia's nor torch's; the outermost when all are."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _package(frame).startswith(_OURS):
+        frame = frame.f_back
+    return frame
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn, and point to the line of the user's program that led here."""
+    frame = user_frame()
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno)
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

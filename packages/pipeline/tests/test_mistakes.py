@@ -1,0 +1,211 @@
+"""Mistakes of a user's pass, backend or argument: each is told, by name, and none gives a wrong answer in silence."""
+
+import warnings
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.fx as fx
+
+import intarsia
+from intarsia import InvalidArgumentError, Stage, UnsupportedError
+from intarsia_dispatch import FallbackWarning
+from intarsia_ir.errors import InternalError, VerifyError
+
+RAISE = {"on_error": "raise"}
+P = intarsia.default_pipeline()
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    intarsia.reset()
+    with torch.no_grad():
+        yield
+
+
+def f(x):
+    return x.relu() + 1
+
+
+def x():
+    return torch.tensor([-1.0, 2.0, 3.0])
+
+
+def editing(target):
+    """Return a pipeline in which a user's pass calls `target` instead of ReLU."""
+
+    def mine(gm):
+        graph = fx.Graph()
+        graph.output(graph.graph_copy(gm.graph, {}))
+        for node in graph.nodes:
+            if node.target is torch.ops.aten.relu.default:
+                node.target = target
+        return fx.GraphModule(gm, graph)
+
+    return P.after("functionalize", mine)
+
+
+# ---- passes
+
+
+@pytest.mark.parametrize(
+    ("target", "rule"),
+    [(torch.ops.aten.sum.default, "A12"), (torch.ops.aten.relu_.default, "A11"), (torch.ops.aten.det.default, "A12")],
+    ids=["other shape", "writes", "raises"],
+)
+def test_what_a_users_pass_gives_is_verified_without_asking(target, rule):
+    given = x()
+    with pytest.raises(VerifyError, match=rule) as caught:
+        intarsia.compile(f, pipeline=editing(target), options=RAISE)(given)
+    assert caught.value.stage == "mine" and "in stage 'mine'" in str(caught.value)
+    with pytest.warns(FallbackWarning, match="in stage 'mine'"):
+        assert intarsia.compile(f, pipeline=editing(target))(given).tolist() == [1, 3, 4]
+    assert given.tolist() == [-1, 2, 3]
+
+
+def returns_none(gm):
+    return None
+
+
+def divides(gm):
+    return 1 / 0
+
+
+@pytest.mark.parametrize(("mine", "text"), [(returns_none, "not None"), (divides, "ZeroDivisionError")])
+def test_a_pass_that_fails_is_named(mine, text):
+    with pytest.raises(InvalidArgumentError, match=text) as caught:
+        intarsia.compile(f, pipeline=P.after("functionalize", mine), options=RAISE)(x())
+    assert caught.value.stage == mine.__name__
+
+
+def test_a_stage_of_ours_that_fails_is_our_fault():
+    broken = Stage("lower", "aten", "loops", lambda p: 1 / 0, trusted=True)
+    with pytest.raises(InternalError, match="in stage 'lower'"):
+        intarsia.compile(f, pipeline=P.replace("lower", broken), options=RAISE)(x())
+
+
+def ending_in(run):
+    """Return a pipeline whose callable is `run`."""
+    aten = P.until("aten").stages
+    return intarsia.Pipeline((*aten, Stage("mine", "aten", "callable", lambda p: replace(p, run=run))))
+
+
+def test_a_graph_that_faults_where_the_program_does_not_is_told():
+    def run(x):
+        raise ArithmeticError("all wrong")
+
+    with pytest.raises(InternalError, match="all wrong") as caught:
+        intarsia.compile(f, pipeline=ending_in(run), options=RAISE)(x())
+    assert caught.value.code == "dispatch.fault" and "verify_each" in str(caught.value)
+    intarsia.reset()
+    fast = intarsia.compile(f, pipeline=ending_in(run))
+    with pytest.warns(FallbackWarning, match="all wrong") as seen:
+        assert [fast(x()).tolist(), fast(x()).tolist()] == [[1, 3, 4]] * 2
+    assert len(seen) == 1 and intarsia.stats().fallbacks == 2
+
+
+def test_a_fault_that_the_program_catches_itself_is_no_fault_of_the_compiler():
+    def look_up(w, i):
+        try:
+            return w[i] * 2
+        except IndexError:
+            return w * 0
+
+    fast = intarsia.compile(look_up, options=RAISE)
+    assert fast(torch.ones(3), torch.tensor([1])).tolist() == [2]
+    assert fast(torch.ones(3), torch.tensor([7])).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("rung", ["aten", "loops", "kernels", "cpp"])
+def test_the_ladder_runs_a_users_pipeline(rung):
+    seen = []
+    pipeline = P.after("functionalize", lambda gm: seen.append(1) or gm)
+    torch.testing.assert_close(intarsia.compile(f, backend=rung, pipeline=pipeline, options=RAISE)(x()), f(x()))
+    assert seen and intarsia.stats().kernels_generated == (rung == "cpp")
+
+
+# ---- backends
+
+
+def test_the_mistakes_of_a_backend_are_told():
+    cases = {
+        "not a function": lambda gm, inputs: None,
+        "returned 2 results; the graph has 1": lambda gm, inputs: lambda x: (x, x),
+        "an object of": lambda gm, inputs: lambda x: x.sum().item(),
+    }
+    for text, backend in cases.items():
+        with pytest.raises(InvalidArgumentError, match=text):
+            intarsia.compile(f, backend=backend, options=RAISE)(x())
+    with pytest.warns(FallbackWarning, match="not a function"):
+        assert intarsia.compile(f, backend=cases["not a function"])(x()).tolist() == [1, 3, 4]
+
+
+# ---- arguments
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"pipeline": [1]}, r"pipeline must be Pipeline or None, not \[1\]"),
+        ({"pipeline": P.until("aten")}, "must lead from torch to callable"),
+        ({"pipeline": P, "backend": lambda gm, inputs: gm}, "a pipeline has no effect"),
+        ({"options": ["a"]}, "options must be Mapping or None"),
+        ({"options": {"verify_each": "no"}}, "verify_each is 'no', not one of True, False"),
+        ({"options": {"verify_each": 1}}, "verify_each is 1"),
+        ({"options": {"dump_dir": 3}}, "dump_dir must be str or PathLike or None"),
+        ({"options": {"dump_dir": "/proc/nope"}}, "dump_dir can't be used"),
+        ({"fullgraph": "yes"}, "fullgraph is 'yes'"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once(keywords, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        intarsia.compile(f, **keywords)
+    with pytest.raises(InvalidArgumentError, match=message):
+        intarsia.explain(f, **keywords)
+
+
+def test_a_topic_of_logs_that_is_none_is_told():
+    with pytest.warns(UserWarning, match="'frmes'; did you mean 'frames'"):
+        intarsia.configure_logging("-frmes")
+
+
+# ---- what runs in eager
+
+
+def test_explain_tells_why_a_frame_runs_in_eager():
+    def generate(x):
+        yield x + 1
+
+    for function, argument, reason in (
+        (f, torch.empty(3, device="meta"), "meta"),
+        (generate, x(), "generator function"),
+        (lambda x: torch.vmap(lambda row: row * 2)(x), torch.ones(2, 3), "vmap"),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FallbackWarning)
+            explanation = intarsia.explain(function)(argument)
+        assert explanation.eager and any(reason in e.reason for e in explanation.eager)
+        assert f"{len(explanation.eager)} frame(s) in eager" in str(explanation)
+        assert "runs in eager" in str(explanation) and "test_mistakes.py" in str(explanation)
+
+
+def test_a_function_of_which_nothing_can_be_captured_is_told_or_raises():
+    def mapped(x):
+        return torch.vmap(lambda row: row * 2)(x)
+
+    with pytest.warns(FallbackWarning, match="nothing could be captured"):
+        assert intarsia.compile(mapped)(torch.ones(2, 3)).sum() == 12
+    with pytest.raises(UnsupportedError, match="nothing could be captured"):
+        intarsia.compile(mapped, options=RAISE)(torch.ones(2, 3))
+
+
+def test_without_a_compiler_graphs_are_counted_and_explained(monkeypatch):
+    target = replace(intarsia.Target(isa="generic"), compiler="")
+    monkeypatch.setattr("intarsia_runtime.detect_target", lambda *device: target)
+    with pytest.warns(RuntimeWarning, match="no C\\+\\+ compiler") as seen:
+        explanation = intarsia.explain(f)(x())
+    assert seen[0].filename == __file__
+    assert explanation.stats.fallbacks == 1 and "no C++ compiler" in explanation.graphs[0].note
+    assert "no C++ compiler" in str(explanation)
+    with pytest.raises(UnsupportedError, match="no C\\+\\+ compiler"):
+        intarsia.compile(f, options=RAISE)(x())

@@ -1,0 +1,54 @@
+"""Compiling a graph by a function written for torch.compile, with its mistakes told in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.fx as fx
+
+from intarsia_ir.errors import InvalidArgumentError
+
+__all__ = ["compile_by"]
+
+
+def compile_by(
+    backend: Callable[[fx.GraphModule, list[Any]], Any], gm: fx.GraphModule, inputs: Sequence[Any]
+) -> Callable[..., Sequence[Any]]:
+    """Return the function that a backend makes of a graph, checked.
+
+    Args:
+        backend: `(gm, example_inputs) -> callable` over the inputs, which returns the flat results.
+        gm: FX(torch).
+        inputs: One real or fake value per placeholder.
+
+    Raises:
+        InvalidArgumentError: It returns no callable; later, the callable returns no tuple or list of the right length.
+            (That can't be answered by eager: the graph may have written into its inputs.)
+
+    Example:
+        >>> gm = fx.symbolic_trace(lambda x: (x + 1,))
+        >>> compile_by(lambda gm, inputs: gm.forward, gm, [1])(2)
+        (3,)
+    """
+    made = backend(gm, list(inputs))
+    if not callable(made):
+        raise InvalidArgumentError(
+            f"the backend returned {made!r}, not a function over the inputs of the graph",
+            code="backend.function",
+            hints=("return gm.forward to run the graph as it is",),
+        )
+    (results,) = gm.graph.find_nodes(op="output")[0].args
+    n = len(results) if isinstance(results, (tuple, list)) else None
+
+    def run(*values: Any) -> Any:
+        got = made(*values)
+        if n is not None and (not isinstance(got, (tuple, list)) or len(got) != n):
+            what = f"{len(got)} results" if isinstance(got, (tuple, list)) else f"an object of {type(got)}"
+            raise InvalidArgumentError(
+                f"the function that the backend made returned {what}; the graph has {n} in a tuple",
+                code="backend.results",
+            )
+        return got
+
+    return run
