@@ -276,7 +276,9 @@ class Tracer:
             broken.origin = broken.origin or self.origin()
             raise
         except Raised as raised:
-            if self.open_generators:  # the traceback keeps those of the frame alive, for nobody knows how long
+            held = (*frame.stack, *frame.locals.values()) if self.open_generators else ()
+            if any(isinstance(value, Generator) and value.is_open() for value in held):
+                # the traceback keeps them alive, for nobody knows how long
                 raise Break("tracer.exception", f"{raised.value.describe()} passes open generators") from None
             raise
         finally:

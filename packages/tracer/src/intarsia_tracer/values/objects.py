@@ -266,13 +266,9 @@ class Object(Value):
         if self.base is not None and home is not None and issubclass(self.base.type(), home) and home is not object:
             if self.existing and name not in _READING:
                 raise Break("tracer.mutation", f"changing {self.describe()} isn't modelled")
-            if (
-                name == "__getitem__"
-                and issubclass(home, dict)
-                and tx.find_in_class(self.cls, "__missing__") is not None
-            ):
-                if not self.base.contains(tx, args[0]):
-                    return tx.special(self, "__missing__", args)
+            hook = tx.find_in_class(self.cls, "__missing__") if issubclass(home, dict) else None
+            if name == "__getitem__" and hook is not None and not self.base.contains(tx, args[0]):
+                return tx.special(self, "__missing__", args)
             return self.base.call_method(tx, name, args, keywords)
         found = tx.object_slot(self, raw, name, args, keywords)
         return super().call_method(tx, name, args, keywords) if found is None else found
