@@ -183,3 +183,20 @@ def operator_error_is_caught(x):
         return x @ torch.ones(5, 5)
     except RuntimeError as error:
         return x * 2, "size" in str(error)
+
+
+@made("partial graph", lambda: (randn(2, 3),), graphs=2, breaks=("tracer.requested",))
+def break_asked_for():
+    model = nn.Linear(3, 3).eval()
+
+    def f(x):
+        y = model(x)
+        torch._dynamo.graph_break()
+        return y.relu()
+
+    return f
+
+
+@made("break in an inlined call", lambda: (randn(2, 3),), graphs=4, breaks=("tracer.output", "tracer.output"))
+def layer_of_a_sequential_prints():
+    return nn.Sequential(nn.ReLU(), Chatty(), nn.Tanh()).eval()

@@ -288,3 +288,46 @@ def set_it_if_it_is_missing(x, options):
         options.buffer = x * 2
     del options.shift
     return options.buffer + 1, hasattr(options, "shift"), hasattr(x, "softmax"), hasattr(3, "real")
+
+
+@program("zip", lambda: (randn(2),))
+def zip_of_unequal_lengths(x):
+    try:
+        return [a * b for a, b in zip([x, x], [1], strict=True)]
+    except ValueError as error:
+        return x, str(error)
+
+
+@program("enumerate", lambda: ({"a": randn(2), "b": randn(2)},))
+def enumerate_items(state):
+    return [value * i + len(name) for i, (name, value) in enumerate(sorted(state.items()))]
+
+
+@program("sorted", lambda: ([randn(3), randn(1), randn(2)],))
+def sort_by_length(items):
+    by_size = sorted(items, key=len)
+    return (
+        torch.cat(by_size),
+        by_size,
+        sorted([3, 1, 2], reverse=True),
+        [len(t) for t in sorted(items, key=lambda t: -t.numel())],
+    )
+
+
+@program("context manager", lambda: (randn(3), []))
+def nested_managers_and_a_stack(x, log):
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(Timer(log))
+        stack.callback(log.append, "callback")
+        x = x + 1
+    with contextlib.nullcontext(x * 2) as y:
+        return y
+
+
+@program("getattr", lambda: (randn(3), Options()))
+def setattr_by_name(x, options):
+    for name, value in {"a": 1.0, "b": x}.items():
+        setattr(options, name, value)
+    delattr(options, "a")
+    return options.b * operator.attrgetter("shift")(options), sorted(vars(options))

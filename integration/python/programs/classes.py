@@ -338,3 +338,10 @@ def registry_of_functions(x, names):
     for name in names:
         x = Registry.table[name](x)
     return x, sorted(Registry.table)
+
+
+@program("ModelOutput", lambda: (Output(logits=randn(2, 3), loss=randn(())),))
+def read_model_output(output):
+    logits, loss = output[0], output["loss"]
+    kept = [key for key in output if output[key] is not None]
+    return logits * loss, kept, output.hidden is None, len(output.to_tuple()), "hidden" in output

@@ -205,3 +205,9 @@ def sorted_set(x, names):
     for i, name in enumerate(sorted(names | {"extra"})):
         x = x * len(name) + i
     return x, sorted({3, 1, 2})
+
+
+@program("dict", lambda: (["a", "b", "a"], randn(2)))
+def count_words(words, x):
+    counts = collections.Counter(words)
+    return x * counts["a"], counts.most_common(1), counts["missing"]

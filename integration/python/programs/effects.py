@@ -282,18 +282,18 @@ class Refused(ValueError):
     """An input that a program doesn't take."""
 
 
-@program("exception leaves the frame", lambda: (randn(3), []), graphs=1, breaks=("tracer.exception",))
+@program("exception leaves the frame", lambda: (randn(3), []))
 def raise_after_a_write(x, log):
     log.append(x * 2)
     raise Refused(f"{len(log)} entries")
 
 
-@program("exception leaves the frame", lambda: (randn(3), {}), graphs=0, breaks=("tracer.exception",))
+@program("exception leaves the frame", lambda: (randn(3), {}), graphs=0)
 def missing_key_leaves(x, table):
     return x * table["missing"]
 
 
-@program("exception leaves the frame", lambda: (randn(3), []), graphs=1, breaks=("tracer.exception",))
+@program("exception leaves the frame", lambda: (randn(3), []))
 def finally_before_it_leaves(x, log):
     try:
         y = x + 1

@@ -290,3 +290,31 @@ def chain_and_islice(a, b):
     chained = list(itertools.chain(a, b))
     pairs = [x + y for x, y in itertools.product(a, b)]
     return list(itertools.islice(chained, 1, None)), pairs, list(itertools.accumulate([1, 2, 3]))
+
+
+@program("generator", lambda: (randn(4),))
+def generator_with_send(x):
+    def running():
+        total, value = 0, None
+        while True:
+            value = yield total
+            if value is None:
+                return
+            total = total + value
+
+    averager = running()
+    next(averager)
+    out = [averager.send(v) for v in x]
+    averager.close()
+    return out
+
+
+@program("arguments", lambda: (randn(3),))
+def wrong_arguments_are_caught(x):
+    def two(a, b):
+        return a + b
+
+    try:
+        return two(x)
+    except TypeError as error:
+        return x * 2, str(error)

@@ -172,3 +172,8 @@ def message_of_a_mismatch(x, y):
 @program("float", lambda: (randn(2, 5), torch.rand(()).item() + 0.5), calls=4, recompiles=1)
 def temperature_that_changes(logits, temperature):
     return torch.softmax(logits / temperature, -1)
+
+
+@program("enum", lambda: (randn(3), Level.HIGH))
+def int_enum_as_number(x, level):
+    return x * level + (level > Level.LOW), level + 1

@@ -99,3 +99,8 @@ def apply_swish(x):
 def straight_through(x, step):
     quantize = Rounded.apply
     return quantize(x * 2, step), Rounded.apply(x, 1.0)
+
+
+@program("autocast", lambda: (randn(3, 3),))
+def autocast_decorator(x):
+    return _low_precision(x).float() + x @ x

@@ -166,3 +166,10 @@ def scale_by_an_item(x):
     y = x * 2
     scale = y.sum().item()
     return y * scale
+
+
+@program("torch.Size", lambda: (randn(2, 3, 4),))
+def split_heads(x):
+    batch, length, width = x.size()
+    y = x.view(batch, length, 2, width // 2).transpose(1, 2)
+    return y.reshape(x.shape), y.shape, x.shape[:-1] + (2, -1), x.shape.numel()
