@@ -186,7 +186,7 @@ def test_an_interrupt_is_no_fault(x: torch.Tensor) -> None:
 def test_outputs_that_require_grad_are_refused(signature: Signature) -> None:
     with pytest.raises(UnsupportedError, match="no_grad") as caught:
         with_epilogue(lambda x: (x,), signature)
-    assert caught.value.code == "training"
+    assert caught.value.code == "runtime.gradient"
 
 
 def test_seeds_are_refused() -> None:

@@ -107,7 +107,7 @@ def _refuse(signature: Signature, halves: Halves | None) -> None:
     if halves is None and any(isinstance(s, (Fresh, AliasOfOutput)) and s.requires_grad for s in signature.outputs):
         raise UnsupportedError(
             "an output would require grad, and graphs are compiled for inference only",
-            code="training",
+            code="runtime.gradient",
             hints=("call the compiled function under torch.no_grad()",),
         )
     if any(spec.role is Role.SEED for spec in signature.inputs):

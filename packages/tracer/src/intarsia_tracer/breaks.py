@@ -88,7 +88,7 @@ _ROWS: dict[str, tuple[str, str]] = {
     "tracer.resume": ("the frame can't be entered again after the break", "remove the break named before"),
     "tracer.tensor_branch": (
         "a branch on the value of a tensor",
-        "use torch.where or torch.cond, or branch on sizes",
+        "use torch.where, or branch on sizes",
     ),
     "tracer.tensor_op": (
         "a tensor operation that failed or isn't supported while tracing",
