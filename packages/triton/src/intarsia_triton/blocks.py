@@ -2,7 +2,8 @@
 
 Rules, from measurements on an H200 (bandwidth of each form against the parameters):
   1. A row that fits the registers of a block is loaded once and reduced there ("persistent").
-  2. A longer row is walked in tiles of 4096 points and more; what is read again comes from the L2 cache.
+  2. A longer row is walked in tiles of 8192 points and more, a few of them in each thread, which reduces these first:
+     per point that costs one exponential, not two. What is read again comes from the L2 cache.
   3. Pointwise kernels take 8 to 16 points a thread, without a loop.
   4. A pointwise kernel whose buffers run along different axes gets a square tile, so that both run along memory.
 """
@@ -25,6 +26,9 @@ __all__ = ["Blocks", "across", "choose_blocks"]
 TILE = 2048
 # points of the longest row that is kept in registers, in one tile
 LONGEST_ROW = 16384
+# a longer row: 16 bytes a load, and tiles of several loads a thread
+LONG_WARPS = 16
+PARTS = 4
 SQUARE = 64
 
 
@@ -37,12 +41,18 @@ class Blocks:
         inner: Inner points of a tile, a power of two.
         warps: Warps of a program.
         persistent: The tile spans the inner range: nothing is read twice.
+        parts: Into how many parts the inner points are folded before they are walked; with 1 row only.
     """
 
     rows: int
     inner: int
     warps: int = 4
     persistent: bool = False
+    parts: int = 1
+
+    def constants(self) -> dict[str, int]:
+        """Return the compile-time parameters of the function."""
+        return {"XBLOCK": self.rows, "RBLOCK": self.inner}
 
 
 def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop]) -> Blocks:
@@ -66,7 +76,9 @@ def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence
     if _fits_registers(loops, buffers, width):
         rows = max(1, min(n_rows, TILE // width))
         return Blocks(rows, width, _warps(rows * width), True)
-    width = min(width, 2 * TILE)
+    if width > 2 * TILE:
+        lanes = LONG_WARPS * 32 * 16 // max((itemsize(b.dtype) for b in buffers.values()), default=4)
+        return Blocks(1, min(width, PARTS * lanes), LONG_WARPS, parts=PARTS)
     rows = max(1, min(n_rows, TILE // width))
     return Blocks(rows, width, _warps(rows * width))
 

@@ -54,7 +54,7 @@ def function(kernel: Kernel, buffers: Mapping[str, Buffer], name: str) -> Functi
     writer = _Square(kernel, buffers, axis) if axis is not None else _Rows(kernel, buffers)
     writer.write()
     parameters = [*writer.pointers.values(), *writer.sizes]
-    parameters += [f"XBLOCK: tl.constexpr = {writer.blocks.rows}", f"RBLOCK: tl.constexpr = {writer.blocks.inner}"]
+    parameters += [f"{key}: tl.constexpr = {value}" for key, value in writer.blocks.constants().items()]
     head = ["@triton.jit", f"def {name}({', '.join(parameters)}):"]
     text = "\n".join([*head, *(INDENT + line for line in writer.lines), ""])
     types = {name: f"*{POINTED[buffers[buffer].dtype]}" for buffer, name in writer.pointers.items()}
@@ -73,6 +73,9 @@ class _Writer:
         self.policies: dict[str, str] = {}
         self._scalars: dict[str, str] = {}
         self._counter = [0]
+        lanes = f"RBLOCK // {blocks.parts}"
+        self.tile = "[XBLOCK, RBLOCK]" if blocks.parts == 1 else f"[{blocks.parts}, {lanes}]"
+        self.lanes = "[XBLOCK, RBLOCK]" if blocks.parts == 1 else f"[1, {lanes}]"
 
     def _blocked(self, axes: Sequence[Atom], block: int) -> str:
         n = index_text(product([a.extent for a in axes]), {})
@@ -92,7 +95,7 @@ class _Writer:
         if masked:
             lines.append(f"rmask = r < {index_text(product([a.extent for a in inner]), {})}")
         names = {**points.names, **self._unflatten("r", inner, lines)}
-        return Points(names, frozenset(inner), points.row_mask, "rmask" if masked else "", "[XBLOCK, RBLOCK]")
+        return Points(names, frozenset(inner), points.row_mask, "rmask" if masked else "", self.tile)
 
     def _tile(self, points: Points) -> Tile:
         return Tile(self.buffers, points, self._scalars, self.pointers, self._counter, self.policies)
@@ -215,7 +218,7 @@ class _Rows(_Writer):
 
     def _filled(self, step: Nest, value: str, mask: str) -> str:
         """Return a value with the kind's neutral element in the points outside."""
-        whole = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])"
+        whole = f"tl.broadcast_to({value}, {self.tile})"
         kind = step.kind[3:] if step.kind in ("argmax", "argmin") else step.kind
         neutral = constant(identity_of(kind, step.body.dtype), step.body.dtype)
         return f"tl.where({mask}, {whole}, {neutral})" if mask else whole
@@ -230,9 +233,9 @@ class _Rows(_Writer):
         extent, block = product([a.extent for a in loop.inner]), self.blocks.inner
         reductions = [s for s in loop.steps if s.kind != "map"]
         for step in (*reductions, *(s.step for s in loop.sums)):
-            self.lines += _accumulators(step, bool(self._wide()))
+            self.lines += self._accumulators(step)
         for s in loop.sums:
-            self.lines.append(f"base_{s.step.out} = tl.zeros([XBLOCK, RBLOCK], {TYPES[s.exponent.dtype]})")
+            self.lines.append(f"base_{s.step.out} = tl.zeros({self.lanes}, {TYPES[s.exponent.dtype]})")
         known = extent.const()
         n_full = None if known is None else known // block
         if n_full is None:
@@ -250,7 +253,10 @@ class _Rows(_Writer):
             self._finish_sum(s)
 
     def _body(self, loop: Loop, *, masked: bool) -> list[str]:
-        lines = [f"r = (base + tl.arange(0, RBLOCK)[None, :]){self._wide()}"]
+        lanes = f"tl.arange(0, RBLOCK // {self.blocks.parts})[None, :]"
+        if self.blocks.parts > 1:
+            lanes = f"tl.arange(0, {self.blocks.parts})[:, None] * (RBLOCK // {self.blocks.parts}) + {lanes}"
+        lines = [f"r = (base + {lanes}){self._wide()}"]
         points = self._with_inner(self.row_points, loop.inner, masked, lines)
         tile = self._tile(points)
         for s in loop.sums:
@@ -261,17 +267,21 @@ class _Rows(_Writer):
 
     def _exp_sum(self, s: ExpSum, tile: Tile) -> None:
         """Add a tile to a sum of exponentials, which each lane keeps relative to the largest value it has seen."""
-        value = f"tl.broadcast_to({tile.value(s.exponent)}, [XBLOCK, RBLOCK])"
+        value = f"tl.broadcast_to({tile.value(s.exponent)}, {self.tile})"
         mask, acc, base = tile.points.inner_mask, f"acc_{s.step.out}", f"base_{s.step.out}"
         if mask:
             value = f"tl.where({mask}, {value}, {constant(float('-inf'), s.exponent.dtype)})"
         tile.lines += [
             f"value = {value}",
-            f"largest = fold_max(acc_{s.top}, value)",
+            f"largest = fold_max(acc_{s.top}, {self._folded('value', 'max')})",
             'largest = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)',
-            f"{acc} = {acc} * tl.exp({base} - largest) + tl.exp(value - largest)",
+            f"{acc} = {acc} * tl.exp({base} - largest) + {self._folded('tl.exp(value - largest)', 'sum')}",
             f"{base} = largest",
         ]
+
+    def _folded(self, value: str, kind: str) -> str:
+        """Return the text of a tile reduced to one value a lane; each thread has the parts of its lanes."""
+        return value if self.blocks.parts == 1 else f"tl.reduce({value}, 0, fold_{kind})[None, :]"
 
     def _finish_sum(self, s: ExpSum) -> None:
         """Bring the lanes' sums to the common base, and add them."""
@@ -282,19 +292,32 @@ class _Rows(_Writer):
         self.lines.append(f"{scalar} = tl.reduce({acc}, 1, fold_sum)[:, None]")
         self._keep(s.step, scalar, self.lines)
 
+    def _accumulators(self, step: Nest) -> list[str]:
+        acc, kind, dtype = f"acc_{step.out}", step.kind, step.body.dtype
+        kind = kind[3:] if kind in ("argmax", "argmin") else kind
+        lines = [f"{acc} = tl.broadcast_to({constant(identity_of(kind, dtype), dtype)}, {self.lanes})"]
+        if kind != step.kind:
+            # an index beyond all others: the first point wins even where it is the worst value
+            last = constant((1 << 63) - 1, "i64") if self._wide() else "tl.full([1, 1], 2147483647, tl.int32)"
+            lines.append(f"{acc}_at = tl.broadcast_to({last}, {self.lanes})")
+        return lines
+
     def _inner_step(self, step: Nest, tile: Tile) -> None:
-        value = f"tl.broadcast_to({tile.value(step.body)}, [XBLOCK, RBLOCK])"
+        value = tile.value(step.body)
         mask, acc = tile.points.inner_mask, f"acc_{step.out}"
         if step.kind == "map":
             tile.store(step.out, tuple(map(lift, step.axes)), value)
         elif step.kind in ("argmax", "argmin"):
-            tile.lines += [f"value = {value}", f"wins = first_{step.kind[3:]}(value, {acc}, r < {acc}_at)"]
-            if mask:
-                tile.lines.append(f"wins = wins & {mask}")
-            tile.lines.append(f"{acc}, {acc}_at = tl.where(wins, value, {acc}), tl.where(wins, r, {acc}_at)")
+            kind = step.kind[3:]
+            tile.lines += [f"value = {self._filled(step, value, mask)}", f"at = tl.broadcast_to(r, {self.tile})"]
+            if self.blocks.parts > 1:
+                tile.lines.append(f"value, at = tl.reduce((value, at), 0, better_{kind})")
+                tile.lines.append("value, at = value[None, :], at[None, :]")
+            tile.lines.append(f"wins = first_{kind}(value, {acc}, at < {acc}_at)")
+            tile.lines.append(f"{acc}, {acc}_at = tl.where(wins, value, {acc}), tl.where(wins, at, {acc}_at)")
         else:
-            folded = f"fold_{step.kind}({acc}, {value})"
-            tile.lines.append(f"{acc} = tl.where({mask}, {folded}, {acc})" if mask else f"{acc} = {folded}")
+            part = self._folded(self._filled(step, value, mask), step.kind)
+            tile.lines.append(f"{acc} = fold_{step.kind}({acc}, {part})")
 
     def _straight(self, loop: Loop, tile: Tile) -> None:
         """Steps that have one point a row; a reduction over nothing is its body."""
@@ -325,17 +348,6 @@ class _Rows(_Writer):
             tile = self._tile(self.row_points)
             tile.store(step.out, tuple(map(lift, step.axes)), scalar)
             lines += tile.lines
-
-
-def _accumulators(step: Nest, wide: bool) -> list[str]:
-    acc, kind, dtype = f"acc_{step.out}", step.kind, step.body.dtype
-    if kind in ("argmax", "argmin"):
-        worst = constant(identity_of(kind[3:], dtype), dtype)
-        # an index beyond all others: the first point wins even where it is the worst value
-        last = "tl.full([1, 1], 2147483647, tl.int32)" if not wide else constant((1 << 63) - 1, "i64")
-        return [f"{acc} = {worst} + tl.zeros([XBLOCK, RBLOCK], {TYPES[dtype]})",
-                f"{acc}_at = tl.broadcast_to({last}, (XBLOCK, RBLOCK))"]  # fmt: skip
-    return [f"{acc} = tl.broadcast_to({constant(identity_of(kind, dtype), dtype)}, (XBLOCK, RBLOCK))"]
 
 
 def _divides(block: int, extent: IndexExpr) -> bool:
