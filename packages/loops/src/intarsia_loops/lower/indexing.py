@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from intarsia_loops.index import ZERO, Atom, IndexExpr, atom_expr, lift
+from intarsia_loops.index import less as is_below
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
@@ -35,6 +36,8 @@ def less(a: IndexExpr, b: IndexExpr | int) -> Val:
         return constant(True, "b8")
     if gap.hi <= 0:
         return constant(False, "b8")
+    if is_below(a, lift(b)):
+        return constant(True, "b8")
     return val("lt", index_value(a), index_value(lift(b)), dtype="b8")
 
 
@@ -309,8 +312,9 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    # a lookup by data stays a library call: whole rows are copied, which a library does as well
-    if b.known(indices, b.point_of(b.spec().shape)[:-1], weight.shape[0], may_wrap=False) is None:
+    # a lookup by data stays a library call on the CPU, where copying whole rows gains nothing from fusion
+    on_cpu = torch.device(b.spec().device).type == "cpu"
+    if on_cpu and b.known(indices, b.point_of(b.spec().shape)[:-1], weight.shape[0], may_wrap=False) is None:
         return DECLINED
 
     def position(p: Point) -> Position:

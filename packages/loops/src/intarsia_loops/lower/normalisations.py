@@ -5,7 +5,7 @@ Statistics are computed in float32 (float64 for float64) in two passes, whatever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -168,18 +168,24 @@ def _batch_norm(
 
     def body(p: Point) -> Val:
         channel = (p[1],)
-        root = m.unary("sqrt", m.binary("add", cast(var.at(channel), dtype), eps))
-        inverse = m.binary("div", constant(1.0, dtype), root)
+        inverse = _inverse_root(var, channel, eps, dtype)
         value = m.binary("mul", m.binary("sub", cast(x.at(p), dtype), cast(mean.at(channel), dtype)), inverse)
         return _scaled(value, weight.at(channel) if weight else None, bias.at(channel) if bias else None)
 
     out = b.map(body, b.spec(0))
-    empty: Callable[[int], Tensor] = lambda k: b.map(lambda _: constant(0.0, dtype), b.spec(k), str(k))  # noqa: E731
-    return out, empty(1), empty(2)
+    # what a backward would need: a GPU's kernels return it in inference too, a CPU's return tensors of no elements
+    kept_mean = b.map(lambda p: cast(mean.at(p), compute_type(b.spec(1).dtype)), b.spec(1), "1")
+    return out, kept_mean, b.map(lambda p: _inverse_root(var, p, eps, compute_type(b.spec(2).dtype)), b.spec(2), "2")
 
 
-def _has_no_elements(b: Builder, position: int) -> bool:
-    return any(n.const() == 0 for n in b.spec(position).shape)
+def _inverse_root(var: Tensor, p: Point, eps: float, dtype: str) -> Val:
+    root = m.unary("sqrt", m.binary("add", cast(var.at(p), dtype), eps))
+    return m.binary("div", constant(1.0, dtype), root)
+
+
+def _plain_statistics(b: Builder, mean: Tensor) -> bool:
+    """Tell whether the results beside the output are statistics a channel, or have no elements."""
+    return all(b.spec(k).shape == mean.shape or any(n.const() == 0 for n in b.spec(k).shape) for k in (1, 2))
 
 
 @TABLE.add(aten._native_batch_norm_legit_no_training.default)
@@ -193,7 +199,7 @@ def _batch_norm_no_training(
     momentum: float,
     eps: float,
 ) -> Any:
-    if not (_has_no_elements(b, 1) and _has_no_elements(b, 2)):
+    if not _plain_statistics(b, running_mean):
         return DECLINED
     return _batch_norm(b, input, weight, bias, running_mean, running_var, eps)
 
@@ -210,7 +216,6 @@ def _native_batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    known = not training and running_mean is not None and running_var is not None
-    if not (known and _has_no_elements(b, 1) and _has_no_elements(b, 2)):
+    if training or running_mean is None or running_var is None or not _plain_statistics(b, running_mean):
         return DECLINED
-    return _batch_norm(b, input, weight, bias, running_mean, running_var, eps)  # type: ignore[arg-type]
+    return _batch_norm(b, input, weight, bias, running_mean, running_var, eps)
