@@ -5,7 +5,9 @@ The extension is built without torch's headers, so that it fits every torch. Wha
   integer, by their symbols;
 - two offsets: where a tensor's Python object keeps its implementation, and where that keeps its set of dispatch keys.
   They are found by looking for the values that Python gives (`Tensor._cdata`, `torch._C._dispatch_keys`) in a panel of
-  tensors; all tensors of the panel must agree.
+  tensors; all tensors of the panel must agree;
+- the stretch of bytes in which the implementation has sizes, strides, types, device and key set, to compare them at
+  once. It is used only if a change of any of these is seen in the bytes.
 When anything is missing or doesn't agree, there is no native check, and the Python predicate does the work.
 """
 
@@ -69,6 +71,7 @@ def addresses() -> dict[str, int]:
     found["key_set"] = _offset(
         [(t._cdata, _IMPLEMENTATION_BYTES, torch._C._dispatch_keys(t).raw_repr()) for t in panel], "the dispatch keys"
     )
+    found |= _metadata(found["key_set"])
     return found
 
 
@@ -124,6 +127,41 @@ def _panel() -> list[torch.Tensor]:
         with torch.inference_mode():
             tensors.append(torch.empty(1))
     return tensors
+
+
+_SIZES, _STRIDES = (2003, 2005, 2007, 2009, 2011), (17, 90_001, 440_001, 550_003, 660_007)
+
+
+def _metadata(key_set: int) -> dict[str, int]:
+    """Return where metadata lie; zero bytes when that can't be told, and they are asked for one by one.
+
+    Sizes and strides come one after the other, after the number of dimensions, and the key set comes last.
+    """
+    unknown = {"metadata": 0, "n_metadata": 0, "inline_dims": 0}
+
+    def made(n: int = 5, **options: Any) -> torch.Tensor:
+        with torch._C.DisableTorchFunction(), torch.inference_mode(False):
+            return torch.empty_strided(_SIZES[:n], _STRIDES[:n], **({"device": "meta", "dtype": torch.int8} | options))
+
+    base = made()
+    words = list(memoryview(ctypes.string_at(base._cdata, _IMPLEMENTATION_BYTES)).cast("Q"))
+    try:
+        first = words.index(_SIZES[0])
+    except ValueError:
+        return unknown
+    if words[first - 1] != 5 or words[first : first + 10] != [*_SIZES, *_STRIDES]:
+        return unknown
+    start, n_bytes = 8 * (first - 1), key_set + 8 - 8 * (first - 1)
+
+    def seen(tensor: torch.Tensor) -> bytes:
+        return ctypes.string_at(tensor._cdata + start, n_bytes)
+
+    changed = [made(4), made(dtype=torch.uint8), made(dtype=torch.float32), made().transpose(0, 1), made()[1:]]
+    one, conjugate = made(dtype=torch.complex64), made(dtype=torch.complex64).conj()
+    cpu, meta = (torch.empty(0, dtype=torch.int8, device=device) for device in ("cpu", "meta"))
+    pairs = [*((other, base) for other in changed), (one, conjugate), (cpu, meta)]
+    told = seen(made()) == seen(base) and all(seen(left) != seen(right) for left, right in pairs)
+    return {"metadata": start, "n_metadata": n_bytes, "inline_dims": 5} if told and n_bytes <= 160 else unknown
 
 
 def _offset(rows: Sequence[tuple[int, int, int]], what: str) -> int:

@@ -19,8 +19,8 @@
 #define OPERATIONS(X) \
     /* fetch into `out` from `in`; `object` is the name or key */ \
     X(CONST) X(ATTRIBUTE) X(SPACE) X(ITEM) X(DICT_ITEM) X(GLOBAL) X(TYPE_OF) X(MODULE_ATTRIBUTE) \
-    /* check `in` against `object` and `number` */ \
-    X(TYPE) X(TYPE_WEAK) X(IS) X(IS_WEAK) X(IS_NOT) X(IS_NOT_WEAK) X(EQUAL) X(FLOAT) X(LENGTH) X(CODE) X(CODE_WEAK) \
+    /* check `in` against `object` and `number` (ITEM_LENGTH: the length of the item `object` of the dict `in`) */ \
+    X(ITEM_LENGTH) X(TYPE) X(TYPE_WEAK) X(IS) X(IS_WEAK) X(IS_NOT) X(IS_NOT_WEAK) X(EQUAL) X(FLOAT) X(LENGTH) X(CODE) X(CODE_WEAK) \
     X(KEYS) X(HAS) X(LACKS) X(SAME) X(TENSOR) \
     /* check what isn't a value */ \
     X(GRAD_MODE) X(INFERENCE_MODE) X(DEFAULT_DTYPE) X(DETERMINISTIC) X(AUTOCAST) X(AUTOCAST_CACHE) X(NO_MODES) \
@@ -36,6 +36,7 @@ typedef enum {
 #define LAST_FETCH OP_MODULE_ATTRIBUTE
 
 #define MAX_DIMS 64
+#define MAX_SEEN 160
 #define ANY INT64_MIN
 
 /* What a tensor must be. */
@@ -44,6 +45,8 @@ typedef struct {
     int32_t n_dims;
     bool requires_grad, has_keys;
     uint64_t keys;
+    bool has_seen;
+    unsigned char seen[MAX_SEEN];               /* metadata, as bytes, of the last tensor that was as it must be */
     int64_t dims[];                             /* sizes, then strides; ANY where it doesn't matter */
 } TensorWant;
 #define ANY_INDEX (-2)
@@ -97,7 +100,7 @@ int bind_torch(PyObject *addresses);
 bool torch_is_bound(void);
 /* Numbers of its type, device type and device index, and whether it requires grad. */
 int tensor_facts(PyObject *tensor, int32_t facts[4]);
-int check_tensor(PyObject *tensor, const TensorWant *want);
+int check_tensor(PyObject *tensor, TensorWant *want);
 int check_sizes(const SizeCode *code, PyObject *const *registers);      /* -2: ask Python */
 bool is_grad_enabled(void);
 bool is_inference_mode(void);

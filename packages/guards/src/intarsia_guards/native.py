@@ -76,6 +76,9 @@ def assemble(native: Any, guards: Sequence[HeldGuard], sizes: SizeTexts, layout:
         InvalidArgumentError: A source names an argument or free variable that the layout lacks.
     """
     writer = _Writer(native, layout)
+    # a tensor's exact class is checked with the rest of it
+    tensors = [guard for guard in guards if guard.kind is GuardKind.TENSOR]
+    writer.tensor_types = {(guard.source, class_named(guard.value.type_name)) for guard in tensors}
     for guard in guards:
         writer.guard(guard)
     writer.sizes(sizes)
@@ -98,6 +101,7 @@ class _Writer:
         self.classes: dict[Source, Any] = {}
         self.wants_globals = False
         self.tensors: set[Source] = set()
+        self.tensor_types: set[tuple[Source | None, Any]] = set()
         self.seen: set[tuple[Any, ...]] = set()
 
     def finish(self) -> tuple[Any, bool]:
@@ -166,6 +170,20 @@ class _Writer:
                 return self._fetch("TYPE_OF", self.fetch(base))
         raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")
 
+    def _item(self, source: Source) -> tuple[int, str] | None:
+        """Return the register and key when a source that has no register yet is an item under a string."""
+        if source in self.registers:
+            return None
+        match source:
+            case ItemSource(base=base, key=str(key)):
+                return self.fetch(base), sys.intern(key)
+            case AttributeSource(base=base, name=name) if name in SET_BY_MODULE:
+                self.fetch(base)
+                cls = self.classes.get(base)
+                if cls is not None and looks_up_as_module(cls, name):
+                    return self.fetch(AttributeSource(base, "__dict__")), sys.intern(name)
+        return None
+
     def _parameter(self, what: str, name: str, names: tuple[str, ...], start: int) -> int:
         if name not in names:
             raise InvalidArgumentError(
@@ -193,11 +211,15 @@ class _Writer:
         if guard.source is None:
             self._ambient(guard)
             return
-        v = self.fetch(guard.source)
         value = guard.value
+        if guard.kind is GuardKind.LENGTH and 0 <= value < 2**31 and (item := self._item(guard.source)):
+            self._check("ITEM_LENGTH", item[0], value, item[1])
+            return
+        v = self.fetch(guard.source)
         match guard.kind:
             case GuardKind.TYPE:
-                self._held("TYPE", v, value)
+                if (guard.source, release(value)) not in self.tensor_types:
+                    self._held("TYPE", v, value)
                 self.classes[guard.source] = value.get() if isinstance(value, Held) else value
             case GuardKind.IDENTITY:
                 self._held("IS", v, value)

@@ -202,6 +202,28 @@ static int check_length(PyObject *value, int32_t number)
     return n < 0 ? -1 : n == number;
 }
 
+/* The length of an item of a dict; what isn't a plain dict is asked for the item first. */
+static int check_item_length(Op *op, Registers *r, PyObject *from)
+{
+    PyObject *item;
+    secure(r, r->filled);
+    if (PyDict_CheckExact(from)) {
+        item = Py_XNewRef(PyDict_GetItemWithError(from, op->object));
+        if (item == NULL && !PyErr_Occurred()) {
+            PyErr_SetObject(PyExc_KeyError, op->object);
+        }
+        if (item) {
+            remember(op, from, item);
+        }
+    }
+    else {
+        item = PyObject_GetItem(from, op->object);
+    }
+    int holds = item ? check_length(item, op->number) : -1;
+    Py_XDECREF(item);
+    return holds;
+}
+
 static int check_code(PyObject *value, PyObject *code)
 {
     if (code == NULL) {
@@ -344,6 +366,7 @@ static Py_NO_INLINE int run_other(Op *op, Registers *r, PyObject *value)
     case OP_EQUAL: return check_equal(value, object);
     case OP_FLOAT: return check_float(value, object);
     case OP_LENGTH: return check_length(value, op->number);
+    case OP_ITEM_LENGTH: return check_item_length(op, r, value);
     case OP_CODE: return check_code(value, object);
     case OP_CODE_WEAK: return check_code(value, target_of(object));
     case OP_KEYS: return check_keys(op, value);
@@ -380,6 +403,11 @@ static inline int run_op(Op *op, Registers *r)
     case OP_LENGTH:
         if (has_dict_length(value)) {
             return PyDict_GET_SIZE(value) == op->number;
+        }
+        return run_other(op, r, value);
+    case OP_ITEM_LENGTH:
+        if (is_remembered(op, value) && has_dict_length(op->found)) {
+            return PyDict_GET_SIZE(op->found) == op->number;
         }
         return run_other(op, r, value);
     case OP_LACKS: return is_remembered(op, value) ? 1 : run_other(op, r, value);

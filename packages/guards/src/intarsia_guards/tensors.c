@@ -12,6 +12,8 @@ typedef int32_t (*HandleToDims)(void *handle, int64_t **out);
 static struct {
     bool bound;
     int64_t payload, key_set;       /* offsets: implementation in the Python object, key set in the implementation */
+    int64_t metadata, n_metadata;   /* offset and bytes of all metadata in the implementation; 0 bytes: not known */
+    int64_t inline_dims;            /* the most dimensions that lie there, and not somewhere else */
     HandleToInt dtype, device_type, device_index;
     HandleToLong n_dims;
     HandleToDims sizes, strides;
@@ -48,7 +50,8 @@ static int take_address(PyObject *addresses, const char *name, void *out)
 int bind_torch(PyObject *addresses)
 {
     struct {const char *name; void *to;} rows[] = {
-        {"payload", &torch.payload}, {"key_set", &torch.key_set}, {"dtype", &torch.dtype},
+        {"payload", &torch.payload}, {"key_set", &torch.key_set},
+        {"metadata", &torch.metadata}, {"n_metadata", &torch.n_metadata}, {"inline_dims", &torch.inline_dims}, {"dtype", &torch.dtype},
         {"device_type", &torch.device_type}, {"device_index", &torch.device_index}, {"n_dims", &torch.n_dims},
         {"sizes", &torch.sizes}, {"strides", &torch.strides}, {"requires_grad", &torch.requires_grad},
         {"grad_mode", &torch.grad_mode}, {"inference_mode", &torch.inference_mode},
@@ -60,7 +63,7 @@ int bind_torch(PyObject *addresses)
             return -1;
         }
     }
-    torch.bound = true;
+    torch.bound = torch.n_metadata <= MAX_SEEN;
     return 0;
 }
 
@@ -79,23 +82,18 @@ int tensor_facts(PyObject *tensor, int32_t facts[4])
     return 0;
 }
 
-/* The exact class was checked: it is one whose objects have a tensor's layout. An entry that reports an error (a tensor
- * without strides) is a guard that fails. */
-int check_tensor(PyObject *tensor, const TensorWant *want)
+/* The long way: one question after the other. An entry that reports an error (a tensor without strides) is a guard that
+ * fails. */
+static Py_NO_INLINE int check_metadata(void *impl, const TensorWant *want)
 {
-    void *impl = implementation(tensor);
     int32_t dtype, device_type, device_index;
     int64_t n_dims, *sizes, *strides;
-    if (impl == NULL) {
-        return 0;
-    }
     if (want->has_keys && *(uint64_t *)((char *)impl + torch.key_set) != want->keys) {
         return 0;
     }
     if (torch.dtype(&impl, &dtype) || dtype != want->dtype || torch.device_type(&impl, &device_type)
             || device_type != want->device_type || torch.n_dims(&impl, &n_dims) || n_dims != want->n_dims
-            || torch.sizes(&impl, &sizes) || torch.strides(&impl, &strides)
-            || torch.requires_grad(impl) != want->requires_grad) {
+            || torch.sizes(&impl, &sizes) || torch.strides(&impl, &strides)) {
         return 0;
     }
     if (want->device_index != ANY_INDEX
@@ -109,6 +107,27 @@ int check_tensor(PyObject *tensor, const TensorWant *want)
         }
     }
     return 1;
+}
+
+/* The exact class was checked: it is one whose objects have a tensor's layout. A tensor whose metadata are, byte for
+ * byte, those of one that was as it must be is so too: for few dimensions all metadata lie in the implementation, but
+ * for whether it requires grad. */
+int check_tensor(PyObject *tensor, TensorWant *want)
+{
+    void *impl = implementation(tensor);
+    if (impl == NULL || torch.requires_grad(impl) != want->requires_grad) {
+        return 0;
+    }
+    const char *metadata = (const char *)impl + torch.metadata;
+    if (want->has_seen && memcmp(metadata, want->seen, torch.n_metadata) == 0) {
+        return 1;
+    }
+    int holds = check_metadata(impl, want);
+    if (holds && torch.n_metadata && want->n_dims <= torch.inline_dims) {
+        memcpy(want->seen, metadata, torch.n_metadata);
+        want->has_seen = true;
+    }
+    return holds;
 }
 
 /* ---- state that isn't a value ------------------------------------------------------------------------------------ */
