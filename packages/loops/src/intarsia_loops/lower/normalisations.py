@@ -168,17 +168,17 @@ def _batch_norm(
 
     def body(p: Point) -> Val:
         channel = (p[1],)
-        inverse = _inverse_root(var, channel, eps, dtype)
+        inverse = _inverse_root_at(var, channel, eps, dtype)
         value = m.binary("mul", m.binary("sub", cast(x.at(p), dtype), cast(mean.at(channel), dtype)), inverse)
         return _scaled(value, weight.at(channel) if weight else None, bias.at(channel) if bias else None)
 
     out = b.map(body, b.spec(0))
     # what a backward would need: a GPU's kernels return it in inference too, a CPU's return tensors of no elements
     kept_mean = b.map(lambda p: cast(mean.at(p), compute_type(b.spec(1).dtype)), b.spec(1), "1")
-    return out, kept_mean, b.map(lambda p: _inverse_root(var, p, eps, compute_type(b.spec(2).dtype)), b.spec(2), "2")
+    return out, kept_mean, b.map(lambda p: _inverse_root_at(var, p, eps, compute_type(b.spec(2).dtype)), b.spec(2), "2")
 
 
-def _inverse_root(var: Tensor, p: Point, eps: float, dtype: str) -> Val:
+def _inverse_root_at(var: Tensor, p: Point, eps: float, dtype: str) -> Val:
     root = m.unary("sqrt", m.binary("add", cast(var.at(p), dtype), eps))
     return m.binary("div", constant(1.0, dtype), root)
 
