@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import CodeType
 
 from intarsia_tracer.decode import Decoded, Instruction, decode
 
-__all__ = ["assigned_locals", "live_locals", "reads_own_frame", "skipped_at_loop_end", "successors"]
+__all__ = ["assigned_cells", "assigned_locals", "live_locals", "reads_own_frame", "skipped_at_loop_end", "successors"]
 
 _PAIRS = {
     "LOAD_FAST_LOAD_FAST": ((0, 1), ()),
@@ -55,6 +56,25 @@ def successors(decoded: Decoded, instruction: Instruction) -> list[int]:
 
 def assigned_locals(code: CodeType, index: int) -> frozenset[str]:
     """Return the locals that have a value whenever instruction `index` is reached."""
+    return _forward(code, _after)[index]
+
+
+def assigned_cells(code: CodeType) -> list[frozenset[str]]:
+    """Return, for each instruction, the cells of the function's own that have a value whenever it is reached."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    lost = {i.value for other in inner for i in decode(other).instructions if i.op == "DELETE_DEREF"}
+
+    def after(known: frozenset[str], instruction: Instruction) -> frozenset[str]:
+        if instruction.op == "DELETE_DEREF":
+            return known - {instruction.value}
+        stored = instruction.op in ("STORE_DEREF", "LOAD_DEREF") and instruction.value not in lost
+        return known | {instruction.value} if stored else known
+
+    return _forward(code, after)
+
+
+def _forward(code: CodeType, transfer: Callable[[frozenset[str], Instruction], frozenset[str]]) -> list[frozenset[str]]:
+    """Return what certainly has a value before each instruction, by what each instruction does to that."""
     decoded = decode(code)
     count = len(decoded.instructions)
     before: list[frozenset[str] | None] = [None] * count
@@ -65,7 +85,7 @@ def assigned_locals(code: CodeType, index: int) -> frozenset[str]:
         at = work.pop()
         known = before[at]
         assert known is not None
-        after = _after(known, decoded.instructions[at])
+        after = transfer(known, decoded.instructions[at])
         handler = decoded.handlers[at]
         goals = [(goal, after) for goal in successors(decoded, decoded.instructions[at]) if goal < count]
         goals += [(handler.target, known & after)] if handler else []
@@ -75,7 +95,7 @@ def assigned_locals(code: CodeType, index: int) -> frozenset[str]:
             if new != old:
                 before[goal] = new
                 work.append(goal)
-    return before[index] or frozenset()
+    return [found or frozenset() for found in before]
 
 
 def _after(known: frozenset[str], instruction: Instruction) -> frozenset[str]:

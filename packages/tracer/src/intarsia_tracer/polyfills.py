@@ -11,7 +11,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from intarsia_tracer.values.base import Keywords, Value
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.builtin_calls import BuiltinCall
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["STAND_INS", "model", "resumed_view"]
+__all__ = ["STAND_INS", "model", "own_cell", "resumed_view"]
 
 # ruff: noqa: SIM110  (each is its namesake; any() can't be written by any())
 
@@ -324,6 +324,15 @@ def resumed_view(mapping: Any, what: str, at: int, size: int) -> Iterator[Any]:
     for _ in range(at):
         next(it)
     return it
+
+
+def own_cell(cell: CellType, name: str) -> Any:
+    """Return what a variable holds that was a resumed function's own: unbound, it is a local to CPython's message."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        message = f"cannot access local variable {name!r} where it is not associated with a value"
+        raise UnboundLocalError(message) from None
 
 
 def changed_size() -> Iterator[Any]:

@@ -16,7 +16,8 @@ from bytecode import Bytecode, Instr, Label
 from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
 
 from intarsia_tracer.decode import Instruction, decode
-from intarsia_tracer.polyfills import resumed_view
+from intarsia_tracer.liveness import assigned_cells
+from intarsia_tracer.polyfills import own_cell, resumed_view
 
 __all__ = ["Place", "ResumeInfo", "StackEntry", "carried_code", "info_of", "place_of", "resume_code", "singles"]
 
@@ -84,7 +85,12 @@ def resume_code(
     _set_signature(made, name, locals_, stack, free)
     line = decode(code).instructions[index].line
     made.extend(_prologue(stack, len(free), start, line))
-    made.extend(_as_free(item, code) for item in singles(body))
+    unbound = _maybe_unbound(original, code)
+    for item in singles(body):
+        if id(item) in unbound:
+            made.extend(_checked_load(item))  # type: ignore[arg-type]
+        else:
+            made.append(_as_free(item, code))
     size = max(code.co_stacksize, len(stack)) + 8
     built = made.to_code(stacksize=size, compute_exception_stack_depths=False)
     return built.replace(co_consts=(*built.co_consts, info))
@@ -257,6 +263,40 @@ _PAIRS = {
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
 }
+
+
+def _maybe_unbound(original: Iterable[Item], code: CodeType) -> frozenset[int]:
+    """Return the ids of loads of the function's own cells that may find them empty."""
+    if not code.co_cellvars:
+        return frozenset()
+    certain = assigned_cells(code)
+    loads = [item for item in original if isinstance(item, Instr)]
+    found = []
+    for step in decode(code).instructions:
+        load = loads[step.last]
+        if step.op == "LOAD_DEREF" and isinstance(load.arg, CellVar) and step.value not in certain[step.index]:
+            found.append(id(load))
+    return frozenset(found)
+
+
+def _checked_load(load: Instr) -> list[Instr]:
+    """Return a load of a cell that fails as that of a local does: in a resume function it is a free variable."""
+    arg: Any = load.arg
+    out: list[Instr] = []
+
+    def emit(op: str, *rest: Any) -> None:
+        out.append(Instr(op, *rest, location=load.location))
+
+    new = sys.version_info >= (3, 13)
+    if not new:
+        emit("PUSH_NULL")
+    emit("LOAD_CONST", own_cell)
+    if new:
+        emit("PUSH_NULL")
+    emit("LOAD_FAST" if new else "LOAD_CLOSURE", FreeVar(arg.name))
+    emit("LOAD_CONST", arg.name)
+    _finish_call(emit, 2)
+    return out
 
 
 def _as_free(item: Item, code: CodeType) -> Item:

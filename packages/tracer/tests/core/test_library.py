@@ -193,3 +193,20 @@ def test_a_cached_function_with_effects_runs_once():
     executor = Executor(Extension, force=True)
     assert executor.call(f) == (4, [2]) and calls == [1]
     assert executor.call(f)[1] is f()[1] and calls == [1]
+
+
+def test_an_unbound_variable_of_a_closure_behind_a_break():
+    def f(x):
+        print(end="")
+        try:
+            if x:
+                found = 1
+        except ValueError:
+            pass
+        try:
+            return found, lambda: found
+        except NameError as error:
+            return type(error), str(error)
+
+    assert Executor(Extension, force=True).call(f, False) == f(False)
+    assert Executor(Extension, force=True).call(f, True)[0] == 1
