@@ -7,8 +7,10 @@ figure. Package tests run isolated: each package is installed from its own wheel
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import nox
@@ -65,7 +67,7 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Pass all tests: every package isolated, then integration/."""
-    isolated_environment(session)
+    isolated_environment(session, PACKAGES)
     for package in PACKAGES:
         test_isolated(session, package)
     install_everything(session, *TEST_TOOLS, "transformers")
@@ -80,29 +82,56 @@ TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", 
 @nox.session
 def isolated(session: nox.Session) -> None:
     """Test each package installed alone; `-- fuser guards` picks some, `-- --all-pythons` demands 3.11 to 3.13."""
-    isolated_environment(session)
     chosen = [p for p in session.posargs if not p.startswith("-")] or PACKAGES
+    isolated_environment(session, chosen)
     for package in chosen:
         test_isolated(session, package, all_pythons="--all-pythons" in session.posargs)
 
 
-def isolated_environment(session: nox.Session) -> None:
-    """Install the tools that make environments, and build every wheel."""
+def isolated_environment(session: nox.Session, packages: list[str]) -> None:
+    """Install the tools that make environments, and build the wheels of packages and of what they need."""
     session.install("uv", "setuptools>=77", "wheel", "pip")
     shutil.rmtree(WHEELS, ignore_errors=True)
+    needed = needs([*packages, "testkit"])
     # setuptools would pick up files of an older build of the same package
-    for package in PACKAGES:
+    for package in needed:
         shutil.rmtree(ROOT / "packages" / package / "build", ignore_errors=True)
-    # uv remembers a wheel by name and version, and ours change without a new version
-    session.run("uv", "cache", "clean", "-q", *map(distribution, PACKAGES))
-    paths = [str(ROOT / "packages" / p) for p in PACKAGES]
+    paths = [str(ROOT / "packages" / p) for p in needed]
     session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(WHEELS), *paths)
+
+
+def needs(packages: list[str]) -> list[str]:
+    """Return packages with those of ours that they depend on, extras included, sorted."""
+    found: set[str] = set()
+    folders = {distribution(p): p for p in PACKAGES}
+    while packages:
+        found.update(packages)
+        texts = [(ROOT / "packages" / p / "pyproject.toml").read_text(encoding="utf-8") for p in packages]
+        projects = [tomllib.loads(text)["project"] for text in texts]
+        lists = [r for p in projects for r in (p["dependencies"], *p.get("optional-dependencies", {}).values())]
+        names = {re.match(r"[\w-]+", requirement)[0] for requirements in lists for requirement in requirements}
+        packages = [folders[name] for name in names & folders.keys() if folders[name] not in found]
+    return sorted(found)
 
 
 def test_isolated(session: nox.Session, package: str, *, all_pythons: bool = False) -> None:
     """Install one package with only what it declares; import it, run its examples, then its tests."""
     python = fresh_environment(session, f"{package}", session.python or "3.11")
-    install = ("uv", "pip", "install", "-q", "--python", python, "--find-links", str(WHEELS), "-c", CONSTRAINTS)
+    # uv remembers a wheel by name and version, and ours change without a new version
+    refresh = [arg for p in PACKAGES for arg in ("--refresh-package", distribution(p))]
+    install = (
+        "uv",
+        "pip",
+        "install",
+        "-q",
+        "--python",
+        python,
+        "--find-links",
+        str(WHEELS),
+        "-c",
+        CONSTRAINTS,
+        *refresh,
+    )
     session.run(*install, distribution(package))
     session.run(python, "-c", f"import {module(package)}", external=True)
     session.run(python, "tools/readme_example.py", f"packages/{package}/README.md", external=True)
@@ -147,7 +176,7 @@ def fresh_environment(session: nox.Session, name: str, python: str | bool) -> st
 
 def _package_session(package: str) -> None:
     def run(session: nox.Session) -> None:
-        isolated_environment(session)
+        isolated_environment(session, [package])
         test_isolated(session, package)
 
     run.__doc__ = f"Test {distribution(package)} installed alone."

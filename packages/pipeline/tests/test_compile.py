@@ -91,6 +91,16 @@ def test_a_compiled_module_is_still_the_module():
     assert not fast.eval().training and not module.training
 
 
+def test_a_compiled_container_is_still_a_container():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
+    fast = intarsia.compile(model)
+    assert fast[1] is model[1] and len(fast) == 2 and list(fast) == list(model)
+    single = intarsia.compile(torch.nn.ReLU())
+    assert bool(single)
+    with pytest.raises(TypeError):
+        single[0]
+
+
 def test_copies_and_pickles_compile_again():
     fast = intarsia.compile(Scale(), options=RAISE)
     x = torch.randn(3, 4)

@@ -209,3 +209,23 @@ def test_without_a_compiler_graphs_are_counted_and_explained(monkeypatch):
     assert "no C++ compiler" in str(explanation)
     with pytest.raises(UnsupportedError, match="no C\\+\\+ compiler"):
         intarsia.compile(f, options=RAISE)(x())
+
+
+def test_the_warning_about_a_layer_of_torch_points_to_its_call():
+    layer = torch.nn.Linear(3, 3)
+    bad = P.after("functionalize", divides)
+    with pytest.warns(FallbackWarning, match="ZeroDivisionError") as seen:
+        intarsia.compile(layer, pipeline=bad)(x())
+    assert seen[0].filename == __file__
+
+
+def test_an_explanation_has_a_heading_for_each_frame(capsys):
+    def broken(x):
+        y = x.relu() * 2
+        print("mid")
+        return y + 1
+
+    text = str(intarsia.explain(broken)(x()))
+    assert text.count("\nframe ") == 2 and text.count("guard grad_mode: False") == 2
+    assert "guard tensor: x = f32[3] on cpu, strides (1,)" in text and "guard constant: <stack 0> = None" in text
+    assert "(relu, mul)" in text and "graph 1: 1 kernels (1 distinct)" in text

@@ -42,7 +42,7 @@ def configure_logging(text: str) -> None:
         level = {"+": logging.DEBUG, "-": logging.ERROR}.get(name[0], logging.INFO)
         bare = name.lstrip("+-")
         if bare.partition(".")[0] not in (*TOPICS, "all"):
-            known = ", ".join((*TOPICS, "all"))
-            warn_user(f"no topic of logs is called {bare!r}{near(bare, TOPICS)}; there are {known}", UserWarning)
+            hint = near(bare, TOPICS) or f"; there are {', '.join((*TOPICS, 'all'))}"
+            warn_user(f"no topic of logs is called {bare!r}{hint}", UserWarning)
         logger = root if bare == "all" else logging.getLogger(f"intarsia.{bare}")
         logger.setLevel(level)

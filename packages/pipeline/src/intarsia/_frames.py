@@ -71,7 +71,8 @@ def make_dispatcher(
         # what a user must know is a warning or an error already; this is for those who ask
         level = logging.DEBUG if event.kind is EventKind.NATIVE else logging.INFO
         reason = event.reason and f": {event.reason}"
-        log.log(level, "%s %s at %s%s", event.kind.value, event.name, event.origin, reason)
+        place = f"{event.origin.file}:{event.origin.line}"
+        log.log(level, "%s %s at %s%s", event.kind.value, event.name, place, reason)
         if on_event is not None:
             on_event(event)
 
