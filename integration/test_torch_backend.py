@@ -73,3 +73,23 @@ def test_modules_made_in_traced_code_after_torch_compile_wrapped_their_construct
         report = intarsia.explain(model)(x)
         torch.testing.assert_close(intarsia.compile(model, fullgraph=True)(x), model(x))
     assert not report.breaks
+
+
+@pytest.mark.peer
+def test_symbolic_sizes_of_torchs_front_end_are_ours_too():
+    """The graph is compiled once for all sizes; what it relies on becomes guards of torch's front end."""
+
+    def f(x):
+        n = x.shape[0]
+        return torch.softmax(x @ x.T, -1).sum(0, keepdim=True), x.view(-1, n)[:, 1:], x.T, x.reshape(-1)
+
+    fast = torch.compile(f, backend="intarsia", dynamic=True, options={"on_error": "raise"})
+    before = intarsia.stats()
+    with torch.no_grad():
+        for n in (3, 4, 7):
+            x = torch.randn(n, 5)
+            for got, want in zip(fast(x), f(x), strict=True):
+                torch.testing.assert_close(got, want)
+                assert got.stride() == want.stride()
+    assert intarsia.stats().graphs - before.graphs == 1
+    assert intarsia.stats().fallbacks == before.fallbacks

@@ -19,6 +19,7 @@ from intarsia_ir.records import Origin
 
 __all__ = [
     "copy_origins",
+    "front_end_value",
     "has_value",
     "is_kept",
     "merge_origins",
@@ -48,6 +49,11 @@ def value(node: fx.Node) -> Any:
 def has_value(node: fx.Node) -> bool:
     """Tell whether `value(node)` exists."""
     return "val" in node.meta
+
+
+def front_end_value(node: fx.Node, default: Any = None) -> Any:
+    """Return what torch.compile's front end says of a placeholder: a fake tensor or symbolic number, else `default`."""
+    return node.meta.get("example_value", default)
 
 
 def set_value(node: fx.Node, val: Any) -> None:

@@ -16,6 +16,7 @@ from intarsia_dispatch import CompiledGraph, or_eager
 from intarsia_ir.choices import one_of
 from intarsia_ir.records import Signature
 from intarsia_ir.where import warn_user
+from intarsia_shapes import adopted
 
 __all__ = ["torch_backend"]
 
@@ -43,7 +44,9 @@ def torch_backend(
     compile_one, report = graph_compiler("auto", None, parsed, COUNTERS), GraphReport()
     try:
         with COMPILE_LOCK:
-            run = compile_one(gm, example_inputs, Signature(), report)
+            inputs, give_back = adopted(gm, example_inputs)
+            run = compile_one(gm, inputs, Signature(), report)
+            give_back()
     except Exception as error:
         if parsed.on_error == "raise":
             raise

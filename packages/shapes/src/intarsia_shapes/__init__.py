@@ -18,6 +18,7 @@ Example:
 from intarsia_shapes.env import Relation, ShapeEnv
 from intarsia_shapes.facts import FrozenEnv, check_source, describe_facts, facts_behind, freeze, join_facts
 from intarsia_shapes.fake import fake_mode, fakeify
+from intarsia_shapes.foreign import adopted
 from intarsia_shapes.marks import Mark, check_marks, mark_dynamic, mark_static, marks_of
 from intarsia_shapes.node import SymNode
 from intarsia_shapes.pyexpr import python_text
@@ -28,6 +29,7 @@ __all__ = [
     "Relation",
     "ShapeEnv",
     "SymNode",
+    "adopted",
     "check_marks",
     "check_source",
     "describe_facts",

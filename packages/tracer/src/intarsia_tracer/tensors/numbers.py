@@ -47,6 +47,8 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_BY_NAME = frozenset({"add", "sub", "mul", "truediv", "floordiv", "mod", "pow"})
+_ORDER = frozenset({"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"})
 _LARGE = 1 << 62
 
 
@@ -127,9 +129,10 @@ class SymbolicNumber(Value):
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Model an operator by its name."""
-        if name in ("__format__", "__index__", "__int__", "__float__", "__round__", "__repr__", "__str__", "__hash__"):
-            return self._constant().call_method(tx, name, args, keywords)
-        return tx.operator_method(self, name, args, keywords)
+        plain = name.strip("_")
+        if plain in _BY_NAME or (plain[:1] == "r" and plain[1:] in _BY_NAME) or name in _ORDER:
+            return tx.operator_method(self, name, args, keywords)
+        return self._constant().call_method(tx, name, args, keywords)
 
     # -- operators -----------------------------------------------------------------------------------------------
 
