@@ -12,6 +12,7 @@ import torch
 import torch.utils._pytree as pytree
 
 import intarsia
+from intarsia import Stage
 from intarsia_ir.errors import UnsupportedError
 from intarsia_loops import from_fx
 from intarsia_loops.program import Extern
@@ -42,12 +43,13 @@ class Judge:
     def __init__(self, *, dynamic: bool | None, twice: bool) -> None:
         self.dynamic, self.twice = dynamic, twice
         self.externs: list[str] = []
-        self.pipeline = intarsia.default_pipeline().after("lower", self._note)
+        note = Stage("note", "loops", "loops", self._note, trusted=True)
+        self.pipeline = intarsia.default_pipeline().after("lower", note)
         signal.signal(signal.SIGALRM, _too_long)
 
-    def _note(self, gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        self.externs += [str(i.target) for i in from_fx(gm).items if isinstance(i, Extern)]
-        return gm
+    def _note(self, program: Any) -> Any:
+        self.externs += [str(i.target) for i in from_fx(program.graph_module).items if isinstance(i, Extern)]
+        return program
 
     @torch.no_grad()
     def __call__(self, sample: Sample) -> dict[str, Any]:

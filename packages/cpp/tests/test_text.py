@@ -10,6 +10,7 @@ import pytest
 from cpp_harness import contiguous
 
 from intarsia_cpp import emit, emit_unit
+from intarsia_cpp._index import c_text
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Launch, Target
 from intarsia_loops import to_fx
@@ -94,6 +95,13 @@ def test_run_time_sizes_are_parameters() -> None:
     assert source.signature == ("const f32 *", "f32 *", "i64")
     assert source.launches == (Launch("kernel", ("x", "o"), ("s0",), (0, 1)),)
     assert "if(size_s0 >=" in source.text
+
+
+def test_divisors_that_are_products_are_bracketed() -> None:
+    """`i / n*m` would divide by n alone."""
+    i, n, m = axis("i", 8), size_symbol("n"), size_symbol("m")
+    expr = lift(i) // (n * m) + lift(i) % (n * m) + lift(i) // n
+    assert c_text(expr, lambda atom: atom.key) == "((i % (m*n)) + (i / (m*n)) + (i / n))"
 
 
 def three_layers() -> Program:

@@ -238,3 +238,10 @@ def test_print_order_does_not_depend_on_the_hash_seed() -> None:
         for seed in (1, 2)
     }
     assert len(texts) == 1
+
+
+def test_a_quotient_by_a_product_of_sizes_is_bounded() -> None:
+    n, m = size_symbol("n"), size_symbol("m")
+    i = lift(axis("i", n * m * 3))
+    assert less(i // (n * m), lift(3)) and not less(i // n, lift(3))
+    assert less((i % (2 * m * n)) // (2 * n), m)

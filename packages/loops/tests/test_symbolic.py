@@ -167,3 +167,48 @@ def test_scalar_results_are_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
         intarsia_loops.lower(fx.GraphModule({}, graph), check=False)
     assert caught.value.code == "loops.scalar_result"
+
+
+# ---- numbers that are computed from sizes ---------------------------------------------------------------------
+
+
+def number(r: Recorder, value: Any) -> fx.Node:
+    """A node that yields a symbolic number."""
+    node = r.graph.call_function(torch.sym_float, ())
+    meta.set_value(node, value)
+    return node
+
+
+def test_floats_and_integers_of_sizes_are_operands() -> None:
+    r = Recorder()
+    x = r.input("x", 6, 4, dynamic=1)
+    n: Any = meta.value(x).shape[0]
+    calls = [
+        (aten.mul.Tensor, 1 / n),
+        (aten.mul.Tensor, n),
+        (aten.add.Tensor, 2 * n + 1),
+        (aten.div.Tensor, n * 0.5),
+        (aten.lt.Scalar, n - 3),
+        (aten.sub.Tensor, n**0.5),
+    ]
+    loops = r.lower(*[r(op, x, number(r, value)) for op, value in calls])
+    for size in (2, 5, 9):
+        t = torch.randn(size, 4)
+        check(loops, (t * (1 / size), t * size, t + (2 * size + 1), t / (size * 0.5), t < size - 3, t - size**0.5), t)
+
+
+def test_other_operators_are_called_with_integers_of_sizes() -> None:
+    r = Recorder()
+    x = r.input("x", 6, 4, dynamic=1)
+    r.graph.output((r(aten.clamp.default, x, number(r, meta.value(x).shape[0])),))
+    (call,) = intarsia_loops.from_fx(intarsia_loops.lower(fx.GraphModule({}, r.graph), check=False)).items
+    assert isinstance(call, Extern) and str(call.args[1]).startswith("s")
+
+
+def test_a_call_with_a_float_of_sizes_is_refused() -> None:
+    r = Recorder()
+    x = r.input("x", 6, 4, dynamic=1)
+    half: Any = meta.value(x).shape[0] * 0.5
+    r.graph.output((r(aten.clamp.default, x, number(r, half)),))
+    with pytest.raises(UnsupportedError, match=r"loops\.size_expression"):
+        intarsia_loops.lower(fx.GraphModule({}, r.graph), check=False)

@@ -35,7 +35,7 @@ def _atom_text(atom: Atom, name_of: Callable[[Atom], str]) -> str:
     a, b = c_text(atom.a, name_of), c_text(atom.b, name_of)
     if atom.a.lo < 0:  # C rounds to zero, index algebra to minus infinity
         return f"{'floor_div' if atom.kind == '/' else 'floor_mod'}({a}, {b})"
-    return f"({a} {atom.kind} {b})"
+    return f"({a} {atom.kind} ({b}))" if "*" in b else f"({a} {atom.kind} {b})"
 
 
 def linear(index: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> IndexExpr:

@@ -571,7 +571,12 @@ def _atom_bound(a: Atom, above: bool) -> IndexExpr | None:
     if a.kind == "%":
         return a.b - 1
     top = upper(a.a)
-    return None if top is None or a.a.lo < 0 else floordiv(top, lift(max(a.b.lo, 1)))
+    if top is None or a.a.lo < 0:
+        return None
+    quotient, rest = _divide(top + 1, a.b) if len(a.b.terms) == 1 else _divide_by_sum(top + 1, a.b)
+    if rest is ZERO:  # a < q*b  is  a // b < q
+        return quotient - 1
+    return floordiv(top, lift(max(a.b.lo, 1)))
 
 
 # ---- shapes -------------------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ class _Writer:
         tensors = [self.names.local(name) for name in self.program.inputs if name in self.program.buffers]
         self.lines += self.device.prologue(self.names, tensors)
         placement = self.program.placement
-        if placement is not None and placement.arena_bytes:
+        if placement is not None and placement.offsets:  # buffers without elements have an address as well
             self.names.bind("_empty", torch.empty)
             self.names.bind("_u8", torch.uint8)
             where = self.device.keyword(self.names)

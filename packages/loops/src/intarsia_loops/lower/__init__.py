@@ -28,7 +28,7 @@ from intarsia_loops.lower._sizes import Sizes
 from intarsia_loops.lower._table import Lowering
 from intarsia_loops.lower._values import Tensor
 from intarsia_loops.ops import ALL_TYPES
-from intarsia_loops.program import Extern, Nest, Program, TensorRef
+from intarsia_loops.program import Extern, Nest, Program, TensorRef, Val
 
 __all__ = ["coverage", "lower", "lower_to_program"]
 
@@ -165,8 +165,11 @@ class _Walk:
             self.env[node] = self._argument(node.args[0])[node.args[1]]
             return
         value = meta.value(node)
-        if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
-            self.env[node] = self.sizes(value)
+        if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool) and not _is_tensor_op(node):
+            self.env[node] = value  # written as an expression where it is used
+            return
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            self.env[node] = value
             return
         if isinstance(value, torch.Tensor):
             self.values[node.name] = value
@@ -176,6 +179,8 @@ class _Walk:
         row = _LOWERINGS.get(node.target)
         result = None
         has_fuel = self.fuel != 0 or (row is not None and row.any_dtype)
+        if row is not None and not _takes_computed_numbers(node.target, args, kwargs):
+            row = None
         if row is not None and has_fuel and (row.any_dtype or (_computable(args) and _computable(value))):
             result = row.function(self.builder, *args, **kwargs)
             if self.fuel and result is not None and not row.any_dtype:
@@ -195,10 +200,58 @@ class _Walk:
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
-            return self.env[value]
+            return self._argument(self.env[value])
         if isinstance(value, (list, tuple)):
             return [self._argument(v) for v in value]
-        return self.sizes(value) if isinstance(value, torch.SymInt) else value
+        if isinstance(value, torch.SymInt):
+            size = self.sizes(value)
+            known = size.const()
+            return size if known is None else known
+        return self.sizes.number(value) if isinstance(value, torch.SymFloat) else value
+
+
+_COMPUTED_NUMBERS = frozenset(
+    [
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "full",
+        "full_like",
+        "new_full",
+        "scalar_tensor",
+        "fill",
+        "where",
+        "masked_fill",
+        "arange",
+    ]
+)
+"""Operators whose lowerings take numbers that are computed from sizes, where others take plain numbers."""
+
+
+def _takes_computed_numbers(target: Any, args: list[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the lowering takes what its arguments are; sizes and positions may be computed anywhere."""
+    schema = target._schema
+    if schema.name.removeprefix("aten::") in _COMPUTED_NUMBERS:
+        return True
+    given = {**dict(zip([a.name for a in schema.arguments], args, strict=False)), **kwargs}
+    kinds = {a.name: str(a.type) for a in schema.arguments}
+    return not any(
+        isinstance(x, Val) or (isinstance(x, IndexExpr) and kinds[name] in ("number", "float", "Tensor", "Scalar"))
+        for name, x in given.items()
+    )
+
+
+def _is_tensor_op(node: fx.Node) -> bool:
+    """Whether a number is read from a tensor's elements."""
+    return node.target is torch.ops.aten._local_scalar_dense.default
 
 
 def _used_results(node: fx.Node) -> frozenset[int] | None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from intarsia_ir.dtypes import dtype_name
+from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_loops._layout import elements_overlap
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, less, lift, row_major
@@ -301,6 +302,13 @@ class Builder:
             return self.tensor_ref(value)
         if isinstance(value, (list, tuple)):
             return tuple([self._argument(v) for v in value])
+        if isinstance(value, Val):
+            raise UnsupportedError(
+                "a library operator takes a float that is computed from sizes",
+                code="loops.size_expression",
+                where=self._origins,
+                hints=("mark the dimension as static",),
+            )
         return self.sizes(value) if isinstance(value, torch.SymInt) else value
 
 

@@ -10,6 +10,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import SizeFacts
 from intarsia_loops._symbols import symbol
 from intarsia_loops.index import IndexExpr, lift
+from intarsia_loops.program import Val, cast, const, index_value, val
 
 __all__ = ["Sizes"]
 
@@ -49,6 +50,37 @@ class Sizes:
         if found is None:
             found = self._known[sizes] = tuple([lift(s) for s in sizes])
         return found
+
+    def number(self, value: torch.SymFloat) -> Val:
+        """Return a float that is computed from sizes as a value, in float64 like Python's floats.
+
+        Raises:
+            UnsupportedError: It uses an operation that values don't have.
+        """
+        return self._float(value.node.expr)
+
+    def _float(self, expr: Any) -> Val:
+        kind = type(expr).__name__
+        if expr.is_number:
+            return const(float(expr), "f64")
+        if expr.is_integer:
+            return cast(index_value(self._translate(expr)), "f64")
+        if kind in ("ToFloat", "Identity"):
+            return self._float(expr.args[0])
+        op = {"Add": "add", "Mul": "mul", "IntTrueDiv": "div", "FloatTrueDiv": "div", "FloatPow": "pow", "Pow": "pow"}
+        args = [self._float(a) for a in expr.args]
+        if kind in op:
+            result = args[0]
+            for a in args[1:]:
+                result = val(op[kind], result, a, dtype="f64")
+            return result
+        if kind == "OpaqueUnaryFn_sqrt":
+            return val("sqrt", args[0], dtype="f64")
+        raise UnsupportedError(
+            f"the number {expr} uses {kind}, which bodies don't compute",
+            code="loops.size_expression",
+            hints=("mark the dimension as static",),
+        )
 
     def _translate(self, expr: Any) -> IndexExpr:
         found = self._symbolic.get(expr)

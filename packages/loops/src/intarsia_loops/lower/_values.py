@@ -11,13 +11,15 @@ import torch
 from intarsia_ir.dtypes import dtype_from_name, dtype_name
 from intarsia_loops.index import ONE, ZERO, IndexExpr
 from intarsia_loops.ops import FLOATS, HALVES, INTEGERS
-from intarsia_loops.program import Val, cast, const, load
+from intarsia_loops.program import Val, cast, const, index_value, load
 
 __all__ = [
+    "Number",
     "Point",
     "Tensor",
     "common_type",
     "compute_type",
+    "computed",
     "constant",
     "fits",
     "operand",
@@ -60,15 +62,27 @@ def read(x: Tensor, point: Point) -> Val:
     return x.at(tuple([ZERO if n is ONE else i for i, n in zip(own, x.shape, strict=True)]))
 
 
-def operand(x: Tensor | bool | int | float, point: Point, dtype: str) -> Val:
+Number = bool | int | float | IndexExpr | Val
+"""A number, or one that is computed from sizes: an integer is an index expression, a float a value without axes."""
+
+
+def operand(x: Tensor | Number, point: Point, dtype: str) -> Val:
     """Return a tensor element or a number, converted to `dtype`."""
-    return cast(read(x, point), dtype) if isinstance(x, Tensor) else constant(x, dtype)
-
-
-def promoted(x: Tensor | bool | int | float, point: Point, dtype: str) -> Val:
-    """Return an element or a number as one of `dtype`, which half types round, in the type that is computed in."""
     if isinstance(x, Tensor):
-        return cast(cast(read(x, point), dtype), compute_type(dtype))
+        return cast(read(x, point), dtype)
+    return cast(computed(x), dtype) if isinstance(x, (IndexExpr, Val)) else constant(x, dtype)
+
+
+def computed(x: IndexExpr | Val) -> Val:
+    """Return a number that is computed from sizes as a value."""
+    return index_value(x) if isinstance(x, IndexExpr) else x
+
+
+def promoted(x: Tensor | Number, point: Point, dtype: str) -> Val:
+    """Return an element or a number as one of `dtype`, which half types round, in the type that is computed in."""
+    if isinstance(x, (Tensor, IndexExpr, Val)):
+        value = read(x, point) if isinstance(x, Tensor) else computed(x)
+        return cast(cast(value, dtype), compute_type(dtype))
     return constant(rounded(x, dtype), compute_type(dtype))
 
 
@@ -88,6 +102,8 @@ def rounded(number: bool | int | float, dtype: str) -> bool | int | float:
 
 def fits(x: Any, dtype: str) -> bool:
     """Tell whether a number is one that `dtype` can hold; for others ATen has rules of its own."""
+    if isinstance(x, (IndexExpr, Val)):
+        return dtype not in INTEGERS | {"b8"} or (isinstance(x, IndexExpr) and dtype == "i64")
     if not isinstance(x, (bool, int, float)) or dtype not in INTEGERS | {"b8"}:
         return True
     if dtype == "b8":
@@ -112,9 +128,9 @@ def common_type(operands: Sequence[Any]) -> str | None:
             rank, dtype = (0 if x.shape else 1), x.dtype
         elif isinstance(x, bool):
             rank, dtype = 2, "b8"
-        elif isinstance(x, int):
+        elif isinstance(x, (int, IndexExpr)):
             rank, dtype = 2, "i64"
-        elif isinstance(x, float):
+        elif isinstance(x, (float, Val)):
             rank, dtype = 2, dtype_name(torch.get_default_dtype())
         else:
             return None

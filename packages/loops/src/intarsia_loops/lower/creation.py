@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
+from intarsia_loops.index import IndexExpr, lift
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
-from intarsia_loops.lower._values import Tensor, compute_type, constant, fits
+from intarsia_loops.lower._values import Tensor, compute_type, constant, fits, operand
 from intarsia_loops.ops import FLOATS
 from intarsia_loops.program import Val, cast, index_value, val
 
@@ -21,9 +22,9 @@ TABLE = Table("creation")
 
 def _filled(b: Builder, value: Any) -> Any:
     spec = b.spec()
-    if not isinstance(value, (bool, int, float)) or not fits(value, spec.dtype):
+    if not isinstance(value, (bool, int, float, IndexExpr, Val)) or not fits(value, spec.dtype):
         return DECLINED
-    return b.map(lambda _: constant(value, compute_type(spec.dtype)), spec)
+    return b.map(lambda p: operand(value, p, compute_type(spec.dtype)), spec)
 
 
 @TABLE.add(aten.full.default)
@@ -73,12 +74,13 @@ TABLE.put([aten.ones.default, aten.ones_like.default, aten.new_ones.default], _o
 
 def _range(b: Builder, start: Any, step: Any) -> Any:
     spec = b.spec()
+    if isinstance(start, (int, IndexExpr)) and isinstance(step, (int, IndexExpr)):
+        reach = lift(int(start) if isinstance(start, bool) else start) + spec.shape[0] * step
+        exact_in_float32 = reach.lo > -(1 << 24) and reach.hi < 1 << 24
+        if spec.dtype not in FLOATS or exact_in_float32:
+            return b.map(lambda p: index_value(p[0] * step + start), spec)
     if any(not isinstance(x, (bool, int, float)) for x in (start, step)):
         return DECLINED
-    if isinstance(start, int) and isinstance(step, int):
-        exact_in_float32 = abs(start) + abs(step) * spec.shape[0].hi < 1 << 24
-        if spec.dtype not in FLOATS or exact_in_float32:
-            return b.map(lambda p: index_value(p[0] * int(step) + int(start)), spec)
     if spec.dtype not in FLOATS and not spec.dtype.endswith("16"):
         return DECLINED
 

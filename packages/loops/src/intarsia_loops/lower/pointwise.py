@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from intarsia_loops.index import IndexExpr
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
@@ -38,7 +39,7 @@ def _is_number(x: Any) -> bool:
 
 
 def _known(x: Any) -> bool:
-    return isinstance(x, Tensor) or _is_number(x)
+    return isinstance(x, (Tensor, IndexExpr, Val)) or _is_number(x)
 
 
 def _shared(*operands: Any) -> str | None:
@@ -65,7 +66,7 @@ def _scaled(b: Builder, op: str, x: Any, scale: Any, common: str) -> Tensor:
     compute = compute_type(common)
 
     def body(p: Any) -> Val:
-        exact = _is_number(scale) or not scale.shape
+        exact = not isinstance(scale, Tensor) or not scale.shape
         return m.binary(op, promoted(x, p, common), operand(scale, p, compute) if exact else promoted(scale, p, common))
 
     return b.map(body)
@@ -275,7 +276,7 @@ def _sum_like(op: str) -> Callable[..., Any]:
             )
 
         def formula(x: Val, y: Val) -> Val:
-            return m.binary(op, x, y if alpha == 1 else m.binary("mul", y, rounded(alpha, common)))
+            return m.binary(op, x, y if alpha == 1 else m.binary("mul", y, promoted(alpha, (), common)))
 
         return _rounded_map(b, formula, self, other, common=common)
 
