@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COPY_CALLS", "copy_deep", "copy_shallow"]
 
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set for classes written in Python
 _IMMUTABLE = (Const, PythonFunction, Reference, Slice)
 _HOOKS = ("__copy__", "__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs__")
 
@@ -105,7 +106,8 @@ def _is_its_own_copy(value: Object) -> bool:
 def _is_plain(tx: Tracer, value: Object) -> bool:
     """Tell whether an instance is copied by its attributes alone."""
     cls: Any = value.cls
-    if issubclass(cls, BaseException) or any("__slots__" in vars(base) for base in cls.__mro__):
+    written_in_c = [base for base in cls.__mro__ if not base.__flags__ & _HEAP and base not in (object, dict, list)]
+    if written_in_c or any("__slots__" in vars(base) for base in cls.__mro__):
         return False
     for name in _HOOKS:
         found = tx.find_in_class(cls, name)

@@ -117,6 +117,8 @@ def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -
         value = tx.call(tx.class_function(owner, cls, name, "func"), [owner], {})
         tx.write_attribute(cast(Object, owner), name, value)
         return value
+    if isinstance(raw, types.ClassMethodDescriptorType):
+        return BoundBuiltin(tx.wrap(cls, tx.class_source(owner, cls)), name, raw)
     if isinstance(raw, _C_METHODS):
         return BoundBuiltin(owner, name, raw)
     if isinstance(raw, functools.partialmethod) or type(raw) is functools.partial:

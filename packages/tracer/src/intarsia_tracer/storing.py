@@ -134,8 +134,8 @@ def _slot_of_object(
         if home_is_object(raw) and (args or keywords):
             tx.check_no_arguments(owner.cls, "__init__", "__new__")
         if issubclass(owner.cls, BaseException):
-            if keywords:
-                raise Break("tracer.call", f"{owner.describe()} is made with keywords")
+            if keywords or owner.existing:
+                raise Break("tracer.call", f"{owner.describe()} is made with keywords, or anew")
             tx.changes += 1
             owner.base = Tuple(args)
         return Const(None)

@@ -210,3 +210,46 @@ def test_an_unbound_variable_of_a_closure_behind_a_break():
 
     assert Executor(Extension, force=True).call(f, False) == f(False)
     assert Executor(Extension, force=True).call(f, True)[0] == 1
+
+
+class Words(dict):
+    pass
+
+
+def test_class_methods_of_c_are_bound_to_the_class():
+    def f(words):
+        return words.fromkeys("ab"), Words().fromkeys("a")
+
+    found = Executor(Extension, force=True).call(f, Words())
+    assert found == ({"a": None, "b": None}, {"a": None}) and type(found[0]) is Words
+
+
+def test_what_cant_be_copied_raises_and_exceptions_can_be_made_anew():
+    def f(numbers, error):
+        error.__init__()
+        try:
+            return copy.copy(numbers)
+        except TypeError:
+            return error.args, error.msg
+
+    assert Executor(Extension, force=True).call(f, (n for n in ()), ImportError("text")) == ((), None)
+
+
+def test_an_exception_in_a_call_inside_of_an_open_context():
+    @contextlib.contextmanager
+    def opened():
+        try:
+            yield
+        finally:
+            pass
+
+    class Owner:
+        def __getattribute__(self, name):
+            return super().__getattribute__(name)
+
+    def f(owner):
+        with opened():
+            return getattr(owner, "missing", 2)
+
+    executor = Executor(Extension, force=True)
+    assert executor.call(f, Owner()) == 2 and not executor.captures[0].breaks
