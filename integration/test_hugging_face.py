@@ -177,6 +177,25 @@ def test_one_graph_equal_to_eager(make, inputs):
     assert intarsia.stats().frames_compiled == 1 and intarsia.stats().recompiles == 0
 
 
+@pytest.mark.peer
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_beside_torch_compile_in_one_process(ours_first):
+    torch.manual_seed(0)
+    model, batch = llama().eval(), text()
+    intarsia.reset()
+    torch._dynamo.reset()
+    ours = intarsia.compile(model, fullgraph=True, options={"on_error": "raise"})
+    theirs = torch.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        for fast in (ours, theirs, ours) if ours_first else (theirs, ours, theirs):
+            compare(fast(**batch), model(**batch))
+        # a module built after torch's compiler replaced the constructor of modules
+        fresh = llama().eval()
+        compare(intarsia.compile(fresh, fullgraph=True, options={"on_error": "raise"})(**batch), fresh(**batch))
+    stats = intarsia.stats()
+    assert (stats.graphs, stats.fallbacks) == (2, 0)
+
+
 def compare(actual: Any, expected: Any) -> None:
     """Compare two model outputs: their classes, their keys, and every tensor in them, caches included."""
     assert type(actual) is type(expected)

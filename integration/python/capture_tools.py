@@ -61,13 +61,37 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}"[:200]
 
 
+class SeveralPiecesError(Exception):
+    """A call was compiled as more than one graph, and nothing was said."""
+
+
 def ours(subject: Any, program: Program) -> Any:
-    return intarsia.compile(subject, fullgraph=True, options={"on_error": "raise"})
+    fast = intarsia.compile(subject, fullgraph=True, options={"on_error": "raise"})
+    return in_one_piece(fast, lambda: intarsia.stats().graphs)
 
 
 def compiled(subject: Any, program: Program) -> Any:
     torch._dynamo.reset()
-    return torch.compile(subject, fullgraph=True, backend="eager")
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        graphs.append(module)
+        return module.forward
+
+    return in_one_piece(torch.compile(subject, fullgraph=True, backend=backend), lambda: len(graphs))
+
+
+def in_one_piece(fast: Any, count: Callable[[], int]) -> Any:
+    """Return `fast`, which may compile one graph a call; `count` tells how many there are."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before = count()
+        result = fast(*args, **kwargs)
+        if count() > before + 1:
+            raise SeveralPiecesError(f"{count() - before} graphs")
+        return result
+
+    return call
 
 
 def script(subject: Any, program: Program) -> Any:

@@ -263,3 +263,35 @@ def small_convolutional_network():
     return nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5)
     ).eval()
+
+
+# hooks of the compiled module itself run around it, in frames of their own
+@made("module hooks", lambda: (randn(2, 4),), graphs=2)
+def hook_that_changes_the_output():
+    model = MLP().eval()
+    model.up.register_forward_hook(lambda module, args, output: output * 2)
+    model.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    return model
+
+
+# not yet as it should be: the handle isn't modelled, and its number, new each time, is guarded
+@made(
+    "module hooks",
+    lambda: (randn(2, 4),),
+    graphs=2,
+    breaks=("tracer.call", "tracer.call"),
+    calls=3,
+    recompiles=2,
+)
+def hook_removed_inside():
+    model = MLP().eval()
+
+    def f(x):
+        handle = model.register_forward_hook(lambda m, a, out: out + 100)
+        try:
+            first = model(x)
+        finally:
+            handle.remove()
+        return first - model(x)
+
+    return f
