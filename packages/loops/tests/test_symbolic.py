@@ -200,7 +200,7 @@ def test_floats_and_integers_of_sizes_are_operands() -> None:
 def test_other_operators_are_called_with_integers_of_sizes() -> None:
     r = Recorder()
     x = r.input("x", 6, 4, dynamic=1)
-    r.graph.output((r(aten.clamp.default, x, number(r, meta.value(x).shape[0])),))
+    r.graph.output((r(aten.leaky_relu.default, x, number(r, meta.value(x).shape[0])),))
     (call,) = intarsia_loops.from_fx(intarsia_loops.lower(fx.GraphModule({}, r.graph), check=False)).items
     assert isinstance(call, Extern) and str(call.args[1]).startswith("s")
 
@@ -209,6 +209,6 @@ def test_a_call_with_a_float_of_sizes_is_refused() -> None:
     r = Recorder()
     x = r.input("x", 6, 4, dynamic=1)
     half: Any = meta.value(x).shape[0] * 0.5
-    r.graph.output((r(aten.clamp.default, x, number(r, half)),))
+    r.graph.output((r(aten.leaky_relu.default, x, number(r, half)),))
     with pytest.raises(UnsupportedError, match=r"loops\.size_expression"):
         intarsia_loops.lower(fx.GraphModule({}, r.graph), check=False)

@@ -90,10 +90,8 @@ _FROM_TORCH: tuple[Any, ...] = (
     aten.take.default,
     # resampling
     aten.grid_sampler_2d.default,
-    aten.upsample_bicubic2d.default,
     aten.upsample_bilinear2d.default,
     aten.upsample_linear1d.default,
-    aten.upsample_trilinear3d.default,
     aten.pixel_shuffle.default,
     aten.pixel_unshuffle.default,
     aten.rot90.default,
@@ -131,10 +129,8 @@ _FLOATS_ONLY = frozenset(
         aten.replication_pad2d.default,
         aten.replication_pad3d.default,
         aten.grid_sampler_2d.default,
-        aten.upsample_bicubic2d.default,
         aten.upsample_bilinear2d.default,
         aten.upsample_linear1d.default,
-        aten.upsample_trilinear3d.default,
     }
 )
 _TRAINING = (aten._native_batch_norm_legit.default, aten.native_batch_norm.default, aten.cudnn_batch_norm.default)

@@ -243,10 +243,11 @@ def _takes_computed_numbers(target: Any, args: list[Any], kwargs: Mapping[str, A
         return True
     given = {**dict(zip([a.name for a in schema.arguments], args, strict=False)), **kwargs}
     kinds = {a.name: str(a.type) for a in schema.arguments}
-    return not any(
-        isinstance(x, Val) or (isinstance(x, IndexExpr) and kinds[name] in ("number", "float", "Tensor", "Scalar"))
-        for name, x in given.items()
-    )
+    for name, x in given.items():
+        is_scalar = any(kind in kinds[name] for kind in ("number", "float", "Tensor"))
+        if isinstance(x, Val) or (isinstance(x, IndexExpr) and is_scalar):
+            return False
+    return True
 
 
 def _is_tensor_op(node: fx.Node) -> bool:
