@@ -16,6 +16,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from intarsia_guards import abi, build, build_guards, native
 from intarsia_ir import (
@@ -511,6 +512,30 @@ def test_without_the_extension_python_checks_and_says_so_once(
             build_guards([], native=True)
     finally:
         native.extension.cache_clear()
+
+
+def test_loading_is_unseen_by_modes_and_needs_no_special_state() -> None:
+    """The first guards may be built anywhere: under modes of the user, another default device, in inference mode."""
+    calls: list[Any] = []
+
+    class Functions(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            calls.append(func)
+            return func(*args, **(kwargs or {}))
+
+    class Operations(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            calls.append(func)
+            return func(*args, **(kwargs or {}))
+
+    native.extension.cache_clear()
+    native._dtype_number.cache_clear()
+    with torch.device("meta"), torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), Functions(), Operations():
+        calls.clear()
+        found = native.extension()
+        number = native._dtype_number(torch.int8)
+        seen = list(calls)
+    assert found is not None and number == 1 and seen == []
 
 
 def test_a_torch_without_a_symbol_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,14 +13,15 @@ When anything is missing or doesn't agree, there is no native check, and the Pyt
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["addresses", "disagreement"]
+__all__ = ["addresses", "disagreement", "quietly"]
 
 _SYMBOLS = {
     "libtorch_cpu.so": {
@@ -46,6 +47,7 @@ _SYMBOLS = {
     },
 }
 _IMPLEMENTATION_BYTES = 192  # no version of TensorImpl is smaller
+_MOST_BYTES = 160  # MAX_SEEN of native.h
 
 
 def addresses() -> dict[str, int]:
@@ -55,6 +57,11 @@ def addresses() -> dict[str, int]:
         LookupError: This torch lacks a symbol, or the offsets can't be told.
         OSError: A library of torch isn't where it should be.
     """
+    with quietly():
+        return _addresses()
+
+
+def _addresses() -> dict[str, int]:
     found: dict[str, int] = {}
     folder = os.path.join(torch.__path__[0], "lib")
     for file, symbols in _SYMBOLS.items():
@@ -75,12 +82,24 @@ def addresses() -> dict[str, int]:
     return found
 
 
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Run unseen by the user's modes, and as if inference mode were off."""
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.inference_mode(False):
+        yield
+
+
 def disagreement(native: Any) -> str:
     """Return what the bound extension sees otherwise than Python does; "" when nothing.
 
     Args:
         native: The extension module, after `bind`.
     """
+    with quietly():
+        return _disagreement(native)
+
+
+def _disagreement(native: Any) -> str:
     for tensor in _panel():
         _, device_type, _, requires_grad = native.tensor_facts(tensor)
         if (device_type == 0, requires_grad) != (tensor.is_cpu, tensor.requires_grad):
@@ -117,15 +136,14 @@ def _state(native: Any) -> tuple[Any, ...]:
 def _panel() -> list[torch.Tensor]:
     """Return tensors whose objects, implementations and key sets differ."""
     made: Sequence[Callable[[], torch.Tensor]] = (
-        lambda: torch.empty(2, 3),
-        lambda: torch.empty(3, dtype=torch.complex64).conj(),
+        lambda: torch.empty(2, 3, device="cpu"),
+        lambda: torch.empty(3, device="cpu", dtype=torch.complex64).conj(),
         lambda: torch.empty(2, device="meta", dtype=torch.float64, requires_grad=True),
-        lambda: torch.nn.Parameter(torch.empty(1)),
+        lambda: torch.nn.Parameter(torch.empty(1, device="cpu", dtype=torch.float32)),
     )
-    with torch._C.DisableTorchFunction(), torch.inference_mode(False):
-        tensors = [make() for make in made]
-        with torch.inference_mode():
-            tensors.append(torch.empty(1))
+    tensors = [make() for make in made]
+    with torch.inference_mode():
+        tensors.append(torch.empty(1, device="cpu"))
     return tensors
 
 
@@ -139,9 +157,8 @@ def _metadata(key_set: int) -> dict[str, int]:
     """
     unknown = {"metadata": 0, "n_metadata": 0, "inline_dims": 0}
 
-    def made(n: int = 5, **options: Any) -> torch.Tensor:
-        with torch._C.DisableTorchFunction(), torch.inference_mode(False):
-            return torch.empty_strided(_SIZES[:n], _STRIDES[:n], **({"device": "meta", "dtype": torch.int8} | options))
+    def made(n: int = 5, dtype: torch.dtype = torch.int8) -> torch.Tensor:
+        return torch.empty_strided(_SIZES[:n], _STRIDES[:n], dtype=dtype, device="meta")
 
     base = made()
     words = list(memoryview(ctypes.string_at(base._cdata, _IMPLEMENTATION_BYTES)).cast("Q"))
@@ -149,9 +166,9 @@ def _metadata(key_set: int) -> dict[str, int]:
         first = words.index(_SIZES[0])
     except ValueError:
         return unknown
-    if words[first - 1] != 5 or words[first : first + 10] != [*_SIZES, *_STRIDES]:
-        return unknown
     start, n_bytes = 8 * (first - 1), key_set + 8 - 8 * (first - 1)
+    if words[first - 1] != 5 or words[first : first + 10] != [*_SIZES, *_STRIDES] or not 0 < n_bytes <= _MOST_BYTES:
+        return unknown
 
     def seen(tensor: torch.Tensor) -> bytes:
         return ctypes.string_at(tensor._cdata + start, n_bytes)
@@ -161,7 +178,7 @@ def _metadata(key_set: int) -> dict[str, int]:
     cpu, meta = (torch.empty(0, dtype=torch.int8, device=device) for device in ("cpu", "meta"))
     pairs = [*((other, base) for other in changed), (one, conjugate), (cpu, meta)]
     told = seen(made()) == seen(base) and all(seen(left) != seen(right) for left, right in pairs)
-    return {"metadata": start, "n_metadata": n_bytes, "inline_dims": 5} if told and n_bytes <= 160 else unknown
+    return {"metadata": start, "n_metadata": n_bytes, "inline_dims": 5} if told else unknown
 
 
 def _offset(rows: Sequence[tuple[int, int, int]], what: str) -> int:

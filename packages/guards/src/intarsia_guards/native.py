@@ -380,7 +380,8 @@ def _has_usual_dict(cls: type) -> bool:
 def _dtype_number(dtype: torch.dtype) -> int:
     native = extension()
     assert native is not None  # it is what asks
-    return int(native.tensor_facts(torch.empty(0, dtype=dtype, device="meta"))[0])
+    with abi.quietly():
+        return int(native.tensor_facts(torch.empty(0, dtype=dtype, device="meta"))[0])
 
 
 @functools.cache

@@ -16,6 +16,7 @@
 #  define VERSION_OF(dict) ((uint64_t)0)
 #endif
 
+/* `dict` is one: at its address there may have been another object before. */
 static inline bool is_remembered(const Op *op, PyObject *dict)
 {
     return op->dict == dict && op->version == VERSION_OF(dict) && op->version != 0;
@@ -406,11 +407,11 @@ static inline int run_op(Op *op, Registers *r)
         }
         return run_other(op, r, value);
     case OP_ITEM_LENGTH:
-        if (is_remembered(op, value) && has_dict_length(op->found)) {
+        if (PyDict_CheckExact(value) && is_remembered(op, value) && has_dict_length(op->found)) {
             return PyDict_GET_SIZE(op->found) == op->number;
         }
         return run_other(op, r, value);
-    case OP_LACKS: return is_remembered(op, value) ? 1 : run_other(op, r, value);
+    case OP_LACKS: return PyDict_CheckExact(value) && is_remembered(op, value) ? 1 : run_other(op, r, value);
     default: holds = run_other(op, r, value);
     }
     if (op->fetches) {
