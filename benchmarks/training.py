@@ -184,7 +184,9 @@ def saved_bytes(forward: Callable[[], torch.Tensor], module: torch.nn.Module) ->
 
 def cpu_seconds() -> float:
     """Return the processor time of this process and its finished children."""
-    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+    return sum(
+        u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
 
 
 def check_no_fallback(way: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 import intarsia
 
@@ -479,3 +480,58 @@ def test_a_custom_function_that_returns_a_view():
     compiled(x).sum().backward()
     torch.testing.assert_close(x.grad, -torch.ones(3))
     assert intarsia.stats().fallbacks == 0
+
+
+# ---- checkpointed regions --------------------------------------------------------------------------------------
+
+
+class Checkpointed(nn.Module):
+    """Two layers whose inner values are computed again, dropout masks included."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(2))
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(self.run, layer, x, use_reentrant=self.reentrant)
+        return x
+
+    def run(self, layer, x):
+        return F.dropout(torch.tanh(layer(x)), 0.5, self.training).sin() + x
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointed_regions_keep_their_masks_and_save_less(reentrant):
+    found = []
+    for way in ("eager", "ours", "whole"):
+        torch.manual_seed(0)
+        model, x = Checkpointed(reentrant), leaf(32, 16)
+        call = model if way == "eager" else intarsia.compile(model, options=RAISE)
+        if way == "whole":
+            call = intarsia.compile(Plain(model), options=RAISE)
+        torch.manual_seed(1)
+        kept = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, kept=kept: (kept.append(t.nbytes), t)[1], lambda t: t):
+            y = call(x)
+        y.square().sum().backward()
+        found.append((y.detach(), x.grad, model.layers[0].weight.grad, sum(kept)))
+    for a, b, c in zip(*[row[:3] for row in found], strict=True):
+        torch.testing.assert_close(b, a)
+        torch.testing.assert_close(c, a)
+    assert found[1][3] < found[2][3]
+    assert intarsia.stats().fallbacks == 0 and intarsia.stats().frames_eager == 0
+
+
+class Plain(nn.Module):
+    """The same without checkpoints."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        for layer in self.model.layers:
+            x = Checkpointed.run(self.model, layer, x)
+        return x

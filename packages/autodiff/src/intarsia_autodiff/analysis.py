@@ -176,8 +176,10 @@ class Analysis:
             free = self.signature.inputs[self.primals.index(node)].role is Role.PARAMETER and node not in self.copied
             return Value(node.name, 0 if free else n_bytes, (), Recompute.NEVER, needed=needed)
         saveable = not isinstance(value, (list, tuple)) and value is not None and _memory(node) is node
-        is_forward = meta.phase(node) == "forward"
-        return Value(node.name, n_bytes, operands, _recompute(node), saveable, needed, _flops(node), is_forward)
+        is_forward, recompute = meta.phase(node) == "forward", _recompute(node)
+        if _is_inside_checkpoint(node) and recompute is not Recompute.NEVER:
+            recompute, saveable = Recompute.CHEAP, False  # the user says so
+        return Value(node.name, n_bytes, operands, recompute, saveable, needed, _flops(node), is_forward)
 
     def _dependents(self, nodes: list[fx.Node]) -> set[fx.Node]:
         found = set(nodes)
@@ -230,6 +232,14 @@ def _result(spec: OutputSpec) -> tuple[int, ...]:
 
 def _must_stay(node: fx.Node) -> bool:
     return node.op == "call_function" and not aten_dialect.node_effects(node).removable
+
+
+def _is_inside_checkpoint(node: fx.Node) -> bool:
+    """Tell whether a value belongs to a checkpointed region and only that region and the backward pass read it."""
+    mark = meta.region(node)
+    if mark is None or mark[0] != "checkpoint":
+        return False
+    return all(meta.phase(user) == "backward" or meta.region(user) == mark for user in node.users)
 
 
 def _memory(node: fx.Node) -> fx.Node:

@@ -226,7 +226,7 @@ class _Backward:
     def _differentiate(self, roots: Sequence[torch.Tensor]) -> list[Any]:
         """Run autograd; return one gradient, or None, for each input that requires grad."""
         tangents = [self._tangent(root, number) for number, root in enumerate(roots)]
-        self.recorder.phase, self.recorder.where = "backward", None
+        self.recorder.phase, self.recorder.where, self.recorder.mark = "backward", None, None
         try:
             return list(torch.autograd.grad(roots, list(self.edges.values()), tangents, allow_unused=True))
         except (RuntimeError, ValueError, TypeError) as error:
