@@ -44,7 +44,7 @@ from intarsia_recorder._fx import attribute, graph_module
 from intarsia_recorder.metacache import MetaCache
 from intarsia_recorder.recorder import Decompositions, Recorder
 from intarsia_recorder.stacks import raising_frames
-from intarsia_shapes import ShapeEnv, freeze
+from intarsia_shapes import ShapeEnv, fake_mode, freeze
 
 __all__ = ["record", "recording"]
 
@@ -223,7 +223,9 @@ def _mode_of(leaves: Sequence[Any]) -> FakeTensorMode:
         )
     if modes:
         return next(iter(modes.values()))
-    return FakeTensorMode(static_shapes=True)
+    sizes = [leaf.node.shape_env for leaf in leaves if isinstance(leaf, torch.SymInt)]
+    # sizes alone, as `zeros(n)` has them, belong to an environment as well
+    return fake_mode(next((env for env in sizes if isinstance(env, ShapeEnv)), None))
 
 
 def _input_names(
@@ -259,6 +261,7 @@ def _run_graph(
         for line, node in enumerate(program.graph.nodes, 1):
             where = meta.origins(node) or (Origin("<graph>", line, "forward", node.name),)
             recorder.where = tuple([dataclasses.replace(origin, op=node.name) for origin in where])
+            recorder.mark = meta.region(node)
             if node.op == "placeholder":
                 values[node], placeholder = next(given)
                 meta.set_origins(placeholder, recorder.where)

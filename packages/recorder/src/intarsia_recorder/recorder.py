@@ -75,6 +75,7 @@ class Recorder(TorchDispatchMode):
         where: Origins given to new nodes; None: look at the Python stack, and for ops that autograd runs in the
             backward pass at the stack of the forward op that they belong to.
         phase: Given to new nodes.
+        mark: Region that new nodes belong to: kind and number.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Recorder(TorchDispatchMode):
         self._is_symbolic = fake_mode.shape_env is not None
         self.where: tuple[Origin, ...] | None = None
         self.phase = "forward"
-        self._region: tuple[str, int] | None = None
+        self.mark: tuple[str, int] | None = None
         self._n_regions = 0
         # object id -> where it comes from: a node, or an item of a node that gets its getitem on first use
         self._producers: dict[int, fx.Node | tuple[fx.Node, int]] = {}
@@ -160,12 +161,12 @@ class Recorder(TorchDispatchMode):
     @contextlib.contextmanager
     def region(self, kind: str) -> Iterator[None]:
         """Mark the nodes recorded inside as one region of this kind, such as `"checkpoint"`."""
-        outer, self._region = self._region, (kind, self._n_regions)
+        outer, self.mark = self.mark, (kind, self._n_regions)
         self._n_regions += 1
         try:
             yield
         finally:
-            self._region = outer
+            self.mark = outer
 
     def emit_deferred_asserts(self) -> None:
         """Write the relations over data-dependent sizes that the running program has to check."""
@@ -370,8 +371,8 @@ class Recorder(TorchDispatchMode):
         meta.set_origins(node, self._origins())
         if self.phase != "forward":
             meta.set_phase(node, self.phase)
-        if self._region is not None:
-            meta.set_region(node, *self._region)
+        if self.mark is not None:
+            meta.set_region(node, *self.mark)
 
     def _origins(self) -> tuple[Origin, ...]:
         """Return where the op that runs now comes from."""

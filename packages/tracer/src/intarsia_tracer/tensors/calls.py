@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils.checkpoint
 
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.tensors import contexts
+from intarsia_tracer.tensors.numbers import SymbolicNumber
 from intarsia_tracer.tensors.tables import ANSWERS, PURE, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
@@ -79,7 +81,31 @@ def _check(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keyword
     condition = args[0] if args else keywords["cond"]
     if isinstance(condition, Const) and condition.value is True:
         return NONE
+    if isinstance(condition, SymbolicNumber) and condition.truth(tx):
+        return NONE
     raise Break("tracer.exception", "a torch._check doesn't hold, or isn't known to hold")
+
+
+def _checkpoint(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call the function of a checkpoint, and mark its nodes: they are computed again, with the same random numbers."""
+    own = {name: value.as_python() for name, value in keywords.items() if name in _CHECKPOINT_OPTIONS}
+    graded = any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args)
+    if own.pop("use_reentrant", None) is not False and not graded:
+        raise Break("tracer.tensor_op", "a reentrant checkpoint cuts gradients off where no input requires grad")
+    if own.pop("preserve_rng_state", True) is not True or any(own.values()):
+        raise Break("tracer.tensor_op", "a checkpoint with contexts, checks or random numbers of its own")
+    given = {name: value for name, value in keywords.items() if name not in _CHECKPOINT_OPTIONS}
+    outer, plugin.region = plugin.region, ("checkpoint", plugin.n_regions)
+    plugin.n_regions += 1
+    try:
+        return tx.call(args[0], args[1:], given)
+    finally:
+        plugin.region = outer
+
+
+_CHECKPOINT_OPTIONS = frozenset(
+    {"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"}
+)
 
 
 def _nothing(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -114,6 +140,7 @@ def _combine(op: Any, input: Any, mask: Any, *args: Any) -> Any:
 
 HANDLERS: dict[Any, Handler] = {
     torch.is_tensor: _is_tensor,
+    torch.utils.checkpoint.checkpoint: _checkpoint,
     torch._check: _check,
     torch._check_is_size: _nothing,
     torch._check_value: _check,

@@ -75,6 +75,8 @@ class Tensors(Extension):
         self.names: dict[str, int] = {}
         self.last_input: torch.fx.Node | None = None
         self.n_calls = 0
+        self.region: tuple[str, int] | None = None  # what nodes are marked with: kind and number
+        self.n_regions = 0
         self.modes_active = contexts.modes_active()
         self.state = contexts.Ambient()
         self.log_was_off, _LOG.disabled = _LOG.disabled, True  # a refused operation is a break, and explained there
@@ -251,6 +253,8 @@ class Tensors(Extension):
     def describe(self, node: torch.fx.Node, result: Any) -> None:
         """Set the value and origin of a node."""
         meta.set_value(node, result)
+        if self.region is not None:
+            meta.set_region(node, *self.region)
         origin = self.tx.origin()
         if origin is not None:
             meta.set_origins(node, (Origin(origin.file, origin.line, origin.function, node.name),))
