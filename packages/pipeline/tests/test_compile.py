@@ -119,8 +119,10 @@ def test_dumps_hold_every_stage(tmp_path):
     x, y = arguments()
     intarsia.compile(f, options={**RAISE, "dump_dir": str(tmp_path), "verify_each": True})(x, y)
     (folder,) = tmp_path.iterdir()
+    assert folder.name.startswith("graph") and folder.name.endswith("_f")
     dumped = sorted(p.name for p in folder.iterdir())
     assert dumped[0] == "00_to_aten.ir" and "08_emit.cpp" in dumped
+    assert not any("build" in name for name in dumped)  # the graph is that of the kernels
     assert "dialect: loops" in (folder / "06_lower.ir").read_text()
 
 

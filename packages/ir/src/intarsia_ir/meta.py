@@ -20,6 +20,7 @@ from intarsia_ir.records import Origin
 __all__ = [
     "copy_origins",
     "front_end_value",
+    "function_of",
     "has_value",
     "is_kept",
     "merge_origins",
@@ -72,6 +73,12 @@ def origins(node: fx.Node) -> tuple[Origin, ...]:
         return ()
     file, line, function = frames[-1]
     return (Origin(file, int(line), function, node.name),)
+
+
+def function_of(gm: fx.GraphModule) -> str:
+    """Return the qualified name of the function that the first call of a graph comes from, "" when unknown."""
+    found = (origins(node) for node in gm.graph.nodes if node.op != "placeholder")
+    return next((lines[0].function for lines in found if lines), "")
 
 
 def set_origins(node: fx.Node, where: Iterable[Origin]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from intarsia._pipeline import Pipeline, Stage
 from intarsia._program import Program
 from intarsia._stages import dialect_module
 from intarsia._stats import Counters
+from intarsia_ir import meta
 from intarsia_ir.aten.ops import node_effects
 from intarsia_ir.choices import instance_of
 from intarsia_ir.errors import naming_stage
@@ -82,7 +84,8 @@ def compile_graph(
         UnsupportedError: Something in the graph can't be compiled.
     """
     report = report if report is not None else GraphReport()
-    folder = Path(options.dump_dir) / f"graph{next(_numbers)}" if options.dump_dir else None
+    name = f"graph{next(_numbers)}_{re.sub(r'[^A-Za-z0-9]+', '_', meta.function_of(gm))}".rstrip("_")
+    folder = Path(options.dump_dir) / name if options.dump_dir else None
     program = Program(gm, tuple(inputs), signature)
     for position, stage in enumerate(pipeline.stages):
         with naming_stage(stage.name, ours=stage.trusted):
