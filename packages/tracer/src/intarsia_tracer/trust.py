@@ -50,6 +50,7 @@ INLINED_LIBRARIES = frozenset(
         "textwrap",
         "types",
         "typing",
+        "unittest",
         "warnings",
         "weakref",
     }

@@ -1,7 +1,11 @@
-"""Run the standard library's own tests with every frame captured and replaced; slow, opt-in, needs intarsia-framehook.
+"""CPython's own tests with every frame captured and replaced, beside plain CPython.
 
-`python torture.py test_with test_scope ...` runs each module in two processes, natively and by captures, and prints
-what newly fails. No frame is skipped for having no tensors: the replacement bytecode is always ours.
+    python benchmarks/stdlib_capture.py                        # ten modules: minutes
+    python benchmarks/stdlib_capture.py test_with test_scope
+
+Each module runs in two processes, natively and by captures. No frame is skipped for having no tensors: the replacement
+bytecode is always ours. Printed: outcomes that differ, frames that were replaced, frames without a break. It fails
+when an outcome differs that isn't named below with its reason, or when fewer than 80% of the frames are replaced.
 """
 
 from __future__ import annotations
@@ -19,6 +23,39 @@ MODULES = [
     "test_fstring", "test_patma", "test_contextlib",
 ]  # fmt: skip
 CALLS = 3  # captures of one code object; later calls run natively
+REPLACED = 0.8
+
+_HELD = "waits for an object to die; while a frame hook is set, CPython's caller holds the arguments of a call"
+_FRAMES = "counts or names frames; resume functions have their own"
+#: Outcomes that differ, and why.
+NAMED = {
+    "test_exceptions": {
+        "testExceptionCleanupState": _HELD,
+        "test_3114": _HELD,
+        "test_memory_error_cleanup": _HELD,
+        "test_unraisable": _HELD,
+        "test_name_error_suggestions": "wants suggestions from the locals of a frame that has only the live ones",
+    },
+    "test_generators": {
+        "test_frame_resurrect": _HELD,
+        "test_refcycle": _HELD,
+        "test_send_with_yield_from": _FRAMES,
+        "test_throw_with_yield_from": _FRAMES,
+    },
+    "test_dict": {
+        "test_container_iterator": _HELD,
+        "test_free_after_iterating": _HELD,
+        "test_oob_indexing_dictiter_iternextitem": _HELD,
+        "test_splittable_popitem": "counts the bytes of a dict",
+    },
+    "test_set": {
+        "test_container_iterator": _HELD,
+        "test_free_after_iterating": _HELD,
+        "test_weakref": _HELD,
+    },
+    "test_scope": {"testCellLeak": _HELD},
+    "test_contextlib": {"test_exit_exception_traceback": _FRAMES},
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -26,29 +63,42 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] in (["--native"], ["--captured"]):
         print(json.dumps(run(arguments[1], arguments[0] == "--captured")))
         return 0
-    return sum(compare(module) for module in arguments or MODULES)
+    totals: collections.Counter[str] = collections.Counter()
+    for module in arguments or MODULES:
+        totals.update(compare(module))
+    frames = max(totals["frames"], 1)
+    replaced, whole = totals["replaced"] / frames, totals["without a break"] / frames
+    print(f"{totals['tests']} tests, {totals['frames']} frames: {replaced:.0%} replaced, {whole:.0%} without a break")
+    print(f"outcomes that differ: {totals['named']} named, {totals['unnamed']} others")
+    return int(totals["unnamed"] > 0 or replaced < REPLACED)
 
 
-def compare(module: str) -> int:
-    """Run one module both ways; return the number of outcomes that differ."""
+def compare(module: str) -> dict[str, int]:
+    """Run one module both ways; return the counts."""
     native, captured = (one(module, way) for way in ("--native", "--captured"))
     if captured is None or native is None:
         print(f"{module}: crashed")
-        return 1
+        return {"unnamed": 1}
     worse = sorted(set(captured["failed"]) - set(native["failed"]))
-    figures = captured["frames"]
-    ran, seconds = captured["ran"], captured["seconds"]
-    print(f"{module}: {ran} tests, {len(worse)} newly failing, {seconds:.0f} s, frames {figures}")
-    for name in worse:
+    named = [name for name in worse if name in NAMED.get(module, {})]
+    others = [name for name in worse if name not in named]
+    ran, seconds, frames = captured["ran"], captured["seconds"], captured["frames"]
+    shares = ", ".join(f"{frames.get(k, 0) / max(frames.get('frames', 0), 1):.0%} {k}" for k in SHARES)
+    print(f"{module}: {ran} tests, {len(named)} named and {len(others)} other differences, {seconds:.0f} s, {shares}")
+    for name in others:
         print("   ", name, "\n        ", captured["failed"][name][-400:].replace("\n", "\n         "))
     for error in captured["errors"]:
         print("    internal error:", error)
-    return len(worse) + len(captured["errors"])
+    counts = {"tests": ran, "named": len(named), "unnamed": len(others) + len(captured["errors"])}
+    return {**counts, **{k: frames.get(k, 0) for k in ("frames", *SHARES)}}
+
+
+SHARES = ("replaced", "without a break")
 
 
 def one(module: str, way: str) -> dict | None:
     """Run in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, way, module], capture_output=True, text=True, timeout=900)
+    done = subprocess.run([sys.executable, __file__, way, module], capture_output=True, text=True, timeout=1800)
     try:
         return json.loads(done.stdout.splitlines()[-1])
     except (IndexError, json.JSONDecodeError):
@@ -107,7 +157,15 @@ class Callback:
         from intarsia_tracer import capture_frame, link
         from intarsia_tracer.extension import Extension
 
-        skipped = ("/unittest/", "intarsia_", "<frozen", "importlib", "torture.py", "bytecode", "/site-packages/")
+        skipped = (
+            "/unittest/",
+            "intarsia_",
+            "<frozen",
+            "importlib",
+            "stdlib_capture.py",
+            "bytecode",
+            "/site-packages/",
+        )
         if any(part in code.co_filename for part in skipped):
             return None
         if sys.gettrace() is not None:  # a debugger sees the original
