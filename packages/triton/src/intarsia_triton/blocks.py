@@ -77,8 +77,8 @@ def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence
         rows = max(1, min(n_rows, TILE // width))
         return Blocks(rows, width, _warps(rows * width), True)
     if width > 2 * TILE:
-        lanes = LONG_WARPS * 32 * 16 // max((itemsize(b.dtype) for b in buffers.values()), default=4)
-        return Blocks(1, min(width, PARTS * lanes), LONG_WARPS, parts=PARTS)
+        # as many lanes as all threads load at once: were they fewer, the parts would be spread over several warps
+        return Blocks(1, PARTS * LONG_WARPS * 32 * _points_a_load(loops, buffers), LONG_WARPS, parts=PARTS)
     rows = max(1, min(n_rows, TILE // width))
     return Blocks(rows, width, _warps(rows * width))
 
@@ -135,6 +135,13 @@ def _fits_registers(loops: Sequence[Loop], buffers: Mapping[str, Buffer], width:
         return False
     loaded = {v for loop in walks for s in loop.steps for v in s.body.loads if v.args[0] in buffers}
     return width <= LONGEST_ROW and width * max(1, len({v.args[0] for v in loaded})) <= 3 * LONGEST_ROW
+
+
+def _points_a_load(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> int:
+    """Return how many points a thread gets with a load of 16 bytes, of the smallest elements; 8 at most."""
+    loads = {v.args[0] for loop in loops for s in loop.steps for v in s.body.loads}
+    sizes = [itemsize(buffers[name].dtype) for name in loads if name in buffers]
+    return min(8, 16 // min(sizes, default=4))
 
 
 def _warps(points: int) -> int:

@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from intarsia_loops.index import Atom, IndexExpr, axis, lift, row_major
+from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, load
 from intarsia_loops.rewrites import at
 from intarsia_triton.blocks import choose_blocks
 from intarsia_triton.index import product
 from intarsia_triton.plan import loops_of
 
-__all__ = ["Split", "split_reductions"]
+__all__ = ["Split", "split_reductions", "spread"]
 
 KINDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 # programs that keep a large GPU busy: four for each of its 132 processors
@@ -40,6 +41,41 @@ class Split:
 
     kernels: tuple[Kernel, ...]
     scratch: Mapping[str, Buffer]
+
+
+def spread(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
+    """Return `kernel` as one launch for each walk, where its rows are too few to keep a GPU busy.
+
+    A map over rows and inner points then has a program for each block of points; row scalars go through memory.
+
+    Args:
+        kernel: What `plan.pieces` gave.
+        buffers: Layout of every buffer in memory.
+    """
+    loops = loops_of(kernel)
+    walks = [loop for loop in loops if loop.inner]
+    scans = any(NEST_KINDS[s.kind].scan for s in kernel.steps)
+    if scans or len(walks) < 2 or not _idle(kernel, walks[0].inner, choose_blocks(kernel, buffers, loops).rows):
+        return Split((kernel,), {})
+    kernels: list[Kernel] = []
+    scratch: dict[str, Buffer] = {}
+    for loop in loops:
+        rows = tuple(s for s in loop.steps if s.kind != "map" or not loop.inner)
+        if rows and not loop.inner and kernels and kernels[-1].rows == kernel.rows:
+            kernels[-1] = replace(kernels[-1], steps=(*kernels[-1].steps, *rows))
+        elif rows:
+            kernels.append(Kernel(kernel.rows, rows))
+        kernels += [Kernel(s.axes, (s,)) for s in loop.steps if s not in rows]
+        scratch.update({s.out: _layout(s) for s in rows if s.out in kernel.local})
+    return Split(tuple(kernels), scratch)
+
+
+def _idle(kernel: Kernel, inner: Sequence[Atom], block: int) -> bool:
+    """Tell whether one program a block of rows leaves most of a GPU without work."""
+    n_rows, n_inner = (product([a.extent for a in axes]).const() for axes in (kernel.rows, inner))
+    if n_rows is None or n_inner is None:
+        return False
+    return n_inner >= 16 * SHORTEST and 0 < -(-n_rows // block) < BUSY // 4
 
 
 def split_reductions(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
@@ -106,6 +142,6 @@ def _finished(step: Nest, partial: Nest) -> Nest:
     return replace(step, red=(part,), body=load(partial.out, index, partial.dtype))
 
 
-def _layout(partial: Nest) -> Buffer:
-    shape = tuple(a.extent for a in partial.axes)
-    return Buffer(shape, row_major(shape), partial.dtype)
+def _layout(step: Nest) -> Buffer:
+    shape = tuple(a.extent for a in step.axes)
+    return Buffer(shape, row_major(shape), step.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from torch.fx import GraphModule
 
@@ -14,7 +14,7 @@ from intarsia_loops.rewrites import canonical
 from intarsia_triton.kernel import Function, function
 from intarsia_triton.plan import pieces
 from intarsia_triton.prelude import PRELUDE
-from intarsia_triton.split import split_reductions
+from intarsia_triton.split import split_reductions, spread
 
 __all__ = ["emit", "emit_unit"]
 
@@ -70,13 +70,25 @@ def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
             continue
         for piece in pieces(_as_kernel(item)):
             n_kernels += 1
-            parts = split_reductions(piece, program.buffers)
-            scratch.update(parts.scratch)
-            layouts = {**program.buffers, **parts.scratch} if parts.scratch else program.buffers
-            launches += [_launch(part, position, layouts, functions) for part in parts.kernels]
+            for part, layouts in _spread(piece, program.buffers, scratch):
+                launches.append(_launch(part, position, layouts, functions))
     made = dict(functions.values())
     text = PRELUDE + "".join(f"\n\n{f.text}" for f in made.values()) + _table(made)
     return KernelSource(text, "triton", "", (), tuple(launches), n_kernels, len(made), scratch=tuple(scratch.items()))
+
+
+def _spread(
+    kernel: Kernel, buffers: Mapping[str, Buffer], scratch: dict[str, Buffer]
+) -> Iterator[tuple[Kernel, Mapping[str, Buffer]]]:
+    """Yield the launches of a kernel, each with the layouts it needs; `scratch` grows by what they share."""
+    walks = spread(kernel, buffers)
+    layouts = {**buffers, **walks.scratch}
+    scratch.update(walks.scratch)
+    for walk in walks.kernels:
+        parts = split_reductions(walk, layouts)
+        scratch.update(parts.scratch)
+        for part in parts.kernels:
+            yield part, {**layouts, **parts.scratch}
 
 
 def _table(functions: Mapping[str, Function]) -> str:
