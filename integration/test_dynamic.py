@@ -339,3 +339,29 @@ def test_explain_shows_sizes_and_the_lines_that_rely_on_them():
 
     text = str(intarsia.explain(f, dynamic=True)(torch.randn(6, 2)))
     assert "x.size(0)" in text and "s0 > 3" in text and "test_dynamic.py" in text
+
+
+# ---- sizes that depend on data: a break with a reason, and eager's results
+
+
+def positions(x):
+    found = torch.nonzero(x > 0)
+    return found * 2, found.shape[0] > 1
+
+
+def picked(x):
+    n = int((x > 0).sum().item())
+    torch._check(n <= x.numel())
+    return x.flatten()[:n] * 2
+
+
+@pytest.mark.parametrize("program", [positions, picked, lambda x: x[x > 0] + 1])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_that_depend_on_data(program, dynamic):
+    fast = compiled(program, dynamic=dynamic)
+    for n in (4, 5, 6, 7):
+        agree(program, fast, torch.randn(n, 3))
+    assert intarsia.stats().fallbacks == 0
+    breaks = intarsia.explain(program, dynamic=True)(torch.randn(5, 3)).breaks
+    assert breaks and {b.code for b in breaks} <= {"tracer.data_dependent", "tracer.tensor_value"}
+    assert all(b.origin is not None and b.origin.file == __file__ for b in breaks)

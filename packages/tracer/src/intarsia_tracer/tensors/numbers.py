@@ -116,7 +116,7 @@ class SymbolicNumber(Value):
         """Model `int`, `float` and `bool`."""
         if cls is int and self.type() is int:
             return self
-        convert = {int: torch.sym_int, float: torch.sym_float}.get(cls)
+        convert: Any = {int: torch.sym_int, float: torch.sym_float}.get(cls)
         return self._constant() if convert is None else self.sizes.model(convert(self.number))
 
     # -- attributes and methods ----------------------------------------------------------------------------------
