@@ -34,7 +34,9 @@ three tracers take only tensors, so the other arguments are bound beforehand; `t
 as they are, most of which have no annotations. What breaks on purpose (`print`, a branch on a tensor) is refused by
 both compilers here; outside of this count it runs in pieces.
 
-Programs were written before anybody knew what a tool does with them, and none is left out because ours refuses it.
+Programs were written before anybody knew what a tool does with them, and none is left out because ours refuses it. But
+the faults of ours that they showed were mended since, so the totals favour ours: at the first count, on 2026-11-28 with
+228 programs, ours took 187 and `torch.compile` 191.
 
 """
 
