@@ -265,8 +265,7 @@ def small_convolutional_network():
     ).eval()
 
 
-# hooks of the compiled module itself run around it, in frames of their own
-@made("module hooks", lambda: (randn(2, 4),), graphs=2)
+@made("module hooks", lambda: (randn(2, 4),))
 def hook_that_changes_the_output():
     model = MLP().eval()
     model.up.register_forward_hook(lambda module, args, output: output * 2)

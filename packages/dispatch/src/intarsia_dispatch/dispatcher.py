@@ -21,6 +21,7 @@ import intarsia_framehook as framehook
 from intarsia_dispatch.config import CompiledGraph, DispatchConfig
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import graph_caller
+from intarsia_dispatch.hooked_calls import call_of, has_hooks
 from intarsia_dispatch.reports import as_intarsia_error, break_error, compilers_fault, first_line, line_of, warn_of
 from intarsia_dispatch.skipping import calls_debugger, debugger_active, root_codes
 from intarsia_dispatch.stats import Counts, DispatchStats
@@ -91,7 +92,8 @@ class Dispatcher:
         self._roots.update((id(code), (weakref.ref(code), None)) for code in codes)
         if codes and codes[0].co_flags & _SUSPENDS:
             return cast(_F, functools.wraps(target)(self._in_eager(target, codes[0])))
-        root = framehook.Hooked(target, self._answer, self._table.owner, debugger_active)
+        run = call_of(target) if has_hooks(target) else target
+        root = framehook.Hooked(run, self._answer, self._table.owner, debugger_active)
         return cast(_F, functools.update_wrapper(root, target))
 
     def _in_eager(self, function: _F, code: CodeType) -> _F:

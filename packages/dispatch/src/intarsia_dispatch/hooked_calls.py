@@ -1,0 +1,28 @@
+"""Modules with hooks: their whole call is one frame, so that hooks and `forward` come into one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType, FunctionType
+from typing import Any
+
+__all__ = ["call_of", "has_hooks"]
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def has_hooks(target: object) -> bool:
+    """Tell whether `target` is an object that runs hooks around its `forward`, as `nn.Module` does."""
+    own = getattr(target, "__dict__", {})
+    return any(own.get(name) for name in _HOOKS) and hasattr(target, "forward")
+
+
+def call_of(target: Callable[..., Any]) -> FunctionType:
+    """Return a function that calls `target`, with code of its own: versions are kept by code."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    name = type(target).__qualname__
+    code = call.__code__.replace(co_filename=f"<call of {name}>", co_name="call", co_qualname=f"{name}.call")
+    return FunctionType(code, {"__name__": __name__}, "call", None, (CellType(target),))
