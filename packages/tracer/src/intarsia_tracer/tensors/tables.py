@@ -71,7 +71,7 @@ PURE = frozenset(
 
 _VALUE_METHODS = """
     __array__ __bool__ __complex__ __float__ __format__ __hash__ __index__ __int__ __repr__ __str__ data_ptr is_nonzero
-    item numpy tolist
+    item numpy storage_offset tolist
 """
 _STATE_METHODS = """
     __deepcopy__ __reduce_ex__ align_to apply_ as_subclass backward detach_ map2_ map_ module_load pin_memory
