@@ -130,3 +130,41 @@ def test_transforms_are_left_to_eager():
     torch.func.grad(f)(torch.ones(2))
     torch.func.vmap(f)(torch.ones(2, 2))
     assert seen == [None, None]
+
+
+def half_precision(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = torch.nn.functional.linear(x, x)
+        with torch.autocast("cpu", enabled=False):
+            w = y.float() @ x
+        z = torch.softmax(y, -1)
+    h = x.to(torch.float16)
+    return y, w, z, y + z.float(), h * 0.1 + h, h > 0.3, torch.cat([h.float(), x]), h.mean(-1)
+
+
+@pytest.mark.parametrize("outside", [None, torch.bfloat16, torch.float16], ids=str)
+def test_graphs_with_half_types_are_eager_to_the_bit(outside):
+    x = torch.randn(4, 4)
+    with torch.autocast("cpu", dtype=outside or torch.bfloat16, enabled=outside is not None):
+        executor = Executor()
+        got, expected = executor.call(half_precision, x), half_precision(x)
+    assert [c.breaks for c in executor.captures] == [()]
+    for mine, theirs in zip(got, expected, strict=True):
+        assert mine.dtype == theirs.dtype and torch.equal(mine, theirs)
+
+
+LOW = torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+@LOW
+def decorated(x):
+    return x @ x
+
+
+def test_a_context_made_before_is_guarded_by_what_it_was_made_with():
+    executor = Executor()
+    x = torch.randn(3, 3)
+    got = executor.call(lambda x: decorated(x) + 1, x)
+    assert got.dtype == torch.bfloat16 and torch.equal(got, decorated(x) + 1)
+    (found,) = executor.captures
+    assert not found.breaks and torch.bfloat16 in [g.value for g in found.guards if g.kind is GuardKind.CONSTANT]

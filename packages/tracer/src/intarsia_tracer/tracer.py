@@ -361,9 +361,21 @@ class Tracer:
     def raise_model(self, cls: type[BaseException], args: Sequence[Value]) -> NoReturn:
         """Raise in the traced program, with models as arguments."""
         made = self.exception(cls, args)
-        if self.handling is not None:
-            made.written["__context__"] = self.handling
+        self._set_context(made)
         raise Raised(made)
+
+    def _set_context(self, made: Object) -> None:
+        """Remember what is being handled as the context of a raised exception; cut the chain where it would close."""
+        if self.handling is None or self.handling is made:
+            return
+        link: Value | None = self.handling
+        while isinstance(link, Object):
+            behind = link.written.get("__context__")
+            if behind is made:
+                link.written["__context__"] = NONE
+                break
+            link = behind
+        made.written["__context__"] = self.handling
 
     def is_exception(self, value: Value, cls: Any) -> bool:
         """Tell whether an exception is of a class."""
@@ -402,8 +414,7 @@ class Tracer:
             cause = parts[1]
             made.written["__cause__"] = cause if cause is NONE else self.exception_to_raise(cause, cause)
             made.written["__suppress_context__"] = Const(True)
-        if self.handling is not None and self.handling is not made:
-            made.written["__context__"] = self.handling
+        self._set_context(made)
         raise Raised(made)
 
     # -- special look-ups ----------------------------------------------------------------------------------------

@@ -253,3 +253,23 @@ def test_an_exception_in_a_call_inside_of_an_open_context():
 
     executor = Executor(Extension, force=True)
     assert executor.call(f, Owner()) == 2 and not executor.captures[0].breaks
+
+
+def test_the_chain_of_contexts_never_closes():
+    def f():
+        try:
+            try:
+                raise KeyError("a")
+            except KeyError as caught:
+                a = caught
+                try:
+                    raise ValueError("b")
+                except ValueError as again:
+                    b = again
+                    raise a
+        except KeyError as error:
+            return error is a, a.__context__ is b, b.__context__
+
+    executor = Executor(Extension, force=True)
+    assert executor.call(f) == f() == (True, True, None)
+    assert not executor.captures[0].breaks
