@@ -127,11 +127,16 @@ def test_the_ladder_runs_a_users_pipeline(rung):
 # ---- backends
 
 
+def divides_too(gm, inputs):
+    return 1 / 0
+
+
 def test_the_mistakes_of_a_backend_are_told():
     cases = {
         "not a function": lambda gm, inputs: None,
         "returned 2 results; the graph has 1": lambda gm, inputs: lambda x: (x, x),
         "an object of": lambda gm, inputs: lambda x: x.sum().item(),
+        "ZeroDivisionError(.|\n)*in stage 'backend divides_too'": divides_too,
     }
     for text, backend in cases.items():
         with pytest.raises(InvalidArgumentError, match=text):

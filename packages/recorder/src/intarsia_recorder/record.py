@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -27,6 +26,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir import meta
+from intarsia_ir.aten.fake import quiet_fake_mode
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import (
     Constant,
@@ -147,7 +147,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     located = _tell_lines(recorder)
     torch.clear_autocast_cache()  # casts of real parameters, kept by a region around us, would become constants
     try:
-        with _quiet_fake_mode(), _python_composites(recorder.fake_mode), recorder.fake_mode, recorder:
+        with quiet_fake_mode(), _python_composites(recorder.fake_mode), recorder.fake_mode, recorder:
             yield recorder
     except _DATA_DEPENDENT as error:
         raise UnsupportedError(
@@ -184,21 +184,6 @@ def _python_composites(mode: FakeTensorMode) -> contextlib.AbstractContextManage
     if mode.shape_env is None:
         return contextlib.nullcontext()
     return enable_python_dispatcher()  # type: ignore[no-any-return]
-
-
-@contextlib.contextmanager
-def _quiet_fake_mode() -> Iterator[None]:
-    """Keep torch from printing a traceback for an op that raises: the error itself reaches the caller."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-
-    def is_wanted(entry: logging.LogRecord) -> bool:
-        return not str(entry.msg).startswith("failed while attempting to run meta")
-
-    logger.addFilter(is_wanted)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_wanted)
 
 
 def _fake(mode: FakeTensorMode, value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.fx as fx
 
-from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.errors import InvalidArgumentError, naming_stage
 
 __all__ = ["compile_by"]
 
@@ -24,14 +24,16 @@ def compile_by(
 
     Raises:
         InvalidArgumentError: It returns no callable; later, the callable returns no tuple or list of the right length.
-            (That can't be answered by eager: the graph may have written into its inputs.)
+            (That can't be answered by eager: the graph may have written into its inputs.) And in place of any other
+            error of the backend itself.
 
     Example:
         >>> gm = fx.symbolic_trace(lambda x: (x + 1,))
         >>> compile_by(lambda gm, inputs: gm.forward, gm, [1])(2)
         (3,)
     """
-    made = backend(gm, list(inputs))
+    with naming_stage(f"backend {getattr(backend, '__name__', '')}".strip(), ours=False):
+        made = backend(gm, list(inputs))
     if not callable(made):
         raise InvalidArgumentError(
             f"the backend returned {made!r}, not a function over the inputs of the graph",

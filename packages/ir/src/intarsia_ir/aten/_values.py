@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import (
 
 from intarsia_ir import meta
 from intarsia_ir._rules import Findings
+from intarsia_ir.aten.fake import quiet_fake_mode
 from intarsia_ir.errors import NeedsFact
 
 __all__ = ["check_values"]
@@ -54,7 +55,7 @@ def _check(findings: Findings, rule: str, node: fx.Node, mode: FakeTensorMode) -
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
 
     target: Any = node.target
-    with mode, torch.no_grad():
+    with mode, torch.no_grad(), quiet_fake_mode():
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: fx.node.map_aggregate(meta.value(n), copy))
         try:
             result = target(*args, **kwargs)
