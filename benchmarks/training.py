@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
-import torch.nn.functional as F  # noqa: E402, N812
+import torch.nn.functional as F  # noqa: E402
 
 Line = tuple[str, float | str, str]
 WAYS = ("eager", "torch", "ours")
@@ -134,7 +134,7 @@ def make(model: str) -> tuple[torch.nn.Module, Callable[[Any], torch.Tensor]]:
     if model == "resnet18":
         from integration.models import make as make_model
 
-        module, inputs = make_model("resnet18")
+        module, _inputs = make_model("resnet18")
         images = torch.randn(4, 3, 64, 64)
         labels = torch.randint(0, 10, (4,))
         return module.train(), lambda call: F.cross_entropy(call(images), labels)
