@@ -1,8 +1,8 @@
 """The grammar of the random programs, as tables of templates.
 
-In a template `$i` stands for an expression of kind `i`, `@i` for a variable of kind `i`, `&i` for a variable to assign (`@i1`, `&i1`: the same one
-wherever the digit is the same),
-`$(a b c)` for one of the words, `#` for a number of its own, a line `$block` for an indented block. The kinds:
+In a template `$i` stands for an expression of kind `i`, `@i` for a variable of kind `i`, `&i` for a variable to assign
+(`@i1`, `&i1`: the same one wherever the digit is the same), `$(a b c)` for one of the words, `#` for a number of its
+own, a line `$block` for an indented block. The kinds:
 
     i int            f float        s str           b condition (expression only)
     l list of int    d dict         q set           p tuple of int      o object        r named tuple
@@ -866,7 +866,7 @@ STATEMENTS: dict[str, tuple[int, list[str]]] = {
         4,
         [
             "try:\n    $block\nexcept (ValueError, LookupError) as exc:\n    log.append(repr(exc))\n    $block",
-            "try:\n    $block\n    $raise\nexcept KeyError as exc:\n    log.append(exc.args)\nexcept Exception as exc:\n"
+            "try:\n    $block\n    $raise\nexcept KeyError as exc:\n    log.append(exc.args)\nexcept Exception as exc:\n"  # noqa: E501
             "    &s = type(exc).__name__\nelse:\n    $block\nfinally:\n    $block",
             "try:\n    $block\nfinally:\n    $block",
             "try:\n    $block\n    $raise\nexcept ZeroDivisionError:\n    $block\nfinally:\n    log.append('f')",
@@ -888,7 +888,7 @@ STATEMENTS: dict[str, tuple[int, list[str]]] = {
             "with contextlib.suppress(ValueError, KeyError):\n    $block\n    $raise",
             "with contextlib.ExitStack() as stack#:\n    stack#.callback(log.append, $i)\n    $block",
             "with contextlib.nullcontext($i) as &i:\n    $block",
-            "with torch.autocast('cpu', dtype=torch.bfloat16, enabled=$(True False)):\n    &t = @m(@t)\n&t = @t.float()",
+            "with torch.autocast('cpu', dtype=torch.bfloat16, enabled=$(True False)):\n    &t = @m(@t)\n&t = @t.float()",  # noqa: E501
             "with torch.set_grad_enabled($b):\n    $block",
         ],
     ),
@@ -899,22 +899,22 @@ STATEMENTS: dict[str, tuple[int, list[str]]] = {
             "def inner#(x):\n    nonlocal @i1\n    @i1 = (@i1 + x) % 29\n    return @i1\ninner#($i)\n&i = inner#(1)",
             "def inner#(x):\n    @l.append(x)\n    return len(@l)\n&i = inner#($i)\nkept.append(inner#)",
             "def inner#(u):\n    $scope\n    return u + @t\n&t = inner#($t)",
-            "def inner#(n=0):\n    nonlocal @t1\n    @t1 = @t1 * 2\n    $scope\n    return n\nkept.append(inner#)\n&i = inner#($i)",
+            "def inner#(n=0):\n    nonlocal @t1\n    @t1 = @t1 * 2\n    return n\nkept.append(inner#)\n&i = inner#($i)",
             "def inner#(n):\n    return @i if n <= 0 else inner#(n - 1) + 1\n&i = inner#($(0 1 2 3))",
-            "def gen#():\n    yield $i\n    $scope\n    yield @i\n&l = list(gen#())",
+            "def gen#():\n    $scope\n    yield @i\n    yield $i\n&l = list(gen#())",
             "def gen#(n):\n    for x# in range(n):\n        yield @t * x#\n&L = [u for u in gen#($(1 2))]",
             "def outer#():\n    z# = $i\n    def read(k=1): return z# + k\n    def write(n):\n        nonlocal z#\n"
             "        z# = n\n        return n\n    return read, write\nread#, write# = outer#()\nwrite#($i)\n"
             "&i = read#()\nkept.append(read#)\nkept.append(write#)",
-            "class Local#(Base):\n    y = @i\n    def bump(self, n=1):\n        return super().bump(n) + @i\n&o1 = Local#($i)\n&i = @o1.bump(1)",
+            "class Local#(Base):\n    y = @i\n    def bump(self, n=1):\n        return super().bump(n) + @i\n&o1 = Local#($i)\n&i = @o1.bump(1)",  # noqa: E501
             "@decorate\ndef inner#(x):\n    return x + @i\n&i = inner#($i)",
         ],
     ),
     "match": (
         1,
         [
-            "match $(@l @p @i @d @o @s):\n    case [x#, *_] if x# > 1:\n        $block\n    case int():\n        $block\n"
-            "    case {'a': x#}:\n        &i = x#\n    case Base(x=x#):\n        $block\n    case 'ab' | 'xyz':\n        $block\n"
+            "match $(@l @p @i @d @o @s):\n    case [x#, *_] if x# > 1:\n        $block\n    case int():\n        $block\n"  # noqa: E501
+            "    case {'a': x#}:\n        &i = x#\n    case Base(x=x#):\n        $block\n    case 'ab' | 'xyz':\n        $block\n"  # noqa: E501
             "    case _:\n        $block"
         ],
     ),

@@ -176,6 +176,9 @@ def _parts(value: Any) -> Iterable[tuple[str, Any]]:
             yield ".__dict__", vars(value)
         case types.ModuleType() | types.BuiltinFunctionType() | types.CodeType():
             return
+        case torch.nn.Module():
+            # the keys of hooks count up over the process
+            yield from ((f".{name}", part) for name, part in vars(value).items() if "hooks" not in name)
         case _:
             yield from ((f".{name}", getattr(value, name)) for name in getattr(type(value), "__slots__", ())
                         if hasattr(value, name))  # fmt: skip

@@ -43,6 +43,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--backend", help="one backend for all")
     options = parser.parse_args(arguments)
     if options.one is not None:
+        from integration.fuzz.coverage import count_coverage
+
+        count_coverage()
         row = run_batch(options.one, _size(options, options.one), options.backend or "eager", options.found)
         print(json.dumps(row))
         return 0
@@ -68,7 +71,6 @@ def run_batch(batch: int, count: int, backend: str, found: Path | None = None) -
     from integration.fuzz import coverage
     from integration.fuzz.run import check
 
-    coverage.count_coverage()
     sums: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     differences: list[str] = []

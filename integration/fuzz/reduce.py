@@ -1,4 +1,4 @@
-"""Makes a failing program small: statements go, blocks replace their statement, calls of steps go, as long as it fails."""
+"""Makes a failing program small: as long as it fails, statements go, and blocks replace their statement."""
 
 from __future__ import annotations
 

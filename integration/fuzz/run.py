@@ -6,6 +6,8 @@ import contextlib
 import io
 import itertools
 import linecache
+import logging
+import re
 import sys
 import traceback
 import types
@@ -17,8 +19,9 @@ from typing import Any
 import torch
 
 import intarsia
-from integration.fuzz.observe import Observation, difference, observe
 from intarsia import IntarsiaError, UnsupportedError
+from intarsia_ir.errors import InternalError
+from integration.fuzz.observe import Observation, difference, observe
 
 __all__ = ["Outcome", "check", "load"]
 
@@ -52,19 +55,64 @@ def check(source: str, backend: str) -> Outcome:
         backend: As for `intarsia.compile`; with `"eager"` results must agree in every bit.
     """
     wanted, raised = _steps(source, lambda f: f)
-    refused, on_error = "", "raise"
     before = intarsia.stats()
-    try:
-        got, _ = _steps(source, _compiler(backend, on_error))
-    except UnsupportedError as error:
-        refused = error.code
-        got, _ = _steps(source, _compiler(backend, "eager"))
-    stats = _minus(intarsia.stats(), before)
-    for number, (a, e) in enumerate(zip(got, wanted, strict=True)):
-        found = difference(a, e, exact=backend == "eager")
+    with _Failures() as failures:
+        found = _compare(source, _compiler(backend, "raise"), wanted, exact=backend == "eager")
         if found:
-            return Outcome(f"step {number}: {found}", refused, stats, raised)
-    return Outcome("", refused, stats, raised)
+            # a refusal may have been caught by the program itself: without one, the difference stands
+            failures.codes.clear()
+            again = _compare(source, _compiler(backend, "eager"), wanted, exact=backend == "eager")
+            found = again or ("" if failures.codes else found)
+        refused = next((code for code in failures.codes), "")
+    return Outcome(found, refused, _minus(intarsia.stats(), before), raised)
+
+
+def _compare(source: str, compiler: Callable[[Any], Any], wanted: list[Observation], *, exact: bool) -> str:
+    """Return what differs first; a refusal that ends the run is a difference."""
+    try:
+        got, _ = _steps(source, compiler)
+    except UnsupportedError as error:
+        return f"refused: {error}"
+    for number, (a, e) in enumerate(zip(got, wanted, strict=True)):
+        found = difference(a, e, exact=exact)
+        if found:
+            return f"step {number}: {found}"
+    return ""
+
+
+class _Failures(logging.Handler):
+    """Collects the codes of the errors for which frames were left to eager, from the log.
+
+    Raises:
+        InternalError: At the end, if one of them is a bug of the compiler.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.codes: list[str] = []
+        self.bugs: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind, *_, reason = record.args if isinstance(record.args, tuple) and record.args else ("", "")
+        if kind == "failed":
+            code = re.search(r"\[([\w.]+)\]", str(reason))
+            self.codes.append(code[1] if code else str(reason))
+            if code is None or "internal" in code[1]:
+                self.bugs.append(str(reason))
+
+    def __enter__(self) -> _Failures:
+        log = logging.getLogger("intarsia.frames")
+        self.level_before = log.level
+        log.setLevel(logging.INFO)
+        log.addHandler(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        log = logging.getLogger("intarsia.frames")
+        log.removeHandler(self)
+        log.setLevel(self.level_before)
+        if self.bugs:
+            raise InternalError(self.bugs[0], code="fuzz.internal")
 
 
 def _compiler(backend: str, on_error: str) -> Callable[[Any], Any]:

@@ -125,7 +125,7 @@ class Writer:
         return "pass", "\n".join(f"{name} = {self._argument(name, rows)}" for name in PARAMETERS)
 
     def further_step(self) -> tuple[str, str]:
-        """Write a later call: a change of state, and some new arguments; the others are the objects of the call before."""
+        """Write a later call: a change of state, some new arguments, else the objects of the call before."""
         rows = str(self.pick((2, 2, 3, 4)))
         names = list(PARAMETERS)
         chosen = {self.pick(names) for _ in range(self.below(4))}
