@@ -50,7 +50,7 @@ def test_a_fact_names_the_line_that_needs_it():
 
 def test_zero_and_one_are_constants():
     found = capture(lambda x, n: x + n, (torch.zeros(1, 3), 1), dynamic=True)
-    assert list(found.facts.symbols.values()) == ["x.size(1)"]
+    assert dict(found.facts.symbols) == {"s0": "x.size(1)", "t0": "x.stride(0)"}
 
 
 def test_equal_sizes_of_two_tensors_share_a_symbol_and_those_of_one_do_not():
