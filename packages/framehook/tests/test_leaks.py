@@ -129,3 +129,28 @@ def test_errors():
             hook.set_callback(None)
 
     assert growth(once, 300) < 1000
+
+
+def test_bailouts_with_something_to_call():
+    def graph():
+        raise OSError
+
+    def refuse():
+        raise RuntimeError
+
+    fault = [hook.Unhooked(graph, lambda error, replaced: answer)]
+
+    def f(x):
+        return [x] if fault else None  # the same free variables as g
+
+    def g(x):
+        y = [x]
+        return fault[0](), y
+
+    for answer in (lambda: None, refuse):
+
+        def call():
+            with contextlib.suppress(RuntimeError):
+                raw_call(swap(f, g), f, object())
+
+        assert growth(call, 300) < 2000
