@@ -8,10 +8,10 @@ import warnings
 
 import pytest
 import torch
-from toy_passes import BREAK, Toy, broken, calling, native_break, raising, whole_frame
+from toy_passes import BREAK, Toy, broken, calling, native, native_break, raising, whole_frame
 
 import intarsia_framehook as framehook
-from intarsia_dispatch import CompiledGraph, DispatchStats, FallbackWarning, FrameGuard
+from intarsia_dispatch import CompiledGraph, DispatchStats, FallbackWarning, FrameGuard, or_eager
 from intarsia_ir.errors import InternalError, RuntimeFault, UnsupportedError
 from intarsia_ir.records import Capture, LinkableCode, Origin, Signature
 
@@ -361,3 +361,63 @@ def test_a_callable_without_a_fault_protocol_is_a_backend_too():
     toy = Toy()
     object.__setattr__(toy.config, "compile_graph", lambda capture: lambda x: ("mine", x))
     assert toy.compile(f)(1) == ("mine", 1)
+
+
+# ---- graphs of another front end
+
+
+def test_a_graph_of_another_front_end_faults_into_eager():
+    def program(x):
+        if x > 2:
+            raise IndexError(x)
+        return torch.rand(2), x
+
+    def graph(x):
+        torch.rand(100)
+        raise RuntimeFault("index 9 is out of range", code="runtime.index", inputs=(x,))
+
+    counted = []
+    count = lambda **amounts: counted.append(amounts)
+    run = or_eager(CompiledGraph(graph), program, on_error="eager", count=count)
+    with pytest.raises(IndexError) as caught:
+        run(3)
+    assert caught.value.__context__ is None
+    torch.manual_seed(5)
+    want = torch.rand(2)
+    torch.manual_seed(5)
+    with pytest.warns(FallbackWarning, match="does not raise in eager, but index 9") as seen:
+        got, _ = run(1)
+        run(1)
+    assert torch.equal(got, want) and len(seen) == 1 and seen[0].filename == __file__
+    assert counted == [{"fallbacks": 1}] * 3
+    with pytest.raises(InternalError, match="index 9"):
+        or_eager(CompiledGraph(graph), program, on_error="raise", count=count)(1)
+
+
+def test_what_resumes_a_root_without_a_graph_is_a_root_until_something_is_compiled():
+    def f(x):
+        return x
+
+    def resume(y):
+        return ("resumed", y)
+
+    def helper(x):
+        return x
+
+    def plan(code, frame, number):
+        new = calling(code, "return types.FunctionType('hole:resume', globals())(helper(x))")
+        return Capture(None, Signature(), (), (), LinkableCode(new, ("resume",), {"resume": linkable}), (BREAK,))
+
+    linkable = LinkableCode(resume.__code__)
+    f.__globals__["helper"] = helper
+    try:
+        for compiled in (False, True):
+            toy = Toy(on_error="raise")
+            toy.plans = {"f": plan, "resume": native_break, "helper": whole_frame if compiled else native}
+            if compiled:
+                assert toy.compile(f)(1) == ("resumed", 1)
+            else:
+                with pytest.raises(UnsupportedError, match="nothing could be captured"):
+                    toy.compile(f)(1)
+    finally:
+        del f.__globals__["helper"]
