@@ -47,7 +47,8 @@ def compile(
         fullgraph: Raise instead of breaking the graph.
         dynamic: None: sizes are constants at the first call, and a size or number that changes is a symbol from then
             on; True: all sizes are symbols at once; False: none is, whatever is marked.
-        pipeline: Stages to use instead of the default ones.
+        pipeline: Stages to use instead of the default ones, as far as the rung of the ladder goes; not for a backend of
+            your own, which gets the captured graph.
         options: See `Options`; an unknown key raises and names the nearest one.
 
     Returns:
