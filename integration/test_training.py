@@ -535,3 +535,39 @@ class Plain(nn.Module):
         for layer in self.model.layers:
             x = Checkpointed.run(self.model, layer, x)
         return x
+
+
+# ---- optimizer steps as functions ------------------------------------------------------------------------------
+
+
+def adamw_step(parameters, gradients, means, squares, lr, step):
+    with torch.no_grad():
+        for p, g, m, v in zip(parameters, gradients, means, squares, strict=True):
+            p.mul_(1 - lr * 0.01)
+            m.lerp_(g, 0.1)
+            v.mul_(0.99).addcmul_(g, g, value=0.01)
+            p.addcdiv_(m / (1 - 0.9**step), (v / (1 - 0.99**step)).sqrt() + 1e-8, value=-lr)
+
+
+def sgd_step(parameters, gradients, momenta, lr):
+    with torch.no_grad():
+        for p, g, m in zip(parameters, gradients, momenta, strict=True):
+            m.mul_(0.9).add_(g)
+            p.sub_(m * lr)
+
+
+@pytest.mark.parametrize("function", [adamw_step, sgd_step])
+def test_functional_optimizer_steps_take_a_changing_rate(function):
+    found = []
+    for call in (function, intarsia.compile(function, options=RAISE)):
+        torch.manual_seed(0)
+        parameters = [nn.Parameter(torch.randn(4, 3)) for _ in range(3)]
+        states = [[torch.zeros(4, 3) for _ in parameters] for _ in range(2 if function is adamw_step else 1)]
+        for number in range(1, 7):
+            gradients = [torch.randn(4, 3) for _ in parameters]
+            step = (torch.tensor(float(number)),) if function is adamw_step else ()
+            call(parameters, gradients, *states, 0.1 / number, *step)
+        found.append([p.detach() for p in parameters])
+    torch.testing.assert_close(found[1], found[0])
+    stats = intarsia.stats()
+    assert stats.fallbacks == 0 and stats.frames_eager == 0 and stats.graphs <= 2

@@ -23,15 +23,15 @@ LAYOUT = ((2, 3), (3, 1), "float32", "cpu")
 
 def product(**changes):
     """Return the halves of x * w with w frozen or not."""
-    fields = dict(
-        forward=Signature((InputSpec("x"), InputSpec("w")), (Fresh(0, (3, 1), True),)),
-        backward=Signature((InputSpec("x"), InputSpec("w"), InputSpec("t", Role.TANGENT)), (Fresh(0), Fresh(1))),
-        saved=(SavedValue(0, is_input=True), SavedValue(1, is_input=True)),
-        tangents=(0,),
-        gradients=(0, 1),
-        needs=((0,), (0,)),
-        layouts=(LAYOUT,),
-    )
+    fields = {
+        "forward": Signature((InputSpec("x"), InputSpec("w")), (Fresh(0, (3, 1), True),)),
+        "backward": Signature((InputSpec("x"), InputSpec("w"), InputSpec("t", Role.TANGENT)), (Fresh(0), Fresh(1))),
+        "saved": (SavedValue(0, is_input=True), SavedValue(1, is_input=True)),
+        "tangents": (0,),
+        "gradients": (0, 1),
+        "needs": ((0,), (0,)),
+        "layouts": (LAYOUT,),
+    }
     return Halves(**{**fields, **changes})
 
 
