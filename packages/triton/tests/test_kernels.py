@@ -8,13 +8,15 @@ import torch
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.records import Target
+from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops import kernels
 from intarsia_loops.graph import to_fx
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.ops import NEST_KINDS, SCALAR_OPS, Rule
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, cast, const, index_value, load, val
 from intarsia_triton import emit, emit_unit
+from intarsia_triton.kernel import function
+from intarsia_triton.prelude import PRELUDE
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
@@ -153,11 +155,19 @@ def test_a_row_that_fits_is_read_once(tmp_path):
     assert source.text.count("tl.load(") == 1 and "for " not in source.text.split("def kernel0")[1]
 
 
-def test_a_long_row_is_walked_without_masks_where_tiles_are_full(tmp_path):
-    buffers, kernel = softmax_kernel(2, 20000)
-    source = check(buffers, (kernel,), {"x": torch.randn(2, 20000)}, ("y",), tmp_path)
-    # the maximum and the sum of exponentials share a walk
-    assert source.text.count("for tile in range(0, 2):") == 2
+def as_one_launch(kernel, buffers):
+    """The source of a kernel that isn't spread over launches, as it would be with more rows."""
+    made = function(kernel, buffers, "kernel0")
+    launch = Launch("kernel0", made.buffers, made.sizes, (0, 1), made.grid)
+    return KernelSource(f"{PRELUDE}\n\n{made.text}", "triton", launches=(launch,))
+
+
+def test_a_long_row_is_walked_without_masks_where_tiles_are_full():
+    buffers, kernel = softmax_kernel(1000, 20000)
+    source = emit(kernel, buffers, CUDA)
+    assert len(source.launches) == 1
+    # the maximum and the sum of exponentials share a walk; two full tiles, and one with a mask
+    assert source.text.count("for tile in range(0, 2):") == 2 and source.text.count("rmask = ") == 2
     assert 'eviction_policy="evict_last"' in source.text and 'eviction_policy="evict_first"' in source.text
 
 
@@ -166,8 +176,10 @@ def test_sums_of_exponentials_keep_infinities_and_nans(tmp_path):
     x = torch.randn(6, 16500)
     x[0, 3], x[1], x[2, 16400], x[3, 100] = float("inf"), float("-inf"), float("nan"), 60.0
     x[4, 5000:] = float("-inf")
-    source = check(buffers, (kernel,), {"x": x}, ("y",), tmp_path)
+    source = as_one_launch(kernel, buffers)
     assert source.text.count("for tile in range(0, 2):") == 2
+    memory = interpreter.run(source, buffers, {"x": x}, tmp_path)
+    torch.testing.assert_close(memory["y"], torch.softmax(x * 2, -1), equal_nan=True)
 
 
 @pytest.mark.parametrize("shape", [(64, 128), (70, 65)])
@@ -179,6 +191,13 @@ def test_transpositions_take_square_tiles(shape, tmp_path):
     inputs = {"x": torch.randn(shape), "y": torch.randn(shape[::-1])}
     source = check(buffers, (kernel,), inputs, ("z",), tmp_path)
     assert len(source.launches[0].grid) == 2
+
+
+def test_few_rows_have_a_launch_for_each_walk(tmp_path):
+    buffers, kernel = softmax_kernel(2, 17000)
+    source = check(buffers, (kernel,), {"x": torch.randn(2, 17000)}, ("y",), tmp_path)
+    # two reductions, each in parts and finished, then the quotients
+    assert len(source.launches) == 5 and {"m", "s"} <= {name for name, _ in source.scratch}
 
 
 @pytest.mark.parametrize("kind", ["sum", "max", "any"])

@@ -55,7 +55,8 @@ def spread(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
     loops = loops_of(kernel)
     walks = [loop for loop in loops if loop.inner]
     scans = any(NEST_KINDS[s.kind].scan for s in kernel.steps)
-    if scans or len(walks) < 2 or not _idle(kernel, walks[0].inner, choose_blocks(kernel, buffers, loops).rows):
+    blocks = choose_blocks(kernel, buffers, loops)
+    if scans or blocks.persistent or len(walks) < 2 or not _idle(kernel, walks[0].inner, blocks.rows):
         return Split((kernel,), {})
     kernels: list[Kernel] = []
     scratch: dict[str, Buffer] = {}
