@@ -95,7 +95,7 @@ class _Failures(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         kind, *_, reason = record.args if isinstance(record.args, tuple) and record.args else ("", "")
         if kind == "failed":
-            code = re.search(r"\[([\w.]+)\]", str(reason))
+            code = re.search(r"\[([a-z]+\.\w+)\]", str(reason))
             self.codes.append(code[1] if code else str(reason))
             if code is None or "internal" in code[1]:
                 self.bugs.append(str(reason))

@@ -72,3 +72,39 @@ def test_grad_mode_takes_a_bool_only(same: Any) -> None:
 
     for mode in (-1, torch.tensor(True), True):
         same(f, lambda mode=mode: (torch.ones(3), mode))
+
+
+class WithScale:
+    scale = 3
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no {name}")
+
+
+def test_deleting_what_an_instance_has_not(same: Any) -> None:
+    def f(x: torch.Tensor, thing: WithScale) -> torch.Tensor:
+        y = x * thing.scale
+        try:
+            del thing.scale  # of the class
+        except AttributeError as error:
+            print(type(error))
+            y = y + 1
+        return y
+
+    same(f, lambda: (torch.ones(3), WithScale()))
+
+
+def test_an_index_that_assignment_or_deletion_does_not_find(same: Any) -> None:
+    def f(x: torch.Tensor, items: list[int]) -> tuple[Any, ...]:
+        said = []
+        try:
+            items[7] = 1
+        except IndexError as error:
+            said.append(str(error))
+        try:
+            del items[-9]
+        except IndexError as error:
+            said.append(str(error))
+        return x + len(said), said
+
+    same(f, lambda: (torch.ones(3), [1, 2]))

@@ -90,8 +90,13 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
     """Set an entry of the instance's own dict (or a slot), to be stored after the graph."""
     if value is None:
         known = owner.written.get(name) if name in owner.written else tx.instance_attribute(owner, name)
-        if known is None and not (owner.existing and hasattr(owner.value, name)):
-            tx.raise_error(AttributeError, name)
+        # what only the class has, or makes up in `__getattr__`, can't be deleted from an instance
+        if known is None and (name in owner.written or not (owner.existing and really_has(owner.value, name))):
+            found = tx.find_in_class(owner.cls, name)
+            slot = found is not None and isinstance(found[0], types.MemberDescriptorType)
+            tx.raise_error(
+                AttributeError, name if slot else f"{owner.cls.__name__!r} object has no attribute {name!r}"
+            )
     tx.changed(owner)
     if value is None and not (owner.existing and really_has(owner.value, name)):
         owner.written.pop(name, None)

@@ -87,7 +87,7 @@ class Items(Value):
         """Iterate by position, so that growing a list is seen."""
         return tx.iterator_over(self)
 
-    def index_of(self, tx: Tracer, key: Value) -> int:
+    def index_of(self, tx: Tracer, key: Value, doing: str = "") -> int:
         """Return the position that `key` means, checked against the length."""
         at = tx.index(key)
         if not isinstance(at, int):
@@ -95,7 +95,7 @@ class Items(Value):
                 TypeError, f"{self.type().__name__} indices must be integers or slices, not {type(at).__name__}"
             )
         if not -len(self._items) <= at < len(self._items):
-            tx.raise_error(IndexError, f"{self.noun()} index out of range")
+            tx.raise_error(IndexError, f"{self.noun()} {doing}index out of range")
         return at
 
     def noun(self) -> str:
@@ -339,12 +339,12 @@ class List(Items):
             tx.real(copy.__setitem__, at, new)
             self.change(tx)[:] = copy
             return
-        at = self.index_of(tx, key)
+        at = self.index_of(tx, key, "assignment ")
         self.change(tx, at % max(len(self._items), 1))[at] = value
 
     def delete_item(self, tx: Tracer, key: Value) -> None:
         """Delete an item or a slice."""
-        at = tx.index(key) if isinstance(key, Slice) else self.index_of(tx, key)
+        at = tx.index(key) if isinstance(key, Slice) else self.index_of(tx, key, "assignment ")
         del self.change(tx)[at]
 
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
