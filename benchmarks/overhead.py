@@ -41,7 +41,7 @@ def guards(quick: bool) -> Iterator[Line]:
 
     x = torch.randn(8)
     native, python = checks(f, x, torch.randn(8))
-    yield "guards.two_tensors.ns", 1e9 * per_call(native), f"in Python {1e9 * per_call(python, 2_000):.0f}"
+    yield "guards.two_tensors.ns", 1e9 * per_call(native), f"in Python {1e9 * per_call(python):.0f}"
     with torch.no_grad():
         layers = {n: next(checks(linears(n).forward, x)) for n in DEPTHS}
         slopes = [1e9 * slopes_of(layers)[0] for _ in range(5)]
@@ -109,7 +109,7 @@ def slopes_of(*sides: dict[int, Callable[[], object]]) -> list[float]:
     for _ in range(6):
         for n in DEPTHS:
             for times, calls in zip(fastest, sides):
-                times[n] = min(times[n], per_call(calls[n], 10_000 // n))
+                times[n] = min(times[n], per_call(calls[n]))
     return [statistics.linear_regression(list(times), list(times.values())).slope for times in fastest]
 
 
@@ -164,15 +164,18 @@ def capture_one(who: str) -> None:
     print(seconds)
 
 
-def per_call(call: Callable[[], object], n: int = 20_000) -> float:
-    """Return seconds a call: the fastest of ten stretches, since other processes only ever make one slower."""
-    stretch = max(n // 10, 1)
-    fastest = math.inf
-    for _ in range(10):
+def per_call(call: Callable[[], object], stretches: int = 100) -> float:
+    """Return seconds a call: of the fastest of many stretches of half a millisecond.
+
+    Other processes only ever make a stretch slower, and one of them is short enough to run without any.
+    """
+    count, fastest = 1, math.inf
+    for _ in range(stretches):
         start = time.perf_counter()
-        for _ in range(stretch):
+        for _ in range(count):
             call()
-        fastest = min(fastest, (time.perf_counter() - start) / stretch)
+        fastest = min(fastest, (time.perf_counter() - start) / count)
+        count = max(1, int(5e-4 / fastest))
     return fastest
 
 
