@@ -43,6 +43,7 @@ _BACKENDS = ("eager",) * 6 + ("aten",) * 3 + ("auto",)
 _AMBIENT = (GuardKind.AUTOCAST, GuardKind.DEFAULT_DTYPE, GuardKind.DETERMINISTIC)
 
 IMPLIED: dict[GuardKind, str] = {
+    GuardKind.DETERMINISTIC: "asking for it breaks the graph, so it is read at each call; operations read it",
     GuardKind.NOT_IDENTITY: "no capture records it: `is not` is decided by the type or identity guards of both sides",
 }
 """Kinds whose loss can't be seen, and why: another guard always stands beside them."""
