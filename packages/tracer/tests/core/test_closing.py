@@ -138,3 +138,23 @@ def test_an_error_while_closing_is_left_to_cpython(monkeypatch):
     assert executor.call(f) == "done"
     assert lost == ["lost"]
     assert executor.captures[0].breaks
+
+
+def test_exceptions_reach_first_what_is_delegated_to():
+    def inner():
+        try:
+            yield 1
+        except ValueError:
+            yield 2
+
+    def outer():
+        try:
+            yield from inner()
+        except ValueError:
+            yield "wrong"
+
+    def f():
+        g = outer()
+        return next(g), g.throw(ValueError)
+
+    assert Executor(Extension, force=True).call(f) == f() == (1, 2)

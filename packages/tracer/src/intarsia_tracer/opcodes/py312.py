@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from intarsia_tracer.breaks import Break
+from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Signal
 from intarsia_tracer.opcodes import common, py311
 from intarsia_tracer.opcodes.untraced import raise_break
@@ -103,6 +103,14 @@ def end_send(f: EvaluatedFrame, i: Instruction) -> None:
     del f.stack[-2]
 
 
+def cleanup_throw(f: EvaluatedFrame, i: Instruction) -> None:
+    """Let an exception that was thrown into `yield from` go on; one that ends it isn't modelled."""
+    exception = f.stack.pop()
+    if f.tx.is_exception(exception, StopIteration):
+        raise Break("tracer.opcode", "StopIteration is thrown into `yield from`")
+    raise Raised(exception)
+
+
 def for_iter(f: EvaluatedFrame, i: Instruction) -> None:
     """Advance the loop."""
     common.for_iter(f, i, 1)
@@ -132,6 +140,7 @@ NEW: dict[str, Opcode] = {
     "CALL": py311.call,
     "CALL_INTRINSIC_1": call_intrinsic_1,
     "COMPARE_OP": compare_op,
+    "CLEANUP_THROW": cleanup_throw,
     "END_FOR": end_for,
     "END_SEND": end_send,
     "FOR_ITER": for_iter,

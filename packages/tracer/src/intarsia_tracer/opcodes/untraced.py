@@ -24,7 +24,6 @@ BREAKS = MappingProxyType(
         "BEFORE_ASYNC_WITH": _ASYNC,
         "CALL_INTRINSIC_2": "type parameters and exception groups aren't modelled",
         "CHECK_EG_MATCH": _GROUP,
-        "CLEANUP_THROW": "throwing into `yield from` isn't modelled",
         "END_ASYNC_FOR": _ASYNC,
         "EXIT_INIT_CHECK": "only CPython's own shortcut for constructors runs it",
         "GET_AITER": _ASYNC,

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Enumerate", "Filter", "Generator", "Iterator", "Map", "Position", "Reversed", "Zip"]
 
 
+_AFTER_YIELD_FROM = 2  # argument of the RESUME behind it
+
+
 class Iterator(Value):
     """What all iterators have in common. `birth` is the outermost step that made it."""
 
@@ -415,6 +418,8 @@ class Generator(Iterator):
         tx.changes += 1
         if self.running:
             tx.raise_error(ValueError, "generator already executing")
+        if exception is not None:
+            self._throw_into_inner(tx, exception)
         self.running = True
         try:
             yielded, value = tx.resume_generator(self.frame, exception)
@@ -430,6 +435,18 @@ class Generator(Iterator):
             return value
         self.finished = True
         tx.raise_model(StopIteration, [] if isinstance(value, Const) and value.value is None else [value])
+
+    def _throw_into_inner(self, tx: Tracer, exception: Value) -> None:
+        """An exception reaches what `yield from` delegates to first: only closing is modelled."""
+        following = self.frame.decoded.instructions[self.frame.pc]
+        if following.op != "RESUME" or following.arg & 3 != _AFTER_YIELD_FROM:
+            return
+        inner = self.frame.stack[-1]
+        if tx.is_exception(exception, GeneratorExit) and isinstance(inner, Iterator):
+            if isinstance(inner, Generator):
+                inner.close(tx)
+            return
+        raise Break("tracer.exception", f"{exception.describe()} is thrown into `yield from`")
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call send, throw or close."""
