@@ -333,3 +333,14 @@ def test_writes_in_graph_and_signature_are_refused():
     effects = to_aten(lambda x: x.add_(1), (torch.zeros(3),))
     with pytest.raises(InvalidArgumentError, match=r"functionalize\.twice"):
         functionalize(Recorded(effects.graph_module, done.signature))
+
+
+def test_a_write_to_nothing_changes_nothing(check_program):
+    """An empty slice of an expanded tensor: no element stands for the copies."""
+
+    def program(x):
+        part = x.expand(3, 4)[2:2]
+        part.fill_(7)
+        return part, x * 2
+
+    check_program(program, torch.zeros(4))

@@ -374,6 +374,8 @@ class Rewriter:
                 "functionalize.constant",
                 "make it an input of the graph, as a front end does with parameters and buffers",
             )
+        if any(type(size) is int and size == 0 for size in ref.value.shape):
+            return  # there is no element to write
         new = self._conform(new, ref.value)
         if _shows_elements_twice(ref.value) or any(step.op not in INVERSES for step in ref.steps):
             new = self._scatter(ref, new)
