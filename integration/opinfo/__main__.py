@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -165,7 +166,9 @@ def show(rows: list[dict[str, Any]], seconds: float) -> None:
     for row in rows:
         if row["result"] in ("wrong", "begun"):
             print(f"WRONG {row['sample']}: {row.get('why', 'not finished')}")
-    print(f"{len(rows)} samples in {seconds:.0f} s, {sum(r['result'] == 'eager' for r in rows)} that eager rejects")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = f"{seconds:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of CPU"
+    print(f"{len(rows)} samples in {spent}; eager rejects {sum(r['result'] == 'eager' for r in rows)} of them")
 
 
 def verdict(rows: list[dict[str, Any]], options: argparse.Namespace) -> int:

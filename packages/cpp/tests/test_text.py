@@ -104,6 +104,18 @@ def test_divisors_that_are_products_are_bracketed() -> None:
     assert c_text(expr, lambda atom: atom.key) == "((i % (m*n)) + (i / (m*n)) + (i / n))"
 
 
+def test_loops_over_products_of_run_time_sizes_are_separated() -> None:
+    """`view(b, t, h*d)` of transposed heads: no division is left, so vectors can be loaded."""
+    h, d, t = (size_symbol(f"s{k}") for k in range(3))
+    rows = (axis("i0", t), axis("i1", h * d))
+    where = (lift(rows[1]) // d, lift(rows[0]), lift(rows[1]) % d)
+    kernel = Kernel(rows, (Nest("o", rows, (), "map", load("x", where, "f32"), "f32"),))
+    buffers = {"x": contiguous((h, t, d), "f32"), "o": contiguous((t, h * d), "f32")}
+    source = emit(kernel, buffers, AVX512)
+    body = source.text[source.text.index("void kernel0(") :]
+    assert "i1a" in body and "i1b" in body and "/" not in body and "%" not in body
+
+
 def three_layers() -> Program:
     """Two equal kernels, an extern call, and a third equal kernel."""
     buffers = {b: matrix(64, 1024) for b in "abcde"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 
-__all__ = ["c_text", "collapse", "lane_step", "linear", "product", "size_symbols"]
+__all__ = ["c_text", "collapse", "lane_step", "linear", "product", "separate", "size_symbols"]
 
 
 def c_text(expr: IndexExpr, name_of: Callable[[Atom], str]) -> str:
@@ -63,6 +63,47 @@ def size_symbols(expr: IndexExpr) -> set[str]:
         elif atom.kind in ("/", "%"):
             found |= size_symbols(atom.a) | size_symbols(atom.b)
     return found
+
+
+def separate(axes: Sequence[Atom], addresses: Sequence[IndexExpr]) -> tuple[list[Atom], dict[Atom, IndexExpr]]:
+    """Split loops over products of run-time sizes where addresses divide by one of the factors.
+
+    before: for m < A*B: f(m // B, m % B)                after: for a < A: for b < B: f(a, b)
+
+    Divisions by numbers stay: they cost little, and whole vectors pass them.
+    """
+    done: list[Atom] = []
+    env: dict[Atom, IndexExpr] = {}
+    left = list(axes)
+    while left:
+        a = left.pop(0)
+        divisor = _factor(a, [e.subst(env) for e in addresses])
+        if divisor is None:
+            done.append(a)
+            continue
+        outer, inner = axis(f"{a.key}a", a.extent // divisor), axis(f"{a.key}b", divisor)
+        step = {a: lift(outer) * divisor + lift(inner)}
+        env = {x: e.subst(step) for x, e in env.items()} | step
+        left[:0] = [outer, inner]
+    return done, env
+
+
+def _factor(a: Atom, addresses: Sequence[IndexExpr]) -> IndexExpr | None:
+    """The run-time size that divides the extent of a loop and every divisor that addresses divide its variable by."""
+    if a.extent.const() is not None:
+        return None
+    whole = lift(a)
+    divisors = list(dict.fromkeys(x.b for e in addresses for x in _divisions(e) if x.a is whole))
+    for d in divisors:
+        if d.const() is None and a.extent % d is ZERO and all(b % d is ZERO for b in divisors):
+            return d
+    return None
+
+
+def _divisions(e: IndexExpr) -> list[Atom]:
+    """Every quotient and remainder in an expression, also inside others."""
+    found = [x for x in e.atoms() if x.kind in ("/", "%")]
+    return found + [y for x in found for y in _divisions(x.a)]
 
 
 def collapse(axes: Sequence[Atom], addresses: Sequence[IndexExpr]) -> tuple[tuple[Atom, ...], dict[Atom, IndexExpr]]:

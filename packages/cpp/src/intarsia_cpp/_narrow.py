@@ -44,6 +44,8 @@ def _rebuilt(v: Val, new: dict[Val, Val], small: dict[Val, Narrow]) -> Val:
     args = operands(v)
     if v.op in COMPARISONS and all(a in small for a in args):
         return val(v.op, *(small[a][0] for a in args), dtype="b8")
+    if v.op == "cast" and args[0].op == "index" and v.dtype in ("f32", "f64") and not args[0].args[0].axes():
+        return index_value(args[0].args[0], v.dtype)  # a size: one number for all lanes, converted once
     if v.op == "cast" and args[0] in small and v.dtype != "i64":
         return cast(small[args[0]][0], v.dtype)
     if v.op == "gather":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intarsia_cpp._body import Scope
 from intarsia_cpp._context import Context, Step, accesses
-from intarsia_cpp._index import collapse, lane_step, product
+from intarsia_cpp._index import collapse, lane_step, product, separate
 from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._parallel import parallel_for
 from intarsia_cpp._text import block, loop
@@ -60,6 +60,12 @@ def ordered_loops(
     addresses = [e for s in steps for e in s.addresses()]
     axes = [a for a in rows if a.extent is not ONE]
     env: dict[Atom, IndexExpr] = {a: ZERO for a in rows if a.extent is ONE}
+    axes, parts = separate(axes, addresses)
+    if parts:
+        env |= parts
+        steps = tuple(s.substituted(parts) for s in steps)
+        written = [s.address for s in steps if s.in_memory] or [steps[0].address]
+        addresses = [e for s in steps for e in s.addresses()]
 
     def stride(a: Atom) -> int:
         split = written[0].coef(a)
