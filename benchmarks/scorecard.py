@@ -21,6 +21,7 @@ import torch  # noqa: E402
 
 from benchmarks.overhead import calls, capture, guards  # noqa: E402
 from benchmarks.recording import proofs, recorder  # noqa: E402
+from benchmarks.symbolic_kernels import lines as symbolic  # noqa: E402
 from benchmarks.training import lines as training  # noqa: E402
 from integration.demo.__main__ import child  # noqa: E402
 from integration.models import MODELS  # noqa: E402
@@ -45,6 +46,7 @@ def main(arguments: list[str]) -> int:
         capture,
         corpus,
         training,
+        symbolic,
     ]
     for section in sections:
         for name, value, target in section(quick):
