@@ -265,7 +265,7 @@ _PAIRS = {
 }
 
 
-def _maybe_unbound(original: Iterable[Item], code: CodeType) -> frozenset[int]:
+def _maybe_unbound(original: Iterable[Any], code: CodeType) -> frozenset[int]:
     """Return the ids of loads of the function's own cells that may find them empty."""
     if not code.co_cellvars:
         return frozenset()

@@ -94,9 +94,7 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
         if known is None and (name in owner.written or not (owner.existing and really_has(owner.value, name))):
             found = tx.find_in_class(owner.cls, name)
             slot = found is not None and isinstance(found[0], types.MemberDescriptorType)
-            tx.raise_error(
-                AttributeError, name if slot else f"{owner.cls.__name__!r} object has no attribute {name!r}"
-            )
+            tx.raise_error(AttributeError, name if slot else f"{owner.cls.__name__!r} object has no attribute {name!r}")
     tx.changed(owner)
     if value is None and not (owner.existing and really_has(owner.value, name)):
         owner.written.pop(name, None)
