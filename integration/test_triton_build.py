@@ -1,4 +1,4 @@
-"""Triton units become machine code without a GPU: kernels for sm_80 and sm_90 are compiled and joined to a launch list."""
+"""Triton units become machine code without a GPU: kernels for sm_80 and sm_90, compiled and joined to a launch list."""
 
 from __future__ import annotations
 
