@@ -331,8 +331,9 @@ def own_cell(cell: CellType, name: str) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        message = f"cannot access local variable {name!r} where it is not associated with a value"
-        raise UnboundLocalError(message) from None
+        pass
+    # out here, for CPython's own error has no other as its context
+    raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
 
 
 def changed_size() -> Iterator[Any]:

@@ -206,7 +206,7 @@ def test_an_unbound_variable_of_a_closure_behind_a_break():
         try:
             return found, lambda: found
         except NameError as error:
-            return type(error), str(error)
+            return type(error), str(error), error.__context__
 
     assert Executor(Extension, force=True).call(f, False) == f(False)
     assert Executor(Extension, force=True).call(f, True)[0] == 1
