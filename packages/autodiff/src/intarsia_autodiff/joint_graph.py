@@ -65,7 +65,7 @@ def joint_graph(
         >>> x = torch.zeros(3, requires_grad=True)
         >>> joint = joint_graph(torch.sin, (x,))
         >>> [str(n.target) for n in joint.graph_module.graph.nodes if n.op == "call_function"]
-        ['aten.sin.default', 'aten.cos.default', 'aten.mul.Tensor']
+        ['aten.sin.default', 'aten.detach.default', 'aten.cos.default', 'aten.mul.Tensor']
         >>> joint.signature.joint
         Joint(tangents=(Tangent(position=0, of_write=False),), gradients=(0,), n_outputs=1)
     """

@@ -90,9 +90,9 @@ def partition(joint: Recorded, policy: Policy | None = None, *, check: bool = Tr
         >>> from intarsia_autodiff import joint_graph
         >>> halves = partition(joint_graph(torch.sin, (torch.zeros(3, requires_grad=True),)))
         >>> print(halves.plan)
-        MinCut(recompute=frozenset()): saves 12 bytes in 1 value, computes 1 value again
+        MinCut(recompute=frozenset()): saves 12 bytes in 1 value, computes 2 values again
           saved: arg0
-          recomputed: cos
+          recomputed: detach_default, cos_default
     """
     policy = policy or MinCut()
     if check:

