@@ -152,7 +152,8 @@ def _steps(source: str, compiler: Callable[[Any], Any]) -> tuple[list[Observatio
     raised = 0
     for event, assignments in names["STEPS"]:
         with torch.no_grad():
-            exec(event, names)
+            with contextlib.suppress(LookupError):  # what an earlier step was to leave may not be there
+                exec(event, names)
             exec(assignments, names, arguments)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

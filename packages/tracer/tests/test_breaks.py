@@ -303,3 +303,16 @@ def test_deep_recursion_ends():
 def test_every_code_has_a_summary():
     for kind in REGISTRY.values():
         assert kind.summary and kind.remedy
+
+
+def test_what_raises_behind_a_handler_that_nothing_reaches():
+    def f(t):
+        try:  # noqa: SIM105  (CPython drops the region and leaves its handler)
+            pass
+        except Exception as error:  # noqa: F841
+            pass
+        print(end="")
+        return t + missing  # noqa: F821
+
+    with pytest.raises(NameError, match="missing"):
+        Executor().call(f, torch.ones(2))

@@ -7,6 +7,7 @@ from executor import Executor
 from torch import nn
 
 from intarsia_ir.records import GuardKind
+from intarsia_tracer import capture
 
 STATE = {"n": 0}
 TOTAL = 0
@@ -154,3 +155,17 @@ def test_an_attribute_deleted_before_is_missing_without_a_guard():
         guards += [(g.kind, str(g.source)) for g in executor.captures[0].guards if "shift" in str(g.value)]
     assert not [kind for kind, _ in guards if kind is GuardKind.HAS_ATTRIBUTE]
     assert not [source for kind, source in guards if kind is GuardKind.ABSENT and source.endswith("__dict__")]
+
+
+def test_a_deleted_slot_is_guarded():
+    class Slotted:
+        __slots__ = ("x",)
+
+    def f(o, t):
+        del o.x
+        return t + 1
+
+    o = Slotted()
+    o.x = 2
+    found = capture(f, (o, torch.ones(2)))
+    assert ("x", True) in [g.value for g in found.guards if g.kind is GuardKind.HAS_ATTRIBUTE]

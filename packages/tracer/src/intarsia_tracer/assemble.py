@@ -195,12 +195,13 @@ class _BreakAssembly:
             return None
         if any(self._trivial_tail(index) is not None for index in nexts):
             return None
-        label, items = carried_code(self.code, 0)
-        at = _position(items, self.instruction.last)
+        label, items, instructions = carried_code(self.code, 0)
+        old = instructions[self.instruction.last]
+        at = next((k for k, item in enumerate(items) if item is old), None)
+        if at is None:
+            return None
         stubs = self._stubs(0, 0)
         first, second = Label(), Label()
-        old = items[at]
-        assert isinstance(old, Instr)
         jumps = isinstance(old.arg, Label)
         forward = old.name.replace("BACKWARD_NO_INTERRUPT", "FORWARD").replace("BACKWARD", "FORWARD")
         new = Instr(forward, second, location=old.location) if jumps else self.raw[-1]
@@ -270,7 +271,7 @@ class _BreakAssembly:
         region: TryBegin | None = None
         pristine: list[Any] = []
         if self.handler is not None:
-            label, pristine = carried_code(self.code, self.handler.target)
+            label, pristine, _ = carried_code(self.code, self.handler.target)
             region = TryBegin(label, self.handler.lasti, self.handler.depth)
             # 3.13 looks the handler of an inlined call's exception up one instruction before the call
             items += [region, Instr("NOP", location=self.raw[0].location)]
@@ -385,16 +386,6 @@ def _fresh_prefix(code: CodeType) -> str:
     while any(name.startswith(f"__stack{level}_") for name in code.co_varnames):
         level += 1
     return f"__stack{level}"
-
-
-def _position(items: Sequence[Any], number: int) -> int:
-    """Return the place of the assembler's instruction `number` among items that may begin with a label."""
-    seen = -1
-    for index, item in enumerate(items):
-        seen += isinstance(item, Instr)
-        if seen == number:
-            return index
-    raise IndexError(number)
 
 
 def _patched(code: CodeType, items: Sequence[Any]) -> CodeType:

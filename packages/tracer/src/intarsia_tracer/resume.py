@@ -175,11 +175,17 @@ def _finish_call(emit: Any, count: int) -> None:
     emit("CALL", count)
 
 
-def carried_code(code: CodeType, index: int) -> tuple[Label, list[Item]]:
-    """Return the part of `code` that can be reached from a decoded instruction, and the label of that instruction."""
+def carried_code(code: CodeType, index: int) -> tuple[Label, list[Item], list[Instr]]:
+    """Return what can be reached from a decoded instruction.
+
+    Returns:
+        The label of that instruction, the reachable items, and all of CPython's instructions by their numbers: those
+        among the items are the same objects.
+    """
     original = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
     start = Label()
-    return start, _reachable(_with_label(original, code, index, start), start)
+    instructions = [item for item in original if isinstance(item, Instr)]
+    return start, _reachable(_with_label(original, code, index, start), start), instructions
 
 
 def _with_label(original: Bytecode, code: CodeType, index: int, start: Label) -> list[Item]:

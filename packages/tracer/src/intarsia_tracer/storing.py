@@ -8,6 +8,7 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import Const
@@ -95,6 +96,8 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
             found = tx.find_in_class(owner.cls, name)
             slot = found is not None and isinstance(found[0], types.MemberDescriptorType)
             tx.raise_error(AttributeError, name if slot else f"{owner.cls.__name__!r} object has no attribute {name!r}")
+        if known is None and owner.source is not None:  # a slot, which nothing was read of
+            tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, True))
     tx.changed(owner)
     if value is None and not (owner.existing and really_has(owner.value, name)):
         owner.written.pop(name, None)
