@@ -316,3 +316,16 @@ def test_what_raises_behind_a_handler_that_nothing_reaches():
 
     with pytest.raises(NameError, match="missing"):
         Executor().call(f, torch.ones(2))
+
+
+def test_a_local_that_only_another_path_binds_is_passed_on_there():
+    def f(a, b):
+        if a.shape != b.shape:
+            found = -a
+        print(end="")
+        return found.t() + 1
+
+    executor = Executor()
+    with pytest.raises(UnboundLocalError):
+        executor.call(f, torch.ones(2, 3), torch.ones(2, 3))
+    torch.testing.assert_close(executor.call(f, torch.ones(4, 3), torch.ones(2, 3)), torch.zeros(3, 4))

@@ -193,6 +193,9 @@ class _BreakAssembly:
         nexts = successors(self.decoded, self.instruction)
         if not nexts or any(not certain.issuperset(self._passed_locals(index)) for index in nexts):
             return None
+        # a local that is unbound on this path may be bound on another, and the original's branches decide anew
+        if any(live_locals(self.code, index) - set(self._passed_locals(index)) - certain for index in nexts):
+            return None
         if any(self._trivial_tail(index) is not None for index in nexts):
             return None
         label, items, instructions = carried_code(self.code, 0)
