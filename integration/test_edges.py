@@ -206,3 +206,15 @@ def test_a_fault_is_counted_as_a_fallback():
     with pytest.raises(IndexError):
         fast(torch.zeros(3), torch.tensor([7]))
     assert intarsia.stats().fallbacks == 1
+
+
+def test_a_view_with_gaps_is_updated_twice_in_place():
+    def f(x):
+        x.mul_(2)
+        x.mul_(2)
+
+    base, expected = torch.arange(12.0).reshape(2, 6), torch.arange(12.0).reshape(2, 6)
+    f(expected[:, 1:4])
+    intarsia.compile(f, options=RAISE)(base[:, 1:4])
+    torch.testing.assert_close(base, expected)
+    assert intarsia.stats().fallbacks == 0

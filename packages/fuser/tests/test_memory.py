@@ -68,6 +68,15 @@ def test_what_an_extern_call_reads_is_placed_and_what_it_returns_is_not():
     assert dict(placement.offsets) == {doubled: 0}
 
 
+def test_what_is_addressed_from_the_start_of_its_storage_has_a_storage_of_its_own():
+    b = Builder()
+    x = b.input((8,))
+    doubled = b.map((8,), lambda i: op("mul", b.load(x, i), const(2.0, "f32")))
+    strided = b.extern(aten.as_strided_copy.default, (8,), doubled)
+    program = b.program(b.map((8,), lambda i: op("mul", b.load(strided, i), const(2.0, "f32"))))
+    assert not apply_program(program, plan(program, policy=Greedy(), check=False)).placement.offsets
+
+
 def test_a_buffer_of_symbolic_size_and_an_empty_one():
     s = size_symbol("s0")
     i, e = (__import__("intarsia_loops.index", fromlist=["axis"]).axis("i0", n) for n in (s, lift(0)))

@@ -3,8 +3,8 @@
 A buffer is alive from the item that writes it to the last item that reads it, both included: what a kernel reads and
 what it writes never share storage, so a kernel needs no care about the order of its loads and stores.
 
-Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), and buffers whose
-size isn't known before the call.
+Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), buffers whose size
+isn't known before the call, and operands of extern calls that count elements from the start of the storage.
 Two strategies are tried and the smaller arena is taken: first fit by decreasing size (good, quadratic in the buffers
 alive together; skipped for large programs) and best fit in program order (n log n).
 """
@@ -69,13 +69,22 @@ def lifetimes(program: Program) -> tuple[Lifetime, ...]:
             stop[name] = position
         if not isinstance(item, Extern):
             start.update((name, position) for name in _written(item))
-    outputs = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
+    outside = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
+    for item in program.items:
+        if isinstance(item, Extern) and _counts_from_storage(item):
+            outside |= item.reads()
     found = []
     for name, position in start.items():
         size = _bytes(program.buffers[name])
-        if name not in outputs and size is not None:
+        if name not in outside and size is not None:
             found.append(Lifetime(name, position, max(stop.get(name, position), position), size))
     return tuple(found)
+
+
+def _counts_from_storage(item: Extern) -> bool:
+    """Tell whether a call addresses its operand's storage, as `as_strided_scatter` does, and not the operand."""
+    schema = getattr(item.target, "_schema", None)
+    return schema is not None and any(a.name == "storage_offset" for a in schema.arguments)
 
 
 def _written(item: Nest | Kernel) -> tuple[str, ...]:
