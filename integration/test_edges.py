@@ -218,3 +218,16 @@ def test_a_view_with_gaps_is_updated_twice_in_place():
     intarsia.compile(f, options=RAISE)(base[:, 1:4])
     torch.testing.assert_close(base, expected)
     assert intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "group_norm", "batch_norm", "mv"])
+def test_mixed_types_are_refused_where_eager_refuses_them(name):
+    functions = {
+        "layer_norm": lambda x, v: torch.nn.functional.layer_norm(x, (3,), v, v),
+        "group_norm": lambda x, v: torch.nn.functional.group_norm(x, 3, v, v),
+        "batch_norm": lambda x, v: torch.nn.functional.batch_norm(x, v, v, v, v),
+        "mv": lambda x, v: torch.mv(x, v),
+    }
+    x, v = torch.ones(2, 3, dtype=torch.float64), torch.ones(3)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="dtype|datatype"):
+        intarsia.compile(functions[name], options=RAISE)(x, v)

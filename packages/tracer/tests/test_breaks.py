@@ -157,7 +157,7 @@ CASES = {
     "item": (item, [torch.ones(3)], {"tracer.tensor_value"}),
     "tolist": (to_list, [torch.ones(3)], {"tracer.tensor_value"}),
     "catch": (catch, [torch.ones(3)], None),
-    "bad shapes": (bad_shapes, [torch.ones(3)], {"tracer.tensor_op", "tracer.exception"}),
+    "bad shapes": (bad_shapes, [torch.ones(3)], {"tracer.operation_raised", "tracer.exception"}),
     "global": (global_counter, [torch.ones(3)], {"tracer.output"}),
     "generator": (generator_outside, [torch.ones(3)], None),
     "while": (comparison_loop, [torch.ones(3)], {"tracer.tensor_branch", "tracer.repeated"}),
@@ -329,3 +329,25 @@ def test_a_local_that_only_another_path_binds_is_passed_on_there():
     with pytest.raises(UnboundLocalError):
         executor.call(f, torch.ones(2, 3), torch.ones(2, 3))
     torch.testing.assert_close(executor.call(f, torch.ones(4, 3), torch.ones(2, 3)), torch.zeros(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x, w: (x @ w, 5)[1] + x, "same dtype"),
+        (lambda x, w: torch.nn.functional.linear(x, w).sum() * 0 + x, "same dtype"),
+    ],
+)
+def test_products_of_several_types_raise_as_in_eager_though_nobody_takes_them(function, message):
+    with pytest.raises(RuntimeError, match=message):
+        Executor().call(function, torch.ones(2, 3, dtype=torch.float64), torch.ones(3, 3))
+
+
+def test_an_out_that_would_be_resized_breaks():
+    def f(x, y):
+        x.add_(1)
+        torch.add(y, 1, out=x)
+        return x * 2
+
+    found = intarsia_tracer.capture(f, (torch.ones(3, 3), torch.ones(1, 3)))
+    assert found.breaks[0].code == "tracer.tensor_op" and "resize" in found.breaks[0].reason

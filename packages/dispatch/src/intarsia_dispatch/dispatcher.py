@@ -376,7 +376,8 @@ class _CannotHaveSymbols(Exception):  # noqa: N818  (control flow inside this fi
 
 
 _RAISES = "tracer.exception"  # the program's own exception leaves the frame: no break to complain of
-_WANTED_BREAKS = (_RAISES, "tracer.requested", "tracer.disabled", "tracer.repeated")
+# after these nobody misses a graph: the user asked for it, or eager has an error of its own to tell
+_WANTED_BREAKS = (_RAISES, "tracer.operation_raised", "tracer.requested", "tracer.disabled", "tracer.repeated")
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _MARK_VIOLATED = "shapes.mark_violated"  # a user asked for it: never answered by eager
 

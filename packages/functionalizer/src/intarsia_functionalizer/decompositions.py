@@ -133,6 +133,7 @@ _FLOATS_ONLY = frozenset(
         aten.upsample_linear1d.default,
     }
 )
+_ONE_TYPE_ONLY = frozenset({aten.addmv.default, aten.addr.default, aten.dot.default, aten.mv.default})
 _TRAINING = (aten._native_batch_norm_legit.default, aten.native_batch_norm.default, aten.cudnn_batch_norm.default)
 
 
@@ -148,6 +149,7 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     """
     table = _torch_decompositions(_FROM_TORCH)
     table |= {op: _floats_only(table[op]) for op in _FLOATS_ONLY}
+    table |= {op: _one_type_only(table[op]) for op in _ONE_TYPE_ONLY}
     for op, function in _torch_decompositions(_TRAINING).items():
         table[op] = _only_in_training(op, function)
     table[aten.grid_sampler_2d.default] = _not_cubic(table[aten.grid_sampler_2d.default])
@@ -170,6 +172,16 @@ def _floats_only(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def decompose(x: Any, *args: Any, **kwargs: Any) -> Any:
         return function(x, *args, **kwargs) if x.is_floating_point() else NotImplemented
+
+    return decompose
+
+
+def _one_type_only(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decompose where all tensors have one type; eager refuses any other mixture, which its parts would promote."""
+
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        types = {a.dtype for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)}
+        return function(*args, **kwargs) if len(types) == 1 else NotImplemented
 
     return decompose
 

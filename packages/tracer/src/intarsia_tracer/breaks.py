@@ -90,8 +90,12 @@ _ROWS: dict[str, tuple[str, str]] = {
         "a branch on the value of a tensor",
         "use torch.where, or branch on sizes",
     ),
+    "tracer.operation_raised": (
+        "a tensor operation that raised while tracing, as it does in eager",
+        "see the reason; where eager raises too, the error that arrives is its own",
+    ),
     "tracer.tensor_op": (
-        "a tensor operation that failed or isn't supported while tracing",
+        "a tensor operation that isn't supported while tracing",
         "see the reason; the operation itself runs in eager",
     ),
     "tracer.tensor_input": (

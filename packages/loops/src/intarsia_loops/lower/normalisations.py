@@ -75,10 +75,21 @@ def _scaled(value: Val, weight: Val | None, bias: Val | None) -> Val:
     return value if bias is None else m.binary("add", value, cast(bias, value.dtype))
 
 
+def _same_types(b: Builder, x: Tensor, *others: Tensor | None) -> bool:
+    """Tell whether eager's kernel takes these together: parameters of the input's type, or f32 beside a half type.
+
+    A GPU's kernels promote where a CPU's refuse.
+    """
+    fitting = {x.dtype, "f32"} if x.dtype in ("f16", "bf16") else {x.dtype}
+    return torch.device(b.spec(0).device).type != "cpu" or all(t is None or t.dtype in fitting for t in others)
+
+
 @TABLE.add(aten.native_layer_norm.default)
 def _layer_norm(
     b: Builder, input: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Any:
+    if not _same_types(b, input, weight, bias):
+        return DECLINED
     rank = len(input.shape)
     dims = list(range(rank - len(normalized_shape), rank))
     dtype = compute_type(input.dtype)
@@ -134,6 +145,8 @@ def _group_norm(
     group: int,
     eps: float,
 ) -> Any:
+    if not _same_types(b, input, weight, bias):
+        return DECLINED
     dtype = compute_type(input.dtype)
     batch, channels, *space = input.shape
     per_group = channels // group
@@ -199,7 +212,7 @@ def _batch_norm_no_training(
     momentum: float,
     eps: float,
 ) -> Any:
-    if not _plain_statistics(b, running_mean):
+    if not _plain_statistics(b, running_mean) or not _same_types(b, input, weight, bias, running_mean, running_var):
         return DECLINED
     return _batch_norm(b, input, weight, bias, running_mean, running_var, eps)
 
@@ -217,5 +230,7 @@ def _native_batch_norm(
     eps: float,
 ) -> Any:
     if training or running_mean is None or running_var is None or not _plain_statistics(b, running_mean):
+        return DECLINED
+    if not _same_types(b, input, weight, bias, running_mean, running_var):
         return DECLINED
     return _batch_norm(b, input, weight, bias, running_mean, running_var, eps)

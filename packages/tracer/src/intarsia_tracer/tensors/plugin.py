@@ -38,7 +38,7 @@ from intarsia_tracer.tensors.calls import call_leaf_or_table
 from intarsia_tracer.tensors.functions import applied_function
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
-from intarsia_tracer.tensors.tables import ATOM_TYPES, is_inlined, is_leaf
+from intarsia_tracer.tensors.tables import ATOM_TYPES, PRODUCTS, is_inlined, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue, plain_number
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
@@ -223,6 +223,10 @@ class Tensors(Extension):
             fake_named = {k: self.argument(v, True) for k, v in keywords.items()}
         except NotConstantError as unknown:
             raise Break("tracer.tensor_op", f"{_shown(target)} is called with {unknown}") from None
+        if getattr(target, "__name__", target) in PRODUCTS:
+            self._refuse_mixed(target, [*fakes, *fake_named.values()])
+        if isinstance(fake_named.get("out"), torch.Tensor):
+            self._refuse_resizing(kind, target, fakes, fake_named)
         result = self.propagate(kind, target, fakes, fake_named)
         if not _needs_node(result, args, keywords):
             return tx.from_python(result)
@@ -233,6 +237,20 @@ class Tensors(Extension):
         self.n_calls += 1
         self.describe(node, result)
         return self.result(tx, node, result, [*args, *keywords.values()])
+
+    def _refuse_mixed(self, target: Any, args: Sequence[Any]) -> None:
+        """Break before a product of several element types, which raises in eager and not on fake tensors."""
+        types = sorted({str(a.dtype) for a in args if isinstance(a, torch.Tensor)})
+        if len(types) > 1 and not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+            raise Break("tracer.operation_raised", f"{_shown(target)} multiplies {' and '.join(types)}")
+
+    def _refuse_resizing(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> None:
+        """Break before an operation gives the tensor it writes another size: what was traced took the old one."""
+        rest = {k: v for k, v in keywords.items() if k != "out"}
+        result, out = self.propagate(kind, target, args, rest), keywords["out"]
+        if isinstance(result, torch.Tensor) and result.shape != out.shape:
+            reason = f"{_shown(target)} would resize its out= from {tuple(out.shape)} to {tuple(result.shape)}"
+            raise Break("tracer.tensor_op", reason)
 
     def propagate(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Run an operation on fake tensors; what it refuses, breaks."""
@@ -248,7 +266,7 @@ class Tensors(Extension):
             raise Break("tracer.tensor_op", f"{_shown(target)} can't be run on fake tensors ({error})") from None
         except Exception as error:  # whatever eager raises, it raises at the break
             reason = f"{_shown(target)} raised {type(error).__name__} while tracing: {error}"
-            raise Break("tracer.tensor_op", reason) from None
+            raise Break("tracer.operation_raised", reason) from None
 
     def describe(self, node: torch.fx.Node, result: Any) -> None:
         """Set the value and origin of a node."""

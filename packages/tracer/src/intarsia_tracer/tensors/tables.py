@@ -14,11 +14,41 @@ from typing import Any
 import torch
 import torch.overrides
 
-__all__ = ["ANSWERS", "ATOM_TYPES", "BREAKING_METHODS", "FACTORIES", "INLINED", "PURE", "is_inlined", "is_leaf"]
+__all__ = [
+    "ANSWERS",
+    "ATOM_TYPES",
+    "BREAKING_METHODS",
+    "FACTORIES",
+    "INLINED",
+    "PRODUCTS",
+    "PURE",
+    "is_inlined",
+    "is_leaf",
+]
 
 #: Classes whose objects are immutable data.
 ATOM_TYPES = frozenset(
     {torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme}
+)
+
+#: Names of operations whose tensors must have one element type, which fake tensors don't check.
+PRODUCTS = frozenset(
+    [
+        "addbmm",
+        "addmm",
+        "addmv",
+        "baddbmm",
+        "bmm",
+        "chain_matmul",
+        "dot",
+        "inner",
+        "linear",
+        "matmul",
+        "mm",
+        "mv",
+        "vdot",
+    ]
+    + ["__matmul__", "__rmatmul__"]
 )
 
 _FACTORY_NAMES = """
