@@ -200,7 +200,8 @@ class _Runs:
         names["run"] = function
         printed = io.StringIO()
         torch.manual_seed(0)
-        with torch.no_grad():
+        # what the statement changes may have gone with the world it was drawn for: the same in both
+        with torch.no_grad(), contextlib.suppress(LookupError):
             exec(statement, names)
         with contextlib.redirect_stdout(printed), warnings.catch_warnings():
             warnings.simplefilter("ignore")

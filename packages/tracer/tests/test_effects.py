@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
 from executor import Executor
 from torch import nn
@@ -169,3 +171,19 @@ def test_a_deleted_slot_is_guarded():
     o.x = 2
     found = capture(f, (o, torch.ones(2)))
     assert ("x", True) in [g.value for g in found.guards if g.kind is GuardKind.HAS_ATTRIBUTE]
+
+
+def test_an_attribute_set_again_after_it_was_deleted_moves_to_the_end():
+    def f(o, t):
+        del o.first
+        o.first = t + 1
+        return t * 2
+
+    def made():
+        o = SimpleNamespace()
+        o.first, o.second = 1, 2
+        return o
+
+    o = made()
+    Executor().call(f, o, torch.ones(2))
+    assert list(vars(o)) == ["second", "first"]

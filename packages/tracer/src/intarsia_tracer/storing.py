@@ -98,6 +98,8 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
             tx.raise_error(AttributeError, name if slot else f"{owner.cls.__name__!r} object has no attribute {name!r}")
         if known is None and owner.source is not None:  # a slot, which nothing was read of
             tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, True))
+    elif owner.existing and owner.written.get(name, value) is None:
+        raise Break("tracer.mutation", f"attribute {name!r} is set again after it was deleted: it moves to the end")
     tx.changed(owner)
     if value is None and not (owner.existing and really_has(owner.value, name)):
         owner.written.pop(name, None)
