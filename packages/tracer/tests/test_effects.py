@@ -187,3 +187,13 @@ def test_an_attribute_set_again_after_it_was_deleted_moves_to_the_end():
     o = made()
     Executor().call(f, o, torch.ones(2))
     assert list(vars(o)) == ["second", "first"]
+
+
+def test_what_an_instance_dict_lacks_is_guarded():
+    def f(o, t):
+        return t + o.__dict__.get("note", 0) + ("mark" in vars(o))
+
+    o = SimpleNamespace()
+    found = capture(f, (o, torch.ones(2)))
+    absent = {g.value for g in found.guards if g.kind is GuardKind.ABSENT}
+    assert absent == {"note", "mark"}

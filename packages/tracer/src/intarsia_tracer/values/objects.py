@@ -11,7 +11,7 @@ import types
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import Source
+from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const, boolean
@@ -365,8 +365,12 @@ class InstanceDict(Value):
         return dict
 
     def read(self, tx: Tracer, key: Value) -> Value | None:
-        """Return an attribute of the instance, or None."""
-        return tx.instance_attribute(self.owner, attribute_key(key))
+        """Return an attribute of the instance, or None, which is relied on."""
+        name = attribute_key(key)
+        found = tx.instance_attribute(self.owner, name)
+        if found is None and self.owner.source is not None and name not in self.owner.written:
+            tx.guards.add(GuardKind.ABSENT, tx.sources.attribute(self.owner.source, "__dict__"), name)
+        return found
 
     def write(self, tx: Tracer, key: Value, value: Value | None) -> None:
         """Set an attribute of the instance, or delete it."""
