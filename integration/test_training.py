@@ -571,3 +571,17 @@ def test_functional_optimizer_steps_take_a_changing_rate(function):
     torch.testing.assert_close(found[1], found[0])
     stats = intarsia.stats()
     assert stats.fallbacks == 0 and stats.frames_eager == 0 and stats.graphs <= 2
+
+
+def test_a_region_with_gradients_inside_a_call_without():
+    def f(x):
+        with torch.enable_grad():
+            a = x * 2
+        return a, x + 1
+
+    x = torch.ones(5, requires_grad=True)
+    with torch.no_grad():
+        a, b = intarsia.compile(f, options={"on_error": "raise"})(x)
+    assert (a.requires_grad, b.requires_grad) == (True, False)
+    a.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((5,), 2.0))

@@ -95,18 +95,30 @@ class MetaCache:
         key = self._key(op, args, kwargs, tensors)
         if key is None:
             self.skipped += 1
-            return _run(op, args, kwargs)
+            return self._run(op, args, kwargs)
         recipe = self._recipes.get(key, _MISSING)
         if recipe is _MISSING:
-            result = _run(op, args, kwargs)
+            result = self._run(op, args, kwargs)
             self.misses += 1
             self._recipes[key] = _recipe_or_never(result, tensors)
             return result
         if recipe is _NO_RECIPE:
             self.skipped += 1
-            return _run(op, args, kwargs)
+            return self._run(op, args, kwargs)
         self.hits += 1
         return self._build(recipe, tensors)
+
+    def _run(self, op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run an op on fake tensors, with eager's strides where fake tensors have others.
+
+        A tensor like a dense one has its very strides in eager, also in dimensions of size 1, which address nothing.
+        """
+        result = op(*args, **kwargs)
+        if op in _LIKE and kwargs.get("memory_format") in (None, torch.preserve_format) and _is_dense(args[0]):
+            shape, strides = tuple(args[0].shape), args[0].stride()
+            if result.stride() != strides:
+                return self._build(_New(shape, strides, result.dtype, result.device), ())
+        return result
 
     def _key(
         self, op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[torch.Tensor]
@@ -152,19 +164,6 @@ _MISSING, _NO_RECIPE = object(), object()
 _LIKE = frozenset(
     getattr(torch.ops.aten, f"{name}_like").default for name in ("empty", "full", "ones", "rand", "randn", "zeros")
 )
-
-
-def _run(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run an op on fake tensors, with eager's strides where fake tensors have others.
-
-    A tensor like a dense one has its very strides in eager, also in dimensions of size 1, where they address nothing.
-    """
-    result = op(*args, **kwargs)
-    if op in _LIKE and kwargs.get("memory_format") in (None, torch.preserve_format) and _is_dense(args[0]):
-        shape, strides = args[0].shape, args[0].stride()
-        if result.stride() != strides:
-            return torch.ops.aten.new_empty_strided.default(result, shape, strides)
-    return result
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:

@@ -70,6 +70,7 @@ def with_backward(
         "_forward": forward,
         "_backward": with_epilogue(backward, halves.backward),
         "_grad_enabled": torch.is_grad_enabled,
+        "_enable_grad": torch.enable_grad,
         "_double": _double_backward,
         "_fit": _fit,
     }
@@ -80,12 +81,25 @@ def with_backward(
     methods = {name: staticmethod(bound[name]) for name in ("forward", "backward")}
     node = type("CompiledGraph", (torch.autograd.Function,), methods)
     bound["_apply"] = node.apply  # type: ignore[attr-defined]
-    call = "def run(*inputs):\n    box = []\n    _apply(box, *inputs)\n    return box[0]\n"
+    call = _CALL
     exec(compile(call, "<intarsia autograd node>", "exec"), bound)
     run: Any = bound["run"]
     run.source, run.owns_results = text + call, True
     made: Callable[..., Results] = run
     return made
+
+
+# a region of the program may need gradients where the call itself is made without
+_CALL = """\
+def run(*inputs):
+    box = []
+    if _grad_enabled():
+        _apply(box, *inputs)
+    else:
+        with _enable_grad():
+            _apply(box, *inputs)
+    return box[0]
+"""
 
 
 def _owning(forward: Callable[..., Results], positions: Sequence[int]) -> Callable[..., Results]:
