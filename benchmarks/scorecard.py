@@ -1,6 +1,6 @@
 """Print one line per measured figure: `name value target`. Every value comes from a run made now.
 
-`python benchmarks/scorecard.py [--quick]`; `--quick` leaves out what compiles the Hugging Face models.
+`python benchmarks/scorecard.py [--quick] [--only SECTION]`; `--quick` leaves out what compiles the Hugging Face models.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -31,8 +32,10 @@ Line = tuple[str, float | str, str]
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
+    parser.add_argument("--quick", action="store_true", help="leave out what takes minutes a line")
+    parser.add_argument("--only", metavar="SECTION", help="one section, such as `calls`")
+    options = parser.parse_args(arguments)
+    quick = options.quick
     print(
         f"# torch {torch.__version__}, Python {sys.version.split()[0]}, {torch.get_num_threads()} threads, {cpu_name()}"
     )
@@ -49,10 +52,18 @@ def main(arguments: list[str]) -> int:
         symbolic,
     ]
     for section in sections:
+        if options.only not in (None, section.__name__):
+            continue
         for name, value, target in section(quick):
             shown = value if isinstance(value, str) else f"{value:.3f}"
             print(f"{name:<44} {shown:>10}   {target}", flush=True)
     return 0
+
+
+def measured(kind: str, name: str, route: str) -> dict[str, Any]:
+    """Measure in a fresh process with empty caches."""
+    with tempfile.TemporaryDirectory() as caches:
+        return child(kind, name, route, caches)
 
 
 def steady_state(quick: bool) -> Iterator[Line]:
@@ -60,7 +71,7 @@ def steady_state(quick: bool) -> Iterator[Line]:
     targets = {"softmax": ">= 1.3", "add_layer_norm": ">= 1.3", "chain": ">= 1.0"}
     names = [*targets, *(() if quick else ("mlp", "resnet18", "vit_block"))]
     for name in names:
-        row = child("steady", name, "own")
+        row = measured("steady", name, "own")
         if "error" in row:
             yield f"steady.{name}.ratio", "failed", row["error"]
             continue
@@ -74,7 +85,7 @@ def first_calls(quick: bool) -> Iterator[Line]:
     names = ("chain", "softmax", "mlp") if quick else tuple(MODELS)
     ratios = {"wall": [], "cpu": []}
     for name in names:
-        theirs, ours = child("first", name, "torch"), child("first", name, "own")
+        theirs, ours = measured("first", name, "torch"), measured("first", name, "own")
         if "error" in theirs or "error" in ours:
             yield f"first_call.{name}", "failed", theirs.get("error") or ours["error"]
             continue
