@@ -11,7 +11,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops import kernels
 from intarsia_loops.graph import to_fx
-from intarsia_loops.index import axis, lift, row_major
+from intarsia_loops.index import axis, lift, row_major, size_symbol
 from intarsia_loops.ops import NEST_KINDS, SCALAR_OPS, Rule
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, cast, const, index_value, load, val
 from intarsia_triton import emit, emit_unit
@@ -281,3 +281,13 @@ def test_a_full_reduction(tmp_path):
     r, q = axis("r0", 9), axis("r1", 11)
     kernel = Kernel((), (Nest("y", (), (r, q), "sum", load("x", (lift(r), lift(q)), "f32"), "f32"),))
     check({"x": buffer((9, 11)), "y": buffer(())}, (kernel,), {"x": torch.randn(9, 11)}, ("y",), tmp_path)
+
+
+def test_a_scan_of_unknown_length_is_refused():
+    n = size_symbol("s0")
+    i, r = axis("i0", 3), axis("i1", n)
+    nest = Nest("y", (i, r), (r,), "cumsum", load("x", (lift(i), lift(r)), "f32"), "f32")
+    layout = Buffer((lift(3), n), (n, lift(1)), "f32")
+    with pytest.raises(UnsupportedError) as caught:
+        emit(Kernel((i,), (nest,)), {"x": layout, "y": layout}, CUDA)
+    assert caught.value.code == "triton.scan"

@@ -65,4 +65,7 @@ def ready(tensor: Tensor, device: torch.device) -> Tensor:
         tensor = tensor.to(device)
     if tensor.data_ptr() % ALIGNMENT == 0:
         return tensor
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device).copy_(tensor)
+    # the piece of memory that it spans, gaps and all: elements of an expanded tensor share places
+    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
+    piece = tensor.as_strided((span,), (1,)).clone()
+    return piece.as_strided(tensor.shape, tensor.stride())

@@ -30,6 +30,8 @@ LONGEST_ROW = 16384
 LONG_WARPS = 16
 PARTS = 4
 SQUARE = 64
+# blocks that a grid may have in its second dimension
+LARGEST_SECOND_GRID = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ def across(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Atom | None:
     if len(kernel.rows) < 2 or any(step.kind != "map" for step in kernel.steps):
         return None
     last = kernel.rows[-1]
+    if _at_least(last.extent, SQUARE * LARGEST_SECOND_GRID):
+        return None
     units = _unit_axes(kernel, buffers)
     found = [a for a in units if a is not last and _at_least(a.extent, SQUARE)]
     return found[0] if found and last in units and _at_least(last.extent, SQUARE) else None

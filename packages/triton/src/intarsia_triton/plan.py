@@ -23,6 +23,10 @@ from intarsia_loops.rewrites import at, rebuild
 __all__ = ["ExpSum", "Loop", "loops_of", "over_one_range", "pieces", "with_exp_sums"]
 
 
+# points of the largest tile that Triton takes
+LONGEST_SCAN = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """Steps that share one walk over inner points.
@@ -81,6 +85,10 @@ def _alone(step: Nest) -> Kernel:
         # rows are leading axes in the dialect; the order of loops is free, so only a scan along the last axis
         # needs nothing more than this form
         raise UnsupportedError(f"{step.kind} along an inner dimension has no Triton form yet", code="triton.scan")
+    length = scanned.extent.const()
+    if length is None or length > LONGEST_SCAN:  # one tile holds all of it, so its length must be known
+        shown = scanned.extent if length is None else length
+        raise UnsupportedError(f"{step.kind} over {shown} elements has no Triton form yet", code="triton.scan")
     return Kernel(step.axes[:-1], (step,))
 
 

@@ -240,7 +240,7 @@ class Tensors(Extension):
 
     def _refuse_mixed(self, target: Any, args: Sequence[Any]) -> None:
         """Break before a product of several element types, which raises in eager and not on fake tensors."""
-        types = sorted({str(a.dtype) for a in args if isinstance(a, torch.Tensor)})
+        types = sorted({str(a.dtype) for a in args if isinstance(a, torch.Tensor) and a.dim()})
         if len(types) > 1 and not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
             raise Break("tracer.operation_raised", f"{_shown(target)} multiplies {' and '.join(types)}")
 
