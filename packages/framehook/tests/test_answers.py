@@ -158,3 +158,22 @@ def test_frame_values_are_what_a_guard_gets():
     want = (1, 2, 4, (3,), {"z": 5})  # as in co_varnames
     assert got[0] == (*want, 3)
     assert got[1:] == [(*want, hook.UNBOUND)] * 2
+
+
+def test_a_guard_may_stand_for_the_frame_as_it_is():
+    asked = []
+
+    def callback(code, info):
+        if code is not f.__code__:
+            return False
+        asked.append(info.locals["x"])
+        if info.locals["x"] < 0:
+            return (lambda x: x < 0), None
+        return (lambda x: x >= 0), g.__code__
+
+    with hooked(callback):
+        assert [f(-1), f(-2), f(3), f(-4), f(5)] == [
+            ("plain", -1), ("plain", -2), ("g", 3), ("plain", -4), ("g", 5),
+        ]  # fmt: skip
+    assert asked == [-1, 3]
+    assert sorted(entry[1] is None for entry in hook.entries(f.__code__)) == [False, True]

@@ -251,15 +251,23 @@ def test_frames_that_are_not_captured():
         assert found.breaks[0].code == "tracer.frame"
 
 
-def test_nothing_to_compile_runs_natively_without_guards():
+def test_nothing_to_compile_runs_natively_while_what_was_looked_at_stays():
     def f(x):
         print("first")
         return x + 1
 
     found = intarsia_tracer.capture(f, (torch.ones(3),))
-    assert found.graph_module is None and not found.guards and found.code.code is not f.__code__
+    assert found.graph_module is None and found.code.code is not f.__code__
+    assert [g.source.name for g in found.guards] == ["print"]
     plain = intarsia_tracer.capture(lambda x: x, (1,))
-    assert plain.graph_module is None and not plain.guards and not plain.breaks
+    assert plain.graph_module is None and plain.code.code.co_name == "<lambda>" and not plain.breaks
+
+    def chosen(x, n):
+        return x if n == 0 else x + n
+
+    taken = intarsia_tracer.capture(chosen, (torch.ones(3), 0))
+    assert taken.graph_module is None and taken.code.code is chosen.__code__ and not taken.breaks
+    assert [g.value for g in taken.guards if g.source.name == "n"][-1:] == [0]
 
 
 def test_requested_break():

@@ -13,7 +13,7 @@ import functools
 import inspect
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -34,7 +34,7 @@ from intarsia_ir.errors import (
     RuntimeFault,
     UnsupportedError,
 )
-from intarsia_ir.records import Capture, LinkableCode, Symbolic
+from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Symbolic
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Dispatcher", "disable"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_Answer = None | bool | CodeType | tuple[Callable[..., bool], CodeType, bool]
+_Answer = None | bool | CodeType | tuple[Callable[..., bool], CodeType | None, bool]
 _log = logging.getLogger("intarsia.dispatch")
 
 
@@ -74,6 +74,10 @@ class Dispatcher:
         # code of the functions that were given to `compile`: of these, people expect that something is compiled; and of
         # what resumes them after a break as long as nothing was, with the number of graphs until then
         self._roots: dict[int, tuple[weakref.ref[CodeType], int | None]] = {}
+        # the number of graphs when a root had none of its own, and what runs when an operation that raised while
+        # tracing did not in eager
+        self._bare: int | None = None
+        self._after_raise: dict[int, tuple[weakref.ref[CodeType], int, GraphBreak]] = {}
         # entries of this owner must not outlive it in functions that do
         weakref.finalize(self, self._table.clear).atexit = False
 
@@ -89,10 +93,13 @@ class Dispatcher:
             raise InvalidArgumentError(f"a callable is needed, not {function!r}", code="dispatch.callable")
         target = _unwrapped(function)
         codes = root_codes(target)
-        self._roots.update((id(code), (weakref.ref(code), None)) for code in codes)
         if codes and codes[0].co_flags & _SUSPENDS:
             return cast(_F, functools.wraps(target)(self._in_eager(target, codes[0])))
-        run = call_of(target) if has_hooks(target) else target
+        # without code of its own, or with a library's that the hook passes over, its call is the frame
+        needs_frame = has_hooks(target) or not codes or self._config.skip_code(codes[0])
+        run = call_of(target) if needs_frame else target
+        roots = (*codes, run.__code__) if needs_frame else codes
+        self._roots.update((id(code), (weakref.ref(code), None)) for code in roots)
         root = framehook.Hooked(run, self._answer, self._table.owner, debugger_active)
         return cast(_F, functools.update_wrapper(root, target))
 
@@ -120,7 +127,7 @@ class Dispatcher:
         """Return the replacements of a function's code, in the order they were compiled."""
         target = _unwrapped(function)
         state = self._table.find(getattr(target, "__func__", target).__code__)
-        return tuple(version.code for version in state.versions) if state else ()
+        return tuple(v.code for v in state.versions if v.code is not None) if state else ()
 
     def stats(self) -> DispatchStats:
         """Return the counts since the dispatcher was made or reset."""
@@ -150,7 +157,7 @@ class Dispatcher:
                 raise frame.error
             for version in state.versions:
                 if version.holds(values, frame):
-                    return version.code  # another thread compiled it while this one waited
+                    return version.code or False  # another thread made it while this one waited
             reason = state.versions[-1].why_not(frame) if state.versions else ""
         except Exception as error:
             self._guard_failed(code, state, error)
@@ -177,17 +184,20 @@ class Dispatcher:
         if made is None:
             return None
         version, capture = made
-        self._counts.add(frames_compiled=1, recompiles=bool(state.versions))
-        kind = EventKind.RECOMPILED if state.versions else EventKind.COMPILED
+        again = state.is_compiled()
         state.versions.append(version)
-        self._tell(FrameEvent(kind, code.co_qualname, first_line(code), reason, capture))
+        if version.code is not None:
+            self._counts.add(frames_compiled=1, recompiles=again)
+            kind = EventKind.RECOMPILED if again else EventKind.COMPILED
+            self._tell(FrameEvent(kind, code.co_qualname, first_line(code), reason, capture))
         return version.guard.predicate, version.code, version.guard.wants_globals
 
     def _dynamic(self, state: CodeState, frame: FrameInfo) -> bool | Symbolic:
         """Return which sizes and numbers are symbols this time."""
         if state.static or self._config.dynamic is not None:
             return bool(self._config.dynamic) and not state.static
-        for version in state.versions:
+        # the first compilation is static, whatever ran as it is before
+        for version in state.versions if len(state.versions) > 1 or state.is_compiled() else ():
             state.symbolic |= version.guard.changed(frame.locals, frame.globals)
         return state.symbolic
 
@@ -228,10 +238,10 @@ class Dispatcher:
             return None
         if fullgraph and capture.breaks and capture.breaks[0].code != _RAISES:
             raise break_error(code, capture.breaks, "fullgraph, but capture ended early")
-        if capture.code.code is not code:
-            return capture
-        self._nothing_captured(code, state, capture)
-        return None
+        if capture.graph_module is None and not self._may_run(code, state, capture):
+            return None
+        # without guards it runs as it is whatever comes, and nothing needs to be asked again
+        return capture if capture.code.code is not code or capture.guards else None
 
     def _build(self, code: CodeType, frame: FrameInfo, values: tuple[Any, ...], capture: Capture) -> Version:
         config = self._config
@@ -240,8 +250,8 @@ class Dispatcher:
             made = config.compile_graph(capture)
             graph = made if isinstance(made, CompiledGraph) else CompiledGraph(made)
             self._counts.add(graphs=1)
-        new_code = self._link(code, capture, graph)
-        if not framehook.fits(code, new_code):
+        new_code = self._link(code, capture, graph) if capture.code.code is not code else None
+        if new_code is not None and not framehook.fits(code, new_code):
             raise InternalError(
                 f"the replacement of {code.co_qualname} has other parameters or free variables",
                 code="dispatch.replacement",
@@ -277,13 +287,20 @@ class Dispatcher:
                         code="dispatch.hole",
                         where=(first_line(code),),
                     )
-            if graph is None and self._is_root(code):
-                graphs = self._counts.snapshot().graphs
+            if graph is None:
                 rest = [holes.get(n, getattr(r, "code", r)) for n, r in linkable.resumes.items()]
-                self._roots.update((id(r), (weakref.ref(cast(CodeType, r)), graphs)) for r in rest)
+                self._goes_on(code, capture, [cast(CodeType, r) for r in rest])
             return self._config.link(linkable, holes)
 
         return fill(capture.code)
+
+    def _goes_on(self, code: CodeType, capture: Capture, resumes: Sequence[CodeType]) -> None:
+        """Resume functions of a frame without a graph: they are to have one."""
+        graphs = self._counts.snapshot().graphs
+        if self._is_root(code):
+            self._roots.update((id(r), (weakref.ref(r), graphs)) for r in resumes)
+        if self._bare == graphs and capture.breaks[0].code == _RAISED_ON_FAKES:
+            self._after_raise.update((id(r), (weakref.ref(r), graphs, capture.breaks[0])) for r in resumes)
 
     # ---- not compiled ------------------------------------------------------------------------------------------
 
@@ -292,16 +309,35 @@ class Dispatcher:
         ref, graphs = self._roots.get(id(code), (None, None))
         return ref is not None and ref() is code and graphs in (None, self._counts.snapshot().graphs)
 
-    def _nothing_captured(self, code: CodeType, state: CodeState, capture: Capture) -> None:
-        """A break among its callees is no news; one that leaves nothing of what was to be compiled is a failure."""
-        if not capture.breaks:
-            self._native(code, capture, "no tensor work")
-        elif self._is_root(code) and capture.breaks[0].code not in _WANTED_BREAKS:
-            error = break_error(code, capture.breaks, "nothing could be captured")
-            self._failed(code, state, error, "capturing", capture)
-        else:
+    def _may_run(self, code: CodeType, state: CodeState, capture: Capture) -> bool:
+        """Whether a frame of which nothing was captured may run as it is, or with resume functions.
+
+        A break among its callees is no news; one that leaves nothing of what was to be compiled is a failure.
+        """
+        broken = capture.breaks[0] if capture.breaks else None
+        complaint = self._raised_only_while_tracing(code)
+        if broken is not None and self._is_root(code):
+            complaint = complaint or (None if broken.code in _WANTED_BREAKS else broken)
+            self._bare = self._counts.snapshot().graphs
+        if capture.code.code is not code:
+            return True
+        if complaint is not None:
+            self._failed(
+                code, state, break_error(code, (complaint,), "nothing could be captured"), "capturing", capture
+            )
+            return False
+        if broken is not None:
             self._left_to_eager(state)
-            self._native(code, capture, capture.breaks[0].reason)
+        self._native(code, capture, broken.reason if broken is not None else "no tensor work")
+        return True
+
+    def _raised_only_while_tracing(self, code: CodeType) -> GraphBreak | None:
+        """The break before a resume function, when it was an operation that raised on fake tensors.
+
+        That the resume function runs shows that it did not raise in eager.
+        """
+        ref, graphs, broken = self._after_raise.get(id(code), (None, 0, None))
+        return broken if ref is not None and ref() is code and graphs == self._counts.snapshot().graphs else None
 
     def _native(self, code: CodeType, capture: Capture | None, reason: str) -> None:
         self._tell(FrameEvent(EventKind.NATIVE, code.co_qualname, first_line(code), reason, capture))
@@ -325,6 +361,9 @@ class Dispatcher:
         self._failed(code, state, error, "checking guards of")
 
     def _limit_reached(self, code: CodeType, state: CodeState, reason: str) -> None:
+        if not state.is_compiled() and id(code) not in self._roots:
+            self._native(code, None, f"no tensor work in {len(state.versions)} versions of it")
+            return
         text = (
             f"it was compiled {len(state.versions)} times (recompile_limit), and no version fits this call; "
             f"the guard that failed in the latest: {reason}"
@@ -377,7 +416,8 @@ class _CannotHaveSymbols(Exception):  # noqa: N818  (control flow inside this fi
 
 _RAISES = "tracer.exception"  # the program's own exception leaves the frame: no break to complain of
 # after these nobody misses a graph: the user asked for it, or eager has an error of its own to tell
-_WANTED_BREAKS = (_RAISES, "tracer.operation_raised", "tracer.requested", "tracer.disabled", "tracer.repeated")
+_RAISED_ON_FAKES = "tracer.operation_raised"
+_WANTED_BREAKS = (_RAISES, _RAISED_ON_FAKES, "tracer.requested", "tracer.disabled", "tracer.repeated")
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _MARK_VIOLATED = "shapes.mark_violated"  # a user asked for it: never answered by eager
 

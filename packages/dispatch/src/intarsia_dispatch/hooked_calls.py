@@ -1,4 +1,7 @@
-"""Modules with hooks: their whole call is one frame, so that hooks and `forward` come into one graph."""
+"""What has no frame of its own to compile, or one that is only a part: its whole call is made one frame.
+
+For modules with hooks, so that hooks and `forward` come into one graph; for built-in functions and those of a library.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,6 @@ def call_of(target: Callable[..., Any]) -> FunctionType:
     def call(*args: Any, **kwargs: Any) -> Any:
         return target(*args, **kwargs)
 
-    name = type(target).__qualname__
+    name = getattr(target, "__qualname__", type(target).__qualname__)
     code = call.__code__.replace(co_filename=f"<call of {name}>", co_name="call", co_qualname=f"{name}.call")
     return FunctionType(code, {"__name__": __name__}, "call", None, (CellType(target),))

@@ -24,12 +24,12 @@ class Version:
 
     Args:
         guard: Holds for the calls it was compiled for.
-        code: The replacement.
+        code: The replacement; None when the frame runs as it is.
         globals_id: Address of the globals it was compiled for.
     """
 
     guard: FrameGuard
-    code: CodeType
+    code: CodeType | None
     globals_id: int
 
     def holds(self, values: tuple[Any, ...], frame: FrameInfo) -> bool:
@@ -63,6 +63,10 @@ class CodeState:
     eager: bool = False
     symbolic: Symbolic = field(default_factory=Symbolic)
     static: bool = False
+
+    def is_compiled(self) -> bool:
+        """Whether some version is other code than was written."""
+        return any(version.code is not None for version in self.versions)
 
 
 class CodeTable:

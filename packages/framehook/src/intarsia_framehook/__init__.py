@@ -16,6 +16,7 @@ and trace functions behave as for a plain call. CPython 3.11, 3.12 and 3.13; not
 A callback gets `(code, FrameInfo)` of a frame that no entry fits, and answers
 - `(guard, replacement)`: run the replacement now, and whenever `guard(*arguments, *free_variables)` is true;
 - `(guard, replacement, True)`: the same, and the guard takes the globals of the frame as its last argument;
+- `(guard, None)` or `(guard, None, True)`: run the frame natively, now and whenever the guard holds;
 - `replacement`: run it this once;
 - `False`: run the frame natively this once;
 - `None`: ask no more about this code; entries made before are still tried, then it runs natively.

@@ -18,7 +18,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *owner;
     PyObject *guard;            /* NULL: nothing more is asked about this code for this owner */
-    PyCodeObject *code;
+    PyCodeObject *code;         /* NULL: while the guard holds, the frame runs natively */
     void *globals;              /* an address, never followed */
     bool wants_globals;         /* the guard takes them as its last argument */
 } Entry;
@@ -167,8 +167,8 @@ static int check_guard(Frame *f, PyCodeObject *co, Entry *entry)
     return holds;
 }
 
-/* New reference to the code of the first entry whose guard holds. NULL when there is none; then *closed tells that
- * the callback is not to be asked, *error what a guard raised. */
+/* New reference to the code of the first entry whose guard holds. NULL when there is none or it has no code; then
+ * *closed tells that the callback is not to be asked, *error what a guard raised. */
 static PyCodeObject *find_entry(HookThread *me, Frame *f, PyCodeObject *co, PyObject *entries, bool *closed,
                                 PyObject **error)
 {
@@ -187,8 +187,9 @@ static PyCodeObject *find_entry(HookThread *me, Frame *f, PyCodeObject *co, PyOb
         }
         Py_INCREF(entry);                           /* the guard may drop it */
         int holds = check_guard(f, co, entry);
-        PyObject *code = holds > 0 ? Py_NewRef((PyObject *)entry->code) : NULL;
+        PyObject *code = holds > 0 ? Py_XNewRef((PyObject *)entry->code) : NULL;
         if (holds > 0) {
+            *closed = *closed || code == NULL;
             move_to_front(entries, i, (PyObject *)entry);
         }
         Py_DECREF(entry);
@@ -260,10 +261,15 @@ static PyCodeObject *take_answer(Frame *f, PyCodeObject *co, PyObject *owner, Py
         code = PyTuple_GET_ITEM(answer, 1);
         wants_globals = PyTuple_GET_SIZE(answer) == 3 && PyObject_IsTrue(PyTuple_GET_ITEM(answer, 2)) == 1;
     }
-    if ((guard && !PyCallable_Check(guard)) || !fits(co, code)) {
+    bool native = guard && code == Py_None;
+    if ((guard && !PyCallable_Check(guard)) || !(native || fits(co, code))) {
         PyErr_SetString(PyExc_TypeError,
-                        "the callback must return None, False, a code, or (guard, code[, wants globals]); the code "
-                        "with the parameters and number of free variables of the one that it replaces");
+                        "the callback must return None, False, a code, or (guard, code or None[, wants globals]); the "
+                        "code with the parameters and number of free variables of the one that it replaces");
+        return NULL;
+    }
+    if (native) {
+        append_entry(co, new_entry(owner, guard, NULL, f->f_globals, wants_globals));
         return NULL;
     }
     if ((guard && append_entry(co, new_entry(owner, guard, code, f->f_globals, wants_globals)) < 0)
@@ -325,7 +331,8 @@ PyObject *list_entries(PyCodeObject *co, PyObject *owner)
         if (entry->owner != owner || entry->guard == NULL) {
             continue;
         }
-        PyObject *item = Py_BuildValue("(OON)", entry->guard, entry->code, PyLong_FromVoidPtr(entry->globals));
+        PyObject *code = entry->code ? (PyObject *)entry->code : Py_None;
+        PyObject *item = Py_BuildValue("(OON)", entry->guard, code, PyLong_FromVoidPtr(entry->globals));
         if (item == NULL || PyList_Append(result, item) < 0) {
             Py_CLEAR(result);
         }

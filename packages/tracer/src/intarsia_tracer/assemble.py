@@ -117,13 +117,13 @@ def assemble_break(tx: Tracer, frame: EvaluatedFrame, hole: str, number: int) ->
     return _BreakAssembly(tx, frame, hole, number).run()
 
 
-def assemble_native(tx: Tracer, frame: EvaluatedFrame, number: int) -> LinkableCode | None:
+def assemble_native(tx: Tracer, frame: EvaluatedFrame, number: int, *, told: bool = False) -> LinkableCode | None:
     """Return the original code with resume functions behind the current instruction, when no graph precedes it.
 
-    It relies on nothing, so it needs no guards. None when the rest isn't worth a resume function, or when the stack
-    or the locals there aren't certain.
+    None when the rest isn't worth a resume function, or when the stack or the locals there aren't certain. `told`:
+    any rest is worth one, for being called it tells that the instruction was done.
     """
-    return _BreakAssembly(tx, frame, "", number).run_native()
+    return _BreakAssembly(tx, frame, "", number, told).run_native()
 
 
 class _BreakAssembly:
@@ -133,8 +133,9 @@ class _BreakAssembly:
     exception handler keeps (empty without a handler), and what lies between is only carried to the resume function.
     """
 
-    def __init__(self, tx: Tracer, frame: EvaluatedFrame, hole: str, number: int) -> None:
+    def __init__(self, tx: Tracer, frame: EvaluatedFrame, hole: str, number: int, told: bool = False) -> None:
         self.tx = tx
+        self.told = told
         self.frame = frame
         self.code = frame.code
         self.hole = hole
@@ -371,6 +372,8 @@ class _BreakAssembly:
 
     def _trivial_tail(self, index: int) -> list[Any] | None:
         """Return the instructions from `index` to a return, if all of them are trivial."""
+        if self.told:
+            return None
         end = index
         instructions = self.decoded.instructions
         while instructions[end].op in _TRIVIAL and end - index < 8:

@@ -136,8 +136,9 @@ def capture_frame(
     Returns:
         What was learned. `code` has the parameters and free variables of the original, so it can run in the same
         frame. When nothing can be gained, `graph_module` is None and `code.code` is the very code that was given:
-        run the frame natively. When `graph_module` is None and `code.code` is other code, there was nothing to
-        compile before the first break, but the code calls a resume function worth capturing: install it.
+        run the frame natively, as long as the guards hold (always, when there are none). When `graph_module` is None
+        and `code.code` is other code, there was nothing to compile before the first break, but the code calls a
+        resume function worth capturing: install it.
 
     Raises:
         UnsupportedError: `fullgraph`, and something can't be captured.
@@ -289,13 +290,18 @@ class Attempts:
         broken = self.broken
         assert broken is not None
         if tx.extension.position() == 0 and not self.force:
-            native = assemble_native(tx, frame, self.number)
+            native = assemble_native(tx, frame, self.number, told=self._is_told(frame))
             if native is not None:
-                return Capture(None, Signature(), (), (), native, (broken,))
+                return self._captured(tx, native, None, (broken,))
         linkable, graph = assemble_break(tx, frame, self.hole, self.number)
         if graph is None and not linkable.resumes and not self.force:
-            return self._native(broken)
+            linkable = LinkableCode(self.code)
         return self._captured(tx, linkable, graph, (broken,))
+
+    def _is_told(self, frame: EvaluatedFrame) -> bool:
+        """Tell whether it matters that the instruction was done: it raised on fake tensors, and may not in eager."""
+        assert self.broken is not None
+        return self.broken.code == "tracer.operation_raised" and _is_in(self.broken, frame.code)
 
     def _earlier(self, tx: Tracer, failed: Unreconstructable) -> Capture | None:
         """A value can't be built: break where it was made."""
@@ -310,14 +316,20 @@ class Attempts:
     def _captured(
         self, tx: Tracer, linkable: LinkableCode, graph: Graph | None, breaks: tuple[GraphBreak, ...]
     ) -> Capture:
-        """Return the result."""
+        """Return the result; another call may have something to compile, so there always are guards."""
         if graph is None and not breaks and not self.force:
-            return self._native(None)
+            linkable = LinkableCode(self.code)
         tx.guard_aliases()
         guards, facts = tx.guards.records(), tx.extension.facts()
         if graph is None:
             return Capture(None, Signature(), (), guards, linkable, breaks, facts)
         return Capture(graph.module, graph.signature, graph.example_inputs, guards, linkable, breaks, facts)
+
+
+def _is_in(broken: GraphBreak, code: CodeType) -> bool:
+    """Tell whether a break is at an instruction of a code object's own, not in what it calls."""
+    origin = broken.origin
+    return origin is not None and (origin.file, origin.function) == (code.co_filename, code.co_qualname)
 
 
 def outermost_frame(tx: Tracer, code: CodeType, frame: Frame) -> EvaluatedFrame:

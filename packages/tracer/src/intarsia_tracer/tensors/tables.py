@@ -135,6 +135,7 @@ INLINED = (
     "torch.nn.modules",
     "torch.nn.parameter",
     "torch.nn.utils",
+    "torch.optim",
     "torch.overrides",
     "torch.signal.windows",
     "torch.utils._contextlib",

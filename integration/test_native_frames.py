@@ -1,0 +1,186 @@
+"""A call that had nothing to compile says nothing of the next: what ran as written is looked at again."""
+
+import functools
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import intarsia
+from intarsia_dispatch import FallbackWarning
+
+RAISE = {"on_error": "raise"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    intarsia.reset()
+    yield
+    intarsia.reset()
+
+
+def counts() -> tuple[int, int, int]:
+    stats = intarsia.stats()
+    return stats.graphs, stats.recompiles, stats.fallbacks
+
+
+def test_a_first_call_without_tensor_work():
+    def f(x, n):
+        if n == 0:
+            return x
+        return (x * 2 + n).relu()
+
+    fast, x = intarsia.compile(f, options=RAISE), torch.randn(3)
+    assert fast(x, 0) is x
+    assert counts() == (0, 0, 0)
+    for n in (1, 0, 1):
+        torch.testing.assert_close(fast(x, n), f(x, n))
+    assert counts() == (1, 0, 0)
+
+
+def test_a_module_that_does_something_only_in_training():
+    class Noise(nn.Module):
+        def forward(self, x):
+            return x + torch.randn_like(x) if self.training else x
+
+    model, x = Noise().eval(), torch.ones(64)
+    fast = intarsia.compile(model, options=RAISE)
+    assert fast(x) is x
+    assert counts() == (0, 0, 0)
+    model.train()
+    torch.manual_seed(0)
+    got = fast(x)
+    torch.manual_seed(0)
+    torch.testing.assert_close(got, model(x))
+    assert counts() == (1, 0, 0)
+
+
+@pytest.mark.parametrize("options", [RAISE, {}])
+def test_a_first_call_that_raises_in_an_operation(options):
+    weight = torch.randn(3, 3)
+
+    def f(x):
+        return x @ weight
+
+    def g(x):
+        y = x @ weight
+        return y + 1
+
+    for function in (f, g):
+        intarsia.reset()
+        fast = intarsia.compile(function, options=options)
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            fast(torch.randn(5, 5))
+        assert counts() == (0, 0, 0)
+        x = torch.randn(3, 3)
+        torch.testing.assert_close(fast(x), function(x))
+        graphs, _, fallbacks = counts()
+        assert (graphs, fallbacks) == (1, 0)
+
+
+def test_a_first_call_that_raises_by_itself():
+    def f(x):
+        if x.shape[0] == 5:
+            raise ValueError("five")
+        return (x + 1).relu()
+
+    fast, x = intarsia.compile(f, options=RAISE), torch.randn(3)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="five"):
+            fast(torch.randn(5))
+        torch.testing.assert_close(fast(x), f(x))
+    assert counts() == (1, 0, 0)
+
+
+def test_a_first_call_that_breaks_before_any_work(capsys):
+    def f(x, loud):
+        if loud:
+            print("loud")
+        return (x + 1).relu() * 2
+
+    fast, x = intarsia.compile(f, options=RAISE), torch.randn(3)
+    for loud in (True, False, False):
+        torch.testing.assert_close(fast(x, loud), (x + 1).relu() * 2)
+    assert capsys.readouterr().out == "loud\n"
+    assert counts() == (2, 1, 0)  # the rest after the break, and the whole without it
+
+
+def test_a_callee_that_ran_as_written_for_another_argument():
+    def helper(x, deep):
+        return (x * 3).sin() if deep else x
+
+    def f(x, deep):
+        torch._dynamo.graph_break()
+        x = x + 1
+        print(end="")
+        callee = [helper]
+        return callee[0](x, deep)
+
+    fast, x = intarsia.compile(f, options=RAISE), torch.randn(3)
+    fast(x, False)
+    before = intarsia.stats().graphs
+    torch.testing.assert_close(fast(x, True), f(x, True))
+    assert intarsia.stats().graphs > before
+    assert intarsia.stats().fallbacks == 0
+
+
+LIBRARY = torch.library.Library("intarsia_native_frames", "DEF")
+LIBRARY.define("unfakeable(Tensor x) -> Tensor")
+LIBRARY.impl("unfakeable", intarsia.disable(lambda x: x.clone()), "CPU")
+
+
+def _refuse(x):
+    raise ValueError("no fake of it")
+
+
+LIBRARY.impl("unfakeable", _refuse, "Meta")
+
+
+def unfakeable(x):
+    return torch.ops.intarsia_native_frames.unfakeable(x)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_an_operation_that_raises_on_fake_tensors_alone(depth):
+    def outer(x):
+        return unfakeable(x)
+
+    function, x = (unfakeable, outer)[depth], torch.randn(3)
+    with pytest.raises(intarsia.UnsupportedError, match="no fake of it") as caught:
+        intarsia.compile(function, options=RAISE)(x)
+    assert caught.value.code == "tracer.operation_raised"
+    intarsia.reset()
+    with pytest.warns(FallbackWarning, match="no fake of it"):
+        got = intarsia.compile(function)(x)
+    torch.testing.assert_close(got, x)
+    assert intarsia.stats().fallbacks == 1
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_an_operation_that_raises_in_eager_too_and_is_caught(depth):
+    def guarded(x):
+        try:
+            return x @ torch.ones(5, 5)
+        except RuntimeError:
+            return "caught"
+
+    def outer(x):
+        return guarded(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert intarsia.compile((guarded, outer)[depth], options=RAISE)(torch.randn(3)) == "caught"
+    assert intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize(
+    "target",
+    [torch.relu, functools.partial(torch.add, 1), nn.functional.relu, torch.Tensor.sin, torch.ops.aten.sin.default],
+    ids=["builtin", "partial", "library", "method", "overload"],
+)
+def test_what_has_no_code_of_its_own(target):
+    x = torch.randn(3)
+    torch.testing.assert_close(intarsia.compile(target, options=RAISE)(x), target(x))
+    assert counts() == (1, 0, 0)
+    assert intarsia.stats().kernels_generated == 1
