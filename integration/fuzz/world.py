@@ -176,8 +176,8 @@ def modes(x):
     z = torch.mm(z, z.t())
     w = torch.ones(2) + torch.tensor(1.5)
     y = x * 2 if torch.is_grad_enabled() else x * 3
-    if torch.are_deterministic_algorithms_enabled(): y = y + 5
     if torch.is_inference_mode_enabled(): y = y + 9
+    if torch.are_deterministic_algorithms_enabled(): y = y + 5  # a break
     return z, w, y, z.dtype
 
 def plain_modes(x):
@@ -200,7 +200,7 @@ _SHAPES = {
 }
 _CONTEXTS = {
     "grad mode": ("contexts = []", "contexts = [torch.no_grad]", "contexts = [torch.enable_grad]"),
-    "inference mode": ("contexts = []", "contexts = [torch.inference_mode]"),
+    "inference mode": ("contexts = [torch.no_grad]", "contexts = [torch.inference_mode]"),
     "autocast": (
         "contexts = []",
         "contexts = [lambda: torch.autocast('cpu', torch.bfloat16)]",
@@ -316,7 +316,8 @@ SUBJECTS = (
         {"callable": tuple(f"key = {n}" for n in range(6)), "int": ("number = 1", "number = 2")},
     ),
     Subject("module", "result = run(value())", _MODULE),
-    Subject("modes", "with entered(): result = run(value())", {**_CONTEXTS, **_FLAGS, "rows": _SHAPES["rows"]}),
+    # its tensor is made outside of the modes: one made in inference mode is told by itself
+    Subject("modes", "x = value()\nwith entered(): result = run(x)", {**_CONTEXTS, **_FLAGS, "rows": _SHAPES["rows"]}),
     Subject(
         "plain_modes", "with entered(): result = run(value())", {**_CONTEXTS, **_FLAGS, "dtype": _SHAPES["dtype"][:2]}
     ),
