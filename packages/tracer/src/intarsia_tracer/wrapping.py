@@ -104,6 +104,7 @@ def _found_again(tx: Tracer, known: Value, source: Source | None) -> None:
         return
     if known.source is None:
         tx.guards.add(GuardKind.IDENTITY, source, known.identity())
+        known.source = source  # what is read of it from now on can be found, and relied on
     else:
         tx.guards.add(GuardKind.ALIASING, source, (known.source, True))
 

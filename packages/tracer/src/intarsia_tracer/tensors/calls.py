@@ -9,7 +9,7 @@ import torch
 import torch.utils.checkpoint
 
 from intarsia_tracer.breaks import Break
-from intarsia_tracer.tensors import contexts
+from intarsia_tracer.tensors import contexts, optimizers
 from intarsia_tracer.tensors.numbers import SymbolicNumber
 from intarsia_tracer.tensors.tables import ANSWERS, PURE, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue
@@ -139,6 +139,7 @@ def _combine(op: Any, input: Any, mask: Any, *args: Any) -> Any:
 
 
 HANDLERS: dict[Any, Handler] = {
+    **optimizers.HANDLERS,
     torch.is_tensor: _is_tensor,
     torch.utils.checkpoint.checkpoint: _checkpoint,
     torch._check: _check,

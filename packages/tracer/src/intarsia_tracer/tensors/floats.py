@@ -41,6 +41,8 @@ _ALIASES = {
     "subtract_": "sub_", "isub": "sub_", "iadd": "add_", "greater": "gt", "greater_equal": "ge", "less": "lt",
     "less_equal": "le", "not_equal": "ne",
 }  # fmt: skip
+#: What combines tensors with a number -> how many tensors.
+_COMBINED = {"add": 2, "sub": 2, "lerp": 2, "addcmul": 3, "addcdiv": 3}
 _SCALED = ("addcdiv", "addcdiv_", "addcmul", "addcmul_")
 _OPERATORS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
 
@@ -77,13 +79,20 @@ class FloatInput(TensorValue):
         out.call_with_keywords(torch.scalar_tensor, [self.number], options)
 
 
+def are_open(plugin: Tensors, args: Sequence[Value], keywords: Keywords) -> bool:
+    """Tell whether an operation has an open float among its operands, or a tensor where only a number is taken."""
+    if plugin.floats and any(isinstance(a, OpenFloat) for a in (*args, *keywords.values())):
+        return True
+    return bool(keywords) and any(isinstance(keywords.get(name), TensorValue) for name in ("alpha", "value"))
+
+
 def exchanged(plugin: Tensors, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Call:
     """Return a call without open floats: they became inputs, or constants that are relied on."""
     name = target if kind == "call_method" else getattr(target, "__name__", "")
     name = _ALIASES.get(name, name)
     if not _is_known(kind, target):
         name = ""
-    for attempt in (_binary, _filled, _scaled_sum, _scaled_product):
+    for attempt in (_binary, _power, _filled, _in_float32, _weighted, _scaled_sum, _scaled_product):
         found = attempt(plugin, tx, name, kind, target, args, keywords)
         if found is not None:
             return found
@@ -123,6 +132,51 @@ def _binary(
     return kind, target, [number, right], keywords
 
 
+def _power(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `float ** tensor`; a power of a tensor depends on its exponent's value, as `x ** 2` is a product."""
+    if name != "pow" or kind == "call_method" or len(args) != 2 or keywords:
+        return None
+    base, exponent = args
+    if not isinstance(base, OpenFloat) or not isinstance(exponent, TensorValue):
+        return None
+    number = _input(plugin, base, exponent)
+    return None if number is None else (kind, target, [number, exponent], keywords)
+
+
+def _in_float32(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take what combines tensors of a half type with a number: kernels compute in float32, and round once."""
+    n_tensors = _COMBINED.get(name.rstrip("_"), 0)
+    dtypes = {a.fake.dtype if isinstance(a, TensorValue) else None for a in args[:n_tensors]}
+    dtype = next(iter(dtypes), None)
+    if len(args) < n_tensors or len(dtypes) != 1 or dtype not in _HALVES:
+        return None
+    if name.startswith(("add", "sub")) and not keywords:  # the number is the other operand itself
+        return None
+    wide = [plugin.record(tx, "call_method", "to", [a, Const(torch.float32)], {}) for a in args[:n_tensors]]
+    result = plugin.record(tx, "call_method", name.rstrip("_"), [*wide, *args[n_tensors:]], keywords)
+    if name.endswith("_"):
+        return "call_method", "copy_", [args[0], result], {}
+    return "call_method", "to", [result, Const(dtype)], {}
+
+
+def _weighted(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `lerp(x, y, float)`."""
+    weight = args[2] if len(args) == 3 else keywords.get("weight")
+    if name not in ("lerp", "lerp_") or len(args) + len(keywords) != 3 or not isinstance(weight, OpenFloat):
+        return None
+    if not _are_plain(args[:2]):
+        return None
+    assert isinstance(args[1], TensorValue)
+    number = _input(plugin, weight, args[1])
+    return None if number is None else (kind, target, [*args[:2], number], {})
+
+
 def _filled(
     plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Call | None:
@@ -141,10 +195,10 @@ def _scaled_sum(
     alpha = keywords.get("alpha")
     if name not in ("add", "add_", "sub", "sub_") or len(args) != 2 or len(keywords) != 1:
         return None
-    if not isinstance(alpha, OpenFloat) or not _are_plain(args):
+    if alpha is None or not _are_plain(args):
         return None
     assert isinstance(args[1], TensorValue)
-    number = _input(plugin, alpha, args[1])
+    number = _number(plugin, alpha, args[1])
     if number is None:
         return None
     scaled = plugin.record(tx, "call_function", operator.mul, [args[1], number], {})
@@ -156,12 +210,12 @@ def _scaled_product(
 ) -> Call | None:
     """Take `addcmul(x, a, b, value=float)` and its relatives apart, in eager's order."""
     value = keywords.get("value")
-    if name not in _SCALED or len(args) != 3 or len(keywords) != 1 or not isinstance(value, OpenFloat):
+    if name not in _SCALED or len(args) != 3 or len(keywords) != 1 or value is None:
         return None
     if not _are_plain(args) or torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         return None
     assert isinstance(args[1], TensorValue)
-    number = _input(plugin, value, args[1])
+    number = _number(plugin, value, args[1])
     if number is None:
         return None
     scaled = plugin.record(tx, "call_function", operator.mul, [args[1], number], {})
@@ -174,6 +228,15 @@ def _are_plain(args: Sequence[Value]) -> bool:
     """Tell whether all are tensors of one dtype that rounding in between doesn't change."""
     dtypes = {a.fake.dtype if isinstance(a, TensorValue) else None for a in args}
     return len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}
+
+
+def _number(plugin: Tensors, number: Value, beside: TensorValue) -> TensorValue | None:
+    """Return what stands for a number that is an open float, or a 0-dim tensor whose value eager reads."""
+    if isinstance(number, OpenFloat):
+        return _input(plugin, number, beside)
+    if not isinstance(number, TensorValue) or number.fake.dim() or number.fake.dtype not in _BESIDE:
+        return None
+    return None if number.fake.requires_grad else number  # eager takes none that requires grad for a number
 
 
 def _input(plugin: Tensors, number: OpenFloat, beside: TensorValue) -> FloatInput | None:

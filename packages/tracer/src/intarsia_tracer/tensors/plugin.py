@@ -33,7 +33,7 @@ from intarsia_ir.records import (
 )
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.extension import Extension, Graph
-from intarsia_tracer.tensors import contexts, floats, modules
+from intarsia_tracer.tensors import contexts, floats, foreach, modules, optimizers
 from intarsia_tracer.tensors.calls import call_leaf_or_table
 from intarsia_tracer.tensors.functions import applied_function
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
@@ -216,14 +216,19 @@ class Tensors(Extension):
         """Run an operation on fake tensors and make a node of it; constant answers need no node."""
         if self.modes_active:
             raise Break("tracer.tensor_op", "a mode or transform changes what torch functions do")
-        if self.floats and any(isinstance(a, OpenFloat) for a in (*args, *keywords.values())):
+        name = getattr(target, "__name__", target)
+        if name.startswith(foreach.PREFIX):
+            apart = foreach.taken_apart(self, tx, target, args, keywords)
+            if apart is not None:
+                return apart
+        if floats.are_open(self, args, keywords):
             kind, target, args, keywords = floats.exchanged(self, tx, kind, target, args, keywords)
         try:
             fakes = [self.argument(a, True) for a in args]
             fake_named = {k: self.argument(v, True) for k, v in keywords.items()}
         except NotConstantError as unknown:
             raise Break("tracer.tensor_op", f"{_shown(target)} is called with {unknown}") from None
-        if getattr(target, "__name__", target) in PRODUCTS:
+        if name in PRODUCTS:
             self._refuse_mixed(target, [*fakes, *fake_named.values()])
         if isinstance(fake_named.get("out"), torch.Tensor):
             self._refuse_resizing(kind, target, fakes, fake_named)
@@ -339,6 +344,8 @@ class Tensors(Extension):
         if module != "torch" and not module.startswith("torch."):
             return None
         found = call_leaf_or_table(self, tx, function.value, args, keywords)
+        if found is None:
+            found = optimizers.call_step(tx, function.value, args, keywords)
         if found is None and not is_inlined(module):
             wrapped = modules.unpatched(function.value)
             if wrapped is not None:

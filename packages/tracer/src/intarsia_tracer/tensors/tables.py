@@ -88,6 +88,7 @@ ANSWERS = MappingProxyType(
 PURE = frozenset(
     {
         torch.Size,
+        torch._C._get_privateuse1_backend_name,
         torch.broadcast_shapes,
         torch.can_cast,
         torch.cuda.is_available,
@@ -139,6 +140,7 @@ INLINED = (
     "torch.overrides",
     "torch.signal.windows",
     "torch.utils._contextlib",
+    "torch.utils._foreach_utils",
     "torch.utils._pytree",
 )
 
