@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Buffer, Kernel
+from intarsia_loops.program import Buffer, Kernel, Val
 from intarsia_triton.index import address, product
 from intarsia_triton.plan import Loop
 
@@ -93,40 +93,51 @@ def across(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Atom | None:
     if len(kernel.rows) < 2 or any(step.kind != "map" for step in kernel.steps):
         return None
     last = kernel.rows[-1]
-    if _at_least(last.extent, SQUARE * LARGEST_SECOND_GRID):
+    if not _at_least(last.extent, SQUARE) or _at_least(last.extent, SQUARE * LARGEST_SECOND_GRID):
         return None
-    units = _unit_axes(kernel, buffers)
-    found = [a for a in units if a is not last and _at_least(a.extent, SQUARE)]
-    return found[0] if found and last in units and _at_least(last.extent, SQUARE) else None
+    offsets = _offsets(kernel, buffers)
+    along = _unit_axes(offsets)
+    # what doesn't vary along the last axis, such as a weight for each channel, is small: how it is read doesn't matter
+    crossing = _unit_axes([offset for offset in offsets if last in offset.axes()])
+    found = [a for a in crossing if a is not last and _at_least(a.extent, SQUARE)]
+    return found[0] if found and last in along else None
 
 
-def _unit_axes(kernel: Kernel, buffers: Mapping[str, Buffer]) -> list[Atom]:
-    """Return the axes along which memory is contiguous in some access of the kernel's buffers, in order."""
+def _offsets(kernel: Kernel, buffers: Mapping[str, Buffer]) -> list[IndexExpr]:
+    """Return the element offsets of the kernel's accesses in memory."""
     accesses = []
     for step in kernel.steps:
-        accesses += [(v.args[0], v.args[1]) for v in step.body.loads if v.op == "load"]
+        accesses += [(v.args[0], v.args[1]) for v in step.body.loads]
         accesses.append((step.out, tuple(map(lift, step.axes))))
+    return [_known_offset(index, buffers[b].strides) for b, index in accesses if b in buffers and b not in kernel.local]
+
+
+def _known_offset(index: Sequence[IndexExpr | Val], strides: Sequence[IndexExpr]) -> IndexExpr:
+    """Return the part of an element offset that doesn't depend on data."""
+    pairs = [(e, s) for e, s in zip(index, strides, strict=True) if isinstance(e, IndexExpr)]
+    return address([e for e, _ in pairs], [s for _, s in pairs])
+
+
+def _unit_axes(offsets: Sequence[IndexExpr]) -> list[Atom]:
+    """Return the axes along which memory is contiguous in some of these accesses, in order."""
     units: dict[Atom, None] = {}
-    for name, index in accesses:
-        if name in buffers and name not in kernel.local:
-            units.update(dict.fromkeys(_unit_axes_of(address(index, buffers[name].strides))))
+    for offset in offsets:
+        for axis in offset.axes():
+            coefficient = offset.coef(axis)
+            if coefficient is not None and coefficient[0] is lift(1):
+                units[axis] = None
     return list(units)
 
 
-def _unit_axes_of(offset: IndexExpr) -> list[Atom]:
-    found = []
-    for axis in offset.axes():
-        coefficient = offset.coef(axis)
-        if coefficient is not None and coefficient[0] is lift(1):
-            found.append(axis)
-    return found
-
-
 def _along_rows(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop]) -> bool:
-    """Tell whether memory is contiguous along the last row axis, and not along an inner one."""
-    loads = [v for loop in loops for s in loop.steps for v in s.body.loads if v.op == "load" and v.args[0] in buffers]
+    """Tell whether memory is contiguous along the last row axis, and not along an inner one.
+
+    Only what varies along an inner axis counts: a number for each row, such as the index of a gather, is small.
+    """
+    loads = [v for loop in loops for s in loop.steps for v in s.body.loads if v.args[0] in buffers]
     inner = {a for loop in loops for a in loop.inner}
-    unit = [axis for v in loads for axis in _unit_axes_of(address(v.args[1], buffers[v.args[0]].strides))]
+    offsets = [_known_offset(v.args[1], buffers[v.args[0]].strides) for v in loads]
+    unit = _unit_axes([offset for offset in offsets if not inner.isdisjoint(offset.axes())])
     return bool(kernel.rows) and kernel.rows[-1] in unit and inner.isdisjoint(unit)
 
 

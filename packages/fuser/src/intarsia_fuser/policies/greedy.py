@@ -8,7 +8,7 @@ A value per row that comes out of a reduction is never repeated: phase 2 makes i
 moved into scans and arg reductions, which run one element at a time.
 Phase 2, merge. Pairs of kernels that share a buffer wait in a heap, most bytes saved first; after a merge the pairs of
 the merged kernel are scored anew. A pair is declined, with a reason in the log, when the merged kernel would
-  `greedy.no_row`     have no row in common, though nothing is folded to a scalar
+  `greedy.no_row`     have no row in common, though nothing is folded to a scalar, or one of them doesn't need it
   `greedy.pattern`    fold across rows and go along them: vector lanes would suit one only
   `greedy.layouts`    store results in different orders of memory
   `greedy.few_rows`   fold along some inner axes of a row, in few rows ...
@@ -160,6 +160,7 @@ class Greedy:
         reason = (
             self._too_large(graph, a, b)
             or (None if vertical else self._too_little(graph, a, b, saved))
+            or self._no_row(merged, vertical=vertical)
             or self._slow(graph, merged, pattern, (first, second), a.points + b.points)
         )
         if reason:
@@ -181,12 +182,18 @@ class Greedy:
         least = min(_moved(graph.work(a.name)), _moved(graph.work(b.name)))
         return ("little", f"saves {saved} bytes of {least}") if saved < self.min_shared * least else None
 
+    def _no_row(self, merged: Kernel, *, vertical: bool) -> Reason | None:
+        """For kernels without a leading axis in common: one row does all, which only pays for a fold to a scalar."""
+        if merged.rows or (vertical and any(is_reduction(s) and not s.axes for s in merged.steps)):
+            return None
+        if not vertical and all(not s.axes for s in merged.steps):
+            return None
+        return "no_row", "no leading axis in common"
+
     def _slow(
         self, graph: FusionGraph, merged: Kernel, pattern: str, pair: tuple[str, str], points: int
     ) -> Reason | None:
         """Why emitted code for the merged kernel would be slow."""
-        if not merged.rows and not any(is_reduction(s) and not s.axes for s in merged.steps):
-            return "no_row", "no leading axis in common"
         if pattern == "mixed":
             return "pattern", "some folds go across rows, other steps along them"
         if pattern == "pointwise":
