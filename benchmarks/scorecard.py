@@ -48,6 +48,7 @@ def main(arguments: list[str]) -> int:
         calls,
         capture,
         corpus,
+        fuzzers,
         training,
         symbolic,
     ]
@@ -113,6 +114,23 @@ def corpus(quick: bool) -> Iterator[Line]:
             works[tool] = sum(v["verdict"] == "works" for v in known(tool, results).values())
         yield "python_corpus.torch_compile", f"{works['torch.compile']}/{len(PROGRAMS)}", ""
         yield "python_corpus.intarsia", f"{works['intarsia']}/{len(PROGRAMS)}", f">= {works['torch.compile']} (goal)"
+
+
+def fuzzers(quick: bool) -> Iterator[Line]:
+    """Random programs against eager, and random changes of state between calls (`integration/fuzz/`)."""
+    count, steps = (200, 500) if quick else (2000, 5000)
+    yield from _fuzzed("programs", "--count", count, "differences 0")
+    yield from _fuzzed("machine", "--steps", steps, "stale results 0, hits at least half of the steps")
+
+
+def _fuzzed(kind: str, option: str, count: int, target: str) -> Iterator[Line]:
+    """Run one fuzzer and give the lines with which it sums up."""
+    command = [sys.executable, "-m", "integration.fuzz", kind, option, str(count)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    shown = [line for line in done.stdout.splitlines() if not line.startswith("batch ")]
+    yield f"fuzz.{kind}", "ok" if done.returncode == 0 else "failed", target
+    for line in shown or done.stderr.splitlines()[-1:]:
+        yield f"fuzz.{kind}", "", line
 
 
 def cpu_name() -> str:

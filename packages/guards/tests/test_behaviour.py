@@ -140,6 +140,24 @@ def test_decorated_functions_are_bound_by_the_wrapper() -> None:
     assert guards.check((1,), {"b": 2}) and not guards.check((1, 2))
 
 
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_a_set_made_for_the_guard_lives_as_long_as_the_guard(kind: type) -> None:
+    class Thing:
+        pass
+
+    thing = Thing()
+    for elements in (["a", 1, None], [thing, "a"]):
+        guards = build_guards([GuardRecord(GuardKind.CONSTANT, X, kind(elements))], function=f)
+        gc.collect()
+        assert guards.check((kind(elements),))
+        assert not guards.check((kind(["a"]),))
+    dead = weakref.ref(thing)
+    del thing, elements
+    gc.collect()
+    assert dead() is None
+    assert not guards.check((kind(["a"]),))
+
+
 def test_hold() -> None:
     items: list[int] = []
     assert hold(items).get() is items and hold("a").get() == "a" and hold(nn.Linear).reference is None

@@ -34,6 +34,7 @@ from intarsia_ir.records import (
     GuardKind,
     ItemSource,
     ModuleSource,
+    ReferentSource,
     Source,
     TensorFacts,
     TypeSource,
@@ -202,6 +203,8 @@ class _Writer:
                 self._assign(source, f"{self.constant(dict.__getitem__)}({self.fetch(base)}, {self._key(key)})")
             case TypeSource(base=base):
                 self._assign(source, f"type({self.fetch(base)})")
+            case ReferentSource(base=base):
+                self._assign(source, f"{self.fetch(base)}()")
             case _:
                 raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")
         return self.variables[source]

@@ -19,6 +19,7 @@ from intarsia_ir.records import (
     GlobalSource,
     ItemSource,
     ModuleSource,
+    ReferentSource,
     SizeSource,
     Source,
     TypeSource,
@@ -65,6 +66,8 @@ def fetch(source: Source, frame: Frame) -> Any:
             return dict.__getitem__(fetch(base, frame), key)
         case TypeSource(base=base):
             return type(fetch(base, frame))
+        case ReferentSource(base=base):
+            return fetch(base, frame)()
         case SizeSource(base=base, kind=kind, dim=dim):
             return getattr(fetch(base, frame), kind)(*(() if dim is None else (dim,)))
     raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")

@@ -11,9 +11,10 @@ import types
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-__all__ = ["DEAD", "Held", "hold", "release"]
+__all__ = ["DEAD", "Held", "hold", "hold_constant", "release"]
 
 DEAD = type("Dead", (), {"__repr__": lambda self: "<an object that no longer exists>"})()
 """What a reference to a freed object gives: it is no object that a program can have."""
@@ -29,12 +30,13 @@ class Held:
     Args:
         get: Returns the value, or `DEAD`.
         value: The value when it's held as it is, None otherwise.
-        reference: The weak reference, None when the value is held as it is.
+        reference: The weak reference, or what stands for one: returns the value, or None when it no longer exists. None
+            when the value is held as it is.
     """
 
     get: Callable[[], Any]
     value: Any = None
-    reference: weakref.ref[Any] | None = None
+    reference: Callable[[], Any] | None = None
 
 
 def hold(value: Any) -> Held:
@@ -47,10 +49,24 @@ def hold(value: Any) -> Held:
     if _stays(value):
         return Held(lambda: value, value)
     try:
-        reference = weakref.ref(value)
+        reference: Callable[[], Any] = weakref.ref(value)
     except TypeError:
         return Held(lambda: value, value)
-    return Held(lambda: _alive(reference), None, reference)
+    return _weakly(reference)
+
+
+def hold_constant(value: Any) -> Held:
+    """Return `value`, made for the guard alone: of a set, which nothing else keeps alive, the elements are held.
+
+    Example:
+        >>> hold_constant({1, 2}).get()
+        {1, 2}
+    """
+    if type(value) not in (set, frozenset):
+        return hold(value)
+    if all(map(_stays, value)):
+        return Held(lambda: value, value)
+    return _weakly(partial(_all_alive, type(value), tuple(map(hold, value))))
 
 
 def release(value: Any) -> Any:
@@ -60,9 +76,18 @@ def release(value: Any) -> Any:
     return tuple(map(release, value)) if type(value) is tuple else value
 
 
-def _alive(reference: weakref.ref[Any]) -> Any:
-    value = reference()
-    return DEAD if value is None else value
+def _weakly(reference: Callable[[], Any]) -> Held:
+    def get() -> Any:
+        value = reference()
+        return DEAD if value is None else value
+
+    return Held(get, None, reference)
+
+
+def _all_alive(kind: type, elements: tuple[Held, ...]) -> Any:
+    """Return the elements, None when one of them no longer exists."""
+    values = [element.get() for element in elements]
+    return None if any(value is DEAD for value in values) else kind(values)
 
 
 def _stays(value: Any) -> bool:

@@ -35,6 +35,7 @@ from intarsia_ir.records import (
     GuardKind,
     ItemSource,
     ModuleSource,
+    ReferentSource,
     Source,
     TensorFacts,
     TypeSource,
@@ -168,6 +169,8 @@ class _Writer:
                 return self._fetch("DICT_ITEM", self.fetch(base), -1, key)
             case TypeSource(base=base):
                 return self._fetch("TYPE_OF", self.fetch(base))
+            case ReferentSource(base=base):
+                return self._fetch("REFERENT", self.fetch(base))
         raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")
 
     def _item(self, source: Source) -> tuple[int, str] | None:

@@ -176,6 +176,20 @@ static inline PyObject *target_of(PyObject *reference)
     return target == Py_None ? NULL : target;
 }
 
+/* What a weak reference refers to: owned, as nothing that is guarded need hold it. */
+static int fetch_referent(const Op *op, Registers *r, PyObject *value)
+{
+    if (!PyWeakref_CheckRefExact(value)) {
+        return 0;
+    }
+    PyObject *target = target_of(value);
+    if (target == NULL) {
+        return 0;
+    }
+    Py_INCREF(target);
+    return put_owned(r, op->out, target);
+}
+
 static int check_float(PyObject *value, PyObject *expected)
 {
     if (!PyFloat_CheckExact(value)) {
@@ -359,6 +373,7 @@ static Py_NO_INLINE int run_other(Op *op, Registers *r, PyObject *value)
     case OP_ATTRIBUTE: return fetch_attribute(op, r, value);
     case OP_DICT_ITEM: return fetch_dict_item(op, r, value);
     case OP_GLOBAL: return fetch_global(op, r, value);
+    case OP_REFERENT: return fetch_referent(op, r, value);
     case OP_MODULE_ATTRIBUTE: return fetch_module_attribute(op, r, value);
     case OP_TYPE_WEAK: return (PyObject *)Py_TYPE(value) == target_of(object);
     case OP_IS_WEAK: return value == target_of(object);

@@ -11,7 +11,7 @@ from intarsia_guards import explain as explaining
 from intarsia_guards.codegen import HeldGuard, Layout, order, write
 from intarsia_guards.explain import GuardFailure
 from intarsia_guards.frame import Frame, bind, parameter_names
-from intarsia_guards.held import Held, hold
+from intarsia_guards.held import Held, hold, hold_constant
 from intarsia_guards.native import assemble, extension
 from intarsia_guards.relations import SizeTexts, size_texts
 from intarsia_ir.errors import InvalidArgumentError
@@ -204,7 +204,9 @@ def _hold(record: GuardRecord) -> HeldGuard:
 def _held_value(record: GuardRecord) -> Any:
     """Hold the objects in a record's value; what is only data stays as it is."""
     match record.kind:
-        case GuardKind.TYPE | GuardKind.CONSTANT | GuardKind.IDENTITY | GuardKind.NOT_IDENTITY | GuardKind.CODE:
+        case GuardKind.CONSTANT:
+            return hold_constant(record.value)
+        case GuardKind.TYPE | GuardKind.IDENTITY | GuardKind.NOT_IDENTITY | GuardKind.CODE:
             return hold(record.value)
         case GuardKind.DICT_KEYS | GuardKind.TORCH_MODES:
             return tuple(map(hold, record.value))
