@@ -273,3 +273,15 @@ def test_the_chain_of_contexts_never_closes():
     executor = Executor(Extension, force=True)
     assert executor.call(f) == f() == (True, True, None)
     assert not executor.captures[0].breaks
+
+
+def test_a_read_only_view_shows_what_was_changed_meanwhile():
+    def f(d, view):
+        before = len(view)
+        d["b"] = 2
+        return before, view == d, dict(view), "b" in view
+
+    mine, theirs = {"a": 1}, {"a": 1}
+    executor = Executor(Extension, force=True)
+    assert executor.call(f, mine, types.MappingProxyType(mine)) == f(theirs, types.MappingProxyType(theirs))
+    assert mine == theirs

@@ -7,6 +7,7 @@ existing dict are kept as a log of stores and deletions, so that its order comes
 from __future__ import annotations
 
 import collections
+import gc
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,7 @@ class Dict(Value):
 
     def find(self, tx: Tracer, key: Hashable) -> Value | None:
         """Return the value of `key`, or None when there is none."""
+        self._check_current(tx)
         found = self._entries.get(key)
         if found is not None or self._whole:
             return found[1] if found else None
@@ -101,6 +103,13 @@ class Dict(Value):
         self._entries[key] = (tx.key_value(key), model)
         return model
 
+    def _check_current(self, tx: Tracer) -> None:
+        """Break if what a read-only view shows was changed meanwhile: the view has a model of its own."""
+        if self.cls is types.MappingProxyType and self.real is not None:
+            shown = tx.known.get(id(gc.get_referents(self.real)[0]))
+            if shown is not None and shown in tx.dirty:
+                raise Break("tracer.mutation", "a mappingproxy is read after its dict was changed")
+
     def guard_absent(self, tx: Tracer, key: Hashable) -> None:
         """Rely on `key` being missing from the existing dict."""
         if self.source is not None:
@@ -117,6 +126,7 @@ class Dict(Value):
 
     def entries(self, tx: Tracer) -> dict[Hashable, tuple[Value, Value]]:
         """Return all entries in order; relies on the keys of an existing dict."""
+        self._check_current(tx)
         if self._whole:
             return self._entries
         assert self.real is not None
