@@ -28,6 +28,7 @@ from intarsia_ir import (
     GuardRecord,
     InvalidArgumentError,
     ItemSource,
+    ReferentSource,
     SizeFact,
     SizeFacts,
     Source,
@@ -418,6 +419,21 @@ def test_a_cycle_through_a_check_is_collected() -> None:
     del held, check
     gc.collect()
     assert alive() is None
+
+
+def test_what_a_weak_reference_refers_to() -> None:
+    class Thing:
+        value = 3
+
+    thing = Thing()
+    check = both([GuardRecord(GuardKind.CONSTANT, AttributeSource(ReferentSource(X), "value"), 3)])
+    assert check(weakref.ref(thing)) and not check(thing) and not check(None)
+    thing.value = 4
+    assert not check(weakref.ref(thing))
+    gone = weakref.ref(thing)
+    del thing
+    gc.collect()
+    assert gone() is None and not check(gone)
 
 
 def test_objects_are_held_weakly() -> None:

@@ -18,6 +18,8 @@ import torch
 from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 
+from intarsia_functionalizer.foreach import foreach_decompositions
+
 __all__ = ["default_decompositions"]
 
 aten = torch.ops.aten
@@ -154,6 +156,7 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
         table[op] = _only_in_training(op, function)
     table[aten.grid_sampler_2d.default] = _not_cubic(table[aten.grid_sampler_2d.default])
     table[aten.trace.default] = _trace
+    table |= foreach_decompositions()
     for op in list(table):
         inplace = _inplace_form(op)
         if inplace is not None and inplace not in table:

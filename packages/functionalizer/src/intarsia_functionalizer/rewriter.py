@@ -340,9 +340,11 @@ class Rewriter:
         """Return what the original op returned: tensors that it wrote, or its own results, the first of `result`."""
         assert isinstance(node.target, OpOverload)
         returns = node.target._schema.returns
+        if not returns:
+            return None
         if all(r.alias_info is not None for r in returns):
             refs = [refs[0] for refs in targets]
-            return None if not returns else refs[0] if len(returns) == 1 else refs
+            return refs[0] if len(returns) == 1 else refs
         if len(returns) == 1:
             value = meta.value(result)
             return self._fresh(self.builder.item(result, 0) if isinstance(value, (list, tuple)) else result)

@@ -41,6 +41,7 @@ __all__ = [
     "Origin",
     "OutputSpec",
     "Recorded",
+    "ReferentSource",
     "Role",
     "SavedValue",
     "Signature",
@@ -168,6 +169,16 @@ class TypeSource(Source):
 
     def __str__(self) -> str:
         return f"type({self.base})"
+
+
+@dataclass(frozen=True, slots=True)
+class ReferentSource(Source):
+    """`base()`: what the weak reference at `base` refers to."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"{self.base}()"
 
 
 @dataclass(frozen=True, slots=True)

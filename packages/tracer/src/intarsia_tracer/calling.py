@@ -399,10 +399,12 @@ def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Key
 
 
 def _call_reference(tx: Tracer, callee: Object) -> Value:
-    """Call a weak reference: to something that is held elsewhere, which is guarded there, or to something gone."""
+    """Call a weak reference: what it refers to is found by calling it again."""
     found = callee.value()
     if found is not None and id(found) not in tx.known:
-        raise Break("tracer.call", "a weak reference to something unknown is called")
+        if type(callee.value) is not weakref.ref or callee.source is None:
+            raise Break("tracer.call", "a weak reference to something unknown is called")
+        return tx.wrap(found, tx.sources.referent(callee.source))
     if callee.source is not None:
         tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)
     return tx.wrap(found, None)

@@ -22,6 +22,7 @@ from intarsia_ir.records import (
     GlobalSource,
     ItemSource,
     ModuleSource,
+    ReferentSource,
     SizeSource,
     Source,
     TypeSource,
@@ -402,6 +403,9 @@ class Builder:
         elif isinstance(source, TypeSource):
             base = self._fetch(source.base)
             self.call(lambda: self.emit("LOAD_CONST", type), [lambda: self.emit("LOAD_FAST", base)])
+        elif isinstance(source, ReferentSource):
+            held = self._fetch(source.base)
+            self.call(lambda: self.emit("LOAD_FAST", held), [])
         else:
             raise Unreconstructable(f"{source} can't be fetched by bytecode")
         name = self._fetched[id(source)] = self.temporary()

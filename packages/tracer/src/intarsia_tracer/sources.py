@@ -16,6 +16,7 @@ from intarsia_ir.records import (
     ItemSource,
     ModuleSource,
     Origin,
+    ReferentSource,
     Source,
     TypeSource,
 )
@@ -62,6 +63,10 @@ class Sources:
     def type_of(self, base: Source) -> Source:
         """`type(base)`."""
         return self._once(("type", id(base)), lambda: TypeSource(base))
+
+    def referent(self, base: Source) -> Source:
+        """`base()` of a weak reference."""
+        return self._once(("referent", id(base)), lambda: ReferentSource(base))
 
     def _once(self, key: Hashable, make: Callable[[], Source]) -> Source:
         """Return the source under `key`, made at the first request."""

@@ -17,6 +17,7 @@ from intarsia_ir.records import (
     GuardRecord,
     ItemSource,
     ModuleSource,
+    ReferentSource,
     Source,
     TypeSource,
 )
@@ -41,6 +42,8 @@ def fetch(source: Source, frame: Any, code: Any) -> Any:
             return dict.__getitem__(fetch(base, frame, code), key)
         case TypeSource(base=base):
             return type(fetch(base, frame, code))
+        case ReferentSource(base=base):
+            return fetch(base, frame, code)()
     raise AssertionError(source)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import types
+import weakref
 
 import pytest
 from executor import call_with_locals
@@ -170,6 +171,16 @@ def test_closure_cell_is_guarded():
         fn.__closure__[0].cell_contents = 5
 
     check(fn, (), change, None, [GuardKind.CONSTANT])
+
+
+def test_what_a_weak_reference_refers_to_is_guarded():
+    config = Config()
+    reference = weakref.ref(config)
+
+    def change(r):
+        config.flag = False
+
+    check(lambda r: 1 if r().flag else 2, (reference,), change, None, [GuardKind.CONSTANT])
 
 
 def test_unused_arguments_are_not_guarded():

@@ -580,6 +580,14 @@ def imports(n=4):
     return math.sqrt(n), math.pi > 3, C is collections.Counter
 
 
+def functions_bound_by_hand(n=3):
+    def add(self, x):
+        return self + x
+
+    bound = add.__get__(n, int)
+    return bound(4), bound.__self__
+
+
 def new_function_attributes(n=1):
     def f():
         return n

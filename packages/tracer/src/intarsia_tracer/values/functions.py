@@ -14,6 +14,7 @@ from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.trust import STABLE, is_trusted
 from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.constants import is_none
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import InstanceDict, Object, attribute_key
 from intarsia_tracer.values.sequences import Tuple
@@ -201,6 +202,15 @@ class PythonFunction(Value):
         """Evaluate the body."""
         return tx.inline(self, args, keywords)
 
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Bind to an instance."""
+        if name != "__get__":
+            return super().call_method(tx, name, args, keywords)
+        owner, *_ = tx.arity("__get__", args, keywords, 1, 2)
+        if not is_none(owner):
+            return BoundMethod(self, owner)
+        raise Break("tracer.call", f"{self.describe()} is bound to None")  # gives the function, or raises
+
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Functions are equal when they are the same."""
         return tx.compare_identity(op, self, other)
@@ -340,6 +350,8 @@ class MadeFunction(PythonFunction):
             return Tuple(self.defaults) if self.defaults else tx.from_python(None)
         if name == "__dict__":
             return FunctionDict(self)
+        if name == "__get__":
+            return tx.bound_builtin(self, name)
         if name == "__annotations__":
             found = self.attributes[name] = self._annotations(tx)
             return found
