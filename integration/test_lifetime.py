@@ -60,6 +60,38 @@ def test_everything_dies_with_the_function(make: Any) -> None:
     assert [ref() for ref in alive] == [None] * len(alive)
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_inputs_die_after_the_first_call(dynamic: bool | None) -> None:
+    fast = intarsia.compile(lambda x, w: (x @ w).sum(), dynamic=dynamic, options=OPTIONS)
+
+    def call() -> list[Any]:
+        x, w = torch.randn(3, 4), torch.randn(4, 5, requires_grad=True)
+        fast(x, w).backward()
+        return [weakref.ref(x), weakref.ref(w), weakref.ref(w.grad)]
+
+    alive = call()
+    gc.collect()
+    assert [ref() for ref in alive] == [None] * len(alive)
+
+
+def test_an_optimizer_dies_with_its_compiled_step() -> None:
+    def train() -> list[Any]:
+        model = torch.nn.Linear(3, 4)
+        optimizer = torch.optim.AdamW(model.parameters())
+        step = intarsia.compile(optimizer.step, options=OPTIONS)
+        for rate in (0.1, 0.01):
+            optimizer.param_groups[0]["lr"] = rate
+            optimizer.zero_grad()
+            model(torch.randn(2, 3)).sum().backward()
+            step()
+        tensors = [*model.parameters(), *[v for s in optimizer.state.values() for v in s.values()]]
+        return [weakref.ref(o) for o in (model, optimizer, *tensors)]
+
+    alive = train()
+    gc.collect()
+    assert [ref() for ref in alive] == [None] * len(alive)
+
+
 def test_an_object_that_dies_takes_its_version_out_of_use() -> None:
     config = Config(inner=Config(n=1))
     first = weakref.ref(config.inner)

@@ -85,6 +85,7 @@ class Tensors(Extension):
         """Put the ambient state back."""
         _LOG.disabled = self.log_was_off
         self.state.restore()
+        self.sizes.forget()
 
     def position(self) -> int:
         """Return the number of recorded calls."""

@@ -69,6 +69,11 @@ class Sizes:
             self.mode.allow_scalar_outputs = False
             self.table = SymbolTable(plugin.graph, self.env)
 
+    def forget(self) -> None:
+        """Let go of the capture: the environment outlives it, and would keep what was looked at alive."""
+        if self.env is not None:
+            self.env.locate = None
+
     def running(self) -> AbstractContextManager[Any]:
         """Return the context in which operations run: composites with symbolic sizes come apart in Python."""
         return nullcontext() if self.env is None else enable_python_dispatcher()  # type: ignore[no-any-return]

@@ -1,0 +1,253 @@
+"""Steps of torch's own optimizers, compiled: eager's weights and state, however the rate changes from step to step."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn as nn
+
+import intarsia
+
+RAISE = {"on_error": "raise"}
+schedulers = torch.optim.lr_scheduler
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    intarsia.reset()
+    torch.manual_seed(0)
+    yield
+    intarsia.reset()
+
+
+def make_model(dtype=torch.float32):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 5)).to(dtype)
+
+
+def set_rate(optimizer, step):
+    """Give every step a rate of its own."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(0.05 / (step + 1))
+        else:
+            group["lr"] = 0.05 / (step + 1)
+
+
+def train(make_optimizer, compile_step, steps=10, between=set_rate, dtype=torch.float32):
+    """Return the parameters and the state after some steps, the gradients being eager's in both ways."""
+    model = make_model(dtype)
+    optimizer = make_optimizer(model)
+    step = compile_step(optimizer)
+    for number in range(steps):
+        torch.manual_seed(number)
+        optimizer.zero_grad()
+        model(torch.randn(4, 8, dtype=dtype)).square().mean().backward()
+        between(optimizer, number)
+        step()
+    state = [v for s in optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor)]
+    return [p.detach() for p in model.parameters()], state
+
+
+def compiled_method(optimizer):
+    return intarsia.compile(optimizer.step, options=RAISE)
+
+
+def compiled_lambda(optimizer):
+    return intarsia.compile(lambda: optimizer.step(), options=RAISE)
+
+
+def compare(make_optimizer, compile_step=compiled_method, versions=2, **keywords):
+    """Compare with eager; one version makes the state, one takes any rate."""
+    expected = train(make_optimizer, lambda optimizer: optimizer.step, **keywords)
+    actual = train(make_optimizer, compile_step, **keywords)
+    for ours, eagers in zip(actual, expected, strict=True):
+        assert len(ours) == len(eagers)
+        torch.testing.assert_close(ours, eagers, rtol=1e-6, atol=1e-6)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager, stats.extern_calls) == (0, 0, 0)
+    assert stats.graphs <= versions and stats.kernels_generated > 0
+
+
+OPTIMIZERS = {
+    "sgd": lambda m: torch.optim.SGD(m.parameters(), lr=0.1),
+    "sgd with momentum": lambda m: torch.optim.SGD(
+        m.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01
+    ),
+    "sgd foreach": lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01, foreach=True),
+    "sgd with a tensor": lambda m: torch.optim.SGD(m.parameters(), lr=torch.tensor(0.1), momentum=0.9),
+    "adam": lambda m: torch.optim.Adam(m.parameters(), lr=0.1, weight_decay=0.1),
+    "adam foreach": lambda m: torch.optim.Adam(m.parameters(), lr=0.1, amsgrad=True, foreach=True),
+    "adamw": lambda m: torch.optim.AdamW(m.parameters(), lr=0.1),
+    "adamw one by one": lambda m: torch.optim.AdamW(m.parameters(), lr=0.1, foreach=False, maximize=True),
+    "adamw foreach": lambda m: torch.optim.AdamW(m.parameters(), lr=0.1, foreach=True),
+    "adamw with a tensor": lambda m: torch.optim.AdamW(m.parameters(), lr=torch.tensor(0.1)),
+}
+
+
+@pytest.mark.parametrize("compile_step", [compiled_method, compiled_lambda])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_ten_rates_take_two_versions(name, compile_step):
+    compare(OPTIMIZERS[name], compile_step)
+
+
+@pytest.mark.parametrize("name", ["NAdam", "Adagrad", "Adadelta", "Adamax"])
+def test_other_optimizers(name):
+    compare(lambda m: getattr(torch.optim, name)(m.parameters(), lr=0.01))
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
+def test_other_types(dtype, foreach):
+    compare(lambda m: torch.optim.AdamW(m.parameters(), foreach=foreach), dtype=dtype)
+
+
+def test_groups_of_parameters():
+    def make(model):
+        first, _, last = model
+        groups = [
+            {"params": [first.weight, last.weight], "weight_decay": 0.1},
+            {"params": [first.bias, last.bias], "weight_decay": 0.0, "lr": 0.3},
+        ]
+        return torch.optim.AdamW(groups, lr=0.1)
+
+    compare(make)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["wrapped before", "wrapped after"])
+@pytest.mark.parametrize(
+    "make_scheduler",
+    [
+        lambda o: schedulers.CosineAnnealingLR(o, 20),
+        lambda o: schedulers.OneCycleLR(o, 0.1, total_steps=20),
+        lambda o: schedulers.LambdaLR(o, lambda step: 1 / (step + 1)),
+    ],
+    ids=["cosine", "one cycle", "lambda"],
+)
+def test_schedulers(make_scheduler, before):
+    """A scheduler wraps the step of its optimizer, and changes rates (one of them momenta, too) after every step."""
+    found = {}
+
+    def make(model):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        if before:
+            found["scheduler"] = make_scheduler(optimizer)
+        return optimizer
+
+    def compile_step(optimizer):
+        step = compiled_method(optimizer) if intarsia_runs else optimizer.step
+        if not before:
+            found["scheduler"] = make_scheduler(optimizer)
+
+        def both():
+            optimizer._opt_called = True  # where the scheduler came later, the compiled step doesn't know of it
+            step()
+            found["scheduler"].step()
+
+        return both
+
+    intarsia_runs = False
+    expected = train(make, compile_step, between=lambda optimizer, number: None)
+    intarsia_runs = True
+    actual = train(make, compile_step, between=lambda optimizer, number: None)
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-6)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager) == (0, 0) and stats.graphs <= 3
+
+
+def test_a_parameter_without_a_gradient_is_left_alone():
+    def between(optimizer, number):
+        set_rate(optimizer, number)
+        optimizer.param_groups[0]["params"][1].grad = None
+
+    compare(lambda m: torch.optim.AdamW(m.parameters()), between=between)
+
+
+def test_state_that_was_loaded():
+    def make(model):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        for p in model.parameters():
+            p.grad = torch.ones_like(p)
+        optimizer.step()
+        saved = copy.deepcopy(optimizer.state_dict())
+        fresh_one = torch.optim.AdamW(model.parameters(), lr=0.2)
+        fresh_one.load_state_dict(saved)
+        return fresh_one
+
+    compare(make)
+
+
+def test_hooks_of_the_step_run():
+    count = torch.zeros(())
+
+    def make(model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.register_step_post_hook(lambda *args: count.add_(1))
+        return optimizer
+
+    compare(make)
+    assert count == 20
+
+
+def test_clipping_and_step_in_one_function():
+    """Clipping reads norms of all gradients; nothing leaves the graph between it and the step."""
+
+    def compile_both(wrap):
+        def compile_step(optimizer):
+            def clipped():
+                norm = nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 0.1)
+                optimizer.step()
+                return norm
+
+            return wrap(clipped)
+
+        return compile_step
+
+    def make(model):
+        return torch.optim.AdamW(model.parameters(), lr=0.1)
+
+    expected = train(make, compile_both(lambda f: f))
+    actual = train(make, compile_both(lambda f: intarsia.compile(f, options=RAISE)))
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager) == (0, 0) and stats.graphs <= 2
+
+
+def test_a_whole_step_of_training_around_backward():
+    """The forward pass is compiled, the step is compiled; backward is eager's call between them."""
+    found = []
+    for way in ("eager", "compiled"):
+        model = make_model()
+        optimizer = torch.optim.AdamW(model.parameters())
+        call, step = model, optimizer.step
+        if way == "compiled":
+            call, step = intarsia.compile(model, options=RAISE), compiled_method(optimizer)
+        losses = []
+        for number in range(6):
+            torch.manual_seed(number)
+            optimizer.zero_grad()
+            loss = call(torch.randn(4, 8)).square().mean()
+            loss.backward()
+            set_rate(optimizer, number)
+            step()
+            losses.append(loss.detach())
+        found.append([*losses, *[p.detach() for p in model.parameters()]])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager) == (0, 0) and stats.graphs <= 3
+
+
+def test_what_branches_on_its_state_says_why():
+    optimizer = torch.optim.RAdam(make_model().parameters())
+    for p in optimizer.param_groups[0]["params"]:
+        p.grad = torch.ones_like(p)
+    with pytest.raises(intarsia.UnsupportedError, match="truth of a"):
+        compiled_method(optimizer)()
+
+
+def test_a_fused_step_says_why():
+    optimizer = torch.optim.AdamW(make_model().parameters(), fused=True)
+    for p in optimizer.param_groups[0]["params"]:
+        p.grad = torch.ones_like(p)
+    with pytest.raises(intarsia.UnsupportedError, match="_fused_adamw"):
+        compiled_method(optimizer)()
