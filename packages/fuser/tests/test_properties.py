@@ -20,7 +20,6 @@ CODES = (
     "inline.unknown",
     "inline.not_a_map",
     "inline.no_read",
-    "inline.gather",
     "fuse.same",
     "fuse.depth",
     "fuse.rows",

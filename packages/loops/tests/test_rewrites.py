@@ -57,8 +57,20 @@ def test_inline_shares_what_is_read_twice() -> None:
     assert text(inline(b, a)).splitlines()[1:] == ["  t0 = sin(load(%x, i0, i1))", "  mul(t0, t0)", "}"]
 
 
-def test_inline_of_a_data_dependent_read_is_refused() -> None:
-    a, b = nests("  %a: f32[8] = map[i0: 8] load(%x, i0, 0)\n  %b: f32[8] = map[i0: 8] gather(%a, [load(%j, i0)])\n")
+def test_inline_of_a_data_dependent_read() -> None:
+    a, b = nests(
+        "  %a: f32[8] = map[i0: 8] add(load(%x, i0, ((i0) % (6))), cast(index(3 + 2*i0), f32))\n"
+        "  %b: f32[8] = map[i0: 8] gather(%a, [load(%j, i0)])\n"
+    )
+    made = text(inline(b, a))
+    assert "gather(%x, [load(%j, i0)], [mod(load(%j, i0), i64(6))])" in made
+    assert "add(i64(3), mul(i64(2), load(%j, i0)))" in made
+
+
+def test_inline_of_a_data_dependent_read_through_a_symbolic_quotient_is_refused() -> None:
+    n, i = size_symbol("s0"), axis("i0", 8)
+    a = Nest("a", (i,), (), "map", load("x", (lift(i) // n, 0), "f32"), "f32")
+    b = Nest("b", (i,), (), "map", load("a", (load("j", (lift(i),), "i64"),), "f32"), "f32")
     assert inline(b, a).code == "inline.gather"
 
 

@@ -4,7 +4,7 @@ Inline producer into consumer
   I1 `inline.unknown`        both are nests of the program as it stands
   I2 `inline.not_a_map`      the producer is a map: only then is its value a function of its index alone
   I3 `inline.no_read`        the consumer reads the producer
-  I4 `inline.gather`         it reads it at index expressions, not at a data-dependent index
+  I4 `inline.gather`         where it reads it at a data-dependent index, that index can be computed from data
 Fuse first and second over `depth` rows
   F1 `fuse.unknown`          both are made by kernels (not by the caller or by an extern call)
   F2 `fuse.same`             by different kernels

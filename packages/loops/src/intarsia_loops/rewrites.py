@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from intarsia_loops._positions import is_computable, placed
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Refused, Val, load, val
@@ -115,17 +116,45 @@ def inline(consumer: Nest, producer: Nest) -> Nest | Refused:
     before: x[i] = map g(i);  y[j] = kind f(x[e(j)])        after: y[j] = kind f(g(e(j)))
 
     Only the consumer is returned; the producer can be dropped when nobody else reads it. Work may be repeated, the
-    values are the same: a map is a function of its index. Refused for producers that are no maps
-    (`inline.not_a_map`) and for data-dependent reads (`inline.gather`), whose index a map can't take.
+    values are the same: a map is a function of its index. Where the index depends on data, the producer's loads become
+    gathers. Refused for producers that are no maps (`inline.not_a_map`), and for data-dependent reads of a producer
+    with a quotient or a remainder by a symbol (`inline.gather`), which no scalar op computes.
     """
     if producer.kind != "map":
         return Refused("inline.not_a_map", f"{producer.out} is a {producer.kind}")
-    reads = [v for v in consumer.body.loads if v.args[0] == producer.out]
-    if any(v.op == "gather" for v in reads):
+    refused: list[Val] = []
+
+    def leaf(v: Val) -> Val:
+        if v.op == "index" or v.args[0] != producer.out:
+            return v
+        made = _at_data(producer.body, dict(zip(producer.axes, v.args[1], strict=True)))
+        if made is None:
+            refused.append(v)
+        return made or v
+
+    body = rebuild(consumer.body, leaf)
+    if refused:
         return Refused("inline.gather", f"{consumer.out} reads {producer.out} at a data-dependent index")
-    made = {v: at(producer.body, dict(zip(producer.axes, v.args[1], strict=True))) for v in reads}
-    origins = tuple(dict.fromkeys(producer.origins + consumer.origins))
-    return replace(consumer, body=rebuild(consumer.body, lambda v: made.get(v, v)), origins=origins)
+    return replace(consumer, body=body, origins=tuple(dict.fromkeys(producer.origins + consumer.origins)))
+
+
+def _at_data(body: Val, places: Mapping[Atom, IndexExpr | Val]) -> Val | None:
+    """`at`, where positions may depend on data; None where one can't be computed."""
+    known = {a: i for a, i in places.items() if isinstance(i, IndexExpr)}
+    if len(known) == len(places):
+        return at(body, known)
+    leaves = [v for v in postorder(body) if v.op in ("load", "gather", "index")]
+    entries = [e for v in leaves for e in (v.args[:1] if v.op == "index" else v.args[1]) if isinstance(e, IndexExpr)]
+    if not is_computable(entries):
+        return None
+
+    def leaf(v: Val) -> Val:
+        if v.op == "index":
+            position = placed(v.args[0], places)
+            return position if isinstance(position, Val) else val("index", position, dtype=v.dtype)
+        return load(v.args[0], tuple(i if type(i) is Val else placed(i, places) for i in v.args[1]), v.dtype)
+
+    return rebuild(body, leaf)
 
 
 def rename(nest: Nest, axes: Sequence[Atom]) -> Nest:

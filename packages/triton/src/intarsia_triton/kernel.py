@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS, identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest
+from intarsia_triton.align import Shift, shift_of
 from intarsia_triton.blocks import SQUARE, Blocks, across, choose_blocks
 from intarsia_triton.index import index_text, product
 from intarsia_triton.ops import POINTED, TYPES, constant
@@ -73,6 +74,7 @@ class _Writer:
         self.policies: dict[str, str] = {}
         self._scalars: dict[str, str] = {}
         self._counter = [0]
+        self.parts = blocks.parts
         lanes = f"RBLOCK // {blocks.parts}"
         self.tile = "[XBLOCK, RBLOCK]" if blocks.parts == 1 else f"[{blocks.parts}, {lanes}]"
         self.lanes = "[XBLOCK, RBLOCK]" if blocks.parts == 1 else f"[1, {lanes}]"
@@ -230,34 +232,79 @@ class _Rows(_Writer):
 
         What the walk before it read last is still in the cache.
         """
-        extent, block = product([a.extent for a in loop.inner]), self.blocks.inner
+        extent = product([a.extent for a in loop.inner])
         reductions = [s for s in loop.steps if s.kind != "map"]
         for step in (*reductions, *(s.step for s in loop.sums)):
             self.lines += self._accumulators(step)
         for s in loop.sums:
             self.lines.append(f"base_{s.step.out} = tl.zeros({self.lanes}, {TYPES[s.exponent.dtype]})")
-        known = extent.const()
-        n_full = None if known is None else known // block
-        if n_full is None:
-            self.lines.append(f"for base in range(0, {index_text(extent, {})}, RBLOCK):")
-            self.lines += [INDENT + line for line in self._body(loop, masked=True)]
-        elif n_full:
-            number = f"({n_full - 1} - tile)" if backwards else "tile"
-            self.lines.append(f"for tile in range(0, {n_full}):")
-            self.lines += [INDENT + line for line in (f"base = {number} * RBLOCK", *self._body(loop, masked=False))]
-        if known is not None and known % block:
-            self.lines += [f"base = {known // block * block}", *self._body(loop, masked=True)]
+        shift = shift_of(loop, self.buffers) if self.blocks.parts > 1 and extent.const() is not None else None
+        if shift is not None:
+            self._shifted_tiles(loop, shift, backwards=backwards)
+        else:
+            self._tiles(loop, backwards=backwards)
         for step in reductions:
             self._finish(step)
         for s in loop.sums:
             self._finish_sum(s)
 
+    def _tiles(self, loop: Loop, *, backwards: bool) -> None:
+        """Full tiles without a mask, then what is left; with a mask always where the extent is a symbol."""
+        extent, block = product([a.extent for a in loop.inner]), self.blocks.inner
+        known = extent.const()
+        if known is None:
+            self.lines.append(f"for base in range(0, {index_text(extent, {})}, RBLOCK):")
+            self.lines += [INDENT + line for line in self._body(loop, masked=True)]
+            return
+        self._full_tiles(known // block, self._body(loop, masked=False), backwards=backwards)
+        if known % block:
+            self.lines += [f"base = {known // block * block}", *self._body(loop, masked=True)]
+
+    def _full_tiles(self, n: int, body: list[str], *, backwards: bool) -> None:
+        if n:
+            number = f"({n - 1} - tile)" if backwards else "tile"
+            self.lines.append(f"for tile in range(0, {n}):")
+            self.lines += [INDENT + line for line in (f"base = {number} * RBLOCK", *body)]
+
+    def _shifted_tiles(self, loop: Loop, shift: Shift, *, backwards: bool) -> None:
+        """Tiles from the first aligned point on, one that ends at an aligned point, and the points around these."""
+        (inner,) = loop.inner
+        extent, block, n = inner.extent.const() or 0, self.blocks.inner, shift.points
+        # numbers, not tiles: the hints would be lost on tiles of one element
+        self.lines.append(f"row = tl.program_id(0){self._wide()}")
+        start = index_text(shift.start, self._unflatten("row", self.rows, self.lines))
+        self.lines += [
+            f"head = ({n} - ({start}) % {n}) % {n}",
+            f"begin = tl.multiple_of({start} + head, {n})",
+            f"end = tl.multiple_of(({extent} - head) // {n} * {n}, {n})",
+        ]
+        aligned = {shift.start + lift(inner): f"(begin + lane + tl.zeros({self.tile}, tl.int32))"}
+        lines = [f"lane = base + {self._lanes()}", f"r = (head + lane){self._wide()}"]
+        points = replace(self._with_inner(self.row_points, loop.inner, False, lines), aligned=aligned)
+        n_full = (extent - n + 1) // block
+        self._full_tiles(n_full, self._steps(loop, points, lines), backwards=backwards)
+        last = replace(points, inner_mask="rmask")
+        lines.append("rmask = lane < end")
+        self.lines += [f"base = {n_full * block}", *self._steps(loop, last, lines)]
+        self.parts, tile, self.tile = 1, self.tile, self.lanes
+        lines = [f"lane = tl.arange(0, RBLOCK // {self.blocks.parts})[None, :]"]
+        lines.append(f"r = tl.where(lane < head, lane, lane + end){self._wide()}")
+        around = replace(self._with_inner(self.row_points, loop.inner, False, lines), inner_mask="rmask")
+        lines.append(f"rmask = lane < {extent} - end")
+        self.lines += self._steps(loop, around, lines)
+        self.parts, self.tile = self.blocks.parts, tile
+
+    def _lanes(self) -> str:
+        lanes = f"tl.arange(0, RBLOCK // {self.parts})[None, :]"
+        return lanes if self.parts == 1 else f"tl.arange(0, {self.parts})[:, None] * (RBLOCK // {self.parts}) + {lanes}"
+
     def _body(self, loop: Loop, *, masked: bool) -> list[str]:
-        lanes = f"tl.arange(0, RBLOCK // {self.blocks.parts})[None, :]"
-        if self.blocks.parts > 1:
-            lanes = f"tl.arange(0, {self.blocks.parts})[:, None] * (RBLOCK // {self.blocks.parts}) + {lanes}"
-        lines = [f"r = (base + {lanes}){self._wide()}"]
+        lines = [f"r = (base + {self._lanes()}){self._wide()}"]
         points = self._with_inner(self.row_points, loop.inner, masked, lines)
+        return self._steps(loop, points, lines)
+
+    def _steps(self, loop: Loop, points: Points, lines: list[str]) -> list[str]:
+        """Return the statements of one tile, after those in `lines`."""
         tile = self._tile(points)
         for s in loop.sums:
             self._exp_sum(s, tile)
@@ -281,7 +328,7 @@ class _Rows(_Writer):
 
     def _folded(self, value: str, kind: str) -> str:
         """Return the text of a tile reduced to one value a lane; each thread has the parts of its lanes."""
-        return value if self.blocks.parts == 1 else f"tl.reduce({value}, 0, fold_{kind})[None, :]"
+        return value if self.parts == 1 else f"tl.reduce({value}, 0, fold_{kind})[None, :]"
 
     def _finish_sum(self, s: ExpSum) -> None:
         """Bring the lanes' sums to the common base, and add them."""
@@ -310,7 +357,7 @@ class _Rows(_Writer):
         elif step.kind in ("argmax", "argmin"):
             kind = step.kind[3:]
             tile.lines += [f"value = {self._filled(step, value, mask)}", f"at = tl.broadcast_to(r, {self.tile})"]
-            if self.blocks.parts > 1:
+            if self.parts > 1:
                 tile.lines.append(f"value, at = tl.reduce((value, at), 0, better_{kind})")
                 tile.lines.append("value, at = value[None, :], at[None, :]")
             tile.lines.append(f"wins = first_{kind}(value, {acc}, at < {acc}_at)")

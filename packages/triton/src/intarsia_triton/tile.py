@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.program import Buffer, Val
@@ -24,6 +24,7 @@ class Points:
         row_mask: Name of the mask of valid rows; "" when all are.
         inner_mask: Name of the mask of valid inner points; "" when all are.
         shape: Text of the tile's shape.
+        aligned: Element offset -> the text of its tile that shows how it is aligned.
     """
 
     names: Mapping[Atom, str]
@@ -31,6 +32,7 @@ class Points:
     row_mask: str = ""
     inner_mask: str = ""
     shape: str = "[XBLOCK, 1]"
+    aligned: Mapping[IndexExpr, str] = field(default_factory=dict)
 
     def mask(self, *, rows: bool = True, inner: bool = True) -> str:
         """Return the mask of a tile that depends on rows, inner points or both; "" when all points are valid."""
@@ -72,7 +74,8 @@ class Tile:
 
     def store(self, buffer: str, index: tuple[IndexExpr, ...], value: str) -> None:
         """Write `value` to a buffer at an index."""
-        offset = index_text(address(index, self._buffers[buffer].strides), self.points.names)
+        place = address(index, self._buffers[buffer].strides)
+        offset = self.points.aligned.get(place) or index_text(place, self.points.names)
         where = f"{self._pointer(buffer)} + ({offset} + tl.zeros({self.points.shape}, tl.int32))"
         # a value that is the same in all points is a smaller tile, which a store doesn't broadcast
         shaped = f"tl.broadcast_to({value}, {self.points.shape})"
@@ -103,6 +106,8 @@ class Tile:
         inner = computed or not axes.isdisjoint(self.points.inner)
         rows = computed or not axes <= self.points.inner
         offset = " + ".join([*terms, "tl.zeros([1, 1], tl.int32)"])
+        if not computed:
+            offset = self.points.aligned.get(address(index, self._buffers[buffer].strides), offset)
         mask = self.points.mask(rows=rows, inner=inner)
         masked = f", {mask}, other=0" if mask else ""
         policy = f', eviction_policy="{self._policies[buffer]}"' if inner and buffer in self._policies else ""

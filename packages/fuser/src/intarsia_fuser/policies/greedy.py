@@ -3,6 +3,7 @@
 Phase 1, inline, producers first. A map is computed where it is read when
   - it has one reader that evaluates it no more often than it would be evaluated on its own, or
   - it is light: at most one load that varies along the innermost loop, few operations, none heavy, or
+  - it is read at places that depend on data, and at few of them, or
   - it has one reader, a map, and repeating the work is predicted to take less time than storing and loading it.
 A value per row that comes out of a reduction is never repeated: phase 2 makes it a step of the row. Heavy work is not
 moved into scans and arg reductions, which run one element at a time.
@@ -54,6 +55,7 @@ class Greedy:
         max_row_bytes: What a row of such a kernel may hold: it should stay in the second-level cache.
         min_shared: Least part of the smaller kernel's bytes that a horizontal merge must save.
         light_nodes: Operations of a map that may be repeated without asking what it costs.
+        few_places: A map read at places that depend on data is computed there when it has so many times more points.
     """
 
     max_steps: int = 48
@@ -67,6 +69,7 @@ class Greedy:
     max_row_bytes: int = 1 << 20
     min_shared: float = 0.2
     light_nodes: int = 6
+    few_places: int = 4
 
     @property
     def name(self) -> str:
@@ -99,7 +102,7 @@ class Greedy:
         """The reason to compute a map where it is read; "" to store it."""
         nests = [graph.nest(r) for r in readers]
         if any(v.op == "gather" for n in nests for v in _loads_of(n, name)):
-            return ""
+            return self._why_gather(graph, name, readers)
         if not self._bodies_fit(graph, name, readers):
             return ""
         if any(_one_at_a_time(n) for n in nests) and graph.nest_work(name).heavy:
@@ -120,6 +123,13 @@ class Greedy:
             if extra < graph.predicted_us(name):
                 return "cheaper to repeat"
         return ""
+
+    def _why_gather(self, graph: FusionGraph, name: str, readers: tuple[str, ...]) -> str:
+        """The reason to compute a map where it is read at places that depend on data: only a few of them are read."""
+        if not self._bodies_fit(graph, name, readers):
+            return ""
+        evaluations = sum(graph.points(r) * len(_loads_of(graph.nest(r), name)) for r in readers)
+        return "read in few places" if evaluations * self.few_places <= graph.points(name) else ""
 
     def _bodies_fit(self, graph: FusionGraph, name: str, readers: tuple[str, ...]) -> bool:
         """Whether every reader stays below `max_body` operations; counts shared parts once, but only when it must."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from intarsia_loops.index import ZERO, Atom, IndexExpr, atom_expr, lift
+from intarsia_loops._positions import is_computable, placed
+from intarsia_loops.index import ZERO, IndexExpr, lift
 from intarsia_loops.index import less as is_below
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
@@ -225,46 +226,14 @@ def _through_view(b: Builder, x: Tensor) -> Callable[[Position], Position] | Non
         return lambda position: position
     axes = b.axes_of(x.shape)
     entries = x.index(b.point_of(x.shape))
-    if not all(_is_plain(a) for e in entries for m_, _ in e.terms for a in m_):
+    if not is_computable(entries):
         return None
 
     def through(position: Position) -> Position:
         places = dict(zip(axes, position, strict=True))
-        known = {a: i for a, i in places.items() if isinstance(i, IndexExpr)}
-        return tuple([_placed(e, places, known) for e in entries])
+        return tuple([placed(e, places) for e in entries])
 
     return through
-
-
-def _is_plain(a: Atom) -> bool:
-    """Whether an atom can be computed from data: quotients and remainders by numbers only."""
-    if a.kind in ("axis", "sym"):
-        return True
-    return (a.b.const() or 0) > 0 and all(_is_plain(inner) for m_, _ in a.a.terms for inner in m_)
-
-
-def _placed(e: IndexExpr, places: Mapping[Atom, IndexExpr | Val], known: Mapping[Atom, IndexExpr]) -> IndexExpr | Val:
-    """`e` with positions for axes: an index expression when no position in it depends on data."""
-    moving = [a for a in e.axes() if isinstance(places.get(a), Val)]
-    return _computed(e, places) if moving else e.subst(known)
-
-
-def _computed(e: IndexExpr, places: Mapping[Atom, IndexExpr | Val]) -> Val:
-    total = constant(0, "i64")
-    for monomial, k in e.terms:
-        term = constant(k, "i64")
-        for a in monomial:
-            term = val("mul", term, _atom_value(a, places), dtype="i64")
-        total = val("add", total, term, dtype="i64")
-    return total
-
-
-def _atom_value(a: Atom, places: Mapping[Atom, IndexExpr | Val]) -> Val:
-    if a.kind in ("axis", "sym"):
-        place = places.get(a)
-        return place if isinstance(place, Val) else index_value(atom_expr(a) if place is None else place)
-    divisor = constant(a.b.const() or 1, "i64")
-    return val("floordiv" if a.kind == "/" else "mod", _computed(a.a, places), divisor, dtype="i64")
 
 
 def _check_range(b: Builder, index: Tensor, size: IndexExpr, *, may_wrap: bool) -> None:
