@@ -90,6 +90,9 @@ class ExternCall:
         if _may_alias(self.item.target):
             lines.append(f"{name} = {self.names.bind('_copy', copy)}({name})")
         self.names.bind("_restride", restride)
+        check, dtype = self.names.bind("_check", check_result), self.names.bind(f"_{buffer.dtype}", _torch_type(buffer))
+        # kernels read it as what was predicted, so a wrong prediction must never reach one
+        lines.append(f"if {name}.dtype is not {dtype} or {name}.shape != {shape}: {check}({name}, {shape}, {dtype})")
         lines.append(f"if {name}.stride() != {strides}: {name} = _restride({name}, {shape}, {strides})")
         return lines
 
@@ -109,19 +112,25 @@ def _may_alias(target: Any) -> bool:
     return str(target) in MAY_RETURN_OPERAND or bool(effects(target).views)
 
 
+def _torch_type(buffer: Buffer) -> torch.dtype:
+    return dtype_from_name(buffer.dtype)
+
+
+def check_result(value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Raise an InternalError unless the result of an extern call is of this size and type."""
+    if value.dtype != dtype or value.shape != shape:
+        what = f"an extern call gave {_describe(value)}, where {dtype} {shape} was predicted"
+        raise InternalError(what, code="runtime.extern_result")
+
+
 def restride(value: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
     """Return `value` with exactly these strides: without a copy when only strides that address nothing differ.
 
     Args:
         value: Result of an extern call.
-        shape: What its size must be.
+        shape: Its size.
         strides: In elements, as the program expects them.
-
-    Raises:
-        InternalError: The size isn't `shape`.
     """
-    if value.shape != shape:
-        raise InternalError(f"an extern call gave size {tuple(value.shape)}, not {shape}", code="runtime.extern_shape")
     same = all(s == t for n, s, t in zip(shape, value.stride(), strides, strict=True) if n != 1)
     if same or value.numel() == 0:
         return torch.as_strided(value, shape, strides)

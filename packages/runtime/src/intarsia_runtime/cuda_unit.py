@@ -20,6 +20,9 @@ from intarsia_ir.records import KernelSource, Launch
 
 __all__ = ["launch_list", "segments"]
 
+# a call with so many buffers keeps the host busy for longer than another call costs
+MOST_BUFFERS = 64
+
 _PRELUDE = """
 typedef unsigned long long u64;
 typedef long long i64;
@@ -100,13 +103,19 @@ def launch_list(source: KernelSource, facts: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _runs(launches: Sequence[Launch]) -> list[list[Launch]]:
-    """Group launches whose items follow each other; several may cover the same item."""
+    """Group launches whose items follow each other; several may cover the same item.
+
+    A run that takes many buffers ends between items, so that the GPU works on it while the host allocates the rest.
+    """
     runs: list[list[Launch]] = []
+    taken: set[str] = set()
     for launch in launches:
-        if runs and launch.items[0] <= runs[-1][-1].items[1]:
-            runs[-1].append(launch)
-        else:
-            runs.append([launch])
+        end = runs[-1][-1].items[1] if runs else -1
+        if launch.items[0] > end or (launch.items[0] == end and len(taken | {*launch.buffers}) > MOST_BUFFERS):
+            runs.append([])
+            taken = set()
+        runs[-1].append(launch)
+        taken |= {*launch.buffers}
     return runs
 
 

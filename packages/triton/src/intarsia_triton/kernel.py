@@ -28,7 +28,7 @@ class Function:
 
     Args:
         text: Definition, under the name it was asked for.
-        buffers: Buffers that it takes, in order.
+        buffers: Buffers of a set that it takes, in order.
         sizes: Size symbols that it takes after them, sorted.
         grid: Number of programs in each dimension, as text over the size symbols.
         blocks: The tile it was emitted for.
@@ -43,24 +43,43 @@ class Function:
     signature: tuple[tuple[str, str], ...]
 
 
-def function(kernel: Kernel, buffers: Mapping[str, Buffer], name: str) -> Function:
+def function(kernel: Kernel, buffers: Mapping[str, Buffer], name: str, copies: int = 1) -> Function:
     """Return the Triton function of a kernel that `plan.pieces` gave.
 
     Args:
         kernel: What to compute.
         buffers: Layout of every buffer in memory.
         name: Name of the function.
+        copies: Of how many sets of buffers one launch does the work: the second dimension of the grid picks the set.
+            More than 1 only for kernels with a grid of one dimension. The function takes all buffers of the first
+            set, then those of the second, and so on.
     """
     axis = across(kernel, buffers)
     writer = _Square(kernel, buffers, axis) if axis is not None else _Rows(kernel, buffers)
     writer.write()
-    parameters = [*writer.pointers.values(), *writer.sizes]
+    pointers = [n if copies == 1 else f"{n}_{k}" for k in range(copies) for n in writer.pointers.values()]
+    parameters = [*pointers, *writer.sizes]
     parameters += [f"{key}: tl.constexpr = {value}" for key, value in writer.blocks.constants().items()]
     head = ["@triton.jit", f"def {name}({', '.join(parameters)}):"]
-    text = "\n".join([*head, *(INDENT + line for line in writer.lines), ""])
-    types = {name: f"*{POINTED[buffers[buffer].dtype]}" for buffer, name in writer.pointers.items()}
-    signature = (*types.items(), *((size, "i64") for size in writer.sizes))
-    return Function(text, tuple(writer.pointers), writer.sizes, writer.grid(), writer.blocks, signature)
+    picks = _picks(list(writer.pointers.values()), copies) if copies > 1 else []
+    text = "\n".join([*head, *(INDENT + line for line in (*picks, *writer.lines)), ""])
+    types = [f"*{POINTED[buffers[buffer].dtype]}" for buffer in writer.pointers]
+    signature = (*zip(pointers, types * copies, strict=True), *((size, "i64") for size in writer.sizes))
+    grid = (*writer.grid(), str(copies)) if copies > 1 else writer.grid()
+    return Function(text, tuple(writer.pointers), writer.sizes, grid, writer.blocks, signature)
+
+
+def _picks(names: Sequence[str], copies: int) -> list[str]:
+    """Statements that pick a program's buffers, by the bits of the number of its set."""
+    lines = ["copy = tl.program_id(1)"]
+    for name in names:
+        level, bit = [f"{name}_{k}" for k in range(copies)], 1
+        while len(level) > 1:
+            pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
+            level = [p[0] if len(p) == 1 else f"tl.where((copy & {bit}) != 0, {p[1]}, {p[0]})" for p in pairs]
+            bit *= 2
+        lines.append(f"{name} = {level[0]}")
+    return lines
 
 
 class _Writer:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch.fx import GraphModule
 
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops.graph import from_fx
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program
-from intarsia_loops.rewrites import canonical
 from intarsia_triton.kernel import Function, function
 from intarsia_triton.plan import pieces
 from intarsia_triton.prelude import PRELUDE
+from intarsia_triton.sets import Part, part_of, side_by_side
 from intarsia_triton.split import split_reductions, spread
 
 __all__ = ["emit", "emit_unit"]
@@ -62,7 +62,7 @@ def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
     """
     program = kernels if isinstance(kernels, Program) else from_fx(kernels)
     functions: dict[object, tuple[str, Function]] = {}
-    launches: list[Launch] = []
+    parts: list[Part] = []
     scratch: dict[str, Buffer] = {}
     n_kernels = 0
     for position, item in enumerate(program.items):
@@ -70,11 +70,12 @@ def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
             continue
         for piece in pieces(_as_kernel(item)):
             n_kernels += 1
-            for part, layouts in _spread(piece, program.buffers, scratch):
-                launches.append(_launch(part, position, layouts, functions))
+            parts += [part_of(k, position, layouts) for k, layouts in _spread(piece, program.buffers, scratch)]
+    arena = program.placement.offsets if program.placement is not None else {}
+    launches = tuple(_launch(group, functions) for group in side_by_side(parts, arena))
     made = dict(functions.values())
     text = PRELUDE + "".join(f"\n\n{f.text}" for f in made.values()) + _table(made)
-    return KernelSource(text, "triton", "", (), tuple(launches), n_kernels, len(made), scratch=tuple(scratch.items()))
+    return KernelSource(text, "triton", "", (), launches, n_kernels, len(made), scratch=tuple(scratch.items()))
 
 
 def _spread(
@@ -111,15 +112,13 @@ def _as_kernel(item: Kernel | Nest) -> Kernel:
     return Kernel(tuple(itertools.takewhile(lambda a: a not in item.red, item.axes)), (item,))
 
 
-def _launch(
-    kernel: Kernel, position: int, buffers: Mapping[str, Buffer], functions: dict[object, tuple[str, Function]]
-) -> Launch:
-    """A launch of the function for this kernel, which is emitted unless an equal one was."""
-    form, names = canonical(kernel)
-    layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
-    key = (form, tuple((n, b.shape, b.strides, b.dtype) for n, b in layouts.items()))
+def _launch(group: Sequence[Part], functions: dict[object, tuple[str, Function]]) -> Launch:
+    """A launch of the function for these equal kernels, which is emitted unless an equal one was."""
+    first, copies = group[0], len(group)
+    key = (first.key, copies)
     if key not in functions:
-        functions[key] = (f"kernel{len(functions)}", function(form, layouts, f"kernel{len(functions)}"))
+        name = f"kernel{len(functions)}"
+        functions[key] = (name, function(first.form, first.layouts, name, copies))
     name, made = functions[key]
-    taken = tuple(names[int(b[1:])] for b in made.buffers)
-    return Launch(name, taken, made.sizes, (position, position + 1), made.grid)
+    taken = tuple(part.names[int(b[1:])] for part in group for b in made.buffers)
+    return Launch(name, taken, made.sizes, (first.position, group[-1].position + 1), made.grid)

@@ -1,0 +1,78 @@
+"""Equal kernels over different buffers, side by side in one launch: an optimizer's step over many tensors.
+
+    kernel0(x0, y0); kernel0(x1, y1); ...      →      kernel0(x0, y0, x1, y1, ...) with a second dimension in its grid
+
+Legal where no kernel writes what another one reads or writes: they then run in any order. Buffers in the arena may
+share memory once their lives are over in program order, so kernels that write there stay apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from intarsia_loops.program import Buffer, Kernel
+from intarsia_loops.rewrites import canonical
+from intarsia_triton.blocks import across
+
+__all__ = ["Part", "part_of", "side_by_side"]
+
+# each program picks its pointers out of as many sets, which costs an instruction a set and pointer
+MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kernel that is to be launched.
+
+    Args:
+        form: Its canonical form, over buffers `b0, b1, ...`.
+        names: Their real names.
+        position: Of its item in the program.
+        layouts: Layouts of the buffers of the form.
+        key: Equal for kernels that are one function.
+        reads: Real names of buffers read from memory.
+        writes: Real names of buffers written to memory.
+    """
+
+    form: Kernel
+    names: tuple[str, ...]
+    position: int
+    layouts: Mapping[str, Buffer]
+    key: object
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+def part_of(kernel: Kernel, position: int, buffers: Mapping[str, Buffer]) -> Part:
+    """Return a kernel as a part of a unit."""
+    form, names = canonical(kernel)
+    layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
+    key = (form, tuple((n, b.shape, b.strides, b.dtype) for n, b in layouts.items()))
+    return Part(form, names, position, layouts, key, kernel.reads(), frozenset(kernel.writes()))
+
+
+def side_by_side(parts: Iterable[Part], arena: Collection[str]) -> list[list[Part]]:
+    """Return the parts in order, grouped into launches.
+
+    Args:
+        parts: In program order.
+        arena: Buffers that may share memory with others.
+    """
+    groups: list[list[Part]] = []
+    for part in parts:
+        if groups and len(groups[-1]) < MOST and _joins(groups[-1], part, arena):
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _joins(group: list[Part], part: Part, arena: Collection[str]) -> bool:
+    last = group[-1]
+    if last.key != part.key or last.position + 1 != part.position:
+        return False
+    if any(name in arena for one in (last, part) for name in one.writes):
+        return False
+    apart = all(p.writes.isdisjoint(part.reads | part.writes) and part.writes.isdisjoint(p.reads) for p in group)
+    return apart and across(part.form, part.layouts) is None
