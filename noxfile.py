@@ -233,6 +233,8 @@ def opinfo(session: nox.Session) -> None:
     """Compile a sample of each of torch's operators, at two sizes, and compare with eager."""
     install_everything(session, "expecttest", "numpy")
     session.run("python", "-m", "integration.opinfo", *session.posargs)
+    if not session.posargs:
+        session.run("python", "-m", "integration.opinfo", "--backward")
 
 
 @nox.session

@@ -283,6 +283,26 @@ def test_views_of_inputs_as_outputs():
     both(lambda x, w: (x.t(), (x * w).sum(), w[0]), lambda: [leaf(3, 4), leaf(3, 4)])
 
 
+def test_parts_that_autograd_takes_for_no_views():
+    x = leaf(3, 5)
+    parts = intarsia.compile(lambda x: torch.unsafe_chunk(x, 2, 1), options=RAISE)(x)
+    assert [p.stride() for p in parts] == [p.stride() for p in torch.unsafe_chunk(x, 2, 1)]
+    (parts[0].sum() + 2 * parts[1].sum()).backward()
+    torch.testing.assert_close(x.grad, torch.tensor([1.0, 1, 1, 2, 2]).expand(3, 5))
+    intarsia.reset()
+    y = leaf(3, 5)
+    parts = intarsia.compile(lambda x: torch.unsafe_chunk(x * 3, 2, 1), options=RAISE)(y)
+    torch.testing.assert_close(parts, torch.unsafe_chunk(y * 3, 2, 1))
+    (parts[0].sum() + 2 * parts[1].sum()).backward()
+    torch.testing.assert_close(y.grad, 3 * x.grad)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_outputs_without_strides_say_so(requires_grad):
+    with pytest.raises(intarsia.UnsupportedError, match="an output has the layout"):
+        intarsia.compile(lambda x: x.to_sparse(), options=RAISE)(torch.ones(3, requires_grad=requires_grad))
+
+
 def test_outputs_that_share_memory():
     def function(x):
         y = x.exp()

@@ -1,4 +1,7 @@
-"""Run the sweep: `python -m integration.opinfo [--json PATH] [--dtype NAME] [--op NAME] [--dense N] [--static]`."""
+"""Run the sweep: `python -m integration.opinfo [--json PATH] [--dtype NAME] [--op NAME] [--dense N] [--static]`.
+
+With `--backward` the operands require grad, and gradients are compared: forward and backward pass are compiled.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--offset", type=int, default=0, help="choose other samples")
     parser.add_argument("--dense", type=int, help="take one of this many samples, of every operator, instead")
     parser.add_argument("--static", action="store_true", help="dynamic=False, first shape only")
+    parser.add_argument("--backward", action="store_true", help="gradients as well; float32 only, static, one shape")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     parser.add_argument("--worker", nargs="*", type=int, help=argparse.SUPPRESS)
     return parser
@@ -88,6 +92,7 @@ def _start(options: argparse.Namespace, path: Path, shards: list[int]) -> subpro
     command += ["--stride", str(options.stride)] if options.stride else []
     command += ["--dense", str(options.dense)] if options.dense else []
     command += ["--static"] if options.static else []
+    command += ["--backward"] if options.backward else []
     command += ["--worker", *map(str, shards)]
     return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
@@ -123,16 +128,24 @@ def work(options: argparse.Namespace) -> int:
         os.environ["INTARSIA_CACHE_DIR"] = cache
         import torch
 
+        from integration.opinfo.backward import BackwardJudge
         from integration.opinfo.judge import Judge
         from integration.opinfo.samples import STRIDES, select
 
         torch.set_num_threads(1)
-        judge = Judge(dynamic=not options.static, twice=not options.static)
+        judge: Any = Judge(dynamic=not options.static, twice=not options.static)
+        if options.backward:
+            judge = BackwardJudge()
         done = _rows(options.json)
         for shard in options.worker:
-            for dtype in options.dtype or DTYPES:
+            for dtype in options.dtype or (DTYPES[:1] if options.backward else DTYPES):
                 stride = options.stride or STRIDES[dtype]
-                choice = {"offset": options.offset, "dense": options.dense, "only": options.op}
+                choice = {
+                    "offset": options.offset,
+                    "dense": options.dense,
+                    "only": options.op,
+                    "graded": options.backward,
+                }
                 chosen = select(shard, dtype, stride=stride, **choice)
                 for sample in chosen:
                     if done.get(sample.name, {"result": "begun"})["result"] == "begun":
@@ -176,7 +189,7 @@ def verdict(rows: list[dict[str, Any]], options: argparse.Namespace) -> int:
     counted = [r for r in rows if r["result"] != "eager"]
     whole = not (options.dtype or options.op or options.stride or options.dense or options.offset)
     faults = ["something is wrong"] if any(r["result"] in ("wrong", "begun") for r in rows) else []
-    for dtype in DTYPES if whole else ():
+    for dtype in (DTYPES[:1] if options.backward else DTYPES) if whole else ():
         mine = [r["result"] for r in counted if r["dtype"] == dtype]
         least = 400 if dtype == "float32" else 100
         faults += [f"{len(mine)} samples of {dtype}, fewer than {least}"] if len(mine) < least else []

@@ -1,113 +1,109 @@
-"""Gradients of torch's operators: samples in eager and compiled, outputs and gradients compared.
-
-`python -m integration.opinfo.backward [--stride N] [--offset N] [--limit N] [--backend NAME]` prints a line for each
-sample that isn't right and the counts; a wrong gradient, a crash or a fallback fails.
-"""
+"""One sample with gradients: forward and backward compiled, beside eager's autograd."""
 
 from __future__ import annotations
 
-import argparse
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+import torch.utils._pytree as pytree
 
 import intarsia
+from intarsia_ir.errors import UnsupportedError
+from integration.opinfo.compare import leaf_difference
+from integration.opinfo.judge import SECONDS, UNDEFINED, caller, line, too_long, unexpected
+from integration.opinfo.samples import Sample
+
+__all__ = ["BackwardJudge"]
+
+Found = tuple[list[Any], list[Any]]
+"""Outputs, and the gradients of what requires grad."""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m integration.opinfo.backward", description=__doc__)
-    parser.add_argument("--stride", type=int, default=43, help="take every n-th sample")
-    parser.add_argument("--offset", type=int, default=7, help="the first one taken")
-    parser.add_argument("--limit", type=int, default=400, help="stop after so many")
-    parser.add_argument("--backend", default="aten", help="as for intarsia.compile")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    counts: Counter[str] = Counter()
-    for number, (name, function, arguments) in enumerate(samples(options.stride, options.offset)):
-        if number == options.limit:
-            break
-        verdict, reason = judge(function, arguments, options.backend)
-        counts[verdict] += 1
-        if verdict != "right":
-            print(f"{verdict:<12} {name}: {reason}"[:300].replace("\n", " "), flush=True)
-    print(dict(counts))
-    return int(bool(counts["wrong"] or counts["crash"] or counts["fallback"]))
+class BackwardJudge:
+    """Judges samples whose tensors require grad, one after the other."""
 
+    def __init__(self) -> None:
+        signal.signal(signal.SIGALRM, too_long)
 
-def samples(stride: int, offset: int) -> Iterator[tuple[str, Callable[..., Any], Any]]:
-    """Yield name, function and arguments of every n-th float32 sample of the operators that have a backward pass."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    number = -1
-    for op in op_db:
-        if not op.supports_autograd or torch.float32 not in op.dtypes:
-            continue
+    def __call__(self, sample: Sample) -> dict[str, Any]:
+        """Return `result` (generated, extern, unsupported, wrong, or eager where nothing is differentiable) and why."""
+        intarsia.reset()
+        function = caller(sample.function)
         try:
-            found = list(op.sample_inputs("cpu", torch.float32, requires_grad=True))
-        except (RuntimeError, ValueError, ImportError):  # some samples need a library that isn't there
-            continue
-        for position, sample in enumerate(found):
-            number += 1
-            if number % stride == offset:
-                name = f"{op.name}.{op.variant_test_name}[{position}]"
-                yield name, applied(op.op), (sample.input, sample.args, sample.kwargs)
+            expected = run(function, sample.inputs)
+        except Exception as error:  # eager's own error, whatever it is
+            return {"result": "eager", "why": line(error)}
+        if not any(isinstance(g, torch.Tensor) for g in expected[1]):
+            return {"result": "eager", "why": "nothing is differentiable"}
+        compiled = intarsia.compile(function, fullgraph=True, options={"on_error": "raise"})
+        signal.alarm(SECONDS)
+        try:
+            actual = run(compiled, sample.inputs)
+        except UnsupportedError as error:
+            return {"result": "unsupported", "why": error.code, "message": str(error)[:600]}
+        except Exception as error:
+            return unexpected(error)
+        finally:
+            signal.alarm(0)
+        stats = intarsia.stats()
+        if stats.frames_eager or stats.fallbacks or not stats.graphs:
+            return {"result": "unsupported", "why": "no graph"}
+        wrong = differences(function, sample, expected, actual)
+        if wrong:
+            return {"result": "wrong", "why": wrong}
+        counts = {"kernels": stats.kernels_generated, "calls": stats.extern_calls}
+        return {"result": "extern" if stats.extern_calls else "generated", **counts}
 
 
-def applied(op: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, args, kwargs: op(x, *args, **kwargs)
-
-
-def judge(function: Callable[..., Any], arguments: Any, backend: str) -> tuple[str, str]:
-    """Return "right", "wrong", "unsupported", "crash", "fallback" or "raises" (eager does), and why."""
-    try:
-        expected = run(function, arguments)
-    except (RuntimeError, ValueError, TypeError) as error:
-        return "raises", str(error)
-    intarsia.reset()
-    try:
-        actual = run(intarsia.compile(function, backend=backend, options={"on_error": "raise"}), arguments)
-    except intarsia.UnsupportedError as error:
-        return "unsupported", f"{error.code} {error}"
-    except Exception as error:
-        return "crash", f"{type(error).__name__} {error}"
-    try:
-        compare(expected, actual)
-    except AssertionError as error:
-        return "wrong", str(error)
-    stats = intarsia.stats()
-    return ("fallback", str(stats)) if stats.fallbacks or not stats.graphs else ("right", "")
-
-
-def run(call: Callable[..., Any], arguments: Any) -> tuple[list[Any], list[Any]]:
-    """Return outputs and gradients on fresh leaves, with the same random numbers each time."""
-    x, args, kwargs = tree_map(fresh, arguments)
-    leaves = [t for t in tree_leaves((x, args, kwargs)) if isinstance(t, torch.Tensor) and t.requires_grad]
+def run(call: Callable[..., Any], inputs: Any, dtype: torch.dtype | None = None) -> Found:
+    """Return outputs and gradients on fresh leaves, with the same random numbers and tangents each time."""
+    operand, args, kwargs = pytree.tree_map(lambda value: _fresh(value, dtype), inputs)
+    leaves = [t for t in pytree.tree_leaves((operand, args, kwargs)) if isinstance(t, torch.Tensor) and t.requires_grad]
     torch.manual_seed(0)
-    outputs = tree_leaves(call(x, args, kwargs))
+    outputs = pytree.tree_leaves(call(operand, args, kwargs))
     graded = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
     torch.manual_seed(1)
-    tangents = [torch.randn_like(o) for o in graded]
-    gradients = torch.autograd.grad(graded, leaves, tangents, allow_unused=True) if graded and leaves else ()
-    return outputs, list(gradients)
+    tangents = [torch.randn(o.shape, dtype=_narrow(o.dtype)).to(o.dtype) for o in graded]
+    if not graded or not leaves:
+        return outputs, []
+    return outputs, list(torch.autograd.grad(graded, leaves, tangents, allow_unused=True))
 
 
-def fresh(value: Any) -> Any:
-    return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
+def _fresh(value: Any, dtype: torch.dtype | None) -> Any:
+    """Return a leaf like a tensor; in another type if it's float32 and one is given."""
+    if not isinstance(value, torch.Tensor):
+        return dtype if dtype is not None and value is torch.float32 else value
+    made = value.detach().clone()
+    if dtype is not None and made.dtype is torch.float32:
+        made = made.to(dtype)
+    return made.requires_grad_(value.requires_grad)
 
 
-def compare(expected: tuple[list[Any], list[Any]], actual: tuple[list[Any], list[Any]]) -> None:
-    for a, b in zip([*expected[0], *expected[1]], [*actual[0], *actual[1]], strict=True):
-        if isinstance(a, torch.Tensor):
-            assert isinstance(b, torch.Tensor), "a tensor is missing"
-            torch.testing.assert_close(b, a, equal_nan=True)
-            assert a.requires_grad == b.requires_grad, "requires_grad differs"
-        else:
-            assert a == b or (a != a and b != b), f"{a!r} became {b!r}"
+def _narrow(dtype: torch.dtype) -> torch.dtype:
+    """Return the type in which tangents are drawn: the same numbers for float64."""
+    return {torch.float64: torch.float32, torch.complex128: torch.complex64}.get(dtype, dtype)
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+def differences(function: Callable[..., Any], sample: Sample, expected: Found, actual: Found) -> str | None:
+    """Return how outputs or gradients differ, or None; a float64 run decides where they are far from eager's."""
+    truth: list[Found] = []
+
+    def wide(part: int, position: int) -> Any:
+        try:
+            truth[:] = truth or [run(function, sample.inputs, torch.float64)]
+            return truth[0][part][position]
+        except Exception:  # no float64 kernel: nothing to compare with
+            return None
+
+    values = sample.op.name not in UNDEFINED
+    for part, name in enumerate(("output", "gradient")):
+        if len(actual[part]) != len(expected[part]):
+            return f"{len(actual[part])} {name}s instead of {len(expected[part])}"
+        for k, (a, e) in enumerate(zip(actual[part], expected[part], strict=True)):
+            # eager's layout of gradients isn't promised
+            found = leaf_difference(a, e, values=values, wide=lambda p=part, k=k: wide(p, k), strides=not part)
+            if found:
+                return f"{name} {k}: {found}"[:300]
+    return None

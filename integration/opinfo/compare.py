@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-__all__ = ["difference"]
+__all__ = ["difference", "leaf_difference"]
 
 
 def difference(
@@ -29,13 +29,24 @@ def difference(
         if a_spec != e_spec:
             return f"{what}: structure {a_spec} instead of {e_spec}"[:300]
         for k, (a, e) in enumerate(zip(a_leaves, e_leaves, strict=True)):
-            found = _leaf(a, e, values=values, wide=lambda k=k: _wide(op, inputs, k) if what == "result" else None)
+            found = leaf_difference(
+                a, e, values=values, wide=lambda k=k: _wide(op, inputs, k) if what == "result" else None
+            )
             if found:
                 return f"{what} {k}: {found}"[:300]
     return None
 
 
-def _leaf(a: Any, e: Any, *, values: bool, wide: Callable[[], Any]) -> str | None:
+def leaf_difference(a: Any, e: Any, *, values: bool, wide: Callable[[], Any], strides: bool = True) -> str | None:
+    """Return how one value differs from eager's, or None.
+
+    Args:
+        a: The compiled function's.
+        e: Eager's.
+        values: Whether elements are compared.
+        wide: Returns what float64 gives, or None.
+        strides: Whether layouts are compared.
+    """
     if not isinstance(e, torch.Tensor):
         same = type(a) is type(e) and (a is e or a == e or (a != a and e != e))
         return None if same else f"{a!r} instead of {e!r}"
@@ -44,7 +55,7 @@ def _leaf(a: Any, e: Any, *, values: bool, wide: Callable[[], Any]) -> str | Non
     for name in ("dtype", "shape", "layout", "device", "requires_grad"):
         if getattr(a, name) != getattr(e, name):
             return f"{name} {getattr(a, name)} instead of {getattr(e, name)}"
-    if e.layout is torch.strided and _strides(a) != _strides(e):
+    if strides and e.layout is torch.strided and _strides(a) != _strides(e):
         return f"strides {a.stride()} instead of {e.stride()}"
     if not values:
         return None

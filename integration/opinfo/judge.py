@@ -20,7 +20,7 @@ from intarsia_testkit.differential import clone_all
 from integration.opinfo.compare import difference
 from integration.opinfo.samples import Sample
 
-__all__ = ["Judge"]
+__all__ = ["SECONDS", "UNDEFINED", "Judge", "caller", "line", "too_long", "unexpected"]
 
 SECONDS = 90
 UNDEFINED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
@@ -45,7 +45,7 @@ class Judge:
         self.externs: list[str] = []
         note = Stage("note", "loops", "loops", self._note, trusted=True)
         self.pipeline = intarsia.default_pipeline().after("lower", note)
-        signal.signal(signal.SIGALRM, _too_long)
+        signal.signal(signal.SIGALRM, too_long)
 
     def _note(self, program: Any) -> Any:
         self.externs += [str(i.target) for i in from_fx(program.graph_module).items if isinstance(i, Extern)]
@@ -56,10 +56,10 @@ class Judge:
         """Return `result` (generated, extern, unsupported, wrong, or eager where eager itself raises) and details."""
         intarsia.reset()
         self.externs.clear()
-        function = _caller(sample.function)
+        function = caller(sample.function)
         expected = _attempt(function, sample.inputs)
         if isinstance(expected, Exception):
-            return {"result": "eager", "why": _line(expected)}
+            return {"result": "eager", "why": line(expected)}
         compiled = intarsia.compile(
             function, fullgraph=True, dynamic=self.dynamic, pipeline=self.pipeline, options={"on_error": "raise"}
         )
@@ -107,7 +107,7 @@ class Judge:
         return {"second": "recompiled" if after.graphs > before.graphs else "same"}
 
 
-def _caller(op: Callable[..., Any]) -> Callable[..., Any]:
+def caller(op: Callable[..., Any]) -> Callable[..., Any]:
     def call(operand: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return op(operand, *args, **kwargs)
 
@@ -150,15 +150,20 @@ def _run(compiled: Callable[..., Any], sample: Sample, inputs: Inputs, expected:
     except UnsupportedError as error:
         return {"result": "unsupported", "why": error.code, "message": str(error)[:600]}
     except Exception as error:
-        trace = "".join(traceback.format_exception(error)[-3:])
-        return {"result": "wrong", "why": f"raises {_line(error)}", "message": trace[-1500:]}
+        return unexpected(error)
     wrong = difference(actual, expected, sample.op.op, inputs, values=sample.op.name not in UNDEFINED)
     return {"result": "wrong", "why": wrong} if wrong else None
 
 
-def _line(error: Exception) -> str:
+def unexpected(error: Exception) -> dict[str, Any]:
+    """Return the verdict for an error that eager doesn't raise."""
+    trace = "".join(traceback.format_exception(error)[-3:])
+    return {"result": "wrong", "why": f"raises {line(error)}", "message": trace[-1500:]}
+
+
+def line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:200]
 
 
-def _too_long(number: int, frame: FrameType | None) -> None:
+def too_long(number: int, frame: FrameType | None) -> None:
     raise TimeoutError(f"longer than {SECONDS} s")

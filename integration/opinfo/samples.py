@@ -40,7 +40,14 @@ class Sample(NamedTuple):
 
 
 def select(
-    shard: int, dtype: str, *, stride: int, offset: int = 0, dense: int | None = None, only: Sequence[str] | None = None
+    shard: int,
+    dtype: str,
+    *,
+    stride: int,
+    offset: int = 0,
+    dense: int | None = None,
+    only: Sequence[str] | None = None,
+    graded: bool = False,
 ) -> Iterator[Sample]:
     """Yield the chosen samples of one shard, the same ones in every run.
 
@@ -51,15 +58,17 @@ def select(
         offset: Added to the number of the operator, and of the sample.
         dense: Take every sample with a number that this divides, of every operator, instead.
         only: Full names of the operators to take; None: all.
+        graded: Take operators that have a backward pass, and let their operands require grad.
     """
     having = [(k, op) for k, op in enumerate(op_db) if getattr(torch, dtype) in op.supported_dtypes("cpu")]
+    having = [(k, op) for k, op in having if op.supports_autograd or not graded]
     seen = 0
     for number, (position, op) in enumerate(having):
         chosen_op = dense or only or (number + offset) % stride == 0
         if number % N_SHARDS != shard or not chosen_op or (only and op.full_name not in only):
             continue
         _seed(position)
-        inputs = list(op.sample_inputs("cpu", getattr(torch, dtype)))
+        inputs = list(op.sample_inputs("cpu", getattr(torch, dtype), requires_grad=graded))
         if dense:
             chosen = [k for k in range(len(inputs)) if (seen + k + offset) % dense == 0]
         else:
@@ -75,11 +84,15 @@ def _own(function: Callable[..., Any]) -> Callable[..., Any]:
     module = getattr(function, "__module__", None) or ""
     if not isinstance(function, types.FunctionType) or not module.startswith("torch.testing."):
         return function
-    copy = types.FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
+    # random operators are called through a helper that sets a seed inside; here, seeds are set around the call
+    names = {**function.__globals__, "wrapper_set_seed": _unseeded}
+    copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__, copy.__module__ = function.__kwdefaults__, __name__
     return copy
+
+
+def _unseeded(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return op(*args, **kwargs)
 
 
 def _seed(number: int) -> None:

@@ -87,7 +87,7 @@ def joint_graph(
 # the nodes that autograd makes for views: each gives the gradient of its operand from that of the view
 _VIEW = re.compile(
     r"(Alias|AsStrided|Diagonal|Expand|Permute|ReshapeAlias|Select|Slice|Split|SplitWithSizes|Squeeze|T|Transpose|"
-    r"Unbind|Unfold|Unsqueeze|View|ViewAsReal|ViewAsComplex|Conj|NegView|Real|Imag)Backward\d*"
+    r"Unbind|Unfold|UnsafeSplit|UnsafeSplitWithSizes|Unsqueeze|View|ViewAsReal|ViewAsComplex|Conj|NegView|Real|Imag)Backward\d*"
 )
 
 
@@ -159,6 +159,7 @@ class _Backward:
     def proceed(self, outputs: Sequence[Any]) -> list[Any]:
         """Return the outputs to give: those of the program, and the gradients."""
         outputs = list(outputs)
+        self._refuse_layouts(outputs)
         tangents, roots = self._roots(outputs)
         for value in outputs:
             if isinstance(value, FakeTensor):
@@ -173,6 +174,14 @@ class _Backward:
         gradients = self._differentiate(roots)
         self.joint = Joint(tuple(tangents), tuple(self.edges), len(outputs))
         return [*outputs, *gradients]
+
+    def _refuse_layouts(self, outputs: Sequence[Any]) -> None:
+        """Refuse outputs without strides: nothing says what their tangents look like."""
+        for value in outputs:
+            if isinstance(value, FakeTensor) and value.layout is not torch.strided:
+                raise UnsupportedError(
+                    f"an output has the layout {value.layout}", code="training.layout", where=self.recorder.where or ()
+                )
 
     # ---- roots
 
@@ -208,9 +217,11 @@ class _Backward:
 
     def _root(self, output: torch.Tensor, sharing: dict[int, int]) -> torch.Tensor | None:
         """Return what the tangent of an output in storage of its own belongs to; None: only a copy will do."""
-        base = output._base
-        if base is None or (sharing[_storage(output)] == 1 and _is_dense(output)):
+        base, alone = output._base, sharing[_storage(output)] == 1
+        if alone and _is_dense(output):
             return output
+        if base is None:
+            return output if _fills_its_storage(output) else None
         return base if base.requires_grad and _is_view_of(output, base) else None
 
     def _is_written(self, position: int) -> bool:
@@ -254,6 +265,13 @@ class _Backward:
 def _storage(value: torch.Tensor) -> int:
     address: int = value.untyped_storage()._cdata
     return address
+
+
+def _fills_its_storage(value: torch.Tensor) -> bool:
+    """Tell whether the storage of a tensor was made for it: parts that autograd takes for no views show another's."""
+    reach = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True)) + 1
+    size = 0 if value.numel() == 0 else reach * value.element_size()
+    return bool(value.storage_offset() == 0 and size == value.untyped_storage().nbytes())
 
 
 def _is_view_of(view: torch.Tensor, base: torch.Tensor) -> bool:

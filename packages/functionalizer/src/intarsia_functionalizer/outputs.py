@@ -97,6 +97,12 @@ class _Describer:
     def _spec(self, value: Any, requires_grad: bool) -> OutputSpec:
         if not isinstance(value, Ref):
             return Fresh(self._position(value)) if isinstance(value, fx.Node) else Constant(value)
+        if value.value.layout is not torch.strided:
+            raise UnsupportedError(
+                f"an output has the layout {value.value.layout}",
+                code="functionalize.layout",
+                where=self.rewriter.builder.where,
+            )
         base = value.base
         if base.kind is BaseKind.INPUT:
             if not value.steps:
