@@ -220,7 +220,14 @@ def test_extern_result_with_other_strides_of_size_one(linked: Callable[..., Runn
 def test_extern_result_of_another_size_is_a_fault(linked: Callable[..., Runner], x: torch.Tensor) -> None:
     neg = Extern(("n",), aten.neg.default, (ref("x", (3,), (1,)),))
     run = linked([neg], (whole("n"),), debug=False)
-    with pytest.raises(InternalError, match=r"size \(3,\), not \(2, 3\)"):
+    with pytest.raises(InternalError, match=r"float32 \(3,\), where torch.float32 \(2, 3\) was predicted"):
+        run(x)
+
+
+def test_extern_result_of_another_type_is_a_fault(linked: Callable[..., Runner], x: torch.Tensor) -> None:
+    neg = Extern(("n",), aten.neg.default, (whole("x"),))
+    run = linked([neg], (whole("n"),), buffers={"n": buffer(2, 3, dtype="i64")}, debug=False)
+    with pytest.raises(InternalError, match=r"float32 \(2, 3\), where torch.int64 \(2, 3\) was predicted"):
         run(x)
 
 

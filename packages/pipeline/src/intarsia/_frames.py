@@ -7,14 +7,13 @@ import logging
 import os
 import sysconfig
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import CodeType
 from typing import TYPE_CHECKING
 
 import torch
 
-import intarsia_dispatch
 import intarsia_guards
-import intarsia_ir
 import intarsia_runtime
 import intarsia_tracer
 from intarsia._backends import GraphCompiler
@@ -35,6 +34,10 @@ __all__ = ["make_dispatcher"]
 log = logging.getLogger("intarsia.frames")
 _TORCH = os.path.dirname(torch.__file__)
 _MODULES = os.path.join(_TORCH, "nn", "modules")
+_PACKAGES = ("intarsia", *(f"intarsia_{name}" for name in (
+    "ir", "shapes", "recorder", "framehook", "tracer", "guards", "functionalizer", "rewrites", "autodiff", "loops",
+    "fuser", "cpp", "triton", "runtime", "dispatch",
+)))  # fmt: skip
 
 
 def make_dispatcher(
@@ -111,10 +114,14 @@ def _build_guards(code: CodeType, frame: FrameInfo, capture: Capture, graph: Com
     return FrameGuard(check, guards.explain_frame, wants_globals, functools.partial(changed, guards))
 
 
+@functools.cache
 def _skip_code() -> Callable[[CodeType], bool]:
-    """Libraries are left alone, but for torch.nn's layers, whose `forward` is user code in all but name."""
-    packages = [m.__path__[0] for m in (intarsia_ir, intarsia_tracer, intarsia_guards, intarsia_dispatch)]
-    in_torch = code_under([_TORCH, os.path.dirname(__file__), *packages, "<frozen "], but=[_MODULES])
+    """Libraries are left alone, but for torch.nn's layers, whose `forward` is user code in all but name.
+
+    So is all that is ours: eager calls the backward half of a compiled graph while user code is captured.
+    """
+    ours = [os.path.dirname(spec.origin) for spec in map(find_spec, _PACKAGES) if spec is not None and spec.origin]
+    in_torch = code_under([_TORCH, *ours, "<frozen ", "<intarsia "], but=[_MODULES])
     in_library = code_under([sysconfig.get_path("stdlib")], but=[sysconfig.get_path("purelib")])
     # Module.__call__ runs hooks and must stay as it is; what it calls is captured
     plumbing = {os.path.join(_MODULES, "module.py"), os.path.join(_MODULES, "lazy.py")}

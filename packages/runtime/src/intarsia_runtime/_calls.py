@@ -90,7 +90,8 @@ class ExternCall:
         if _may_alias(self.item.target):
             lines.append(f"{name} = {self.names.bind('_copy', copy)}({name})")
         self.names.bind("_restride", restride)
-        check, dtype = self.names.bind("_check", check_result), self.names.bind(f"_{buffer.dtype}", _torch_type(buffer))
+        check = self.names.bind("_check_result", check_result)
+        dtype = self.names.bind(f"_{buffer.dtype}", dtype_from_name(buffer.dtype))
         # kernels read it as what was predicted, so a wrong prediction must never reach one
         lines.append(f"if {name}.dtype is not {dtype} or {name}.shape != {shape}: {check}({name}, {shape}, {dtype})")
         lines.append(f"if {name}.stride() != {strides}: {name} = _restride({name}, {shape}, {strides})")
@@ -112,15 +113,12 @@ def _may_alias(target: Any) -> bool:
     return str(target) in MAY_RETURN_OPERAND or bool(effects(target).views)
 
 
-def _torch_type(buffer: Buffer) -> torch.dtype:
-    return dtype_from_name(buffer.dtype)
-
-
 def check_result(value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Raise an InternalError unless the result of an extern call is of this size and type."""
     if value.dtype != dtype or value.shape != shape:
-        what = f"an extern call gave {_describe(value)}, where {dtype} {shape} was predicted"
-        raise InternalError(what, code="runtime.extern_result")
+        raise InternalError(
+            f"an extern call gave {_describe(value)}, where {dtype} {shape} was predicted", code="runtime.extern_result"
+        )
 
 
 def restride(value: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
