@@ -257,6 +257,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def ahead(session: nox.Session) -> None:
+    """Compile the kernels of the figures ahead of time: no spills, 16 bytes a load; `-- --arch sm_80` or gfx942."""
+    install_everything(session)
+    session.run("python", "benchmarks/ahead.py", *session.posargs)
+
+
+@nox.session
 def scorecard(session: nox.Session) -> None:
     """Print one line per measured figure: name, value, target."""
     install_everything(session, "transformers")

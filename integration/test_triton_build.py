@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -36,3 +40,35 @@ def test_kernels_are_compiled_ahead_of_time(isa, tmp_path):
     assert callable(library.launcher(segment.entry, n_arguments))
     again = intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(tmp_path))
     assert again.key == library.key
+
+
+_spec = importlib.util.spec_from_file_location("ahead", Path(__file__).parent.parent / "benchmarks" / "ahead.py")
+ahead = importlib.util.module_from_spec(_spec)
+sys.modules["ahead"] = ahead  # where a dataclass looks for its annotations
+_spec.loader.exec_module(ahead)
+
+
+# one of each kind; `python benchmarks/ahead.py` builds all 25
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", ["layer_norm_bf16", "cross_entropy_f32", "rotary_bf16", "adamw_f32"])
+def test_kernels_of_the_figures_spill_nothing_and_read_16_bytes_at_a_time(name, arch):
+    rows = list(ahead.resources(arch, [name]))
+    assert [ahead.fault_of(row) for row in rows] == [""] * len(rows)
+    assert rows[0].wide_loads and (rows[0].wide_stores or name == "cross_entropy_f32")
+
+
+@pytest.mark.parametrize("name", ["softmax_wide_bf16", "argmax_logsumexp_f32"])
+def test_kernels_of_the_figures_compile_for_amd(name):
+    assert all(row.image > 1000 for row in ahead.resources("gfx942", [name]))
+
+
+def test_cross_entropy_stores_no_log_softmax():
+    (case,) = (c for c in ahead.KERNELS if c.name == "cross_entropy_f32")
+    source = ahead.emitted(case, Target("cuda", "sm_90"))
+    assert [launch.grid for launch in source.launches] == [("(4096 + 0) // 1",), ("(1 + 0) // 1",), ("(1 + 0) // 1",)]
+    assert source.text.count("tl.multiple_of") == 2
+
+
+def test_an_optimizer_step_is_a_launch_for_eight_tensors():
+    (case,) = (c for c in ahead.KERNELS if c.name == "adamw_f32")
+    assert len(ahead.emitted(case, Target("cuda", "sm_90")).launches) == 8

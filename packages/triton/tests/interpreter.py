@@ -19,6 +19,7 @@ NUMPY = {
     "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "erfc": lambda a: _erfc(a).astype(a.dtype), "trunc": np.trunc, "rint": np.rint,
     "fmod": np.fmod, "pow": np.power, "copysign": np.copysign, "atan2": np.arctan2, "hypot": np.hypot,
+    "fast_dividef": np.divide,
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import triton
 from triton.backends.compiler import GPUTarget
 
-__all__ = ["compile_kernel", "main"]
+__all__ = ["compile_kernel", "compiled", "main"]
 
 # what a launch needs to know about a compiled kernel
 KEPT = ("name", "shared", "num_warps", "num_ctas", "warp_size", "global_scratch_size", "profile_scratch_size")
@@ -41,6 +41,13 @@ def compile_kernel(function: Any, row: dict[str, Any], target: GPUTarget) -> tup
         row: Its row of the module's table `KERNELS`.
         target: Architecture; no device is needed.
     """
+    made = compiled(function, row, target)
+    facts = {key: getattr(made.metadata, key, 0) for key in KEPT}
+    return made.asm[IMAGES[target.backend]], facts
+
+
+def compiled(function: Any, row: dict[str, Any], target: GPUTarget) -> Any:
+    """Return Triton's compiled kernel, with every stage of its text."""
     signature = {**row["signature"], **dict.fromkeys(row["constants"], "constexpr")}
     aligned = [["tt.divisibility", 16]]
     attributes = {(k,): aligned for k, t in enumerate(row["signature"].values()) if t.startswith("*")}
@@ -48,10 +55,7 @@ def compile_kernel(function: Any, row: dict[str, Any], target: GPUTarget) -> tup
     options = row["options"]
     if target.backend != "cuda":
         options = {key: value for key, value in options.items() if key != "enable_reflect_ftz"}
-    made = triton.compile(source, target=target, options=options)
-    image = made.asm[IMAGES[target.backend]]
-    facts = {key: getattr(made.metadata, key, 0) for key in KEPT}
-    return image, facts
+    return triton.compile(source, target=target, options=options)
 
 
 def load_module(path: Path) -> Any:

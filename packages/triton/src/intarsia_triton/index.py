@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from intarsia_loops.index import Atom, IndexExpr, lift
 
 __all__ = ["address", "index_text", "product"]
 
+_NO_NAMES: Mapping[Atom, str] = MappingProxyType({})
 
-def index_text(expr: IndexExpr, names: Mapping[Atom, str]) -> str:
+
+def index_text(expr: IndexExpr, names: Mapping[Atom, str], flat: Mapping[Atom, str] = _NO_NAMES) -> str:
     """Return an index expression over the names of its axes; size symbols keep their own names.
 
     Quotients and remainders are of values that are never negative, so C's division is Python's.
+
+    Args:
+        expr: The expression.
+        names: Axis -> name of its index.
+        flat: Axis -> name of a number that has the same remainder by the axis's extent, and so by what divides it.
+            Triton doesn't see that a remainder of a remainder runs along memory.
     """
     terms = []
     for monomial, coefficient in expr.terms:
-        factors = [_atom_text(a, names) for a in monomial]
+        factors = [_atom_text(a, names, flat) for a in monomial]
         if coefficient != 1 or not factors:
             factors.insert(0, str(coefficient))
         terms.append(" * ".join(factors))
@@ -39,10 +48,15 @@ def product(extents: Sequence[IndexExpr]) -> IndexExpr:
     return total
 
 
-def _atom_text(atom: Atom, names: Mapping[Atom, str]) -> str:
+def _atom_text(atom: Atom, names: Mapping[Atom, str], flat: Mapping[Atom, str]) -> str:
     if atom.kind == "axis":
         return names[atom]
     if atom.kind == "sym":
         return atom.key
+    if atom.kind == "%":
+        axis = next((a for a in atom.a.axes() if atom.a is lift(a)), None)
+        extent, divisor = (axis.extent.const() if axis is not None else None), atom.b.const()
+        if axis is not None and axis in flat and extent and divisor and extent % divisor == 0:
+            return f"({flat[axis]} % {divisor})"
     operator = "//" if atom.kind == "/" else "%"
-    return f"(({index_text(atom.a, names)}) {operator} ({index_text(atom.b, names)}))"
+    return f"(({index_text(atom.a, names, flat)}) {operator} ({index_text(atom.b, names, flat)}))"

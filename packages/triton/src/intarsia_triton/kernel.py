@@ -109,14 +109,15 @@ class _Writer:
         mask = "" if _divides(self.blocks.rows, n_rows) else "xmask"
         if mask:
             self.lines.append(f"xmask = x < {index_text(n_rows, {})}")
-        return Points(self._unflatten("x", self.rows, self.lines), row_mask=mask)
+        return Points(self._unflatten("x", self.rows, self.lines), row_mask=mask, flat=self._flat("x", self.rows))
 
     def _with_inner(self, points: Points, inner: Sequence[Atom], masked: bool, lines: list[str]) -> Points:
         """Write the inner indices from `r` and return the points of a tile `[XBLOCK, RBLOCK]`."""
         if masked:
             lines.append(f"rmask = r < {index_text(product([a.extent for a in inner]), {})}")
         names = {**points.names, **self._unflatten("r", inner, lines)}
-        return Points(names, frozenset(inner), points.row_mask, "rmask" if masked else "", self.tile)
+        flat = {**points.flat, **self._flat("r", inner)}
+        return Points(names, frozenset(inner), points.row_mask, "rmask" if masked else "", self.tile, flat)
 
     def _tile(self, points: Points) -> Tile:
         return Tile(self.buffers, points, self._scalars, self.pointers, self._counter, self.policies)
@@ -137,6 +138,10 @@ class _Writer:
             lines.append(f"{names[axis]} = {text}")
             below = below * axis.extent
         return names
+
+    def _flat(self, flat: str, axes: Sequence[Atom]) -> dict[Atom, str]:
+        """Return the axis that a row-major number has the same remainder as."""
+        return {axes[-1]: flat} if axes else {}
 
     def _wide(self) -> str:
         """Text that makes indices 64 bits wide, when some buffer's offsets need it."""

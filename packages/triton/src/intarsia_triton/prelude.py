@@ -38,6 +38,18 @@ def integer_mod(a, b):
 
 
 @triton.jit
+def half_gelu(x):
+    u = tl.minimum(x * x, 30.25)
+    p = tl.fma(u, 5.17340999e-09, -3.85581198e-07)
+    p = tl.fma(p, u, 1.14920671e-05)
+    p = tl.fma(p, u, -0.000159884938)
+    p = tl.fma(p, u, -9.32560472e-05)
+    p = tl.fma(p, u, 0.104834313)
+    p = tl.fma(p, u, 2.30220952)
+    return libdevice.fast_dividef(x, 1.0 + tl.exp2(-x * p))
+
+
+@triton.jit
 def fold_sum(a, b):
     return a + b
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.program import Buffer, Val
 from intarsia_loops.rewrites import operands, postorder
+from intarsia_triton.halves import with_half_forms
 from intarsia_triton.index import address, index_text
 from intarsia_triton.ops import TYPES, constant, operation
 
@@ -24,6 +25,7 @@ class Points:
         row_mask: Name of the mask of valid rows; "" when all are.
         inner_mask: Name of the mask of valid inner points; "" when all are.
         shape: Text of the tile's shape.
+        flat: Axis -> name of a number of the same remainder by the axis's extent.
         aligned: Element offset -> the text of its tile that shows how it is aligned.
     """
 
@@ -32,6 +34,7 @@ class Points:
     row_mask: str = ""
     inner_mask: str = ""
     shape: str = "[XBLOCK, 1]"
+    flat: Mapping[Atom, str] = field(default_factory=dict)
     aligned: Mapping[IndexExpr, str] = field(default_factory=dict)
 
     def mask(self, *, rows: bool = True, inner: bool = True) -> str:
@@ -68,6 +71,7 @@ class Tile:
 
     def value(self, body: Val) -> str:
         """Write what is missing for `body` and return its name."""
+        body = with_half_forms(body)
         for v in postorder(body, self._known):
             self._known[v] = self._assign(self._text(v))
         return self._known[body]
@@ -75,7 +79,7 @@ class Tile:
     def store(self, buffer: str, index: tuple[IndexExpr, ...], value: str) -> None:
         """Write `value` to a buffer at an index."""
         place = address(index, self._buffers[buffer].strides)
-        offset = self.points.aligned.get(place) or index_text(place, self.points.names)
+        offset = self.points.aligned.get(place) or self._index(place)
         where = f"{self._pointer(buffer)} + ({offset} + tl.zeros({self.points.shape}, tl.int32))"
         # a value that is the same in all points is a smaller tile, which a store doesn't broadcast
         shaped = f"tl.broadcast_to({value}, {self.points.shape})"
@@ -86,7 +90,7 @@ class Tile:
         if v.op == "const":
             return constant(v.args[0], v.dtype)
         if v.op == "index":
-            return f"({index_text(v.args[0], self.points.names)} + tl.full([1, 1], 0, tl.int64))"
+            return f"({self._index(v.args[0])} + tl.full([1, 1], 0, tl.int64))"
         if v.op == "load" and v.args[0] in self._scalars:
             return self._scalars[v.args[0]]
         if v.op in ("load", "gather"):
@@ -101,8 +105,8 @@ class Tile:
                 computed, at = True, self._known[position]
             else:
                 axes |= set(position.axes())
-                at = f"({index_text(position, self.points.names)})"
-            terms.append(f"{at} * ({index_text(stride, self.points.names)})")
+                at = f"({self._index(position)})"
+            terms.append(f"{at} * ({self._index(stride)})")
         inner = computed or not axes.isdisjoint(self.points.inner)
         rows = computed or not axes <= self.points.inner
         offset = " + ".join([*terms, "tl.zeros([1, 1], tl.int32)"])
@@ -113,6 +117,9 @@ class Tile:
         policy = f', eviction_policy="{self._policies[buffer]}"' if inner and buffer in self._policies else ""
         text = f"tl.load({self._pointer(buffer)} + ({offset}){masked}{policy})"
         return f"{text}.to({TYPES[v.dtype]})" if v.dtype == "b8" else text
+
+    def _index(self, expr: IndexExpr) -> str:
+        return index_text(expr, self.points.names, self.points.flat)
 
     def _pointer(self, buffer: str) -> str:
         return self._pointers.setdefault(buffer, f"p{len(self._pointers)}")
