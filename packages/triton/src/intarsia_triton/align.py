@@ -65,6 +65,6 @@ def shift_of(loop: Loop, buffers: Mapping[str, Buffer]) -> Shift | None:
 
 
 def _accesses(loop: Loop) -> list[tuple[str, tuple[IndexExpr, ...]]]:
-    bodies = [step.body for step in loop.steps] + [s.exponent for s in loop.sums]
+    bodies = [step.body for step in loop.steps] + [s.exponent for s in loop.sums] + [s.value for s in loop.squares]
     reads = [(v.args[0], v.args[1]) for body in bodies for v in body.loads]
     return reads + [(s.out, tuple(map(lift, s.axes))) for s in loop.steps if s.kind == "map"]

@@ -20,7 +20,7 @@ from intarsia_loops.program import Buffer, Kernel, Val
 from intarsia_triton.index import address, product
 from intarsia_triton.plan import Loop
 
-__all__ = ["Blocks", "across", "choose_blocks"]
+__all__ = ["Blocks", "across", "choose_blocks", "flat_points", "trailing"]
 
 # points of a tile that 128 threads hold in 16 registers each
 TILE = 2048
@@ -68,8 +68,7 @@ def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence
     n_rows = _power_of_two(product([a.extent for a in kernel.rows]))
     inner = [_power_of_two(product([a.extent for a in loop.inner])) for loop in loops if loop.inner]
     if not inner:
-        points = 1024 if any(itemsize(b.dtype) > 2 for b in buffers.values()) else TILE
-        return Blocks(min(n_rows, points), 1)
+        return Blocks(min(n_rows, flat_points(buffers)), 1)
     width = max(inner)
     if any(NEST_KINDS[s.kind].scan for s in kernel.steps):
         return Blocks(1, width, _warps(width), True)  # the whole range at once
@@ -101,6 +100,29 @@ def across(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Atom | None:
     crossing = _unit_axes([offset for offset in offsets if last in offset.axes()])
     found = [a for a in crossing if a is not last and _at_least(a.extent, SQUARE)]
     return found[0] if found and last in along else None
+
+
+def trailing(kernel: Kernel, buffers: Mapping[str, Buffer]) -> int:
+    """Return how many of the last axes are worth a tile of their own; 0 where a flat range of points serves.
+
+    Where something is loaded that is the same for many neighbouring points, such as a statistic of a channel, a program
+    that stays within one channel loads it once instead of at every point.
+    """
+    if any(step.kind != "map" or len(step.axes) != len(kernel.rows) for step in kernel.steps):
+        return 0
+    offsets = [offset for offset in _offsets(kernel, buffers) if offset.axes()]
+    for n in range(1, len(kernel.rows)):
+        inner = kernel.rows[-n:]
+        points = product([a.extent for a in inner]).const()
+        whole = points and points % flat_points(buffers) == 0 and points < flat_points(buffers) * LARGEST_SECOND_GRID
+        if whole and any(set(inner).isdisjoint(offset.axes()) for offset in offsets):
+            return n
+    return 0
+
+
+def flat_points(buffers: Mapping[str, Buffer]) -> int:
+    """Return how many points a program of a pointwise kernel takes."""
+    return 1024 if any(itemsize(b.dtype) > 2 for b in buffers.values()) else TILE
 
 
 def _offsets(kernel: Kernel, buffers: Mapping[str, Buffer]) -> list[IndexExpr]:

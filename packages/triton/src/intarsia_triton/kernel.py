@@ -9,10 +9,18 @@ from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS, identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest
 from intarsia_triton.align import Shift, shift_of
-from intarsia_triton.blocks import SQUARE, Blocks, across, choose_blocks
+from intarsia_triton.blocks import SQUARE, Blocks, across, choose_blocks, flat_points, trailing
 from intarsia_triton.index import index_text, product
 from intarsia_triton.ops import POINTED, TYPES, constant
-from intarsia_triton.plan import ExpSum, Loop, loops_of, over_one_range, with_exp_sums
+from intarsia_triton.plan import (
+    ExpSum,
+    Loop,
+    SquareSum,
+    loops_of,
+    over_one_range,
+    with_exp_sums,
+    with_square_sums,
+)
 from intarsia_triton.tile import Points, Tile
 
 __all__ = ["Function", "function"]
@@ -54,8 +62,7 @@ def function(kernel: Kernel, buffers: Mapping[str, Buffer], name: str, copies: i
             More than 1 only for kernels with a grid of one dimension. The function takes all buffers of the first
             set, then those of the second, and so on.
     """
-    axis = across(kernel, buffers)
-    writer = _Square(kernel, buffers, axis) if axis is not None else _Rows(kernel, buffers)
+    writer = _writer(kernel, buffers)
     writer.write()
     pointers = [n if copies == 1 else f"{n}_{k}" for k in range(copies) for n in writer.pointers.values()]
     parameters = [*pointers, *writer.sizes]
@@ -149,27 +156,44 @@ class _Writer:
         return ".to(tl.int64)" if largest >= LARGEST_32_BIT else ""
 
 
-class _Square(_Writer):
-    """Maps over two axes at once, in a square tile: each buffer runs along one of them."""
+class _Maps(_Writer):
+    """Maps over a tile of rows and inner axes, without a walk: a grid of two dimensions."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], axis: Atom) -> None:
-        *others, self.inner = kernel.rows
-        rows = (*(a for a in others if a is not axis), axis)
-        super().__init__(kernel, buffers, rows, Blocks(SQUARE, SQUARE, 8))
-        self.loops = loops_of(kernel)
+    def __init__(
+        self,
+        kernel: Kernel,
+        buffers: Mapping[str, Buffer],
+        rows: tuple[Atom, ...],
+        inner: tuple[Atom, ...],
+        blocks: Blocks,
+    ) -> None:
+        super().__init__(kernel, buffers, rows, blocks)
+        self.inner, self.loops = inner, loops_of(kernel)
 
     def grid(self) -> tuple[str, ...]:
-        return self._blocked(self.rows, self.blocks.rows), self._blocked((self.inner,), self.blocks.inner)
+        return self._blocked(self.rows, self.blocks.rows), self._blocked(self.inner, self.blocks.inner)
 
     def write(self) -> None:
         points = self._row_points()
         self.lines.append(f"r = tl.program_id(1){self._wide()} * RBLOCK + tl.arange(0, RBLOCK)[None, :]")
-        masked = not _divides(self.blocks.inner, self.inner.extent)
-        tile = self._tile(self._with_inner(points, (self.inner,), masked, self.lines))
+        masked = not _divides(self.blocks.inner, product([a.extent for a in self.inner]))
+        tile = self._tile(self._with_inner(points, self.inner, masked, self.lines))
         for loop in self.loops:
             for step in loop.steps:
                 tile.store(step.out, tuple(map(lift, step.axes)), tile.value(step.body))
         self.lines += tile.lines
+
+
+def _writer(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Maps | _Rows:
+    axis = across(kernel, buffers)
+    if axis is not None:  # each buffer runs along one of two axes
+        *others, inner = kernel.rows
+        rows = (*(a for a in others if a is not axis), axis)
+        return _Maps(kernel, buffers, rows, (inner,), Blocks(SQUARE, SQUARE, 8))
+    n = trailing(kernel, buffers)
+    if n:
+        return _Maps(kernel, buffers, kernel.rows[:-n], kernel.rows[-n:], Blocks(1, flat_points(buffers)))
+    return _Rows(kernel, buffers)
 
 
 class _Rows(_Writer):
@@ -189,6 +213,8 @@ class _Rows(_Writer):
             self._persistent(over_one_range(self.loops))
             return
         loops = with_exp_sums(self.loops)
+        if self.blocks.parts > 1:  # else a lane has one point of a tile, and two passes cost less
+            loops = with_square_sums(loops)
         walks = [k for k, loop in enumerate(loops) if loop.inner]
         for k, loop in enumerate(loops):
             if not loop.inner:
@@ -262,6 +288,10 @@ class _Rows(_Writer):
             self.lines += self._accumulators(step)
         for s in loop.sums:
             self.lines.append(f"base_{s.step.out} = tl.zeros({self.lanes}, {TYPES[s.exponent.dtype]})")
+        for q in loop.squares:
+            zeros = f"tl.zeros({self.lanes}, {TYPES[q.value.dtype]})"
+            self.lines.append(f"acc_{q.step.out}, mean_{q.step.out} = {zeros}, {zeros}")
+            self.lines.append(f"n_{q.step.out} = {constant(0.0, q.value.dtype)}")
         shift = shift_of(loop, self.buffers) if self.blocks.parts > 1 and extent.const() is not None else None
         if shift is not None:
             self._shifted_tiles(loop, shift, backwards=backwards)
@@ -271,6 +301,8 @@ class _Rows(_Writer):
             self._finish(step)
         for s in loop.sums:
             self._finish_sum(s)
+        for q in loop.squares:
+            self._finish_squares(q)
 
     def _tiles(self, loop: Loop, *, backwards: bool) -> None:
         """Full tiles without a mask, then what is left; with a mask always where the extent is a symbol."""
@@ -332,6 +364,8 @@ class _Rows(_Writer):
         tile = self._tile(points)
         for s in loop.sums:
             self._exp_sum(s, tile)
+        for q in loop.squares:
+            self._squares(q, tile)
         for step in loop.steps:
             self._inner_step(step, tile)
         return [*lines, *tile.lines]
@@ -349,6 +383,43 @@ class _Rows(_Writer):
             f"{acc} = {acc} * tl.exp({base} - largest) + {self._folded('tl.exp(value - largest)', 'sum')}",
             f"{base} = largest",
         ]
+
+    def _squares(self, q: SquareSum, tile: Tile) -> None:
+        """Merge the squared distances of a tile, from the mean of each lane's points, with those so far."""
+        name, dtype, mask = q.step.out, TYPES[q.value.dtype], tile.points.inner_mask
+        acc, mean, n = f"acc_{name}", f"mean_{name}", f"n_{name}"
+        lines = [f"value = tl.broadcast_to({tile.value(q.value)}, {self.tile})"]
+        if mask:
+            lines += [
+                f"inside = tl.broadcast_to({mask}, {self.tile})",
+                f"size = {self._folded(f'inside.to({dtype})', 'sum')}",
+                f"middle = {self._folded('tl.where(inside, value, 0)', 'sum')} / tl.where(size == 0, 1, size)",
+                "apart = tl.where(inside, value - middle, 0)",
+                f"part = tl.where({n} + size == 0, 0, size / tl.where({n} + size == 0, 1, {n} + size))",
+            ]
+        else:
+            lines += [
+                f"size = {constant(float(self.parts), q.value.dtype)}",
+                f"middle = {self._folded('value', 'sum')} * {1.0 / self.parts}",
+                "apart = value - middle",
+                f"part = size / ({n} + size)",
+            ]
+        lines += [
+            f"delta = middle - {mean}",
+            f"{acc} = {acc} + {self._folded('apart * apart', 'sum')} + delta * delta * ({n} * part)",
+            f"{mean} = {mean} + delta * part",
+            f"{n} = {n} + size",
+        ]
+        tile.lines += lines
+
+    def _finish_squares(self, q: SquareSum) -> None:
+        """Take the lanes' squares from the common point, and add them."""
+        name, scalar, tile = q.step.out, f"s_{q.step.out}", self._tile(self.row_points)
+        shift = tile.value(q.shift)
+        self.lines += tile.lines
+        self.lines.append(f"delta = tl.where(n_{name} == 0, 0, mean_{name} - {shift})")
+        self.lines.append(f"{scalar} = tl.reduce(acc_{name} + n_{name} * delta * delta, 1, fold_sum)[:, None]")
+        self._keep(q.step, scalar, self.lines)
 
     def _folded(self, value: str, kind: str) -> str:
         """Return the text of a tile reduced to one value a lane; each thread has the parts of its lanes."""

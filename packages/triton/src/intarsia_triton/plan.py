@@ -11,8 +11,9 @@ is a tile [rows, inner]. That shape needs three things, established here:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_loops.index import Atom, IndexExpr, lift
@@ -20,7 +21,9 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Val
 from intarsia_loops.rewrites import at, rebuild
 
-__all__ = ["ExpSum", "Loop", "loops_of", "over_one_range", "pieces", "with_exp_sums"]
+__all__ = ["ExpSum", "Loop", "SquareSum", "loops_of", "over_one_range", "pieces", "with_exp_sums", "with_square_sums"]
+
+T = TypeVar("T")
 
 
 # points of the largest tile that Triton takes
@@ -34,11 +37,14 @@ class Loop:
     Args:
         inner: The axes walked, of the first step; the others' bodies are over the same ones. Empty: row scalars only.
         steps: With maps inlined and axes renamed to the kernel's rows and to `inner`.
+        sums: Sums of exponentials that are taken in this walk.
+        squares: Sums of squared distances that are taken in this walk.
     """
 
     inner: tuple[Atom, ...]
     steps: tuple[Nest, ...]
     sums: tuple[ExpSum, ...] = ()
+    squares: tuple[SquareSum, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,23 @@ class ExpSum:
     step: Nest
     top: str
     exponent: Val
+    shift: Val
+
+
+@dataclass(frozen=True, slots=True)
+class SquareSum:
+    """A sum of squared distances that is taken in the same walk as the sum that gives what they are from.
+
+        q[i] = sum over r of (f(i, r) - g(s[i]))^2,  s[i] = sum over r of f(i, r)
+
+    Args:
+        step: The sum of squares, as it was.
+        value: f.
+        shift: g(s), a row scalar.
+    """
+
+    step: Nest
+    value: Val
     shift: Val
 
 
@@ -121,20 +144,50 @@ def with_exp_sums(loops: Sequence[Loop]) -> tuple[Loop, ...]:
 
     Law: exp(f - g) = exp(f - h) * exp(h - g); the walk keeps the sum relative to the largest value so far, h.
     """
+    return _joined(loops, _exp_sum, lambda loop, found: replace(loop, sums=(*loop.sums, found)))
+
+
+def with_square_sums(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """Return loops where sums of squared distances join the walk that finds what they are from.
+
+    Law: the sum of (f - g)^2 over n points is M + n * (m - g)^2, with m their mean and M the sum of (f - m)^2; both
+    are kept for each lane of a tile, and merged tile by tile (Chan, Golub and LeVeque), which cancels no digits.
+    """
+    return _joined(loops, _square_sum, lambda loop, found: replace(loop, squares=(*loop.squares, found)))
+
+
+def _joined(
+    loops: Sequence[Loop], found_in: Callable[[Nest, Loop, Loop], T | None], joined: Callable[[Loop, T], Loop]
+) -> tuple[Loop, ...]:
+    """Move each step that an earlier loop can take, as `found_in` says, into the first such loop."""
     done: list[Loop] = []
     for loop in loops:
         kept: list[Nest] = []
         for step in loop.steps:
-            host = next((k for k, other in enumerate(done) if _exp_sum(step, loop, other)), None)
-            if host is None:
-                kept.append(step)
+            for k, other in enumerate(done):
+                found = found_in(step, loop, other)
+                if found is not None:
+                    done[k] = joined(other, found)
+                    break
             else:
-                found = _exp_sum(step, loop, done[host])
-                assert found is not None  # it was just found
-                done[host] = replace(done[host], sums=(*done[host].sums, found))
-        if kept:
+                kept.append(step)
+        if kept or loop.sums or loop.squares:
             done.append(replace(loop, steps=tuple(kept)))
     return tuple(done)
+
+
+def _square_sum(step: Nest, loop: Loop, other: Loop) -> SquareSum | None:
+    """Return a step of `loop` as a sum of squares that `other` can take; None when it isn't one."""
+    body = step.body
+    if step.kind != "sum" or body.op != "mul" or body.args[0] is not body.args[1] or body.args[0].op != "sub":
+        return None
+    extents = [a.extent for a in other.inner]
+    if not extents or [a.extent for a in loop.inner] != extents or any(n.const() is None for n in extents):
+        return None
+    value, shift = _over(replace(step, body=body.args[0]), loop.inner, other.inner).body.args
+    total = next((s for s in other.steps if s.kind == "sum" and s.body is value), None)
+    relative = {v.args[0] for v in shift.loads} == {total.out} if total is not None else False
+    return SquareSum(step, value, shift) if relative else None
 
 
 def _exp_sum(step: Nest, loop: Loop, other: Loop) -> ExpSum | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from intarsia_loops.program import Buffer, Kernel
 from intarsia_loops.rewrites import canonical
-from intarsia_triton.blocks import across
+from intarsia_triton.blocks import across, trailing
 
 __all__ = ["Part", "part_of", "side_by_side"]
 
@@ -75,4 +75,5 @@ def _joins(group: list[Part], part: Part, arena: Collection[str]) -> bool:
     if any(name in arena for one in (last, part) for name in one.writes):
         return False
     apart = all(p.writes.isdisjoint(part.reads | part.writes) and part.writes.isdisjoint(p.reads) for p in group)
-    return apart and across(part.form, part.layouts) is None
+    flat = across(part.form, part.layouts) is None and not trailing(part.form, part.layouts)
+    return apart and flat  # the grid's second dimension is free
