@@ -32,6 +32,23 @@ def test_a_pass_of_the_users_runs_inside_the_pipeline():
     assert (stats.graphs, stats.kernels_generated, stats.extern_calls, stats.fallbacks) == (1, 1, 1, 0)
 
 
+def test_a_pass_before_autograd_changes_the_gradients_too():
+    def relu_to_gelu(gm: fx.GraphModule) -> fx.GraphModule:
+        graph = fx.Graph()
+        graph.output(graph.graph_copy(gm.graph, {}))
+        for node in graph.nodes:
+            if node.target is torch.relu:
+                node.target = torch.nn.functional.gelu
+        return fx.GraphModule(gm, graph)
+
+    pipeline = intarsia.default_pipeline().before("to_aten", relu_to_gelu)
+    x, w = torch.randn(8, 16, requires_grad=True), torch.randn(16, 4)
+    fast = intarsia.compile(model, pipeline=pipeline, options={"on_error": "raise", "verify_each": True})
+    wanted = torch.nn.functional.gelu(x @ w) + 1
+    torch.testing.assert_close(fast(x, w), wanted)
+    torch.testing.assert_close(torch.autograd.grad(fast(x, w).sum(), x), torch.autograd.grad(wanted.sum(), x))
+
+
 def test_a_wrong_order_is_refused_before_anything_runs():
     pipeline = intarsia.default_pipeline()
     try:

@@ -177,3 +177,26 @@ def test_a_guard_may_stand_for_the_frame_as_it_is():
         ]  # fmt: skip
     assert asked == [-1, 3]
     assert sorted(entry[1] is None for entry in hook.entries(f.__code__)) == [False, True]
+
+
+def test_quiet_code_runs_natively_with_all_it_calls():
+    def inner(x):
+        return f(x)
+
+    def marking(code, info):
+        if code is inner.__code__:
+            hook.quiet(code)
+            return None
+        return (always, g.__code__) if code is f.__code__ else False
+
+    with hooked(marking):
+        assert inner(1) == ("plain", 1)  # the very call in which it is marked
+        assert inner(2) == ("plain", 2)
+        assert f(3) == ("g", 3)
+    hook.reset(inner.__code__)
+    with hooked(replacing({f.__code__: (always, g.__code__)})):
+        assert inner(4) == ("g", 4)
+
+
+def test_the_hook_is_alone():
+    assert hook.alone() is True

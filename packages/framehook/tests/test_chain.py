@@ -121,6 +121,7 @@ def test_entering_under_another_hook(other):
         other.disable()
     other.enable()
     assert fast()(1) == ("g", 1)
+    assert not hook.alone()
     other.disable()
 
 

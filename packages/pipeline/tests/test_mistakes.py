@@ -234,3 +234,12 @@ def test_an_explanation_has_a_heading_for_each_frame(capsys):
     assert text.count("\nframe ") == 2 and text.count("guard grad_mode: False") == 2
     assert "guard tensor: x = f32[3] on cpu, strides (1,)" in text and "guard constant: <stack 0> = None" in text
     assert "(relu, mul)" in text and "graph 1: 1 kernels (1 distinct)" in text
+
+
+def test_backends_and_stages_are_checked_when_they_are_given():
+    for name, backend in (("uncallable", 3), (3, print), ("cpp", print)):
+        with pytest.raises(intarsia.InvalidArgumentError):
+            intarsia.register_backend(name, backend)
+    assert "uncallable" not in intarsia.list_backends()
+    with pytest.raises(intarsia.InvalidArgumentError, match="a Stage or a pass, not 3"):
+        intarsia.default_pipeline().after("fuse", 3)

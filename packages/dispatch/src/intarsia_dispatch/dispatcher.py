@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import torch
+
 import intarsia_framehook as framehook
 from intarsia_dispatch.config import CompiledGraph, DispatchConfig
 from intarsia_dispatch.events import EventKind, FrameEvent
@@ -47,7 +49,12 @@ _log = logging.getLogger("intarsia.dispatch")
 
 
 def disable(function: _F) -> _F:
-    """Return a function that runs natively, with all it calls, inside a compiled region too."""
+    """Return a function that runs natively, with all it calls, inside a compiled region too.
+
+    Raises:
+        InvalidArgumentError: `function` can't be called.
+    """
+    _check_callable(function)
     wrapper = framehook.Hooked(_unwrapped(function), None)
     functools.update_wrapper(wrapper, function)
     vars(wrapper)["_intarsia_disable"] = True  # a tracer that inlines calls stops at the mark
@@ -89,8 +96,7 @@ class Dispatcher:
         Raises:
             InvalidArgumentError: `function` can't be called.
         """
-        if not callable(function):
-            raise InvalidArgumentError(f"a callable is needed, not {function!r}", code="dispatch.callable")
+        _check_callable(function)
         target = _unwrapped(function)
         codes = root_codes(target)
         if codes and codes[0].co_flags & _SUSPENDS:
@@ -101,7 +107,9 @@ class Dispatcher:
         roots = (*codes, run.__code__) if needs_frame else codes
         self._roots.update((id(code), (weakref.ref(code), None)) for code in roots)
         root = framehook.Hooked(run, self._answer, self._table.owner, debugger_active)
-        return cast(_F, functools.update_wrapper(root, target))
+        functools.update_wrapper(root, target)
+        vars(root)["_intarsia_compiled"] = True  # a tracer goes on with what is wrapped
+        return cast(_F, root)
 
     def _in_eager(self, function: _F, code: CodeType) -> _F:
         """Return a function that says at its first call why its frames aren't compiled."""
@@ -144,10 +152,13 @@ class Dispatcher:
     def _answer(self, code: CodeType, frame: FrameInfo) -> _Answer:
         """The callback of the frame hook, which is paused in this thread meanwhile."""
         if self._config.skip_code(code):
-            framehook.skip(code)
+            # the wrapper around a function that is marked as not to be compiled is a library's
+            leave = framehook.quiet if vars(frame.function).get("_torchdynamo_disable") else framehook.skip
+            leave(code)
             return None
+        choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
         with self._config.lock:
-            return self._choose(code, frame)
+            return choose(code, frame)  # by itself: another compiler beneath would compile this one
 
     def _choose(self, code: CodeType, frame: FrameInfo) -> _Answer:
         state = self._table.find(code) or self._see(code)
@@ -425,6 +436,11 @@ _MARK_VIOLATED = "shapes.mark_violated"  # a user asked for it: never answered b
 def _is_refusal(error: Exception) -> bool:
     """Tell whether an error says that something can't be compiled, or isn't known."""
     return isinstance(error, UnsupportedError | NeedsFact)
+
+
+def _check_callable(function: object) -> None:
+    if not callable(function):
+        raise InvalidArgumentError(f"a callable is needed, not {function!r}", code="dispatch.callable")
 
 
 def _check(config: DispatchConfig) -> None:

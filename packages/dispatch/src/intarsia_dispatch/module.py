@@ -13,6 +13,8 @@ __all__ = ["CompiledModule"]
 class CompiledModule(torch.nn.Module):
     """A module whose call runs compiled; everything else is the original module's.
 
+    Hooks registered on the wrapper run around the compiled call, in eager; those of the original module are compiled.
+
     Args:
         module: The module as the user wrote it, kept as `_orig_mod`.
         call: Calls `module`, compiled.
@@ -28,9 +30,13 @@ class CompiledModule(torch.nn.Module):
         self._again = again
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks:
+            return super().__call__(*args, **kwargs)
         return self._call(*args, **kwargs)
 
-    forward = __call__
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the original module, compiled, without the wrapper's hooks."""
+        return self._call(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_orig_mod":
@@ -38,7 +44,8 @@ class CompiledModule(torch.nn.Module):
         return getattr(self._orig_mod, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("_orig_mod", "_call", "_again") or name in torch.nn.Module.__dict__:
+        own = name in torch.nn.Module.__dict__ or (name.startswith("_") and name in self.__dict__)
+        if own or name in ("_orig_mod", "_call", "_again"):
             super().__setattr__(name, value)
         else:
             setattr(self._orig_mod, name, value)

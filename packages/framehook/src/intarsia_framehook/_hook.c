@@ -17,6 +17,7 @@ static bool installed;              /* we are in the chain of eval functions, as
 static PyObject *probe;             /* a Python function that does nothing */
 
 static PyObject *evaluate_beneath(HookThread *me, PyThreadState *ts, Frame *f, int throwflag);
+static PyObject *evaluate_quietly(HookThread *me, PyThreadState *ts, Frame *f);
 static Py_NO_INLINE void find_stack_floor(HookThread *me);
 static bool on_top(PyThreadState *ts);
 
@@ -42,7 +43,8 @@ static PyObject *evaluate_hooked(PyThreadState *ts, Frame *f, int throwflag)
     CREDIT_C_RECURSION(ts, units);
     PyObject *slot = plain && me->hooking.callback && !me->paused ? get_slot(co) : SKIPPED;
     if (slot != NULL && !PyList_CheckExact(slot)) {
-        result = slot == REPLACEMENT ? _PyEval_EvalFrameDefault(ts, f, 0) : evaluate_beneath(me, ts, f, throwflag);
+        result = slot == REPLACEMENT ? _PyEval_EvalFrameDefault(ts, f, 0)
+            : slot == QUIET ? evaluate_quietly(me, ts, f) : evaluate_beneath(me, ts, f, throwflag);
     }
     else if (ts->tracing || !on_top(ts)) {      /* a trace function's frame; or a hook that came later owns it */
         result = evaluate_beneath(me, ts, f, 0);
@@ -50,7 +52,8 @@ static PyObject *evaluate_hooked(PyThreadState *ts, Frame *f, int throwflag)
     else {
         PyCodeObject *code = choose_code(me, f, co, slot);
         result = code ? run_replacement(me, ts, f, code)
-            : PyErr_Occurred() ? give_up_frame(ts, f, NULL) : evaluate_beneath(me, ts, f, 0);
+            : PyErr_Occurred() ? give_up_frame(ts, f, NULL)
+            : get_slot(co) == QUIET ? evaluate_quietly(me, ts, f) : evaluate_beneath(me, ts, f, 0);
     }
     CREDIT_C_RECURSION(ts, -units);
     return result;
@@ -66,6 +69,15 @@ static PyObject *evaluate_beneath(HookThread *me, PyThreadState *ts, Frame *f, i
     me->passed_on = f;
     PyObject *result = beneath(ts, f, throwflag);
     me->passed_on = outer;
+    return result;
+}
+
+/* Evaluate natively, and leave all that is called in this frame alone. */
+static PyObject *evaluate_quietly(HookThread *me, PyThreadState *ts, Frame *f)
+{
+    me->paused++;
+    PyObject *result = _PyEval_EvalFrameDefault(ts, f, 0);
+    me->paused--;
     return result;
 }
 
@@ -234,6 +246,20 @@ static PyObject *hook_skip(PyObject *module, PyObject *object)
     return code && set_slot(code, SKIPPED) == 0 ? Py_NewRef(Py_None) : NULL;
 }
 
+static PyObject *hook_quiet(PyObject *module, PyObject *object)
+{
+    PyCodeObject *code = need_code(object);
+    (void)module;
+    return code && set_slot(code, QUIET) == 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *hook_alone(PyObject *module, PyObject *nothing)
+{
+    (void)module;
+    (void)nothing;
+    return PyBool_FromLong(is_only_hook());
+}
+
 static PyObject *hook_reset(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"code", "owner", NULL};
@@ -296,6 +322,10 @@ static PyMethodDef methods[] = {
      "set_callback(callback, owner=None)\n--\n\n"
      "Install the callback of this thread, or None; return the previous one."},
     {"skip", hook_skip, METH_O, "skip(code, /)\n--\n\nAlways run a code object natively, whoever asks."},
+    {"quiet", hook_quiet, METH_O,
+     "quiet(code, /)\n--\n\nAlways run a code object natively, and all that is called meanwhile, whoever asks."},
+    {"alone", hook_alone, METH_NOARGS,
+     "alone()\n--\n\nWhether no other frame evaluation function was installed before the hook."},
     {"reset", WITH_KEYWORDS(hook_reset), METH_VARARGS | METH_KEYWORDS,
      "reset(code, owner=...)\n--\n\n"
      "Forget the entries of one owner or, without one, all that is known of a code object."},

@@ -3,6 +3,7 @@
  * The slot of a code object (its "extra") holds one of
  *     NULL          never seen
  *     SKIPPED       always run natively
+ *     QUIET         the same, with all it calls
  *     REPLACEMENT   stands in for another code; always run natively
  *     a list        entries, the one that held last first
  *
@@ -99,7 +100,7 @@ static int append_entry(PyCodeObject *co, Entry *entry)
     PyObject *slot = get_slot(co);
     PyObject *list = slot && PyList_CheckExact(slot) ? Py_NewRef(slot) : slot ? NULL : PyList_New(0);
     int rc = -1;
-    if (slot == SKIPPED || slot == REPLACEMENT) {
+    if (slot == SKIPPED || slot == QUIET || slot == REPLACEMENT) {
         rc = 0;                                     /* marked meanwhile: it will not be asked for again */
     }
     else if (entry && list && PyList_Append(list, (PyObject *)entry) == 0) {

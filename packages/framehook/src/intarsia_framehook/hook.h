@@ -43,10 +43,11 @@ bool is_only_hook(void);
 #define PLAIN (CO_OPTIMIZED | CO_NEWLOCALS)     /* the body of a function */
 
 #define SKIPPED Py_None         /* slot of a code that always runs natively */
+#define QUIET Py_Ellipsis       /* slot of a code that does, with all it calls */
 #define REPLACEMENT Py_True     /* slot of a code that stands in for another; runs natively too */
 
 int init_entries(PyObject *module);
-PyObject *get_slot(PyCodeObject *co);                       /* borrowed; NULL, SKIPPED, REPLACEMENT or a list */
+PyObject *get_slot(PyCodeObject *co);                       /* borrowed; NULL, SKIPPED, QUIET, REPLACEMENT or a list */
 int set_slot(PyCodeObject *co, PyObject *value);
 PyObject *list_entries(PyCodeObject *co, PyObject *owner);
 bool fits(PyCodeObject *code, PyObject *replacement);

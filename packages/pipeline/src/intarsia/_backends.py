@@ -29,6 +29,7 @@ __all__ = ["GraphCompiler", "UserBackend", "graph_compiler", "list_backends", "r
 
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 LADDER = ("eager", "aten", "loops", "kernels")
+_BUILT_IN = frozenset({"auto", "cpp", "triton", *LADDER})
 
 _registered: dict[str, UserBackend] = {}
 
@@ -42,13 +43,20 @@ class GraphCompiler(Protocol):
 
 
 def register_backend(name: str, backend: UserBackend) -> None:
-    """Make `backend` known to `compile(backend=name)`; a later registration of the same name replaces it."""
+    """Make `backend` known to `compile(backend=name)`; a later registration of the same name replaces it.
+
+    Raises:
+        InvalidArgumentError: `name` is no text or that of a built-in backend, or `backend` can't be called.
+    """
+    instance_of("name", name, str)
+    if name in _BUILT_IN or not callable(backend):
+        raise InvalidArgumentError(f"{name!r} is built in, or {backend!r} can't be called", code="pipeline.backend")
     _registered[name] = backend
 
 
 def list_backends() -> list[str]:
     """Return the names that `compile(backend=...)` takes, sorted."""
-    return sorted(("auto", "cpp", "triton", *LADDER, *_registered))
+    return sorted((*_BUILT_IN, *_registered))
 
 
 def graph_compiler(

@@ -105,6 +105,12 @@ class Pipeline:
         new = _as_stage(getattr(stage, "__name__", "user"), self.stages[at - 1].gives, stage)
         return Pipeline((*self.stages[:at], new, *self.stages[at:]))
 
+    def before(self, name: str, stage: Stage | GraphPass) -> Pipeline:
+        """Return the pipeline with `stage` inserted before stage `name`."""
+        at = self.index(name)
+        new = _as_stage(getattr(stage, "__name__", "user"), self.stages[at].takes, stage)
+        return Pipeline((*self.stages[:at], new, *self.stages[at:]))
+
     def without(self, name: str) -> Pipeline:
         """Return the pipeline without stage `name`."""
         at = self.index(name)
@@ -119,4 +125,6 @@ class Pipeline:
 
 
 def _as_stage(name: str, dialect: str, stage: Stage | GraphPass) -> Stage:
+    if not callable(stage) and not isinstance(stage, Stage):
+        raise InvalidArgumentError(f"a stage is a Stage or a pass, not {stage!r}", code="pipeline.not_a_stage")
     return stage if isinstance(stage, Stage) else graph_pass(name, dialect, stage)

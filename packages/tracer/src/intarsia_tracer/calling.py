@@ -233,11 +233,16 @@ def _call_cached(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
     """Call a cached function for real, where that can't be told from what eager does: the cache is filled once.
 
     That is so when the cache has the answer, and when the body, evaluated first, changes nothing. Functions of
-    installed libraries are called without looking, as long as all arguments are atoms.
+    installed libraries are called without looking, as long as all arguments are atoms, or objects that the cache
+    knows by identity, as the logger of a warning that is given once.
     """
     raw = function.value
-    known = all(isinstance(value, (Const, ClassValue)) for value in (*args, *keywords.values()))
-    if not known:
+    given = [value for value in (*args, *keywords.values()) if not isinstance(value, (Const, ClassValue))]
+    if given and is_installed(raw) and all(_is_known_by_identity(value) for value in given):
+        for value in given:
+            if value.source is not None:
+                tx.guards.add(GuardKind.IDENTITY, value.source, value.identity())
+    elif given:
         body = tx.wrap(raw.__wrapped__, function.source and tx.sources.attribute(function.source, "__wrapped__"))
         before = tx.position()
         found = tx.call(body, args, keywords)
@@ -251,10 +256,22 @@ def _call_cached(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
         if tx.position() != before:
             raise Break("tracer.call", f"the cached {function.describe()} has effects")
     try:
-        real = raw(*[a.as_python() for a in args], **{k: v.as_python() for k, v in keywords.items()})
+        real = raw(*map(_given_object, args), **{k: _given_object(v) for k, v in keywords.items()})
     except Exception as error:  # at the break it raises again
         raise Break("tracer.exception", f"{raw.__qualname__} raises {type(error).__name__}") from None
     return tx.wrap(real, None)
+
+
+def _is_known_by_identity(value: Value) -> bool:
+    """Tell whether a value is an existing object that hashes by identity, and was left as it is."""
+    if not isinstance(value, Object) or not value.existing or value.written:
+        return False
+    return type(value.value).__hash__ is object.__hash__
+
+
+def _given_object(value: Value) -> Any:
+    """Return the object that a cached function is called with."""
+    return value.value if isinstance(value, Object) else value.as_python()
 
 
 def call_unbound(tx: Tracer, raw: Any, owner: Any, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -395,7 +412,19 @@ def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Key
         return _call_reference(tx, callee)
     if isinstance(callee.value, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
         return tx.call_getter(callee.value, args)
-    raise Break("tracer.call", f"calling {callee.describe()} isn't modelled")
+    return _call_marked(tx, callee, args, keywords)
+
+
+def _call_marked(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call what a compiler made of a function: the function itself, unless it is marked as not to be compiled."""
+    marks = getattr(callee.value, "__dict__", {})
+    name = getattr(callee.value, "__qualname__", callee.describe())
+    if marks.get("_intarsia_disable"):
+        raise Break("tracer.disabled", f"{name} is marked as not to be compiled")
+    if not marks.get("_intarsia_compiled"):
+        raise Break("tracer.call", f"calling {callee.describe()} isn't modelled")
+    source = callee.source and tx.sources.attribute(callee.source, "__wrapped__")
+    return tx.call(tx.wrap(callee.value.__wrapped__, source), args, keywords)
 
 
 def _call_reference(tx: Tracer, callee: Object) -> Value:

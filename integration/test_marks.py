@@ -1,0 +1,95 @@
+"""Functions within functions: marked as not to be compiled, compiled already, or hooked from outside."""
+
+import pytest
+import torch
+from torch import nn
+
+import intarsia
+
+RAISE = {"on_error": "raise"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    intarsia.reset()
+    yield
+    intarsia.reset()
+
+
+@pytest.mark.parametrize("mark", [intarsia.disable, torch.compiler.disable], ids=["ours", "torch's"])
+def test_what_is_marked_runs_natively_with_all_it_calls(mark):
+    def helper(x):
+        return x.relu() * 2
+
+    @mark
+    def left_alone(x):
+        return helper(x * 3)
+
+    def f(x):
+        return left_alone(x + 1) + 1
+
+    x = torch.randn(4)
+    explained = intarsia.explain(f, options=RAISE)(x)
+    assert [b.code for b in explained.breaks] == ["tracer.disabled"]
+    assert "left_alone is marked" in explained.breaks[0].reason
+    assert intarsia.stats().graphs == 2  # before and after
+    torch.testing.assert_close(intarsia.compile(f, options=RAISE)(x), f(x))
+
+
+def test_a_compiled_function_inside_is_inlined():
+    inner = intarsia.compile(lambda x: x.sin() * 2)
+    layer = intarsia.compile(nn.Linear(4, 4))
+    x = torch.randn(2, 4)
+    for f in (lambda x: inner(x) + 1, lambda x: layer(x) + 1):
+        intarsia.reset()
+        torch.testing.assert_close(intarsia.compile(f, fullgraph=True, options=RAISE)(x), f(x))
+        assert intarsia.stats().fallbacks == 0
+
+
+def test_another_compiled_function_in_its_place_is_seen():
+    chosen = [intarsia.compile(lambda x: x + 1), intarsia.compile(lambda x: x - 1)]
+
+    def f(x, n):
+        return chosen[n](x) * 2
+
+    fast, x = intarsia.compile(f, fullgraph=True, options=RAISE), torch.randn(3)
+    assert torch.equal(fast(x, 0), (x + 1) * 2)
+    chosen.reverse()
+    assert torch.equal(fast(x, 0), (x - 1) * 2)
+
+
+def test_hooks_of_the_wrapper_run():
+    log = []
+    module = nn.Linear(4, 4)
+    fast = intarsia.compile(module, options=RAISE)
+    handles = [
+        fast.register_forward_pre_hook(lambda m, args: log.append("before")),
+        fast.register_forward_hook(lambda m, args, out: out * 2),
+        fast.register_full_backward_hook(lambda m, given, gives: log.append("backward")),
+    ]
+    x = torch.randn(2, 4, requires_grad=True)
+    out = fast(x)
+    torch.testing.assert_close(out, module(x) * 2)
+    out.sum().backward()
+    assert log == ["before", "backward"]
+    for handle in handles:
+        handle.remove()
+    torch.testing.assert_close(fast(x), module(x))
+    assert log == ["before", "backward"] and not module._forward_hooks and intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize("what", [3, None])
+def test_only_what_can_be_called_is_disabled(what):
+    with pytest.raises(intarsia.InvalidArgumentError, match="a callable is needed"):
+        intarsia.disable(what)
+
+
+@pytest.mark.peer
+def test_first_called_inside_of_torch_compile():
+    def f(x):
+        return torch.relu(x @ x) + 1
+
+    fast, x = intarsia.compile(f, options=RAISE), torch.randn(4, 4)
+    torch.testing.assert_close(torch.compile(lambda x: fast(x) + 1, backend="eager")(x), f(x) + 1)
+    assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
+    torch._dynamo.reset()
