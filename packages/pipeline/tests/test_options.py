@@ -13,7 +13,7 @@ from intarsia import InvalidArgumentError
     [
         ({"options": {"on_eror": "raise"}}, "unknown option 'on_eror'; did you mean 'on_error'"),
         ({"options": {"on_error": "rise"}}, "did you mean 'raise'"),
-        ({"options": {"rng": "philox"}}, "option rng is 'philox'"),
+        ({"options": {"rng": "filox"}}, "option rng is 'filox', .* did you mean 'philox'"),
         ({"mode": "defualt"}, "did you mean 'default'"),
         ({"backend": "eagre"}, "did you mean 'eager'"),
         ({"dynamic": "yes"}, "dynamic is 'yes'"),

@@ -112,7 +112,7 @@ def _checked(pipeline: Pipeline, backend: str) -> Pipeline:
 
 def _default(backend: str, options: Options, counters: Counters, report: GraphReport) -> Pipeline:
     target = intarsia_runtime.detect_target()
-    pipeline = default_pipeline(target)
+    pipeline = default_pipeline(target, rng=options.rng)
     if backend in LADDER:
         return interpreted(pipeline, backend)
     if target.compiler:

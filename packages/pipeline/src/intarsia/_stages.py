@@ -30,7 +30,7 @@ __all__ = ["default_pipeline", "dialect_module", "interpreted"]
 
 
 def default_pipeline(
-    target: Target | None = None, *, policy: Any = None, cache_dir: str | Path | None = None
+    target: Target | None = None, *, policy: Any = None, cache_dir: str | Path | None = None, rng: str = "eager"
 ) -> Pipeline:
     """Return the stages from FX(torch) to a callable; where gradients are needed, to a pair.
 
@@ -38,6 +38,7 @@ def default_pipeline(
         target: What to compile for; None asks the machine. Graphs on a GPU are compiled for that GPU.
         policy: Fusion policy; None is `intarsia_fuser.Greedy()`.
         cache_dir: Folder of the on-disk cache; None is the user's own.
+        rng: `"eager"`: random ops draw eager's numbers; `"philox"`: kernels make others, of the same distributions.
 
     Example:
         >>> from intarsia_fuser import NoFusion
@@ -64,7 +65,7 @@ def default_pipeline(
 
     stages = (
         *_aten_stages(),
-        Stage("lower", "aten", "loops", _lower),
+        Stage("lower", "aten", "loops", lambda p: _lower(p, rng)),
         Stage("fuse", "loops", "kernels", lambda p: replace(p, graph_module=fuse(p.graph_module))),
         Stage("emit", "kernels", "source", emit),
         Stage("build", "source", "callable", build),
@@ -146,6 +147,8 @@ def _partition(p: Program) -> Program:
     return replace(_recorded(p, done.forward), halves=done.halves, backward=backward)
 
 
-def _lower(p: Program) -> Program:
+def _lower(p: Program, rng: str) -> Program:
     device = intarsia_ir.aten.device_of(p.graph_module)
-    return replace(p, graph_module=intarsia_loops.lower(p.graph_module, facts=p.facts, check=False), device=device)
+    return replace(
+        p, graph_module=intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, check=False), device=device
+    )

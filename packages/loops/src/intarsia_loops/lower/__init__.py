@@ -16,13 +16,14 @@ import torch.fx as fx
 
 from intarsia_ir import meta
 from intarsia_ir.aten import verify as verify_aten
+from intarsia_ir.choices import one_of
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import SizeFacts
 from intarsia_loops.graph import to_fx
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.loops.verify import verify as verify_loops
-from intarsia_loops.lower import creation, indexing, normalisations, pointwise, pooling, reductions, views
+from intarsia_loops.lower import creation, indexing, normalisations, pointwise, pooling, random, reductions, views
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._sizes import Sizes
 from intarsia_loops.lower._table import Lowering
@@ -38,8 +39,19 @@ _LOWERINGS: Mapping[Any, Lowering] = MappingProxyType(
 )
 
 
+# random ops are library calls on torch's generator unless `rng` says otherwise
+_RNG: Mapping[str, Mapping[Any, Lowering]] = MappingProxyType(
+    {"eager": _LOWERINGS, "philox": MappingProxyType({**_LOWERINGS, **random.TABLE.rows})}
+)
+
+
 def lower(
-    graph_module: fx.GraphModule, *, facts: SizeFacts | None = None, fuel: int | None = None, check: bool = True
+    graph_module: fx.GraphModule,
+    *,
+    facts: SizeFacts | None = None,
+    fuel: int | None = None,
+    rng: str = "eager",
+    check: bool = True,
 ) -> fx.GraphModule:
     """Lower a functional ATen graph to loop nests: FX(aten) -> FX(loops).
 
@@ -47,6 +59,9 @@ def lower(
         graph_module: FX(aten) with a value on every node; unchanged.
         facts: Size facts that the graph relies on; carried along.
         fuel: Number of nodes to lower; the rest become extern calls. Views are lowered in any case. None: all.
+        rng: `"eager"`: random ops stay extern calls, which draw eager's numbers. `"philox"`: a seed is drawn instead,
+            and the numbers are a function of it and of the element: they can be fused, and are the same whatever
+            emitter is used.
         check: Whether both programs are verified.
 
     Returns:
@@ -68,9 +83,10 @@ def lower(
         >>> lower(aten)(torch.tensor([1.0, 3.0]))
         (tensor([2., 6.]),)
     """
+    one_of("rng", rng, tuple(_RNG))
     if check:
         verify_aten(graph_module, functional=True, origins=False)
-    walk = _Walk(graph_module, facts or SizeFacts(), fuel)
+    walk = _Walk(graph_module, facts or SizeFacts(), fuel, _RNG[rng])
     program = walk.program()
     if check:
         verify_loops(program)
@@ -100,8 +116,14 @@ def lower_to_program(
 class _Walk:
     """One pass over the graph, node by node in order."""
 
-    def __init__(self, graph_module: fx.GraphModule, facts: SizeFacts, fuel: int | None) -> None:
-        self.graph_module = graph_module
+    def __init__(
+        self,
+        graph_module: fx.GraphModule,
+        facts: SizeFacts,
+        fuel: int | None,
+        lowerings: Mapping[Any, Lowering] = _LOWERINGS,
+    ) -> None:
+        self.graph_module, self.lowerings = graph_module, lowerings
         self.facts = facts
         self.fuel = fuel
         self.values: dict[str, Any] = {}
@@ -176,7 +198,7 @@ class _Walk:
         self.builder.begin(node.name, value, meta.origins(node), _used_results(node))
         args = [self._argument(a) for a in node.args]
         kwargs = {k: self._argument(v) for k, v in node.kwargs.items()}
-        row = _LOWERINGS.get(node.target)
+        row = self.lowerings.get(node.target)
         result = None
         has_fuel = self.fuel != 0 or (row is not None and row.any_dtype)
         if row is not None and not _takes_computed_numbers(node.target, args, kwargs):

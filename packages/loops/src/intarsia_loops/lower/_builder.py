@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from intarsia_ir.dtypes import dtype_name
+from intarsia_ir.dtypes import dtype_from_name, dtype_name
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_loops._layout import elements_overlap
@@ -284,6 +284,13 @@ class Builder:
         outs = tuple([r.buffer if r is not None else "" for r in results])
         self.items.append(Extern(outs, target, call_args, call_kwargs, self._origins))
         return tuple(results) if many else results[0] if results else ()
+
+    def call(self, target: Any, args: tuple[Any, ...], spec: Spec, role: str) -> Tensor:
+        """Add a call of an ATen op that makes a tensor from numbers, and return it."""
+        made = self.declare(spec, self.fresh_name(role))
+        where = (("device", torch.device(spec.device)), ("dtype", dtype_from_name(spec.dtype)))
+        self.items.append(Extern((made.buffer,), target, args, where, self._origins))
+        return made
 
     def check(self, condition: Tensor, message: str) -> None:
         """Add a check that raises `message` when a 0-dim b8 tensor is false."""

@@ -1,0 +1,60 @@
+"""`rng="philox"`: the C++ kernels draw what the loops interpreter draws; training uses one mask in both directions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import intarsia
+import intarsia_cpp
+import intarsia_functionalizer
+import intarsia_fuser
+import intarsia_loops
+import intarsia_loops.loops
+import intarsia_runtime
+
+OPTIONS = {"on_error": "raise", "rng": "philox"}
+
+
+def drawing(x):
+    return F.dropout(torch.relu(x), 0.3) + torch.rand_like(x), torch.bernoulli(x, 0.25), torch.randn(x.shape)
+
+
+def test_cpp_draws_what_the_interpreter_draws(tmp_path):
+    x = torch.randn(7, 1030)
+    with torch.no_grad():
+        pure = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(drawing, (x,)))
+    loops = intarsia_loops.lower(pure.graph_module, rng="philox")
+    kernels = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops))
+    target = intarsia_runtime.detect_target()
+    source = intarsia_cpp.emit_unit(kernels, target)
+    library = intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(tmp_path))
+    run = intarsia_runtime.link(kernels, source, library)
+    torch.manual_seed(5)
+    found = run(x)
+    torch.manual_seed(5)
+    expected = intarsia_loops.loops.interpret(loops, x)
+    assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
+    torch.testing.assert_close(found[2], expected[2])  # by a logarithm and a cosine
+
+
+def test_calls_differ_and_a_seed_repeats_them():
+    compiled = intarsia.compile(lambda x: F.dropout(x, 0.5), options=OPTIONS)
+    x = torch.ones(64, 64)
+    torch.manual_seed(1)
+    first, second = compiled(x), compiled(x)
+    torch.manual_seed(1)
+    assert torch.equal(compiled(x), first) and not torch.equal(first, second)
+    assert set(first.unique().tolist()) == {0.0, 2.0} and 0.4 < (first == 0).float().mean() < 0.6
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_the_mask_in_backward_is_the_mask_in_forward(p):
+    compiled = intarsia.compile(lambda x: F.dropout(torch.sin(x), p, training=True), options=OPTIONS)
+    x = torch.rand(32, 48, requires_grad=True)
+    y = compiled(x)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    kept = (y != 0).float() / (1 - p)
+    torch.testing.assert_close(grad, torch.cos(x) * kept)
+    assert intarsia.stats().fallbacks == 0
