@@ -27,7 +27,7 @@ def placed(e: IndexExpr, places: Places) -> IndexExpr | Val:
         >>> placed(lift(i) + 1, {i: lift(j)})
         1 + j
         >>> placed(lift(i) + 1, {i: load("n", (lift(j),), "i64")})
-        add(i64(1), load(n, j))
+        add(i64(1), load(%n, j))
     """
     if any(isinstance(places.get(a), Val) for a in e.axes()):
         return _computed(e, places)
