@@ -44,7 +44,7 @@ from intarsia_ir.records import (
     Recorded,
     Signature,
 )
-from intarsia_recorder import graph_module, snapshot
+from intarsia_recorder import EagerMode, graph_module, snapshot
 from intarsia_shapes import facts_behind, join_facts
 
 __all__ = ["functionalize"]
@@ -149,7 +149,7 @@ def _with_one_mode(graph: fx.Graph) -> tuple[fx.Graph, FakeTensorMode]:
     values = [meta.value(node) if meta.has_value(node) else None for node in graph.nodes]
     tensors = list(_tensors_in(values))
     modes = {id(tensor.fake_mode): tensor.fake_mode for tensor in tensors if isinstance(tensor, FakeTensor)}
-    mode = next(iter(modes.values()), None) or FakeTensorMode(static_shapes=True)
+    mode = next(iter(modes.values()), None) or EagerMode(static_shapes=True)
     if len(modes) <= 1 and all(isinstance(tensor, FakeTensor) for tensor in tensors):
         return graph, mode
 

@@ -13,6 +13,7 @@ Example:
 """
 
 from intarsia_recorder._fx import graph_module
+from intarsia_recorder.eager import EagerMode, refused_types
 from intarsia_recorder.environment import ShapeEnvironment
 from intarsia_recorder.metacache import MetaCache, snapshot
 from intarsia_recorder.record import record, recording
@@ -21,6 +22,7 @@ from intarsia_recorder.symbols import SymbolTable
 
 __all__ = [
     "Decompositions",
+    "EagerMode",
     "MetaCache",
     "Recorder",
     "ShapeEnvironment",
@@ -28,6 +30,7 @@ __all__ = [
     "graph_module",
     "record",
     "recording",
+    "refused_types",
     "snapshot",
 ]
 

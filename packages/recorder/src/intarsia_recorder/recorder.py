@@ -25,6 +25,7 @@ from intarsia_ir import meta
 from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_recorder._fx import call_node
+from intarsia_recorder.eager import with_strides_of
 from intarsia_recorder.metacache import MetaCache, snapshot
 from intarsia_recorder.stacks import user_frames
 from intarsia_recorder.symbols import SymbolTable
@@ -219,10 +220,11 @@ class Recorder(TorchDispatchMode):
         """Run what replaces `func`, if anything does, under this recorder."""
         replacement = self.decompositions.get(func)
         if replacement is not None:
+            args, kwargs = self._fakes(args), self._fakes(kwargs)
             with self:
-                result = replacement(*self._fakes(args), **self._fakes(kwargs))
+                result = replacement(*args, **kwargs)
             if result is not NotImplemented:
-                return result
+                return self._laid_out(result, func, args, kwargs)
         composite = self._is_composite.get(func)
         if composite is None:
             composite = self._is_composite[func] = self._comes_apart(func)
@@ -233,6 +235,18 @@ class Recorder(TorchDispatchMode):
             if not self._is_symbolic:
                 return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
             return func.decompose(*args, **kwargs)
+
+    def _laid_out(self, result: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Give what a decomposition returned the strides that the op itself returns, which its parts may not."""
+        several = isinstance(result, (tuple, list))
+        tensors = [x for x in (*args, *(result if several else (result,))) if type(x) is FakeTensor]
+        if func._schema.is_mutable or self._is_symbolic or all(x.is_contiguous() for x in tensors):
+            return result
+        expected = self.cache.call(func, args, kwargs)
+        with self:
+            if not several:
+                return with_strides_of(result, expected)
+            return tuple([with_strides_of(x, like) for x, like in zip(result, expected, strict=True)])
 
     def _comes_apart(self, func: Any) -> bool:
         """Tell whether `func` is made of other ops: in C++, or, where sizes are symbolic, in C++ or Python."""

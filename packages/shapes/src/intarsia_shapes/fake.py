@@ -13,14 +13,17 @@ from intarsia_shapes.env import ShapeEnv
 __all__ = ["fake_mode", "fakeify"]
 
 
-def fake_mode(env: ShapeEnv | None = None, **options: Any) -> FakeTensorMode:
+def fake_mode(
+    env: ShapeEnv | None = None, *, kind: type[FakeTensorMode] = FakeTensorMode, **options: Any
+) -> FakeTensorMode:
     """Return a FakeTensorMode over `env`, with the settings that our nodes need.
 
     Args:
         env: The environment; None for static shapes.
+        kind: The class of the mode.
         options: Further arguments of FakeTensorMode.
     """
-    mode = FakeTensorMode(shape_env=env, static_shapes=True, **options)  # type: ignore[arg-type]
+    mode = kind(shape_env=env, static_shapes=True, **options)  # type: ignore[arg-type]
     if env is not None:
         mode.allow_scalar_outputs = True
         # on a hit torch's cache would rebuild torch's own nodes

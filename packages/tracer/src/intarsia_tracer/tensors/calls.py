@@ -108,6 +108,13 @@ _CHECKPOINT_OPTIONS = frozenset(
 )
 
 
+def _one_hot(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Classes in row-major order: eager's result is row-major, and fake tensors' follows the classes."""
+    if args and isinstance(args[0], TensorValue) and not args[0].fake.is_contiguous():
+        args = [args[0].call_method(tx, "contiguous", [], {}), *args[1:]]
+    return plugin.record(tx, "call_function", torch.nn.functional.one_hot, args, keywords)
+
+
 def _nothing(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return NONE
 
@@ -151,6 +158,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.cuda.is_available: _cuda_available,
     torch._C._log_api_usage_once: _nothing,
     torch.masked._ops._combine_input_and_mask: _combine_masked,
+    torch.nn.functional.one_hot: _one_hot,
     torch.result_type: _result_type,
     torch.is_grad_enabled: contexts.is_grad_enabled,
     torch._C._set_grad_enabled: contexts.set_grad_enabled,

@@ -25,7 +25,7 @@ from intarsia_ir.records import (
     Source,
     TypeSource,
 )
-from intarsia_recorder import SymbolTable
+from intarsia_recorder import EagerMode, SymbolTable
 from intarsia_shapes import Mark, ShapeEnv, check_marks, fake_mode, fakeify, freeze, marks_of
 from intarsia_tracer.breaks import NeedsSymbols
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
@@ -56,7 +56,7 @@ class Sizes:
         self.symbolic = tx.symbolic
         self.marks_count = tx.marks
         self.env: ShapeEnv | None = None
-        self.mode = FakeTensorMode()
+        self.mode: FakeTensorMode = EagerMode()
         self.symbol_sources: dict[Any, Source] = {}
         self.numbers: dict[int, SymbolicNumber] = {}  # id of a source -> its number
         self._unlifted: dict[Any, SymbolicNumber] = {}
@@ -65,7 +65,7 @@ class Sizes:
             # as without symbols: what depends on data breaks
             self.env.allow_scalar_outputs = self.env.allow_dynamic_output_shape_ops = False
             self.env.locate = tx.origin
-            self.mode = fake_mode(self.env)
+            self.mode = fake_mode(self.env, kind=EagerMode)
             self.mode.allow_scalar_outputs = False
             self.table = SymbolTable(plugin.graph, self.env)
 

@@ -1,0 +1,222 @@
+"""Where fake tensors and eager's CPU kernels disagree: element types that eager refuses, strides and types it gives.
+
+A mode that runs ops on fake tensors accepts what its meta kernels accept. Eager's kernels accept less: `ceil` of a
+bool tensor raises. What a compiler would compute there has no meaning, so such calls raise here, before anything is
+recorded, and eager raises its own error when the program runs as written. Meta kernels written in Python also give
+some results other strides than eager does. Both are tables over op names, checked against eager by tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+__all__ = ["EagerMode", "refused_types", "with_strides_of"]
+
+aten = torch.ops.aten
+
+
+class EagerMode(FakeTensorMode):
+    """A FakeTensorMode that refuses what eager refuses, and gives results the strides and types that eager gives.
+
+    Raises:
+        NotImplementedError: From an op that eager's CPU kernel doesn't implement for the type of its operands.
+
+    Example:
+        >>> with EagerMode():
+        ...     torch.ones(2, dtype=torch.bool).ceil()
+        Traceback (most recent call last):
+        ...
+        NotImplementedError: aten.ceil.default isn't implemented for torch.bool on the CPU
+    """
+
+    def dispatch(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run one op, under the rules of this module."""
+        rules = _RULES.get(func)
+        if rules is None:
+            rules = _RULES[func] = _rules_of(func)
+        refused, correct = rules
+        if refused:
+            _refuse(func, args, refused)
+        result = super().dispatch(func, types, args, kwargs or {})
+        return result if correct is None else correct(self, result, args, kwargs or {})
+
+
+def refused_types() -> dict[str, frozenset[torch.dtype]]:
+    """Return the table of refusals: op, with or without its overload -> element types that eager's CPU kernel refuses.
+
+    The type is that of the first tensor, or what the first two operands promote to, for ops that promote.
+
+    Example:
+        >>> torch.bool in refused_types()["ceil"], torch.int64 in refused_types()["ceil"]
+        (True, False)
+    """
+    return dict(_REFUSED)
+
+
+def with_strides_of(value: Any, like: Any) -> Any:
+    """Return a tensor with the elements of `value` and the strides of `like`, a dense tensor: itself if it has them."""
+    if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor) or value.dim() < 2:
+        return value
+    sized = [dim for dim in range(like.dim()) if like.shape[dim] != 1]
+    if 0 in like.shape or all(value.stride(dim) == like.stride(dim) for dim in sized):
+        return value
+    order = sorted(range(like.dim()), key=lambda dim: (like.stride(dim), like.shape[dim] == 1), reverse=True)
+    back = [order.index(dim) for dim in range(like.dim())]
+    return value.permute(order).contiguous().permute(back)
+
+
+# ---- what eager refuses -------------------------------------------------------------------------------------
+
+_BOOL = frozenset({torch.bool})
+_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+_FLOATS = _HALVES | {torch.float32, torch.float64}
+_NOT_LONG = _BOOL | _INTEGERS - {torch.int64}
+
+_REFUSED: dict[str, frozenset[torch.dtype]] = {}
+for _types, _names in (
+    (
+        _BOOL,
+        """abs addbmm addcdiv addcmul addmm addmv baddbmm bmm bucketize.Tensor ceil div.Tensor_mode div.Scalar_mode
+        dot floor fmod kthvalue linalg_cross max_pool2d_with_indices max_pool3d_with_indices median mm
+        mv nanmedian pow.Tensor_Tensor reflection_pad1d reflection_pad2d reflection_pad3d relu remainder round threshold
+        topk trace trunc vdot""",
+    ),
+    (
+        _INTEGERS,
+        """_log_softmax binary_cross_entropy binary_cross_entropy_with_logits frac huber_loss im2col
+        log_sigmoid_forward logaddexp logaddexp2 nll_loss2d_forward nll_loss_forward smooth_l1_loss""",
+    ),
+    (
+        _BOOL | _INTEGERS,
+        """_adaptive_avg_pool3d _prelu_kernel _safe_softmax _softmax _softmax_backward_data adaptive_max_pool2d
+        adaptive_max_pool3d bernoulli celu gelu glu grid_sampler_2d grid_sampler_3d hardshrink hardsigmoid hardswish
+        hypot igamma igammac lerp logcumsumexp max_pool2d_with_indices_backward max_unpool2d max_unpool3d mish nextafter
+        round.decimals silu softplus upsample_linear1d upsample_trilinear3d""",
+    ),
+    (_NOT_LONG - {torch.uint8}, "avg_pool2d"),
+    (_NOT_LONG - {torch.uint8} | _HALVES, "avg_pool3d"),
+    (
+        _BOOL | _INTEGERS - {torch.uint8},
+        """_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_bicubic2d
+        upsample_bilinear2d upsample_nearest1d upsample_nearest2d upsample_nearest3d""",
+    ),
+    (_FLOATS, "bitwise_and bitwise_not bitwise_or bitwise_xor lcm"),
+    (_BOOL | _FLOATS, "bitwise_left_shift bitwise_right_shift gcd"),
+    (_HALVES, "_cdist_forward special_airy_ai special_bessel_j0 special_erfcx special_ndtri special_zeta"),
+):
+    _REFUSED |= dict.fromkeys(_names.split(), _types)
+
+_PROMOTING_NAMES = """
+    bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor div.Scalar_mode
+    div.Tensor_mode fmod gcd hypot igamma igammac lcm logaddexp logaddexp2 nextafter pow.Tensor_Tensor remainder
+    special_zeta
+"""
+_PROMOTING = frozenset(_PROMOTING_NAMES.split())
+
+
+def _refuse(func: Any, args: Sequence[Any], refused: tuple[frozenset[torch.dtype], bool]) -> None:
+    """Raise if the types of the operands are among the refused ones."""
+    types, promotes = refused
+    operands = args[:2] if promotes else args[:1]
+    tensors = [x for x in operands if isinstance(x, torch.Tensor)]
+    if not tensors or any(_device(x) != "cpu" for x in tensors):
+        return
+    dtype = tensors[0].dtype
+    if len(operands) == 2 and all(isinstance(x, (torch.Tensor, bool, int, float)) for x in operands):
+        dtype = torch.result_type(*operands)
+    if dtype in types:
+        raise NotImplementedError(f"{func} isn't implemented for {dtype} on the CPU")
+
+
+def _device(tensor: torch.Tensor) -> str:
+    return (tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device).type
+
+
+# ---- strides and types that eager gives ---------------------------------------------------------------------
+
+_Correction = Callable[[FakeTensorMode, Any, Sequence[Any], Mapping[str, Any]], Any]
+
+
+def _iterated(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Give strides in the order of the operands', as kernels do that iterate over all operands at once."""
+    tensors = [x for x in args if isinstance(x, torch.Tensor) and x.dim()]
+    if len(tensors) > 1:
+        shape = torch.broadcast_shapes(*[x.shape for x in tensors])
+        tensors = [x.expand(shape) for x in tensors]
+    if not tensors or tensors[0].shape != result.shape:
+        return result
+    return _with_strides(mode, result, compute_elementwise_output_strides(*tensors))
+
+
+def _after_power(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`ldexp` multiplies by powers of 2, which are row-major."""
+    return _iterated(mode, result, (args[0], args[1].contiguous()), kwargs)
+
+
+def _contiguous(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Make the first result row-major, or both where both have the operand's shape."""
+    if isinstance(result, torch.Tensor):
+        return result.contiguous()
+    return tuple([x.contiguous() if isinstance(x, torch.Tensor) else x for x in result])
+
+
+def _suggested(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Lay the first of several results out by the memory format that suits the operand."""
+    first, *rest = result
+    return (first.contiguous(memory_format=suggest_memory_format(args[0])), *rest)
+
+
+def _power_of_bool(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """A bool tensor to the power of a bool is one of bools."""
+    own = torch.result_type(args[0], args[1])
+    return result.to(own) if own is torch.bool else result
+
+
+def _with_strides(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[Any]) -> torch.Tensor:
+    if result.stride() == tuple(strides):
+        return result
+    with mode:
+        return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
+
+
+_ITERATED = """
+    copysign div.Tensor_mode floor_divide heaviside logaddexp logaddexp2 logical_and logical_or logical_xor
+    native_dropout_backward special_xlog1py xlogy
+"""
+_ROW_MAJOR = "log_sigmoid_forward nll_loss2d_forward normal.Tensor_Tensor pow.Scalar"
+_BY_MEMORY_FORMAT = """
+    _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
+    _native_batch_norm_legit_no_training native_batch_norm
+"""
+_CORRECTED: dict[str, _Correction] = {
+    **dict.fromkeys(_ITERATED.split(), _iterated),
+    **dict.fromkeys(_ROW_MAJOR.split(), _contiguous),
+    **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _suggested),
+    "ldexp": _after_power,
+    "pow.Tensor_Scalar": _power_of_bool,
+}
+
+_Rules = tuple[tuple[frozenset[torch.dtype], bool] | None, _Correction | None]
+_RULES: dict[Any, _Rules] = {}
+
+
+def _rules_of(func: Any) -> _Rules:
+    """Return what the tables say about an overload, in-place forms included."""
+    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
+        return None, None
+    name = func._schema.name.partition("::")[2]
+    written = func._schema.is_mutable
+    base = name.removesuffix("_") if written else name
+    full = f"{base}.{func._overloadname}"
+    types = _REFUSED.get(full) or _REFUSED.get(base)
+    promotes = bool(_PROMOTING & {base, full})
+    correct = _CORRECTED.get(full) or _CORRECTED.get(name)
+    return (types, promotes) if types else None, None if written and "batch_norm" not in name else correct

@@ -1,0 +1,197 @@
+"""What fake tensors are held to: eager's refusals, strides and element types, each row of the tables against eager."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch._ops import OpOverload
+
+from intarsia_recorder import EagerMode, record, refused_types
+
+aten = torch.ops.aten
+Make = Callable[[torch.dtype], torch.Tensor]
+
+
+def _ones(*shape: int) -> Make:
+    return lambda dtype: torch.ones(shape, dtype=dtype)
+
+
+_X, _SQUARE, _ROW, _IMAGE, _VOLUME = _ones(4, 4), _ones(4, 4), _ones(4), _ones(1, 2, 4, 4), _ones(1, 2, 4, 4, 4)
+_BATCH = _ones(1, 4, 4)
+
+
+def _zeros(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape, dtype=torch.int64)
+
+
+#: Arguments of the ops that take more than one tensor; functions become tensors of the type under test.
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "_adaptive_avg_pool3d": (_VOLUME, [2, 2, 2]),
+    "_cdist_forward": (_X, _X, 2.0, None),
+    "_log_softmax": (_X, 0, False),
+    "_prelu_kernel": (_X, _X),
+    "_safe_softmax": (_X, 0),
+    "_softmax": (_X, 0, False),
+    "_softmax_backward_data": (_X, _X, 0, torch.float32),
+    "_upsample_nearest_exact1d": (_BATCH, [8]),
+    "_upsample_nearest_exact2d": (_IMAGE, [8, 8]),
+    "_upsample_nearest_exact3d": (_VOLUME, [8, 8, 8]),
+    "adaptive_max_pool2d": (_IMAGE, [2, 2]),
+    "adaptive_max_pool3d": (_VOLUME, [2, 2, 2]),
+    "addbmm": (_X, _BATCH, _BATCH),
+    "addmm": (_X, _X, _X),
+    "addmv": (_ROW, _X, _ROW),
+    "avg_pool2d": (_IMAGE, [2, 2]),
+    "avg_pool3d": (_VOLUME, [2, 2, 2]),
+    "baddbmm": (_BATCH, _BATCH, _BATCH),
+    "bmm": (_BATCH, _BATCH),
+    "bucketize.Tensor": (_X, _ROW),
+    "div.Scalar_mode": (_X, True, "trunc"),
+    "div.Tensor_mode": (_X, _X, "trunc"),
+    "dot": (_ROW, _ROW),
+    "glu": (_X,),
+    "grid_sampler_2d": (_IMAGE, _ones(1, 2, 2, 2), 0, 0, True),
+    "grid_sampler_3d": (_VOLUME, _ones(1, 2, 2, 2, 3), 0, 0, True),
+    "im2col": (_IMAGE, [2, 2], [1, 1], [0, 0], [1, 1]),
+    "kthvalue": (_X, 1),
+    "linalg_cross": (_ones(4, 3), _ones(4, 3)),
+    "logcumsumexp": (_X, 0),
+    "max_pool2d_with_indices": (_IMAGE, [2, 2]),
+    "max_pool2d_with_indices_backward": (
+        *(_ones(1, 2, 2, 2), _IMAGE, [2, 2], [2, 2], [0, 0], [1, 1], False),
+        _zeros(1, 2, 2, 2),
+    ),
+    "max_pool3d_with_indices": (_VOLUME, [2, 2, 2]),
+    "max_unpool2d": (_IMAGE, _zeros(1, 2, 4, 4), [8, 8]),
+    "max_unpool3d": (_VOLUME, _zeros(1, 2, 4, 4, 4), [8, 8, 8], [2, 2, 2], [0, 0, 0]),
+    "mm": (_X, _X),
+    "mv": (_X, _ROW),
+    "nll_loss2d_forward": (_IMAGE, _zeros(1, 4, 4), None, 1, -100),
+    "nll_loss_forward": (_X, _zeros(4), None, 1, -100),
+    "reflection_pad1d": (_BATCH, [1, 1]),
+    "reflection_pad2d": (_IMAGE, [1, 1, 1, 1]),
+    "reflection_pad3d": (_VOLUME, [1] * 6),
+    "threshold": (_X, 0, 1),
+    "topk": (_X, 1),
+    "upsample_bicubic2d": (_IMAGE, [8, 8], False),
+    "upsample_bilinear2d": (_IMAGE, [8, 8], False),
+    "upsample_linear1d": (_BATCH, [8], False),
+    "upsample_nearest1d": (_BATCH, [8]),
+    "upsample_nearest2d": (_IMAGE, [8, 8]),
+    "upsample_nearest3d": (_VOLUME, [8, 8, 8]),
+    "upsample_trilinear3d": (_VOLUME, [8, 8, 8], False),
+    "vdot": (_ROW, _ROW),
+    "round.decimals": (_X,),
+}
+_NAMED: dict[str, dict[str, Any]] = {"round.decimals": {"decimals": 1}}
+_TYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
+
+
+def _overload(name: str) -> OpOverload:
+    base, _, overload = name.partition(".")
+    packet = getattr(aten, base)
+    if not overload:
+        overload = "default" if "default" in packet.overloads() else "Tensor"
+    found: OpOverload = getattr(packet, overload)
+    return found
+
+
+def _call(name: str, dtype: torch.dtype, mode: EagerMode | None = None) -> Exception | None:
+    """Call an op of the table on tensors of a type; return what it raised."""
+    op = _overload(name)
+    tensors = sum(str(a.type) == "Tensor" for a in op._schema.arguments)
+    chosen = _ARGUMENTS.get(name, (_X,) * tensors)
+    args = [a(dtype) if callable(a) else a for a in chosen]
+    if mode is not None:
+        args = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args]
+    try:
+        op(*args, **_NAMED.get(name, {}))
+    except (NotImplementedError, RuntimeError) as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", sorted(refused_types()))
+def test_what_eager_refuses_is_refused_and_nothing_else(name: str) -> None:
+    refused, mode = refused_types()[name], EagerMode()
+    for dtype in _TYPES:
+        ours, eager = _call(name, dtype, mode), _call(name, dtype)
+        assert (ours is None) == (eager is None), (name, dtype, ours, eager)
+        if dtype in refused:
+            assert isinstance(eager, (NotImplementedError, RuntimeError))
+
+
+def _layouts() -> list[torch.Tensor]:
+    """Tensors that broadcast against each other, in several orders of their dimensions."""
+    whole = torch.arange(1.0, 25).reshape(2, 3, 4)
+    orders = [whole.permute(p).contiguous().permute(torch.tensor(p).argsort().tolist()) for p in _ORDERS]
+    return [*orders, whole[0].t().contiguous().t(), whole[:, :1], torch.tensor(2.0), torch.ones(1, 6, 4)[:, ::2]]
+
+
+_ORDERS = [(0, 1, 2), (0, 2, 1), (1, 2, 0), (2, 1, 0)]
+_ELEMENTWISE: list[Callable[[torch.Tensor, torch.Tensor], Any]] = [
+    torch.copysign,
+    lambda x, y: torch.copysign(x, y.int()),
+    lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    torch.floor_divide,
+    torch.heaviside,
+    torch.ldexp,
+    torch.logaddexp,
+    torch.logaddexp2,
+    torch.logical_and,
+    lambda x, y: torch.logical_or(x, y.int()),
+    lambda x, y: torch.logical_xor(x > 1, y),
+    lambda x, y: 2**x,
+    lambda x, y: torch.xlogy(x, y.int()),
+    torch.fmax,
+    torch.hypot,
+    lambda x, y: torch.pow(x, y.int()),
+    lambda x, y: torch.where(x > 2, x, y),
+    lambda x, y: torch.ops.aten.log_sigmoid_forward(x),
+    lambda x, y: torch.pow(x > 1, True),
+    lambda x, y: torch.pow(x > 1, 1),
+    lambda x, y: torch.ops.aten.native_dropout_backward(x, x > 1, 2.0),
+]
+
+
+@pytest.mark.parametrize("number", range(len(_ELEMENTWISE)))
+def test_strides_and_types_are_eagers(number: int) -> None:
+    function = _ELEMENTWISE[number]
+    mode = EagerMode()
+    for x, y in itertools.product(_layouts(), repeat=2):
+        with mode:
+            predicted = function(mode.from_tensor(x), mode.from_tensor(y))
+        for ours, eager in zip(_flat(predicted), _flat(function(x, y)), strict=True):
+            assert (ours.dtype, ours.shape) == (eager.dtype, eager.shape)
+            assert _moving(ours) == _moving(eager), (x.shape, x.stride(), y.shape, y.stride())
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 2, 3), (0, 2, 3, 1)])
+def test_a_batch_norm_suits_the_memory_format(order: tuple[int, ...]) -> None:
+    x = torch.randn(2, 3, 4, 5).permute(order).contiguous().permute(torch.tensor(order).argsort().tolist())
+    mode = EagerMode()
+    with mode:
+        ours = torch.nn.functional.batch_norm(mode.from_tensor(x), None, None, training=True)
+    assert ours.stride() == torch.nn.functional.batch_norm(x, None, None, training=True).stride()
+
+
+def _flat(result: Any) -> list[torch.Tensor]:
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def _moving(x: torch.Tensor) -> list[int]:
+    """Return the strides of dimensions along which there is more than one element."""
+    return [s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1]
+
+
+def test_parts_of_an_op_give_the_strides_that_it_gives() -> None:
+    def parts(x: torch.Tensor) -> torch.Tensor:
+        return x.contiguous() * 2
+
+    recorded = record(aten.mish, (_layouts()[3],), decompositions={aten.mish.default: parts})
+    (spec,) = recorded.signature.outputs
+    assert spec.strides == _layouts()[3].stride() != (12, 4, 1)
