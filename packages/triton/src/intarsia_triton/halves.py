@@ -29,7 +29,7 @@ def with_half_forms(body: Val) -> Val:
         >>> from intarsia_loops.program import cast, load
         >>> x = load("x", (lift(axis("i", 4)),), "f32")
         >>> with_half_forms(cast(val("div", x, x, dtype="f32"), "bf16"))
-        cast(half.div(load(x, i), load(x, i)), bf16)
+        cast(half.div(load(%x, i), load(%x, i)), bf16)
     """
     if not any(v.op == "cast" and v.dtype in HALVES for v in postorder(body)):
         return body
