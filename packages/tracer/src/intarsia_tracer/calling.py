@@ -266,7 +266,8 @@ def _is_known_by_identity(value: Value) -> bool:
     """Tell whether a value is an existing object that hashes by identity, and was left as it is."""
     if not isinstance(value, Object) or not value.existing or value.written:
         return False
-    return type(value.value).__hash__ is object.__hash__
+    hashes: Any = type(value.value).__hash__
+    return hashes is object.__hash__
 
 
 def _given_object(value: Value) -> Any:

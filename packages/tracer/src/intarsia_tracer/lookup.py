@@ -41,6 +41,7 @@ __all__ = [
 
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set for classes written in Python
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_CACHED = type(functools.lru_cache(lambda: None))
 _SAFE_HASHES = frozenset(
     {object.__hash__, type.__hash__, str.__hash__, int.__hash__, float.__hash__, enum.Enum.__hash__, tuple.__hash__}
 )  # fmt: skip
@@ -102,7 +103,7 @@ def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
 
 def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -> Value:
     """Bind what was found in the class, and isn't a data descriptor, to the instance."""
-    if isinstance(raw, types.FunctionType):
+    if isinstance(raw, (types.FunctionType, _CACHED)):
         tx.guard_not_in_instance(owner, name)
         return BoundMethod(tx.class_function(owner, cls, name), owner)
     if isinstance(raw, staticmethod):

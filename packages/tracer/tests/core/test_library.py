@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import functools
 import operator
 import sys
 import types
@@ -285,3 +286,29 @@ def test_a_read_only_view_shows_what_was_changed_meanwhile():
     executor = Executor(Extension, force=True)
     assert executor.call(f, mine, types.MappingProxyType(mine)) == f(theirs, types.MappingProxyType(theirs))
     assert mine == theirs
+
+
+SAID = []
+
+
+class Log:
+    """As a logger: what is to be said once goes through a cache that an installed library put into the class."""
+
+    @functools.lru_cache(None)
+    def say_once(self, text):
+        SAID.append(text)
+
+
+Log.__dict__["say_once"].__module__ = "pytest"
+
+
+def test_what_is_said_once_is_said_while_tracing():
+    log = Log()
+
+    def f(log, n):
+        log.say_once("hello")
+        return n + 1
+
+    executor = Executor(Extension, force=True)
+    assert [executor.call(f, log, n) for n in (1, 1, 2)] == [2, 2, 3]
+    assert SAID == ["hello"] and all(not c.breaks for c in executor.captures)
