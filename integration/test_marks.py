@@ -1,5 +1,7 @@
 """Functions within functions: marked as not to be compiled, compiled already, or hooked from outside."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -92,4 +94,26 @@ def test_first_called_inside_of_torch_compile():
     fast, x = intarsia.compile(f, options=RAISE), torch.randn(4, 4)
     torch.testing.assert_close(torch.compile(lambda x: fast(x) + 1, backend="eager")(x), f(x) + 1)
     assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
+    torch._dynamo.reset()
+
+
+@pytest.mark.peer
+def test_beside_torch_compile_in_another_thread():
+    def failing(gm, inputs):
+        raise ValueError("no")
+
+    x = torch.randn(4)
+    theirs, ours = torch.compile(lambda x: x * 2, backend="eager"), intarsia.compile(lambda x: x * 2, options=RAISE)
+    theirs(x), ours(x)
+    with pytest.raises(Exception, match="no"):
+        torch.compile(lambda x: x.sin() + 1, backend=failing)(x)
+    for _ in range(4):
+        threads = [threading.Thread(target=target, args=(x,)) for target in (theirs, ours)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        intarsia.reset()
+        torch.testing.assert_close(intarsia.compile(lambda x: x + 1, fullgraph=True, options=RAISE)(x), x + 1)
+        assert intarsia.stats().graphs == 1
     torch._dynamo.reset()

@@ -114,10 +114,13 @@ def test_other_above_owns_what_runs_below_it(other):
 
 
 def test_entering_under_another_hook(other):
-    """A root called inside the other's region comes on top; or stays below, when the other already calls us."""
+    """A root called inside the other's region comes on top, and leaves the other there when it is done."""
     with hooked(replacing({})):
         other.enable()
-        assert fast()(1) == ("f", 1)  # reached through the other hook, which therefore owns the frame
+        assert f(1) == ("f", 1)  # reached through the other hook, which therefore owns the frame
+        assert fast()(1) == ("g", 1)
+        other.count()  # since the last time that it was asked
+        assert f(1) == ("f", 1) and other.count() > 0
         other.disable()
     other.enable()
     assert fast()(1) == ("g", 1)

@@ -14,7 +14,6 @@ _Thread_local HookThread hook_thread;
 static _PyFrameEvalFunction beneath = _PyEval_EvalFrameDefault;    /* what was installed before us */
 static int threads_hooked;          /* threads that have a callback */
 static bool installed;              /* we are in the chain of eval functions, as far as we know */
-static PyObject *probe;             /* a Python function that does nothing */
 
 static PyObject *evaluate_beneath(HookThread *me, PyThreadState *ts, Frame *f, int throwflag);
 static PyObject *evaluate_quietly(HookThread *me, PyThreadState *ts, Frame *f);
@@ -105,17 +104,8 @@ static bool on_top(PyThreadState *ts)
     return _PyInterpreterState_GetEvalFrameFunc(ts->interp) == evaluate_hooked;
 }
 
-/* Whether the eval function on top, which isn't ours, still calls us: 1, 0, or -1 with an error set.
- * The hook, when it is reached, fills in the stack floor. */
-static int is_reached(HookThread *me)
-{
-    me->stack_floor = NULL;
-    PyObject *result = PyObject_CallNoArgs(probe);
-    Py_XDECREF(result);
-    return result ? me->stack_floor != NULL : -1;
-}
-
-/* Get into the chain of eval functions, on top of what is there. */
+/* Get on top of the chain of eval functions. A hook that came later may call us, or may have thrown us out by putting
+ * back what it found when it came: it isn't asked which, for the chain may well be a circle. */
 static void join_chain(PyThreadState *ts)
 {
     beneath = _PyInterpreterState_GetEvalFrameFunc(ts->interp);
@@ -123,14 +113,18 @@ static void join_chain(PyThreadState *ts)
     installed = true;
 }
 
-/* A hook that came later may call us, or may have thrown us out by putting back what it found when it came. */
-static int ensure_reached(HookThread *me, PyThreadState *ts)
+void put_back(PyThreadState *ts, Chain found)
 {
-    int reached = on_top(ts) ? 1 : installed ? is_reached(me) : 0;
-    if (reached == 0) {
-        join_chain(ts);
+    bool other = found.top != evaluate_hooked && found.top != _PyEval_EvalFrameDefault;
+    if (found.installed && other && on_top(ts)) {       /* the default on top means that we had been thrown out */
+        _PyInterpreterState_SetEvalFrameFunc(ts->interp, found.top);
+        beneath = found.beneath;
     }
-    return reached < 0 ? -1 : 0;
+}
+
+Chain chain_as_found(PyThreadState *ts)
+{
+    return (Chain){_PyInterpreterState_GetEvalFrameFunc(ts->interp), beneath, installed};
 }
 
 /* A hook that came later keeps us in the chain until it goes. */
@@ -173,11 +167,11 @@ static void count_after_fork(void)
 int exchange_hooking(HookThread *me, Hooking *hooking, bool entering)
 {
     PyThreadState *ts = PyThreadState_Get();
-    if (entering && hooking->callback
-            && ((!me->watched && watch_end_of_thread(me) < 0) || ensure_reached(me, ts) < 0)) {
+    if (entering && hooking->callback && !me->watched && watch_end_of_thread(me) < 0) {
         return -1;
     }
-    if (hooking->callback && !installed) {      /* going back to a callback, from a call without one */
+    /* entering a region; or going back to a callback, from a call without one */
+    if (hooking->callback && (entering ? !on_top(ts) : !installed)) {
         join_chain(ts);
     }
     Hooking old = me->hooking;
@@ -341,20 +335,12 @@ static PyMethodDef methods[] = {
      "replace_by_call(on, /)\n--\n\nFor tests: never run a replacement in place. Return what was set before."},
     {NULL, NULL, 0, NULL}};
 
-static int init_probe(void)
-{
-    PyObject *globals = PyDict_New();
-    probe = globals ? PyRun_String("lambda: None", Py_eval_input, globals, globals) : NULL;
-    Py_XDECREF(globals);
-    return probe ? 0 : -1;
-}
-
 PyMODINIT_FUNC PyInit__hook(void)
 {
     static struct PyModuleDef definition = {
         PyModuleDef_HEAD_INIT, "intarsia_framehook._hook", NULL, -1, methods, NULL, NULL, NULL, NULL};
     PyObject *module = PyModule_Create(&definition);
-    if (module && init_probe() == 0 && init_entries(module) == 0 && init_run(module) == 0
+    if (module && init_entries(module) == 0 && init_run(module) == 0
             && init_callables(module) == 0 && pthread_atfork(NULL, NULL, count_after_fork) == 0) {
         return module;
     }

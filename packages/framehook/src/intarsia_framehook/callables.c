@@ -28,9 +28,12 @@ static PyObject *call_under(PyObject *callback, PyObject *owner, PyObject *bypas
     HookThread *me = &hook_thread;
     Hooking hooking = {Py_XNewRef(callback), Py_NewRef(owner), Py_XNewRef(bypass)};
     PyObject *result = NULL;
+    PyThreadState *ts = PyThreadState_Get();
+    Chain found = chain_as_found(ts);
     if (exchange_hooking(me, &hooking, true) == 0) {
         result = PyObject_Vectorcall(function, args, nargsf, kwnames);
         exchange_hooking(me, &hooking, false);
+        put_back(ts, found);
     }
     drop_hooking(&hooking);
     return result;

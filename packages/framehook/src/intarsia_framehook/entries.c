@@ -287,7 +287,12 @@ static PyCodeObject *ask_callback(HookThread *me, Frame *f, PyCodeObject *co, Py
     PyCodeObject *code = NULL;
     if (info) {
         PyObject *args[2] = {(PyObject *)co, info};
+        PyInterpreterState *interp = PyInterpreterState_Get();
+        _PyFrameEvalFunction top = _PyInterpreterState_GetEvalFrameFunc(interp);
         answer = PyObject_Vectorcall(callback, args, 2, NULL);
+        if (_PyInterpreterState_GetEvalFrameFunc(interp) != top) {      /* another hook was switched off and on in it */
+            _PyInterpreterState_SetEvalFrameFunc(interp, top);
+        }
         Py_DECREF(info);
     }
     if (answer) {

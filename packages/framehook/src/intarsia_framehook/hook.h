@@ -31,6 +31,15 @@ extern _Thread_local HookThread hook_thread;
 int exchange_hooking(HookThread *me, Hooking *hooking, bool entering);
 void drop_hooking(Hooking *hooking);
 
+/* The chain of eval functions, and putting it back at the end of a region that came on top of another hook. */
+typedef struct {
+    _PyFrameEvalFunction top, beneath;
+    bool installed;
+} Chain;
+
+Chain chain_as_found(PyThreadState *ts);
+void put_back(PyThreadState *ts, Chain found);
+
 /* Whether a trace function is set and `bypass` says that it wants to see code as written: 1, 0, or -1 with an error. */
 int is_bypassed(PyThreadState *ts, PyObject *bypass);
 
