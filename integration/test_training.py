@@ -477,6 +477,151 @@ def test_a_custom_function_that_returns_a_view():
     assert intarsia.stats().fallbacks == 0
 
 
+# ---- beside what else a training loop does ---------------------------------------------------------------------
+
+
+def linear_and_input():
+    torch.manual_seed(0)
+    return nn.Linear(4, 3), torch.randn(5, 4)
+
+
+def same_gradients(prepare, call=lambda model, x: model(x).square().sum().backward()):
+    """Train a step in eager and compiled, and compare the gradients and what `prepare` returns.
+
+    Args:
+        prepare: Is given the model before it's compiled; returns tensors or numbers that the step fills.
+        call: Is given the model, compiled or not, and the input.
+    """
+    found = []
+    for compiled in (False, True):
+        model, x = linear_and_input()
+        seen = prepare(model)
+        call(intarsia.compile(model, options=RAISE) if compiled else model, x)
+        found.append(([p.grad for p in model.parameters()], seen))
+    torch.testing.assert_close(found[1][0], found[0][0])
+    assert len(found[0][1]) == len(found[1][1])
+    torch.testing.assert_close(found[1][1], found[0][1])
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager, stats.graphs) == (0, 0, 1)
+
+
+def test_hooks_of_parameters():
+    """Each once, with eager's gradient; which parameter comes first is another matter than in eager."""
+
+    def prepare(model):
+        seen = [None, None]
+        model.weight.register_hook(lambda g: (put(seen, 0, g), g * 2)[1])
+        model.bias.register_post_accumulate_grad_hook(lambda p: put(seen, 1, p.grad))
+        return seen
+
+    def put(seen, position, gradient):
+        assert seen[position] is None
+        seen[position] = gradient.clone()
+
+    same_gradients(prepare)
+
+
+def test_hooks_of_outputs():
+    seen = []
+
+    def call(model, x):
+        y = model(x)
+        y.register_hook(lambda g: (seen.append(1), g * 3)[1])
+        y.retain_grad()
+        y.sum().backward()
+        seen.append(float(y.grad.sum()))
+
+    same_gradients(lambda model: (), call)
+    assert seen == [1, 45.0, 1, 45.0]
+
+
+def test_gradients_by_autograd_grad():
+    def call(model, x):
+        parameters = list(model.parameters() if not hasattr(model, "_orig_mod") else model._orig_mod.parameters())
+        loss = model(x).square().sum()
+        first = torch.autograd.grad(loss, parameters[:1], retain_graph=True)
+        second = torch.autograd.grad(loss, parameters)
+        torch.testing.assert_close(first[0], second[0])
+        for p, g in zip(parameters, second, strict=True):
+            p.grad = g
+
+    same_gradients(lambda model: (), call)
+
+
+def test_a_gradient_scaler():
+    """The steps of a scaler that skips one, because a loss was infinite."""
+    found = []
+    for compiled in (False, True):
+        model, x = linear_and_input()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+        call = intarsia.compile(model, options=RAISE) if compiled else model
+        for step in range(5):
+            optimizer.zero_grad()
+            scaler.scale(call(x).square().mean() * (float("inf") if step == 1 else 1.0)).backward()
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        found.append([*[p.detach() for p in model.parameters()], torch.tensor(scaler.get_scale())])
+    torch.testing.assert_close(found[1], found[0])
+    assert (intarsia.stats().fallbacks, intarsia.stats().graphs) == (0, 1)
+
+
+def test_gradients_accumulate_over_micro_batches():
+    def call(model, x):
+        for part in (x[:2], x[2:4], x[:2]):
+            (model(part).square().sum() / 3).backward()
+
+    same_gradients(lambda model: (), call)
+
+
+def test_parameters_that_are_frozen_later():
+    found = []
+    for compiled in (False, True):
+        model, x = linear_and_input()
+        call = intarsia.compile(model, options=RAISE) if compiled else model
+        call(x).sum().backward()
+        model.weight.requires_grad_(False)
+        model.weight.grad = None
+        call(x).sum().backward()
+        found.append([model.weight.grad, model.bias.grad])
+    assert found[0][0] is None and found[1][0] is None
+    torch.testing.assert_close(found[1][1], found[0][1])
+    assert (intarsia.stats().fallbacks, intarsia.stats().graphs) == (0, 2)
+
+
+def test_evaluation_between_steps():
+    """Grad mode and training mode change from call to call; each pair has its version."""
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model, x = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.5)), torch.randn(5, 4)
+        call = intarsia.compile(model, options=RAISE) if compiled else model
+        outputs = []
+        for step in range(4):
+            torch.manual_seed(step)
+            call(x).sum().backward()
+            model.eval()
+            with torch.no_grad():
+                outputs.append(call(x))
+            model.train()
+        found.append([*outputs, *[p.grad for p in model.parameters()], *[b.clone() for b in model.buffers()]])
+    torch.testing.assert_close(found[1], found[0])
+    assert (intarsia.stats().fallbacks, intarsia.stats().graphs) == (0, 2)
+
+
+def test_gradients_go_on_through_what_is_around():
+    """Compiled between two parts in eager, and two compiled functions after each other."""
+    found = []
+    for compiled in (False, True):
+        x = leaf(3) if not found else found[0][1].detach().clone().requires_grad_()
+        f = lambda x: x.sin() * 2
+        g = intarsia.compile(f, options=RAISE) if compiled else f
+        g(g(x.exp()).cos()).sum().backward()
+        found.append((x.grad, x))
+    torch.testing.assert_close(found[1][0], found[0][0])
+
+
 # ---- checkpointed regions --------------------------------------------------------------------------------------
 
 
@@ -551,16 +696,37 @@ def sgd_step(parameters, gradients, momenta, lr):
             p.sub_(m * lr)
 
 
-@pytest.mark.parametrize("function", [adamw_step, sgd_step])
+def foreach_adamw_step(parameters, gradients, means, squares, lr, step):
+    with torch.no_grad():
+        torch._foreach_mul_(parameters, 1 - lr * 0.01)
+        torch._foreach_lerp_(means, gradients, 0.1)
+        torch._foreach_mul_(squares, 0.99)
+        torch._foreach_addcmul_(squares, gradients, gradients, 0.01)
+        roots = torch._foreach_sqrt(squares)
+        torch._foreach_div_(roots, (1 - 0.99**step) ** 0.5)
+        torch._foreach_add_(roots, 1e-8)
+        corrected = torch._foreach_div(means, 1 - 0.9**step)
+        torch._foreach_addcdiv_(parameters, corrected, roots, -lr)
+
+
+def foreach_sgd_step(parameters, gradients, momenta, lr):
+    with torch.no_grad():
+        torch._foreach_mul_(momenta, 0.9)
+        torch._foreach_add_(momenta, gradients)
+        torch._foreach_add_(parameters, momenta, alpha=-lr)
+
+
+@pytest.mark.parametrize("function", [adamw_step, sgd_step, foreach_adamw_step, foreach_sgd_step])
 def test_functional_optimizer_steps_take_a_changing_rate(function):
     found = []
     for call in (function, intarsia.compile(function, options=RAISE)):
         torch.manual_seed(0)
         parameters = [nn.Parameter(torch.randn(4, 3)) for _ in range(3)]
-        states = [[torch.zeros(4, 3) for _ in parameters] for _ in range(2 if function is adamw_step else 1)]
+        is_adamw = "adamw" in function.__name__
+        states = [[torch.zeros(4, 3) for _ in parameters] for _ in range(2 if is_adamw else 1)]
         for number in range(1, 7):
             gradients = [torch.randn(4, 3) for _ in parameters]
-            step = (torch.tensor(float(number)),) if function is adamw_step else ()
+            step = (torch.tensor(float(number)),) if is_adamw else ()
             call(parameters, gradients, *states, 0.1 / number, *step)
         found.append([p.detach() for p in parameters])
     torch.testing.assert_close(found[1], found[0])
