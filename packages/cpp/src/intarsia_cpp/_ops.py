@@ -147,6 +147,8 @@ def convert(a: Rep, dtype: str, lanes: int) -> Rep:
     if dtype in HALVES:
         single = convert(a, "f32", lanes)
         return Rep(f"down_{dtype}<{to}>({single.text})", dtype, to)
+    if a.dtype in FLOATS and dtype not in FLOATS and not a.text.startswith("hide("):
+        return convert(Rep(f"hide({a.text})", a.dtype, a.ctype), dtype, lanes)
     if a.dtype in FLOATS and dtype in ("i16", "i8", "u8"):  # through 32 bits, as C on this hardware does
         return convert(Rep(f"cv<i32x{lanes}>({a.text})", "i32", f"i32x{lanes}"), dtype, lanes)
     return Rep(f"cv<{to}>({a.text})", dtype, to)

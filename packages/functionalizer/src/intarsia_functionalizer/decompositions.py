@@ -19,6 +19,7 @@ from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 
 from intarsia_functionalizer.foreach import foreach_decompositions
+from intarsia_functionalizer.halves import STEPWISE, stepwise
 
 __all__ = ["default_decompositions"]
 
@@ -150,6 +151,8 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
         (True, False)
     """
     table = _torch_decompositions(_FROM_TORCH)
+    table[aten.softshrink.default] = _softshrink
+    table |= {op: stepwise(op, table[op]) for op in STEPWISE}
     table |= {op: _floats_only(table[op]) for op in _FLOATS_ONLY}
     table |= {op: _one_type_only(table[op]) for op in _ONE_TYPE_ONLY}
     for op, function in _torch_decompositions(_TRAINING).items():
@@ -211,6 +214,13 @@ def _not_cubic(function: Callable[..., Any]) -> Callable[..., Any]:
         return NotImplemented if mode == 2 else function(x, grid, mode, *args)
 
     return sample
+
+
+def _softshrink(x: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
+    """Small values become 0 whatever their sign, as in whole vectors of eager's kernel; NaN stays."""
+    wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    small = torch.where(wide.isnan(), wide, 0.0)
+    return torch.where(wide > lambd, wide - lambd, torch.where(wide < -lambd, wide + lambd, small)).to(x.dtype)
 
 
 def _trace(x: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,9 @@
 template <class V> INL V bc(typename of<V>::e x) { return x - V{}; }
 //: cv  lane-wise conversion as C converts
 template <class W, class V> INL W cv(V a) { return __builtin_convertvector(a, W); }
+//: hide  the same floats, as values that the compiler knows nothing about: it folds NaN to another integer than hardware
+template <class V> INL V hide(V a) {
+  typedef typename of<V>::i I; typename of<I>::e none = 0; asm("" : "+r"(none)); return (V)((I)a | bc<I>(none)); }
 //: ld st  a full vector, any alignment
 template <class V> INL V ld(const typename of<V>::e *p) { V v; __builtin_memcpy(&v, p, sizeof v); return v; }
 template <class V> INL void st(typename of<V>::e *p, V v) { __builtin_memcpy(p, &v, sizeof v); }

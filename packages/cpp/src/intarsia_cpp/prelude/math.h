@@ -33,7 +33,7 @@ template <class V> INL V vlog(V x) {
   r = x == 0.f ? bc<V>(-__builtin_inff()) : r;
   r = x < 0.f ? bc<V>(__builtin_nanf("")) : r;
   return (x == __builtin_inff()) | (x != x) ? x : r; }
-//: verf  f32: x times a polynomial in |x| - centre, one for each of 16 pieces of [0, 4); past 4 it is 1
+//: verf  f32: x times a polynomial in |x| - centre, one for each of 16 pieces of [0, 4); where it rounds to 1 it is 1
 static const f32 erf_table[6][16] __attribute__((aligned(64))) = {
   {1.12252963f, 1.07764506f, 0.997185409f, 0.896085799f, 0.789678454f, 0.689578235f, 0.602119207f, 0.529061377f,
    0.469339281f, 0.420722961f, 0.380874157f, 0.347809434f, 0.319996834f, 0.296295762f, 0.275861979f, 0.258064508f},
@@ -54,7 +54,7 @@ template <class V> INL V verf(V x) {
   const V t = c - fma_(cv<V>(k), bc<V>(0.25f), bc<V>(0.125f));
   V p = look_up(erf_table[5], k);
   for (int j = 4; j >= 0; j--) p = fma_(p, t, look_up(erf_table[j], k));
-  return mx(bc<V>(-1.f), mn(bc<V>(1.f), vcopysign(c, x) * p)); }
+  return vcopysign(a > bc<V>(3.9192059f) ? bc<V>(1.f) : mn(bc<V>(1.f), c * p), x); }
 //: libm_fmod
 extern "C" f32 fmodf(f32, f32) noexcept;
 extern "C" f64 fmod(f64, f64) noexcept;

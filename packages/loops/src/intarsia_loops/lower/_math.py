@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from intarsia_loops.lower._values import constant
-from intarsia_loops.program import Val, val
+from intarsia_loops.program import Val, cast, val
 
 __all__ = [
     "and_",
@@ -17,6 +17,7 @@ __all__ = [
     "negative",
     "not_",
     "number",
+    "rounded_to",
     "select",
     "sigmoid",
     "square",
@@ -69,6 +70,11 @@ def negative(a: Val) -> Val:
     return unary("neg", a)
 
 
+def rounded_to(a: Val, dtype: str) -> Val:
+    """Return `a` as an element of `dtype` would hold it, in the type of `a`."""
+    return cast(cast(a, dtype), a.dtype)
+
+
 def square(a: Val) -> Val:
     """Return `a * a`."""
     return binary("mul", a, a)
@@ -89,11 +95,17 @@ def log1p_exp(a: Val) -> Val:
     return unary("log1p", unary("exp", a))
 
 
-def gelu(a: Val, approximate: str) -> Val:
-    """Return the Gaussian error linear unit, exact or by its tanh approximation, as ATen writes them."""
+def gelu(a: Val, approximate: str, *, of_library: bool = False) -> Val:
+    """Return the Gaussian error linear unit, exact or by its tanh approximation, as ATen writes them.
+
+    `of_library`: as oneDNN computes the exact one, which is NaN for infinity.
+    """
     half = binary("mul", a, 0.5)
     if approximate == "tanh":
         cube = binary("mul", square(a), a)
         inner = binary("mul", binary("add", a, binary("mul", cube, 0.044715)), math.sqrt(2.0 / math.pi))
         return binary("mul", half, binary("add", unary("tanh", inner), 1.0))
-    return binary("mul", half, binary("add", unary("erf", binary("mul", a, math.sqrt(0.5))), 1.0))
+    share = binary("add", unary("erf", binary("mul", a, math.sqrt(0.5))), 1.0)
+    if of_library:
+        share = binary("sub", share, binary("sub", a, a))  # 0, or NaN for an infinity
+    return binary("mul", half, share)

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from intarsia_loops.index import IndexExpr
+from intarsia_loops.index import IndexExpr, row_major
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
@@ -138,7 +138,11 @@ TABLE.put([aten.rad2deg.default], _float_function(lambda a: m.binary("mul", a, 1
 
 @TABLE.add(aten.gelu.default)
 def _gelu(b: Builder, self: Tensor, *, approximate: str = "none") -> Tensor:
-    return b.pointwise(lambda a: m.gelu(a, approximate), self, compute=_float_type(b))
+    spec = b.spec()
+    known_to_be_one = all(n.const() == 1 for n in self.shape)
+    dense = self.strides is not None and self.strides == row_major(self.shape) and not known_to_be_one
+    of_library = dense and spec.device == "cpu" and spec.dtype in ("f32", "bf16")
+    return b.pointwise(lambda a: m.gelu(a, approximate, of_library=of_library), self, compute=_float_type(b))
 
 
 @TABLE.add(aten.leaky_relu.default)
@@ -329,7 +333,26 @@ def _division(b: Builder, op: str, self: Any, other: Any) -> Any:
         return DECLINED
     if op in ("mod", "fmod"):
         return _rounded_map(b, lambda x, y: m.binary(op, x, y), self, other, common=common)
+    if op == "floordiv" and common in HALVES and isinstance(other, Tensor) and other.shape and b.spec().device == "cpu":
+        return _rounded_map(b, lambda x, y: _floordiv_stepwise(x, y, common), self, other, common=common)
     return _scaled(b, op, self, other, common)
+
+
+def _floordiv_stepwise(x: Val, y: Val, half: str) -> Val:
+    """Floor division as ATen's CPU kernel writes it for tensors of a half type, which rounds each step."""
+
+    def step(op: str, p: Val, q: Val | float) -> Val:
+        return m.rounded_to(m.binary(op, p, q), half)
+
+    rest, exact = m.binary("fmod", x, y), step("div", x, y)
+    whole = step("div", step("sub", x, rest), y)
+    opposite = val("xor", m.compare("lt", y, 0.0), m.compare("lt", rest, 0.0), dtype="b8")
+    whole = m.select(m.and_(m.compare("ne", rest, 0.0), opposite), step("sub", whole, 1.0), whole)
+    floor = m.unary("floor", whole)
+    above = m.compare("gt", step("sub", whole, floor), 0.5)
+    floor = m.select(above, m.binary("add", floor, 1.0), floor)
+    signed = m.select(m.compare("ne", whole, 0.0), floor, m.binary("copysign", m.number(0.0, x), exact))
+    return m.select(m.compare("eq", y, 0.0), exact, signed)
 
 
 def _division_by(op: str) -> Callable[..., Any]:
@@ -415,29 +438,39 @@ def _logaddexp_formula(x: Val, y: Val) -> Val:
     return m.select(both_infinite, x, usual)
 
 
-def _xlogy_formula(x: Val, y: Val) -> Val:
-    product = m.binary("mul", x, m.unary("log", y))
+def _xlogy_formula(x: Val, y: Val, half: str | None = None) -> Val:
+    """x * log(y), 0 where x is; `half`: the type that ATen's kernel computes in, so that it rounds the logarithm."""
+    log = m.unary("log", y)
+    product = m.binary("mul", x, log if half is None else m.rounded_to(log, half))
     vanishes = m.and_(m.compare("eq", x, 0.0), m.not_(val("isnan", y, dtype="b8")))
     return m.select(vanishes, m.number(0.0, x), product)
 
 
 TABLE.put([aten.logaddexp.default], _float_of_two(_logaddexp_formula))
-TABLE.put([aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other], _float_of_two(_xlogy_formula))
+
+
+@TABLE.add(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other)
+def _xlogy(b: Builder, self: Any, other: Any) -> Any:
+    common = common_type((self, other)) if _known(self) and _known(other) else None
+    half = common if common in HALVES and b.spec().device == "cpu" else None
+    return _float_of_two(lambda x, y: _xlogy_formula(x, y, half))(b, self, other)
 
 
 # ---- powers -------------------------------------------------------------------------------------------------
 
 
-def _power(x: Val, exponent: Number) -> Val:
-    """x ** number, with the exponents that ATen treats apart."""
+def _power(x: Val, exponent: Number, half: str | None = None) -> Val:
+    """x ** number, with the exponents that ATen treats apart; `half`: the type of elements of a CPU tensor."""
+    # ATen's kernels compute squares in bfloat16 itself, and treat only whole exponents of float16 apart
+    square = m.rounded_to(m.square(x), half) if half == "bf16" else m.square(x)
     if exponent == 2:
-        return m.square(x)
+        return square
     if exponent == 3:
-        return m.binary("mul", m.square(x), x)
-    if x.dtype not in FLOATS:
+        return m.binary("mul", square, x)
+    if x.dtype not in FLOATS or (half == "f16" and abs(exponent) == 0.5):
         return m.binary("pow", x, exponent)
     if exponent == -2:
-        return m.binary("div", m.number(1.0, x), m.square(x))
+        return m.binary("div", m.number(1.0, x), square)
     if exponent == 0.5:
         return m.unary("sqrt", x)
     if exponent == -0.5:
@@ -458,7 +491,8 @@ def _pow_number(b: Builder, self: Tensor, exponent: Number) -> Any:
     if exponent == 1:
         return b.map(self.at)
     exponent = rounded(exponent, common)
-    return b.pointwise(lambda x: _power(x, exponent), self, compute=compute_type(common))
+    half = common if common in HALVES and spec.device == "cpu" else None
+    return b.pointwise(lambda x: _power(x, exponent, half), self, compute=compute_type(common))
 
 
 @TABLE.add(aten.pow.Tensor_Tensor, aten.pow.Scalar)
@@ -595,8 +629,8 @@ def _threshold(b: Builder, self: Tensor, threshold: Number, value: Number) -> An
     if self.dtype == "b8" or not (fits(threshold, self.dtype) and fits(value, self.dtype)):
         return DECLINED
     compute = compute_type(self.dtype)
-    limit, other = rounded(threshold, self.dtype), constant(rounded(value, self.dtype), compute)
-    return b.pointwise(lambda a: m.select(m.compare("le", a, limit), other, a), self, compute=compute)
+    other = constant(rounded(value, self.dtype), compute)
+    return b.pointwise(lambda a: m.select(m.compare("le", a, threshold), other, a), self, compute=compute)
 
 
 # ---- mixes of three -----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder, Spec
 from intarsia_loops.lower._table import DECLINED, Table
 from intarsia_loops.lower._values import Point, Tensor, compute_type, constant
-from intarsia_loops.ops import FLOATS, NEST_KINDS
+from intarsia_loops.ops import FLOATS, HALVES, NEST_KINDS
 from intarsia_loops.program import Val, cast, index_value, val
 
 __all__ = ["TABLE", "as_number", "count", "dimensions", "folded", "kept_result", "var_mean"]
@@ -301,6 +301,11 @@ def _logsumexp(b: Builder, self: Tensor, dim: Any, keepdim: bool = False) -> Any
         return DECLINED
     top = b.reduce("max", self, dims, dtype=dtype, role="max")
 
+    spec = b.spec()
+
+    def step(v: Val) -> Val:  # on the CPU ATen keeps every intermediate in the half type
+        return m.rounded_to(v, spec.dtype) if spec.dtype in HALVES and spec.device == "cpu" else v
+
     def finite(v: Val) -> Val:  # an infinite maximum is not subtracted: inf - inf is NaN
         return m.select(val("isinf", v, dtype="b8"), m.number(0.0, v), v)
 
@@ -310,12 +315,14 @@ def _logsumexp(b: Builder, self: Tensor, dim: Any, keepdim: bool = False) -> Any
         self,
         dims,
         dtype=dtype,
-        body=lambda e, p: m.unary("exp", m.binary("sub", e, finite(wide.at(p)))),
+        body=lambda e, p: step(m.unary("exp", step(m.binary("sub", e, finite(wide.at(p)))))),
         role="sum",
     )
-    joined = b.map(
-        lambda p: m.binary("add", m.unary("log", total.at(p)), finite(top.at(p))), b.temp_spec(top.shape, dtype), "log"
-    )
+
+    def back(p: Any) -> Val:
+        return m.binary("add", step(m.unary("log", step(total.at(p)))), finite(top.at(p)))
+
+    joined = b.map(back, b.temp_spec(top.shape, dtype), "log")
     return kept_result(b, joined, dims, None, lambda v: v)
 
 

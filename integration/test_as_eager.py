@@ -1,0 +1,138 @@
+"""Element types, strides, special values and rounding points: what random programs found to differ from eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import intarsia
+
+NAN, INF = float("nan"), float("inf")
+
+
+def _compiled(function: Callable[..., Any], *args: Any) -> Any:
+    """Run a function compiled; it must compile and not fall back."""
+    intarsia.reset()
+    result = intarsia.compile(function, options={"on_error": "raise"})(*args)
+    stats = intarsia.stats()
+    assert stats.frames_compiled >= 1
+    assert stats.fallbacks == 0
+    return result
+
+
+def _same(function: Callable[..., Any], *args: Any) -> None:
+    """Compare with eager: type, shape, strides that matter, and every bit but NaNs' payloads."""
+    eager, ours = function(*args), _compiled(function, *args)
+    assert (ours.dtype, ours.shape) == (eager.dtype, eager.shape)
+    moving = [d for d in range(eager.dim()) if eager.shape[d] > 1]
+    assert [ours.stride(d) for d in moving] == [eager.stride(d) for d in moving]
+    torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
+    if eager.is_floating_point():
+        assert torch.equal(ours.signbit() | ours.isnan(), eager.signbit() | eager.isnan())
+
+
+REFUSED = {
+    "bitwise_not of halves": lambda x: torch.bitwise_not(x.half()),
+    "bitwise_and in place": lambda x: x.half().bitwise_and_(x.half()),
+    "bitwise_or of an int and a float": lambda x: x.int() | 1.5,
+    "hardswish of ints": lambda x: F.hardswish(x.int()),
+    "a shift of halves": lambda x: x.bfloat16() << 1,
+    "round of bools": lambda x: torch.round(x > 0),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_eager_refuses_raises_its_error(name: str) -> None:
+    function, x = REFUSED[name], torch.randn(3, 5)
+    with pytest.raises(NotImplementedError) as eager:
+        function(x)
+    intarsia.reset()
+    with pytest.raises(NotImplementedError) as ours:
+        intarsia.compile(function, options={"on_error": "raise"})(x)
+    assert str(ours.value) == str(eager.value)
+
+
+LAID_OUT = {
+    "one_hot": lambda x: F.one_hot((x > 0).long(), 3),
+    "a number to a power": lambda x: 2 ** x.round(),
+    "logical_and of two types": lambda x: torch.logical_and(x, x[:1].int()),
+    "ldexp": lambda x: torch.ldexp(x, x.int()),
+    "copysign of two types": lambda x: torch.copysign(x, x[0].int()),
+    "hardshrink": lambda x: F.hardshrink(x),
+    "heaviside": lambda x: torch.heaviside(x, x[0]),
+    "a power of bools": lambda x: torch.eq(torch.pow(x > 0, True), -0.0),
+}
+
+
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_strides_are_eagers(name: str) -> None:
+    x = torch.randn(3, 4, 5)
+    for order in ((2, 0, 1), (1, 0, 2), (2, 1, 0)):
+        _same(LAID_OUT[name], x.permute(order))
+
+
+def test_a_batch_norm_of_a_permuted_tensor_is_row_major() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(x, None, None, training=True)
+
+    x = torch.randn(3, 4, 5).permute(2, 0, 1)
+    torch.testing.assert_close(_compiled(f, x), f(x), check_stride=True)
+
+
+def _values(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return two tensors of ordinary and special values."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(512, generator=generator) * 3 for _ in range(2))
+    x[:12] = torch.tensor([0.0, -0.0, 1, -1, INF, -INF, NAN, 1e-4, 6e4, -2.5, 0.5, 2])
+    return x.to(dtype), y.to(dtype)
+
+
+#: What eager's CPU kernels compute in the half type itself, or round at points of their own.
+ROUNDED = {
+    "entr": lambda x, y: torch.special.entr(x),
+    "floor_divide": torch.floor_divide,
+    "huber_loss": lambda x, y: F.huber_loss(x, y, reduction="none", delta=0.7),
+    "kl_div": lambda x, y: F.kl_div(x, y, reduction="none"),
+    "logit": lambda x, y: torch.logit(x),
+    "logit with bounds": lambda x, y: torch.logit(x, 0.1),
+    "logsumexp": lambda x, y: y.view(-1, 8).logsumexp(-1),
+    "mse_loss": lambda x, y: F.mse_loss(x, y, reduction="none"),
+    "pow -0.5": lambda x, y: x**-0.5,
+    "pow -2": lambda x, y: x**-2,
+    "pow 0.5": lambda x, y: x**0.5,
+    "pow 3": lambda x, y: x**3,
+    "smooth_l1_loss": lambda x, y: F.smooth_l1_loss(x, y, reduction="none", beta=0.7),
+    "soft_margin_loss": lambda x, y: F.soft_margin_loss(x, y, reduction="none"),
+    "softshrink": lambda x, y: F.softshrink(x, 0.3),
+    "threshold": lambda x, y: F.threshold(x, 0.3, -1.0),
+    "xlog1py": lambda x, y: torch.special.xlog1py(x, y),
+    "xlog1py of a number": lambda x, y: torch.special.xlog1py(2.5, y),
+    "xlogy": lambda x, y: torch.xlogy(x, y),
+    "xlogy of a number": lambda x, y: torch.xlogy(2.5, y),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ROUNDED)
+def test_half_types_round_where_eager_does(name: str, dtype: torch.dtype) -> None:
+    _same(ROUNDED[name], *_values(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_of_infinity(approximate: str, dtype: torch.dtype) -> None:
+    for shape in ((1,), (7,), (3, 4)):
+        for x in (torch.full(shape, INF, dtype=dtype), torch.full(shape, -INF, dtype=dtype)):
+            _same(lambda x: F.gelu(x, approximate=approximate), x)
+            _same(lambda x: F.gelu(x, approximate=approximate), x.expand(2, *shape)[..., :1])
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
+def test_constants_become_integers_as_values_do(dtype: torch.dtype) -> None:
+    for number in (NAN, INF, -INF, 3e9, -1e20, 300.0, -1.0):
+        _same(lambda x: torch.full_like(x, number).to(dtype), torch.randn(5, 7))
+    _same(lambda x: torch.clamp_min(x, NAN).to(dtype), torch.randn(40))

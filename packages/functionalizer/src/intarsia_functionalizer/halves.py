@@ -1,0 +1,91 @@
+"""Parts of ops that eager's CPU kernels compute in a half type itself, rounding after each operation.
+
+Most kernels convert half types to float32, compute, and round once; torch's decompositions do that for all. These
+kernels are written in the element type, so that every operation rounds. Parts in the half type round in the same
+places. On other devices, and for other types, torch's decompositions stand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+__all__ = ["STEPWISE", "stepwise"]
+
+aten = torch.ops.aten
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+
+
+def stepwise(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, but on half types of the CPU that `op` computes in, its row of `STEPWISE`."""
+    types, steps = STEPWISE[op]
+
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        tensors = [x for x in args if isinstance(x, torch.Tensor)]
+        dtype = tensors[0].dtype
+        mixed = any(x.dtype is not dtype for x in tensors)
+        if mixed or dtype not in types or tensors[0].device.type != "cpu":
+            return function(*args, **kwargs)
+        return steps(*args, **kwargs)
+
+    return decompose
+
+
+def _entr(x: torch.Tensor) -> torch.Tensor:
+    outside = torch.where(x == 0, 0.0, -math.inf).to(x.dtype)
+    return torch.where(x.isnan(), x, torch.where(x > 0, -x * torch.log(x), outside))
+
+
+def _logit(x: torch.Tensor, eps: float | None = None) -> torch.Tensor:
+    x = x if eps is None else x.clamp(eps, 1 - eps)
+    return torch.log(x / (1 - x))
+
+
+def _xlog1py(x: Any, y: Any) -> torch.Tensor:
+    """Either operand may be a number, which the half type rounds too."""
+    like = x if isinstance(x, torch.Tensor) else y
+    x, y = (v if isinstance(v, torch.Tensor) else torch.full_like(like, v) for v in (x, y))
+    return torch.where((x == 0) & ~y.isnan(), 0.0, x * torch.log1p(y))
+
+
+def _huber_loss(x: torch.Tensor, y: torch.Tensor, reduction: int = 1, delta: float = 1.0) -> torch.Tensor:
+    z, d = (x - y).abs(), torch.scalar_tensor(delta, dtype=x.dtype, device=x.device)
+    return _reduced(torch.where(z <= d, z * 0.5 * z, d * (z - d * 0.5)), reduction)
+
+
+def _mse_loss(x: torch.Tensor, y: torch.Tensor, reduction: int = 1) -> torch.Tensor:
+    difference = x - y
+    return _reduced(difference * difference, reduction)
+
+
+def _smooth_l1_loss(x: torch.Tensor, y: torch.Tensor, reduction: int = 1, beta: float = 1.0) -> torch.Tensor:
+    z, b = (x - y).abs(), torch.scalar_tensor(beta, dtype=x.dtype, device=x.device)
+    return _reduced(torch.where(z < b, z * 0.5 * z / b, z - b * 0.5), reduction)
+
+
+def _soft_margin_loss(x: torch.Tensor, y: torch.Tensor, reduction: int = 1) -> torch.Tensor:
+    return _reduced(torch.log1p(torch.exp(-(y * x))), reduction)
+
+
+def _reduced(loss: torch.Tensor, reduction: int) -> torch.Tensor:
+    return loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
+
+
+#: Op -> half types that its CPU kernel computes in, parts that round where it does.
+STEPWISE: MappingProxyType[Any, tuple[frozenset[torch.dtype], Callable[..., Any]]] = MappingProxyType(
+    {
+        aten.huber_loss.default: (frozenset({torch.bfloat16}), _huber_loss),
+        aten.logit.default: (_HALVES, _logit),
+        aten.mse_loss.default: (_HALVES, _mse_loss),
+        aten.smooth_l1_loss.default: (frozenset({torch.float16}), _smooth_l1_loss),
+        aten.soft_margin_loss.default: (_HALVES, _soft_margin_loss),
+        aten.special_entr.default: (_HALVES, _entr),
+        aten.special_xlog1py.default: (_HALVES, _xlog1py),
+        aten.special_xlog1py.other_scalar: (_HALVES, _xlog1py),
+        aten.special_xlog1py.self_scalar: (_HALVES, _xlog1py),
+    }
+)
