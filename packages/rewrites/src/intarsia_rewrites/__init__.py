@@ -1,4 +1,4 @@
-"""Rewrites of FX(aten): common subexpressions, dead code, constants.
+"""Rewrites of FX(aten): common subexpressions, dead code, constants; and of FX(torch): written-out attention.
 
 Each is a pure function from FX(aten), pure, to the same: the input graph stays as it is, origins are merged, `fuel`
 limits the number of edits, `check` verifies both ends.
@@ -23,7 +23,8 @@ Example:
 from intarsia_rewrites.eliminate_common_subexpressions import eliminate_common_subexpressions
 from intarsia_rewrites.eliminate_dead_code import eliminate_dead_code
 from intarsia_rewrites.fold_constants import fold_constants
+from intarsia_rewrites.recognise_attention import recognise_attention
 
 __version__ = "0.1.0"
 
-__all__ = ["eliminate_common_subexpressions", "eliminate_dead_code", "fold_constants"]
+__all__ = ["eliminate_common_subexpressions", "eliminate_dead_code", "fold_constants", "recognise_attention"]

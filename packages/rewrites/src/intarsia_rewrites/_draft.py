@@ -12,7 +12,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from intarsia_ir import aten, meta
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["Draft"]
+__all__ = ["Draft", "copy_graph"]
 
 
 class Draft:
@@ -40,7 +40,7 @@ class Draft:
         self._origins = all(meta.origins(n) for n in gm.graph.nodes if n.op == "call_function")
         if check:
             aten.verify(gm, functional=True, origins=False)
-        self.graph = _copy(gm.graph)
+        self.graph = copy_graph(gm.graph)
         self.root: dict[str, Any] = {n.target: _attribute(gm, n.target) for n in gm.graph.nodes if n.op == "get_attr"}
         self.fired: Counter[str] = Counter()
         self._escaping = self._roots_of_results()
@@ -148,7 +148,8 @@ def roots(node: fx.Node) -> frozenset[fx.Node]:
     return frozenset(found)
 
 
-def _copy(graph: fx.Graph) -> fx.Graph:
+def copy_graph(graph: fx.Graph) -> fx.Graph:
+    """Return a copy of a graph, node by node, with its metadata."""
     new = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in graph.nodes:

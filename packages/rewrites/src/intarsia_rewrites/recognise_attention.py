@@ -1,0 +1,368 @@
+"""`recognise_attention`: attention that is written out becomes one call of scaled_dot_product_attention.
+
+    %1 = torch.matmul(%q, %k.transpose(-2, -1))
+    %2 = operator.truediv(%1, 8.0)                 ->    %5 = scaled_dot_product_attention(%q, %k, %v, scale=0.125)
+    %3 = torch.softmax(%2, dim=-1)
+    %4 = torch.matmul(%3, %v)
+
+On FX(torch), before autograd, so that the backward pass is the library's as well and no matrix of scores is kept.
+
+Side conditions. The scores have no other reader; q, k and v have 3 or 4 dimensions of known size, equal batch
+dimensions and one float type, in which every step stays (a softmax in float32 that is cast back is one); the scale is a
+positive number and comes before the mask; there is at most one mask, added, or filled with -inf; dropout does nothing;
+nothing is written and no region begins or ends between the two products.
+Law: the same function of q, k, v and the mask, rounded less often. Where a row is masked as a whole, the library gives
+zeros and the written form NaN: such rows are filled with NaN.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn import functional
+
+import intarsia_ir.torch as torch_dialect
+from intarsia_ir import meta
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_rewrites._draft import copy_graph
+
+__all__ = ["recognise_attention"]
+
+_MATMUL = {torch.matmul, operator.matmul, torch.bmm, "matmul", "bmm", "__matmul__"}
+_SOFTMAX = {torch.softmax, functional.softmax, "softmax"}
+_MUL = {torch.mul, operator.mul, "mul"}
+_DIV = {torch.div, operator.truediv, torch.true_divide, "div"}
+_ADD = {torch.add, operator.add, "add"}
+_FILL = {torch.masked_fill, "masked_fill"}
+_WHERE = {torch.where}
+_NOT = {operator.invert, torch.bitwise_not, torch.logical_not, "bitwise_not", "logical_not"}
+_TRANSPOSE = {torch.transpose, "transpose"}
+_INFINITY = float("inf")
+
+
+@dataclass(slots=True)
+class _Found:
+    """One attention, read backwards from its last product."""
+
+    last: fx.Node
+    v: fx.Node
+    inner: list[fx.Node] = field(default_factory=list)  # between the operands and `last`
+    q: fx.Node | None = None
+    turned: fx.Node | None = None  # k, transposed
+    scale: float = 1.0
+    mask: tuple[str, fx.Node] | None = None  # "add", "keep" or "drop", and the mask
+
+
+def recognise_attention(gm: fx.GraphModule, *, fuel: int | None = None, check: bool = True) -> fx.GraphModule:
+    """Return `gm` with written-out attention as calls of `torch.nn.functional.scaled_dot_product_attention`.
+
+    Args:
+        gm: FX(torch) with values on its nodes (`meta["val"]`); calls without are left as they are.
+        fuel: Number of replacements allowed, in program order; None: all.
+        check: Whether to verify the dialect on entry and exit.
+
+    Returns:
+        The graph; the given one when there is nothing to replace.
+
+    Raises:
+        VerifyError: `gm` isn't FX(torch).
+        InvalidArgumentError: `fuel` is negative.
+
+    Example:
+        >>> from intarsia_ir.torch import parse_ir
+        >>> gm = parse_ir('''// dialect: torch 1
+        ... graph(%q: f32[2, 3, 8, 4], %k: f32[2, 3, 4, 8], %v: f32[2, 3, 8, 4]) {
+        ...   %0: f32[2, 3, 8, 8] = torch.matmul(%q, %k)  # model.py:1 in forward
+        ...   %1: f32[2, 3, 8, 8] = torch.softmax(%0, -1)  # model.py:2 in forward
+        ...   %2: f32[2, 3, 8, 4] = torch.matmul(%1, %v)  # model.py:3 in forward
+        ...   return (%2,)
+        ... }
+        ... ''')
+        >>> [n.name for n in recognise_attention(gm).graph.nodes if n.op.startswith("call")]
+        ['transpose', 'scaled_dot_product_attention', 'contiguous']
+    """
+    if fuel is not None and fuel < 0:
+        raise InvalidArgumentError(f"fuel must not be negative, but is {fuel}", code="rewrites.fuel")
+    if check:
+        torch_dialect.verify(gm, origins=False)
+    graph = copy_graph(gm.graph)
+    done = 0
+    for node in list(graph.nodes):
+        if fuel is not None and done >= fuel:
+            break
+        found = _match(node)
+        if found is not None and _is_undisturbed(found):
+            _replace(graph, found)
+            done += 1
+    if not done:
+        return gm
+    made = fx.GraphModule(gm, graph)
+    if check:
+        torch_dialect.verify(made, origins=False)
+    return made
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------
+
+
+def _match(last: fx.Node) -> _Found | None:
+    """Return the attention that ends in this product; None when it isn't one, or a side condition fails."""
+    if not _calls(last, _MATMUL) or not _are_nodes(last.args, 2):
+        return None
+    found = _Found(last, last.args[1])  # type: ignore[arg-type]  # just checked
+    weights = _without_idle_steps(last.args[0], found)
+    if weights is None or not _calls(weights, _SOFTMAX):
+        return None
+    scores = _softmax_operand(weights, found)
+    if scores is None or not _read_scores(scores, found):
+        return None
+    return found if _fits(found) else None
+
+
+def _without_idle_steps(node: Any, found: _Found) -> fx.Node | None:
+    """Go up through dropout that does nothing and a cast to the type of v."""
+    while isinstance(node, fx.Node):
+        if _calls(node, {functional.dropout, torch.dropout}):
+            p, training = _argument(node, 1, "p", 0.5), _argument(node, 2, "training", True)
+            if _argument(node, 3, "inplace", False) is not False or (training is not False and p != 0):
+                return None
+        elif not (_calls(node, {"to"}) and node.args[1:] == (_dtype(found.v),) and not node.kwargs):
+            break
+        found.inner.append(node)
+        node = node.args[0]
+    return node if isinstance(node, fx.Node) else None
+
+
+def _softmax_operand(node: fx.Node, found: _Found) -> fx.Node | None:
+    value, dtype = _value(node), _argument(node, 3 if node.target is functional.softmax else 2, "dtype", None)
+    if not isinstance(value, torch.Tensor) or _argument(node, 1, "dim", None) not in (-1, value.dim() - 1):
+        return None
+    if dtype not in (None, torch.float32, _dtype(found.v)):
+        return None
+    found.inner.append(node)
+    return node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
+
+
+def _read_scores(node: fx.Node, found: _Found) -> bool:
+    """Go up from the softmax's operand through a mask and scales to the first product."""
+    while not _calls(node, _MATMUL):
+        found.inner.append(node)
+        above = _mask_step(node, found) or _scale_step(node, found)
+        if above is None:
+            return False
+        node = above
+    if not _are_nodes(node.args, 2):
+        return False
+    found.inner.append(node)
+    found.q, found.turned = node.args  # type: ignore[assignment]  # just checked
+    return True
+
+
+def _mask_step(node: fx.Node, found: _Found) -> fx.Node | None:
+    if found.mask is not None or found.scale != 1.0 or node.kwargs:
+        return None
+    if _calls(node, _ADD) and _are_nodes(node.args, 2):
+        scores, mask = sorted(node.args, key=lambda n: not _leads_to_scores(n))  # type: ignore[arg-type]
+        found.mask = ("add", mask)  # type: ignore[assignment]
+        return scores  # type: ignore[return-value]
+    if _calls(node, _FILL) and len(node.args) == 3 and _are_nodes(node.args[:2], 2) and node.args[2] == -_INFINITY:
+        mask = node.args[1]
+        inverted = _calls(mask, _NOT) and _dtype(mask.args[0]) == torch.bool  # type: ignore[union-attr]
+        found.mask = ("keep", mask.args[0]) if inverted else ("drop", mask)  # type: ignore[union-attr,assignment]
+        return node.args[0]  # type: ignore[return-value]
+    if _calls(node, _WHERE) and len(node.args) == 3 and _are_nodes(node.args[:2], 2) and node.args[2] == -_INFINITY:
+        found.mask = ("keep", node.args[0])  # type: ignore[assignment]
+        return node.args[1]  # type: ignore[return-value]
+    return None
+
+
+def _leads_to_scores(node: fx.Node) -> bool:
+    """Whether this operand of an addition is the scaled product, not the mask."""
+    while _calls(node, _MUL | _DIV) and len(node.all_input_nodes) == 1:
+        (node,) = node.all_input_nodes
+    return _calls(node, _MATMUL)
+
+
+def _scale_step(node: fx.Node, found: _Found) -> fx.Node | None:
+    if node.kwargs or len(node.args) != 2:
+        return None
+    value, number = node.args
+    if _calls(node, _MUL) and isinstance(value, (int, float)):
+        value, number = number, value
+    if not isinstance(value, fx.Node) or isinstance(number, bool) or not isinstance(number, (int, float)):
+        return None
+    if not 0 < number < _INFINITY:
+        return None
+    if _calls(node, _MUL):
+        found.scale *= number
+    elif _calls(node, _DIV):
+        found.scale /= number
+    else:
+        return None
+    return value
+
+
+# ---- side conditions -------------------------------------------------------------------------------------------
+
+
+def _fits(found: _Found) -> bool:
+    q, turned, v = (_tensor(n) for n in (found.q, found.turned, found.v))
+    if q is None or turned is None or v is None or q.dim() not in (3, 4):
+        return False
+    if not all(type(n) is int and n > 0 for value in (q, turned, v) for n in value.shape):
+        return False
+    batch = q.shape[:-2]
+    alike = turned.shape[:-2] == batch == v.shape[:-2] and q.shape[-1] == turned.shape[-2]
+    one_type = {q.dtype, turned.dtype, v.dtype, _dtype(found.last)} == {q.dtype} and q.dtype.is_floating_point
+    return alike and one_type and _types_stay(found, q.dtype) and _mask_fits(found, q, turned)
+
+
+def _types_stay(found: _Found, dtype: torch.dtype) -> bool:
+    """Whether every step has the type of q; the softmax, and dropout behind it, may be in float32 until it is cast."""
+    wide = {*_SOFTMAX, functional.dropout, torch.dropout}
+    return all(_dtype(n) == dtype or (_calls(n, wide) and _dtype(n) == torch.float32) for n in found.inner)
+
+
+def _mask_fits(found: _Found, q: torch.Tensor, turned: torch.Tensor) -> bool:
+    if found.mask is None:
+        return True
+    kind, mask = found.mask
+    value = _value(mask)
+    scores = (*q.shape[:-1], turned.shape[-1])
+    if not isinstance(value, torch.Tensor) or value.device != q.device or not 1 < value.dim() <= q.dim():
+        return False
+    if value.dtype != (q.dtype if kind == "add" else torch.bool):
+        return False
+    pairs = zip(reversed(value.shape), reversed(scores), strict=False)
+    return all(type(n) is int and n in (1, m) for n, m in pairs)
+
+
+def _is_undisturbed(found: _Found) -> bool:
+    """Whether nobody else reads a step, and nothing between the first and the last of them changes what they mean."""
+    if any(len(node.users) != 1 for node in found.inner):
+        return False
+    return all(_is_harmless(node) for node in _between(found.inner[-1], found.last))
+
+
+def _between(first: fx.Node, last: fx.Node) -> Iterator[fx.Node]:
+    node = first
+    while node is not last:
+        yield node
+        node = node.next
+
+
+def _is_harmless(node: fx.Node) -> bool:
+    if node.op == "call_function" and node.target is getattr:
+        return True
+    regions = {*torch_dialect.REGIONS, *torch_dialect.REGIONS.values(), torch_dialect.set_grad_enabled}
+    found = torch_dialect.node_effects(node)
+    return not found.writes and not found.opaque and not (node.op == "call_function" and node.target in regions)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------
+
+
+def _replace(graph: fx.Graph, found: _Found) -> None:
+    """Write the call in front of the last product, and erase the steps."""
+    q, turned = found.q, found.turned
+    assert q is not None and turned is not None  # the match is complete
+    with graph.inserting_before(found.last):
+        writer = _Writer(graph, meta.merge_origins(*reversed(found.inner), found.last))
+        k = _untransposed(turned) or writer.method("transpose", turned, -2, -1)
+        operands = [q, k, found.v]
+        three = _value(q).dim() == 3
+        if three:  # the library's fast kernels take 4 dimensions
+            operands = [writer.method("unsqueeze", n, 0) for n in operands]
+        mask, dead = _mask_of(found, writer)
+        keywords: dict[str, Any] = {"scale": found.scale}
+        if mask is not None:
+            keywords["attn_mask"] = mask
+        made = writer.function(functional.scaled_dot_product_attention, *operands, **keywords)
+        if three:
+            made = writer.method("squeeze", made, 0)
+        if dead is not None:
+            made = writer.method("masked_fill", made, dead, float("nan"))
+        made = writer.method("contiguous", made)  # as a product is; the library's results may not be
+    found.last.replace_all_uses_with(made)
+    for node in (found.last, *found.inner):
+        graph.erase_node(node)
+
+
+def _mask_of(found: _Found, writer: _Writer) -> tuple[fx.Node | None, fx.Node | None]:
+    """Return the mask as the library takes it, and which rows are masked as a whole."""
+    if found.mask is None:
+        return None, None
+    kind, mask = found.mask
+    if kind == "add":
+        hidden = writer.function(torch.eq, mask, -_INFINITY)
+        return mask, writer.method("all", hidden, -1, True)
+    keep = mask if kind == "keep" else writer.function(torch.logical_not, mask)
+    return keep, writer.function(torch.logical_not, writer.method("any", keep, -1, True))
+
+
+def _untransposed(node: fx.Node) -> fx.Node | None:
+    """Return what a transposition of the last two dimensions is of."""
+    if node.op == "call_function" and node.target is getattr and node.args[1:] == ("mT",):
+        return node.args[0]  # type: ignore[return-value]
+    value = _value(node)
+    if _calls(node, _TRANSPOSE) and len(node.args) == 3 and not node.kwargs:
+        dims = {d % value.dim() for d in node.args[1:] if isinstance(d, int)}
+        return node.args[0] if dims == {value.dim() - 2, value.dim() - 1} else None  # type: ignore[return-value]
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Adds calls with values and origins."""
+
+    graph: fx.Graph
+    origins: tuple[Any, ...]
+
+    def function(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+        node = self.graph.call_function(target, args, kwargs)
+        return self._described(node, target)
+
+    def method(self, name: str, *args: Any) -> fx.Node:
+        return self._described(self.graph.call_method(name, args), getattr(torch.Tensor, name))
+
+    def _described(self, node: fx.Node, function: Callable[..., Any]) -> fx.Node:
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), _value)
+        # the library makes tensors of its own, which must be fake as well
+        modes = [v.fake_mode for v in (*args, *kwargs.values()) if isinstance(v, FakeTensor)]
+        with modes[0] if modes else contextlib.nullcontext(), torch.no_grad():
+            meta.set_value(node, function(*args, **kwargs))
+        meta.set_origins(node, self.origins)
+        return node
+
+
+def _calls(node: Any, targets: set[Any]) -> bool:
+    return isinstance(node, fx.Node) and node.op in ("call_function", "call_method") and node.target in targets
+
+
+def _are_nodes(args: Any, number: int) -> bool:
+    return len(args) == number and all(isinstance(a, fx.Node) for a in args)
+
+
+def _argument(node: fx.Node, position: int, name: str, default: Any) -> Any:
+    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
+
+
+def _value(node: fx.Node) -> Any:
+    return meta.value(node) if meta.has_value(node) else meta.front_end_value(node)
+
+
+def _tensor(node: Any) -> torch.Tensor | None:
+    value = _value(node) if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _dtype(node: Any) -> torch.dtype | None:
+    value = _tensor(node)
+    return None if value is None else value.dtype

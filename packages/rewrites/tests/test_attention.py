@@ -1,0 +1,188 @@
+"""Written-out attention becomes one call, where that is legal, and means the same."""
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from intarsia_ir import meta
+from intarsia_ir.torch import interpret, verify
+from intarsia_rewrites import recognise_attention
+
+SDPA = F.scaled_dot_product_attention
+
+
+def traced(function, *inputs):
+    """FX(torch) of a function, with values."""
+    gm = torch.fx.symbolic_trace(function)
+    mode = FakeTensorMode()
+    FakeTensorProp(gm, mode).propagate(*inputs)
+    (output,) = gm.graph.find_nodes(op="output")
+    if not isinstance(output.args[0], tuple):
+        output.args = ((output.args[0],),)
+        gm.recompile()
+    return gm
+
+
+def recognised(function, *inputs):
+    gm = traced(function, *inputs)
+    before = str(gm.graph)
+    made = recognise_attention(gm, check=False)
+    verify(made, origins=False)
+    assert str(gm.graph) == before
+    return made, [n.target for n in made.graph.nodes].count(SDPA)
+
+
+def operands(*batch, length=6, keys=5, depth=4, dtype=torch.float32):
+    torch.manual_seed(0)
+    shapes = ((length, depth), (keys, depth), (keys, depth))
+    return [torch.randn(*batch, *shape, dtype=dtype) for shape in shapes]
+
+
+TURNED = [lambda k: k.transpose(-1, -2), lambda k: torch.transpose(k, k.dim() - 2, -1), lambda k: k.mT]
+SCALED = [
+    lambda s: s / math.sqrt(7),
+    lambda s: s * 0.3,
+    lambda s: 0.5 * s,
+    lambda s: torch.div(s * 2, 3.0),
+    lambda s: s,
+]
+WEIGHTS = [
+    lambda s: torch.softmax(s, -1),
+    lambda s: F.softmax(s, dim=-1),
+    lambda s: s.softmax(dim=-1),
+    lambda s: F.dropout(torch.softmax(s, dim=-1), 0.3, False),
+    lambda s: F.dropout(torch.softmax(s, dim=-1), 0.0),
+]
+PRODUCTS = [torch.matmul, lambda a, b: a @ b, lambda a, b: a.matmul(b)]
+MASKED = {
+    "none": lambda s, m: s,
+    "fill": lambda s, m: s.masked_fill(m, float("-inf")),
+    "fill inverted": lambda s, m: s.masked_fill(~m, -math.inf),
+    "where": lambda s, m: torch.where(m, s, float("-inf")),
+    "add": lambda s, m: s + m,
+    "add first": lambda s, m: m + s,
+}
+
+
+@settings(max_examples=30, derandomize=True, deadline=None)
+@given(
+    st.sampled_from(TURNED),
+    st.sampled_from(SCALED),
+    st.sampled_from(WEIGHTS),
+    st.sampled_from(PRODUCTS),
+    st.sampled_from(sorted(MASKED)),
+    st.sampled_from([(3,), (2, 3)]),
+    st.sampled_from([(6, 5), (1, 5), (3, 6, 5), (3, 1, 5), (1, 6, 1)]),
+    st.booleans(),
+)
+def test_any_spelling_means_the_same(turned, scaled, weights, product, masked, batch, shape, blind):
+    q, k, v = operands(*batch)
+    mask = torch.rand(shape) > 0.4
+    if blind:
+        mask[..., 0, :] = masked in ("fill", "add", "add first")
+    if masked.startswith("add"):
+        mask = torch.where(mask, float("-inf"), torch.randn(shape))
+
+    def written(q, k, v, mask):
+        return product(weights(MASKED[masked](scaled(product(q, turned(k))), mask)), v)
+
+    made, n = recognised(written, q, k, v, mask)
+    assert n == 1
+    (found,) = interpret(made, q, k, v, mask)
+    expected = written(q, k, v, mask)
+    torch.testing.assert_close(found, expected, equal_nan=True, rtol=1e-5, atol=1e-5)
+    assert found.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("masked", ["none", "fill", "add"])
+def test_gradients_are_equal(masked):
+    inputs = [t.requires_grad_() for t in operands(2, 3)]
+    mask = torch.rand(6, 5) > 0.6
+    mask[:, 0] = False
+    mask = torch.where(mask, float("-inf"), 0.0) if masked == "add" else mask
+
+    def written(q, k, v, mask):
+        return torch.softmax(MASKED[masked](q @ k.mT / 2.0, mask), -1) @ v
+
+    made, n = recognised(written, *(t.detach() for t in inputs), mask)
+    assert n == 1
+    found = torch.autograd.grad(interpret(made, *inputs, mask)[0].sin().sum(), inputs)
+    expected = torch.autograd.grad(written(*inputs, mask).sin().sum(), inputs)
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_softmax_in_float32_that_is_cast_back():
+    q, k, v = operands(2, 3, dtype=torch.bfloat16)
+
+    def written(q, k, v):
+        return F.softmax(q @ k.transpose(2, 3) * 0.5, dim=-1, dtype=torch.float32).to(torch.bfloat16) @ v
+
+    made, n = recognised(written, q, k, v)
+    assert n == 1
+    torch.testing.assert_close(interpret(made, q, k, v)[0], written(q, k, v), rtol=2e-2, atol=2e-2)
+
+
+def scores(q, k):
+    return q @ k.mT
+
+
+REFUSED = {
+    "dropout": lambda q, k, v, m: F.dropout(torch.softmax(scores(q, k), -1), 0.1) @ v,
+    "another dimension": lambda q, k, v, m: torch.softmax(scores(q, k), 1) @ v,
+    "weights are read": lambda q, k, v, m: ((w := torch.softmax(scores(q, k), -1)) @ v, w),
+    "scores are read": lambda q, k, v, m: (torch.softmax(s := scores(q, k), -1) @ v, s),
+    "scaled after the mask": lambda q, k, v, m: torch.softmax((scores(q, k) + m) * 2.0, -1) @ v,
+    "negative scale": lambda q, k, v, m: torch.softmax(scores(q, k) * -1.0, -1) @ v,
+    "scaled by a tensor": lambda q, k, v, m: torch.softmax(scores(q, k) * m, -1) @ v,
+    "filled with a number": lambda q, k, v, m: torch.softmax(scores(q, k).masked_fill(m > 0, -1e9), -1) @ v,
+    "two masks": lambda q, k, v, m: torch.softmax(scores(q, k) + m + m, -1) @ v,
+    "a mask of another type": lambda q, k, v, m: torch.softmax(scores(q, k) + m.int(), -1) @ v,
+    "v is written": lambda q, k, v, m: torch.softmax(scores(q, k) + v.mul_(2.0).sum(), -1) @ v,
+    "a step is written": lambda q, k, v, m: torch.softmax(scores(q, k).mul_(2.0), -1) @ v,
+    "batches are broadcast": lambda q, k, v, m: torch.softmax(scores(q, k[:1]), -1) @ v,
+    "no attention": lambda q, k, v, m: torch.sigmoid(scores(q, k)) @ v,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_programs_stay_as_they_are(name):
+    q, k, v = operands(2, 3)
+    assert recognised(REFUSED[name], q, k, v, torch.randn(6, 5))[1] == 0
+
+
+def test_a_write_to_an_operand_in_between_is_respected():
+    q, k, v = operands(2, 3)
+
+    def written(q, k, v):
+        s = q @ k.mT
+        q.mul_(2.0)
+        return torch.softmax(s, -1) @ v
+
+    assert recognised(written, q, k, v)[1] == 0
+
+
+def test_fuel_counts_replacements_in_program_order():
+    def two(q, k, v):
+        for _ in range(2):
+            q = torch.softmax(q @ k.mT, -1) @ v
+        return q
+
+    gm = traced(two, *operands(2, 3))
+    counts = [
+        [n.target for n in recognise_attention(gm, fuel=fuel, check=False).graph.nodes].count(SDPA) for fuel in range(4)
+    ]
+    assert counts == [0, 1, 2, 2] and recognise_attention(gm, fuel=0, check=False) is gm
+
+
+def test_values_of_new_calls_are_known():
+    made, _ = recognised(lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v, *operands(3))
+    values = {n.name: meta.value(n) for n in made.graph.nodes if n.op.startswith("call")}
+    assert values["contiguous"].shape == (3, 6, 4) and values["scaled_dot_product_attention"].dim() == 4
+    assert all(n.meta for n in itertools.islice(made.graph.nodes, 3))
