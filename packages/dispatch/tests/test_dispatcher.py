@@ -93,7 +93,8 @@ def test_the_recompile_limit_gives_one_warning_with_the_cause():
     assert warning.category is FallbackWarning
     assert (warning.filename, warning.lineno) == (__file__, f.__code__.co_firstlineno)
     text = str(warning.message)
-    assert "f (" in text and "compiled 3 times" in text and text.endswith("x == 3")
+    assert "f (" in text and "compiled 3 times" in text
+    assert text.endswith("x == 3\n  in an earlier one: x == 2\n  in an earlier one: x == 1")
     stats = toy.dispatcher.stats()
     assert (stats.frames_compiled, stats.recompiles, stats.frames_eager, stats.fallbacks) == (3, 2, 1, 0)
     assert toy.kinds() == ["compiled", "recompiled", "recompiled", "limit"]

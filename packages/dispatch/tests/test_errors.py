@@ -154,7 +154,7 @@ def test_fullgraph_raises_on_a_break_whatever_on_error_says():
         assert "toy.py:7" in str(caught.value) and "don't" in str(caught.value)
 
 
-def test_fullgraph_passes_the_tracers_refusal_on():
+def test_fullgraph_means_compiled_or_an_error():
     def f(x):
         return x
 
@@ -164,8 +164,8 @@ def test_fullgraph_passes_the_tracers_refusal_on():
         toy.compile(f)(1)
     toy = Toy(fullgraph=True)
     toy.before_capture = raising(ZeroDivisionError())
-    with pytest.warns(FallbackWarning):
-        assert toy.compile(f)(1) == 1
+    with pytest.raises(InternalError, match="ZeroDivisionError while capturing"):
+        toy.compile(f)(1)
 
 
 # ---- guards

@@ -243,3 +243,32 @@ def test_backends_and_stages_are_checked_when_they_are_given():
     assert "uncallable" not in intarsia.list_backends()
     with pytest.raises(intarsia.InvalidArgumentError, match="a Stage or a pass, not 3"):
         intarsia.default_pipeline().after("fuse", 3)
+
+
+def test_decorators_of_methods_in_either_order():
+    class Scaled:
+        k = 3
+
+        @intarsia.compile
+        @staticmethod
+        def plus(x):
+            return x + 1
+
+        @intarsia.compile
+        @classmethod
+        def times(cls, x):
+            return x * cls.k
+
+    x = torch.ones(2)
+    for owner in (Scaled, Scaled()):
+        assert torch.equal(owner.plus(x), x + 1) and torch.equal(owner.times(x), x * 3)
+
+
+def test_the_recompile_limit_is_an_option():
+    fast = intarsia.compile(lambda x, n: x * n, dynamic=False, backend="eager", options={"recompile_limit": 2})
+    x = torch.ones(2)
+    with pytest.warns(FallbackWarning, match=r"compiled 2 times(.|\n)*in an earlier one: .* n was 0, now it is 2"):
+        for n in range(3):
+            assert torch.equal(fast(x, n), x * n)
+    with pytest.raises(intarsia.InvalidArgumentError, match="recompile_limit"):
+        intarsia.compile(torch.relu, options={"recompile_limit": "many"})

@@ -55,7 +55,7 @@ def test_a_graph_pass_keeps_everything_else_of_the_program():
         (lambda p: p.without("b"), "'c' takes aten, but 'a' gives effects"),
         (lambda p: p.after("a", stage("b", "effects", "effects")), "two stages are called 'b'"),
         (lambda p: p.without("x"), "no stage is called 'x'; there are a, b, c"),
-        (lambda p: p.until("kernels"), "no stage gives 'kernels'"),
+        (lambda p: p.until("kernels"), "no stage gives the dialect 'kernels'"),
         (lambda p: p.replace("c", stage("c", "aten", "lopps")), "unknown dialect 'lopps'"),
     ],
 )

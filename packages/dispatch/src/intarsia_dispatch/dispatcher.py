@@ -153,8 +153,9 @@ class Dispatcher:
         """The callback of the frame hook, which is paused in this thread meanwhile."""
         if self._config.skip_code(code):
             # the wrapper around a function that is marked as not to be compiled is a library's
-            leave = framehook.quiet if vars(frame.function).get("_torchdynamo_disable") else framehook.skip
-            leave(code)
+            marks = vars(frame.function)
+            deep = "_torchdynamo_disable" in marks and marks.get("_torchdynamo_disable_recursive", True)
+            (framehook.quiet if deep else framehook.skip)(code)
             return None
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
         with self._config.lock:
@@ -174,7 +175,7 @@ class Dispatcher:
             self._guard_failed(code, state, error)
             return None
         if len(state.versions) >= self._config.recompile_limit:
-            self._limit_reached(code, state, reason)
+            self._limit_reached(code, state, frame, reason)
             return None
         return self._compile(code, frame, state, values, reason)
 
@@ -358,7 +359,7 @@ class Dispatcher:
     ) -> None:
         """The error policy."""
         named = as_intarsia_error(error, code, while_doing=doing)
-        if self._config.on_error == "raise" or named.code == _MARK_VIOLATED:
+        if self._config.on_error == "raise" or self._config.fullgraph or named.code == _MARK_VIOLATED:
             if named is error:
                 raise error
             raise named from error
@@ -371,14 +372,16 @@ class Dispatcher:
         state.versions.clear()
         self._failed(code, state, error, "checking guards of")
 
-    def _limit_reached(self, code: CodeType, state: CodeState, reason: str) -> None:
+    def _limit_reached(self, code: CodeType, state: CodeState, frame: FrameInfo, reason: str) -> None:
         if not state.is_compiled() and id(code) not in self._roots:
             self._native(code, None, f"no tensor work in {len(state.versions)} versions of it")
             return
+        others = dict.fromkeys(version.why_not(frame).partition("\n")[0] for version in state.versions[-2::-1])
         text = (
             f"it was compiled {len(state.versions)} times (recompile_limit), and no version fits this call; "
             f"the guard that failed in the latest: {reason}"
         )
+        text += "".join(f"\n  in an earlier one: {other}" for other in others)
         self._leave(EventKind.LIMIT, code, state, text, None)
 
     def _leave(
@@ -417,7 +420,7 @@ class Dispatcher:
             warn_of(code, error.where[-1], str(error))
 
     def _tell(self, event: FrameEvent) -> None:
-        _log.debug("%s %s at %s%s", event.kind.value, event.name, event.origin, event.reason and ": " + event.reason)
+        _log.debug("%s", event)
         self._config.on_event(event)
 
 

@@ -39,6 +39,10 @@ class FrameEvent:
     reason: str = ""
     capture: Capture | None = None
 
+    def __str__(self) -> str:
+        reason = self.reason and f": {self.reason}"
+        return f"{self.kind.value} {self.name} at {self.origin.file}:{self.origin.line}{reason}"
+
     @property
     def in_eager(self) -> bool:
         """Whether the frame, or one call of it, ran in eager though it has something to compile."""

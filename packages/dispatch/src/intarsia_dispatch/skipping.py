@@ -8,6 +8,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from types import CodeType
 from typing import Any
 
@@ -19,12 +20,15 @@ _DEBUGGER_CALLS = frozenset({"breakpoint", "set_trace"})
 _DEBUGGER_MODULES = ("pydevd", "_pydevd", "debugpy")
 
 
-def code_under(folders: Iterable[str], *, but: Iterable[str] = ()) -> Callable[[CodeType], bool]:
+def code_under(
+    folders: Iterable[str], *, packages: Iterable[str] = (), but: Iterable[str] = ()
+) -> Callable[[CodeType], bool]:
     """Return a predicate: whether code comes from a file below one of `folders`, and below none of `but`.
 
     Args:
         folders: Such as the folder of torch; or a text that starts with `<`, such as `"<frozen "`, for code that has
             no file.
+        packages: Top-level packages whose folders are meant as well, where they are installed; none is imported for it.
         but: Exceptions, such as `torch/nn/modules`.
 
     Example:
@@ -33,12 +37,17 @@ def code_under(folders: Iterable[str], *, but: Iterable[str] = ()) -> Callable[[
         >>> [skip(compile("", file, "exec")) for file in files]
         [True, False, False, True, False]
     """
-    inside, outside = tuple(map(_prefix, folders)), tuple(map(_prefix, but))
+    inside, outside = tuple(map(_prefix, (*folders, *_folders_of(packages)))), tuple(map(_prefix, but))
 
     def skips(code: CodeType) -> bool:
         return code.co_filename.startswith(inside) and not code.co_filename.startswith(outside)
 
     return skips
+
+
+def _folders_of(packages: Iterable[str]) -> list[str]:
+    specs = map(find_spec, packages)
+    return [os.path.dirname(spec.origin) for spec in specs if spec is not None and spec.origin]
 
 
 def _prefix(folder: str) -> str:

@@ -139,6 +139,9 @@ def _shown(kind: GuardKind, expected: Any, actual: Any, frame: Frame) -> tuple[s
             return f"the code {_brief(expected)}", f"{_brief(getattr(actual, '__code__', actual))}"
         case GuardKind.IDENTITY:
             return f"the object {_brief(expected)}", f"another: {_brief(actual)}"
+        case GuardKind.COMPARISON:
+            op, number, holds = expected
+            return f"{'' if holds else 'not '}{op} {_brief(number)}", _brief(actual)
         case GuardKind.NOT_IDENTITY:
             return f"another object than {_brief(expected)}", "that object"
         case GuardKind.ALIASING:
@@ -173,6 +176,8 @@ def _brief(value: Any) -> str:
     """Return a short text; the user's `__repr__` may be long or fail."""
     if isinstance(value, type):
         return meaning.type_name(value)
+    if isinstance(value, torch.Tensor):
+        return f"a {meaning.type_name(type(value))} of shape {tuple(value.shape)}"
     try:
         text = repr(value)
     except Exception:  # the user's own __repr__ failed
@@ -203,6 +208,8 @@ def _remedy(guard: HeldGuard, expected: Any, actual: Any, dims: tuple[int, ...])
             return f"pass {source} with the same type, device and layout on every call, or accept one entry for each"
         case GuardKind.CONSTANT if isinstance(expected, (int, float)) and not isinstance(expected, bool):
             return f"a number that changes is compiled in: pass {source} as a tensor, or keep it fixed"
+        case GuardKind.COMPARISON:
+            return f"keep {source} on one side of {_brief(expected[1])}, or accept an entry for each"
         case GuardKind.CONSTANT:
             return f"keep {source} fixed, or accept one entry for each of its values"
         case GuardKind.IDENTITY | GuardKind.NOT_IDENTITY | GuardKind.CODE | GuardKind.TYPE:

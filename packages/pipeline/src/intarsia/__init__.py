@@ -10,18 +10,14 @@ Example:
 from intarsia._backends import list_backends, register_backend
 from intarsia._compile import compile, explain
 from intarsia._explain import Explanation, GraphSummary
+from intarsia._options import Options
 from intarsia._pipeline import Pipeline, Stage
 from intarsia._program import Program
 from intarsia._session import compiled_code, reset, stats
 from intarsia._stages import default_pipeline
 from intarsia._stats import Stats
 from intarsia_dispatch import configure_logging, disable
-from intarsia_ir.errors import (
-    IntarsiaError,
-    InvalidArgumentError,
-    RuntimeFault,
-    UnsupportedError,
-)
+from intarsia_ir.errors import IntarsiaError, InvalidArgumentError, RuntimeFault, UnsupportedError
 from intarsia_ir.records import Target
 from intarsia_loops.kernels import KernelSummary
 from intarsia_shapes import mark_dynamic, mark_static
@@ -32,6 +28,7 @@ __all__ = [
     "IntarsiaError",
     "InvalidArgumentError",
     "KernelSummary",
+    "Options",
     "Pipeline",
     "Program",
     "RuntimeFault",

@@ -48,9 +48,8 @@ def register_backend(name: str, backend: UserBackend) -> None:
     Raises:
         InvalidArgumentError: `name` is no text or that of a built-in backend, or `backend` can't be called.
     """
-    instance_of("name", name, str)
-    if name in _BUILT_IN or not callable(backend):
-        raise InvalidArgumentError(f"{name!r} is built in, or {backend!r} can't be called", code="pipeline.backend")
+    if not isinstance(name, str) or name in _BUILT_IN or not callable(backend):
+        raise InvalidArgumentError(f"{name!r} isn't free, or {backend!r} can't be called", code="pipeline.backend")
     _registered[name] = backend
 
 

@@ -44,12 +44,12 @@ def compile(
         backend: `"auto"`, `"cpp"`, a rung of the debugging ladder (`"eager"`, `"aten"`, `"loops"`, `"kernels"`), a
             registered name, or any `(gm, example_inputs) -> callable`.
         mode: `"default"`; the other modes differ on CUDA only.
-        fullgraph: Raise instead of breaking the graph.
+        fullgraph: Raise instead of breaking the graph, and when the one graph can't be compiled.
         dynamic: None: sizes are constants at the first call, and a size or number that changes is a symbol from then
             on; True: all sizes are symbols at once; False: none is, whatever is marked.
         pipeline: Stages to use instead of the default ones, as far as the rung of the ladder goes; not for a backend of
             your own, which gets the captured graph.
-        options: See `Options`; an unknown key raises and names the nearest one.
+        options: See `intarsia.Options`; an unknown key raises and names the nearest one.
 
     Returns:
         A function; for a module, a module that shares its parameters and keeps it as `_orig_mod`.
@@ -68,6 +68,8 @@ def compile(
     keywords = {name: value for name, value in locals().items() if name != "fn"}
     if fn is None:
         return functools.partial(compile, **keywords)
+    if isinstance(fn, staticmethod | classmethod):  # in the body of a class, below our decorator
+        return type(fn)(compile(fn.__func__, **keywords))
     if not callable(fn):
         raise InvalidArgumentError(f"a function or module is needed, not {fn!r}", code="compile.callable")
     parsed = _check(mode, fullgraph, dynamic, options)

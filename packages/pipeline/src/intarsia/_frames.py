@@ -7,7 +7,6 @@ import logging
 import os
 import sysconfig
 from collections.abc import Callable
-from importlib.util import find_spec
 from types import CodeType
 from typing import TYPE_CHECKING
 
@@ -73,9 +72,7 @@ def make_dispatcher(
     def tell(event: FrameEvent) -> None:
         # what a user must know is a warning or an error already; this is for those who ask
         level = logging.DEBUG if event.kind is EventKind.NATIVE else logging.INFO
-        reason = event.reason and f": {event.reason}"
-        place = f"{event.origin.file}:{event.origin.line}"
-        log.log(level, "%s %s at %s%s", event.kind.value, event.name, place, reason)
+        log.log(level, "%s", event)
         if on_event is not None:
             on_event(event)
 
@@ -89,6 +86,7 @@ def make_dispatcher(
             on_error=options.on_error,  # type: ignore[arg-type]  # checked by Options
             fullgraph=fullgraph,
             dynamic=dynamic,
+            recompile_limit=options.recompile_limit,
             lock=COMPILE_LOCK,
             on_event=tell,
             count=COUNTERS.add,
@@ -120,8 +118,7 @@ def _skip_code() -> Callable[[CodeType], bool]:
 
     So is all that is ours: eager calls the backward half of a compiled graph while user code is captured.
     """
-    ours = [os.path.dirname(spec.origin) for spec in map(find_spec, _PACKAGES) if spec is not None and spec.origin]
-    in_torch = code_under([_TORCH, *ours, "<frozen ", "<intarsia "], but=[_MODULES])
+    in_torch = code_under([_TORCH, "<frozen ", "<intarsia "], packages=_PACKAGES, but=[_MODULES])
     in_library = code_under([sysconfig.get_path("stdlib")], but=[sysconfig.get_path("purelib")])
     # Module.__call__ runs hooks and must stay as it is; what it calls is captured
     plumbing = {os.path.join(_MODULES, "module.py"), os.path.join(_MODULES, "lazy.py")}

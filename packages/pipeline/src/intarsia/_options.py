@@ -31,6 +31,7 @@ class Options:
         numerics: `"default"`: half types are computed in float32 inside a kernel.
         verify_each: Verify the program after every stage.
         dump_dir: Folder that takes the text of the program after every stage, one subfolder a graph; None: no dumps.
+        recompile_limit: Versions of one function; calls that none of them fits run in eager, with one warning.
     """
 
     on_error: str = "eager"
@@ -38,6 +39,7 @@ class Options:
     numerics: str = "default"
     verify_each: bool = False
     dump_dir: str | os.PathLike[str] | None = None
+    recompile_limit: int = 8
 
     @staticmethod
     def parse(given: Mapping[str, Any] | None) -> Options:
@@ -55,6 +57,7 @@ class Options:
                 raise InvalidArgumentError(f"unknown option {key!r}{hint}", code="options.unknown")
             if key in _CHOICES:
                 one_of(f"option {key}", value, _CHOICES[key])
+        instance_of("option recompile_limit", given.get("recompile_limit", 0), int)
         instance_of("option dump_dir", given.get("dump_dir"), str, os.PathLike, type(None))
         try:
             if given.get("dump_dir"):

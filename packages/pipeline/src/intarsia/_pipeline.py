@@ -120,7 +120,8 @@ class Pipeline:
         """Return the stages up to the last one that gives `dialect`."""
         at = max((k for k, s in enumerate(self.stages) if s.gives == dialect), default=None)
         if at is None:
-            raise InvalidArgumentError(f"no stage gives {dialect!r}", code="pipeline.unknown_dialect")
+            wrong = f"no stage gives the dialect {dialect!r}; there are {', '.join(DIALECTS)}"
+            raise InvalidArgumentError(wrong, code="pipeline.unknown_dialect")
         return Pipeline(self.stages[: at + 1])
 
 

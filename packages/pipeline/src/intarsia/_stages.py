@@ -105,6 +105,7 @@ def default_cache_dir() -> Path:
 
 def _aten_stages() -> tuple[Stage, ...]:
     return (
+        graph_pass("recognise_attention", "torch", lambda gm: intarsia_rewrites.recognise_attention(gm, check=False)),
         Stage("to_aten", "torch", "effects", _to_aten),
         Stage("functionalize", "effects", "aten", _functionalize),
         graph_pass("fold_constants", "aten", lambda gm: intarsia_rewrites.fold_constants(gm, check=False)),

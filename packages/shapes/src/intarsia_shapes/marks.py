@@ -39,8 +39,9 @@ def mark_dynamic(
 ) -> None:
     """Say that a size of `tensor` varies: it is compiled as a symbol from the first call on.
 
-    Compiling raises when the program needs more than was promised, naming the dimension, the relation that it needs
-    and the user line that needs it.
+    Compiling raises when the program needs one size alone, or, of a size with bounds, anything that does not hold for
+    all of them; the error names the dimension, the relation and the user line. A branch on a size without bounds is
+    no error: each side compiles a version.
 
     Args:
         tensor: An input of what is compiled.
@@ -132,6 +133,8 @@ def _reason(guards: Iterable[Relation], symbol: Any) -> Relation | None:
 
 
 def _dims(tensor: torch.Tensor, dim: int | Iterable[int]) -> list[int]:
+    if not isinstance(tensor, torch.Tensor):
+        raise InvalidArgumentError(f"a size of a tensor is marked, not of {tensor!r}", code="shapes.mark_dim")
     rank = tensor.dim()
     dims = [dim] if isinstance(dim, int) else list(dim)
     for d in dims:
