@@ -155,6 +155,19 @@ def test_schedulers(make_scheduler, before):
     assert (stats.fallbacks, stats.frames_eager) == (0, 0) and stats.graphs <= 3
 
 
+@pytest.mark.parametrize("foreach", [False, True])
+def test_momenta_that_change(foreach):
+    """The step asks whether the momentum is zero: only that answer is relied on."""
+
+    def between(optimizer, number):
+        set_rate(optimizer, number)
+        optimizer.param_groups[0]["momentum"] = 0.0 if number == 8 else 0.9 - number / 50
+
+    compare(
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, foreach=foreach), between=between, versions=3
+    )
+
+
 def test_a_parameter_without_a_gradient_is_left_alone():
     def between(optimizer, number):
         set_rate(optimizer, number)

@@ -62,7 +62,7 @@ def captured(a: Any, d: Any, o: Any, t: Any, u: Any) -> None: ...
 
 def make_world() -> dict[str, Any]:
     thing = Thing()
-    thing.f, thing.inner, thing.n = one, Thing(), 0.0  # type: ignore[attr-defined]
+    thing.f, thing.inner, thing.n, thing.m = one, Thing(), 0.0, 1.5  # type: ignore[attr-defined]
     base = torch.zeros(16)
     return {"a": [1, 2.5], "d": {"k": 1, "m": None}, "o": thing, "t": base[:8].view(2, 4), "u": base[8:].view(4, 2)}
 
@@ -83,6 +83,7 @@ def make_records(world: dict[str, Any]) -> list[GuardRecord]:
         record(GuardKind.NOT_IDENTITY, P, OTHER),
         record(GuardKind.CODE, AttributeSource(P, "f"), one.__code__),
         record(GuardKind.CONSTANT, AttributeSource(P, "n"), 0.0),
+        record(GuardKind.COMPARISON, AttributeSource(P, "m"), ("<", 3, True)),
         record(GuardKind.HAS_ATTRIBUTE, P, ("extra", False)),
         record(GuardKind.TENSOR, T, facts),
         record(GuardKind.ALIASING, T, (U, False)),
@@ -115,6 +116,8 @@ CHANGES: dict[str, tuple[str, Any]] = {
     "other object, same kind": ("", lambda w: w.update(d=dict(w["d"]))),
     "longer first dimension": ("", lambda w: swap_tensor(w, "t", torch.zeros(3, 4))),
     "bool for int": ("constant", lambda w: w["a"].__setitem__(0, True)),
+    "float on the same side": ("", lambda w: set_attribute(w, "m", -2.0)),
+    "float on the other side": ("comparison", lambda w: set_attribute(w, "m", 3.25)),
     "other float": ("constant", lambda w: w["a"].__setitem__(1, 2.25)),
     "minus zero": ("constant", lambda w: set_attribute(w, "n", -0.0)),
     "value in the dict": ("constant", lambda w: w["d"].__setitem__("k", 2)),

@@ -1,5 +1,6 @@
 """Floats that change from call to call: inputs of the graph, with the values and dtypes that Python numbers give."""
 
+import operator
 import types
 
 import pytest
@@ -122,7 +123,6 @@ def test_attributes_globals_and_cells():
 @pytest.mark.parametrize(
     "f",
     [
-        lambda x, lr: x + 1 if lr > 0 else x,
         lambda x, lr: x * 2**lr,
         lambda x, lr: x * round(lr),
         lambda x, lr: x.clamp(max=lr),
@@ -130,7 +130,7 @@ def test_attributes_globals_and_cells():
         lambda x, lr: (x + 1, len(f"{lr:.3f}" + str(lr)), {lr: 1}[lr]),
         lambda x, lr: x * (1 / lr),
         lambda x, lr: x**lr,
-        lambda x, lr: (x + 1, max(lr, 0.5), abs(lr), int(lr), lr == 0.5),
+        lambda x, lr: (x + 1, max(lr, 0.5), abs(lr), int(lr), lr * 2 == 0.5),
     ],
 )
 def test_whatever_needs_the_number_relies_on_it(f):
@@ -138,6 +138,33 @@ def test_whatever_needs_the_number_relies_on_it(f):
     found, g = compiled(f, (x, 0.75))
     assert relied_on(found) == [LR]
     torch.testing.assert_close(g(x, 0.75), f(x, 0.75), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "f, same, other",
+    [
+        (lambda x, lr: x * lr if lr > 0 else x, 0.1, -0.1),
+        (lambda x, lr: x * lr if lr else x, -3.0, 0.0),
+        (lambda x, lr: x * lr if lr != 0 else x, 7.0, -0.0),
+        (lambda x, lr: x * lr if not lr <= 1 and lr < 10 else x, 2.0, 11.0),
+        (lambda x, lr: x * lr if lr == 0.75 else x - lr, 0.75, 0.5),
+    ],
+)
+def test_a_comparison_relies_on_its_answer(f, same, other):
+    x = torch.rand(3)
+    now = 1.5 if same == 2.0 else 0.75
+    found, g = compiled(f, (x, now))
+    assert relied_on(found) == []
+    rows = [record.value for record in found.guards if record.kind is GuardKind.COMPARISON]
+    assert rows and all(COMPARISONS[op](same, number) is holds for op, number, holds in rows)
+    assert not all(COMPARISONS[op](other, number) is holds for op, number, holds in rows)
+    for number in (now, same):
+        torch.testing.assert_close(g(x, number), f(x, number), rtol=0, atol=0)
+
+
+COMPARISONS = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 
 
 def test_without_being_asked_a_float_is_a_constant():

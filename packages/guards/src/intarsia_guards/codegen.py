@@ -93,6 +93,7 @@ _COST = {
             GuardKind.IDENTITY,
             GuardKind.NOT_IDENTITY,
             GuardKind.CONSTANT,
+            GuardKind.COMPARISON,
             GuardKind.LENGTH,
             GuardKind.CODE,
             GuardKind.TENSOR,
@@ -283,6 +284,9 @@ class _Writer:
                 self.require(f"{v} is not {expected} or {v} is None" if may_die else f"{v} is not {expected}")
             case GuardKind.CONSTANT:
                 self._constant(v, guard.value)
+            case GuardKind.COMPARISON:
+                op, number, holds = guard.value
+                self.require(f"type({v}) is float and ({v} {op} {self.constant(number)}) is {holds}")
             case GuardKind.LENGTH:
                 self.require(f"len({v}) == {guard.value}")
             case GuardKind.CODE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -156,16 +157,31 @@ def _autocast(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
     return bool(actual(value) == _canonical_autocast(value))
 
 
+def _comparison(value: tuple[str, float, bool], actual: Any, frame: Frame) -> bool:
+    op, number, holds = value
+    return type(actual) is float and COMPARISONS[op](actual, number) is holds
+
+
 def _not_identity(value: Any, actual: Any, frame: Frame) -> bool:
     return actual is not value
 
 
+#: Operators of the COMPARISON guard.
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _MEANINGS: dict[GuardKind, Callable[[Any, Any, Frame], bool]] = {
     GuardKind.TENSOR: _tensor,
     GuardKind.TYPE: lambda value, actual, frame: type(actual) is value,
     GuardKind.CONSTANT: lambda value, actual, frame: same_constant(actual, value),
     GuardKind.IDENTITY: lambda value, actual, frame: actual is value and value is not DEAD,
     GuardKind.NOT_IDENTITY: _not_identity,
+    GuardKind.COMPARISON: _comparison,
     GuardKind.LENGTH: lambda value, actual, frame: len(actual) == value,
     GuardKind.DICT_KEYS: _dict_keys,
     GuardKind.HAS_ATTRIBUTE: _has_attribute,

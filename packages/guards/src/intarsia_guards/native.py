@@ -246,7 +246,7 @@ class _Writer:
                 self._check("SAME", v, int(value[1]), out=self.fetch(value[0]))
             case GuardKind.OVERLAP:
                 self._call(_are_apart, v, *(self.fetch(other) for other in value))
-            case GuardKind.LENGTH | GuardKind.DICT_KEYS | GuardKind.ABSENT:
+            case GuardKind.LENGTH | GuardKind.DICT_KEYS | GuardKind.ABSENT | GuardKind.COMPARISON:
                 self._call(_slow(guard.kind, value), v)
             case _:
                 raise InvalidArgumentError(f"{guard.kind} with a source", code="guards.kind")

@@ -246,6 +246,7 @@ class GuardKind(enum.Enum):
     CONSTANT = "constant"  # type(x) is type(value) and x == value; NaN equals NaN, -0.0 differs from 0.0
     IDENTITY = "identity"  # x is value; held weakly where the object allows it
     NOT_IDENTITY = "not_identity"  # x is not value
+    COMPARISON = "comparison"  # (operator such as "<", number, bool): (x < number) is bool, for a float x
     LENGTH = "length"  # len(x) == value
     DICT_KEYS = "dict_keys"  # tuple(x) == value: the keys and their order
     HAS_ATTRIBUTE = "has_attribute"  # (name, bool): hasattr(x, name) is bool

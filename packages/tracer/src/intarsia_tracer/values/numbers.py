@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.values.base import Keywords, Value
-from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.constants import Const, boolean
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -26,6 +26,14 @@ _OPEN: dict[str, Callable[[Any, Any], Any]] = {
     "-": operator.sub,
     "*": operator.mul,
     "/": operator.truediv,
+}
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 _EXACT = 1 << 53  # larger ints may not fit a float, which raises
 
@@ -102,7 +110,9 @@ class OpenFloat(Value):
         return self if op == "+" else self.settled().unary(tx, op)
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
-        """Compare with numbers by value."""
+        """Compare with numbers: with a known one, later calls must give the same answer, whatever the float is."""
+        if self.source is not None and not self.relied_on and _is_number(other) and op in _COMPARE:
+            return boolean(self._answer(op, other.as_python()))
         if isinstance(other, OpenFloat) or _is_number(other):
             return tx.compare(op, self.settled(), other.settled())
         return None
@@ -118,8 +128,16 @@ class OpenFloat(Value):
         return self.settled().hash_key(tx)
 
     def truth(self, tx: Tracer) -> bool:
-        """Tell by the value."""
+        """Tell by comparing with zero."""
+        if self.source is not None and not self.relied_on:
+            return self._answer("!=", 0.0)
         return self.settled().truth(tx)
+
+    def _answer(self, op: str, number: float) -> bool:
+        """Answer a comparison; relies on the answer."""
+        answer = bool(_COMPARE[op](self.value, number))
+        self.guards.add(GuardKind.COMPARISON, self.source, (op, number, answer), "the answer was needed")
+        return answer
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Read an attribute of the constant."""
