@@ -184,3 +184,19 @@ def test_what_has_no_code_of_its_own(target):
     torch.testing.assert_close(intarsia.compile(target, options=RAISE)(x), target(x))
     assert counts() == (1, 0, 0)
     assert intarsia.stats().kernels_generated == 1
+
+
+def test_code_that_asks_is_being_compiled_whatever_it_does():
+    def f(x):
+        return "compiled" if torch.compiler.is_compiling() else x * 2
+
+    def g(x):
+        y = "compiled" if torch.compiler.is_compiling() else "eager"
+        print(y)
+        return y
+
+    x = torch.ones(2)
+    for function in (f, g):
+        fast = intarsia.compile(function, options=RAISE)
+        assert [fast(x), fast(x)] == ["compiled", "compiled"]
+    assert intarsia.stats().fallbacks == 0

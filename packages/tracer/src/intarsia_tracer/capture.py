@@ -289,12 +289,13 @@ class Attempts:
         frame.stack = tx.saved_stack
         broken = self.broken
         assert broken is not None
-        if tx.extension.position() == 0 and not self.force:
+        force = self.force or tx.own_answers
+        if tx.extension.position() == 0 and not force:
             native = assemble_native(tx, frame, self.number, told=self._is_told(frame))
             if native is not None:
                 return self._captured(tx, native, None, (broken,))
         linkable, graph = assemble_break(tx, frame, self.hole, self.number)
-        if graph is None and not linkable.resumes and not self.force:
+        if graph is None and not linkable.resumes and not force:
             linkable = LinkableCode(self.code)
         return self._captured(tx, linkable, graph, (broken,))
 
@@ -317,7 +318,7 @@ class Attempts:
         self, tx: Tracer, linkable: LinkableCode, graph: Graph | None, breaks: tuple[GraphBreak, ...]
     ) -> Capture:
         """Return the result; another call may have something to compile, so there always are guards."""
-        if graph is None and not breaks and not self.force:
+        if graph is None and not breaks and not (self.force or tx.own_answers):
             linkable = LinkableCode(self.code)
         tx.guard_aliases()
         guards, facts = tx.guards.records(), tx.extension.facts()

@@ -178,6 +178,7 @@ class Tracer:
         self.dirty: dict[Value, None] = {}  # in the order of their first change
         self.extension_notes: dict[str, Any] = {}  # what the plug-in wants to remember
         self.open_generators = False  # some generator was suspended where closing it has an effect
+        self.own_answers = False  # whether the code was told that it is being compiled
         self.abandoned: list[Generator] = []  # those that nothing holds any more
         self.locks: dict[Value, None] = {}  # taken while tracing and not released
         self.handling: Value | None = None

@@ -40,6 +40,7 @@ def call_leaf_or_table(
     if name == "graph_break" and _of_torch(function):
         raise Break("tracer.requested", "a graph break is asked for")
     if name in ANSWERS and _of_torch(function):
+        tx.own_answers |= ANSWERS[name] is True  # natively it would be another
         return Const(ANSWERS[name]) if ANSWERS[name] is None else boolean(bool(ANSWERS[name]))
     if function in PURE:
         return _pure(plugin, tx, function, args, keywords)
