@@ -20,6 +20,7 @@ import torch
 
 import intarsia
 from intarsia import IntarsiaError, UnsupportedError
+from intarsia_dispatch import EventKind, FrameEvent
 from intarsia_ir.errors import InternalError
 from integration.fuzz.observe import Observation, difference, observe
 
@@ -93,12 +94,12 @@ class _Failures(logging.Handler):
         self.bugs: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        kind, *_, reason = record.args if isinstance(record.args, tuple) and record.args else ("", "")
-        if kind == "failed":
-            code = re.search(r"\[([a-z]+\.\w+)\]", str(reason))
-            self.codes.append(code[1] if code else str(reason))
+        event = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        if isinstance(event, FrameEvent) and event.kind is EventKind.FAILED:
+            code = re.search(r"\[([a-z]+\.\w+)\]", event.reason)
+            self.codes.append(code[1] if code else event.reason)
             if code is None or "internal" in code[1]:
-                self.bugs.append(str(reason))
+                self.bugs.append(event.reason)
 
     def __enter__(self) -> _Failures:
         log = logging.getLogger("intarsia.frames")

@@ -139,6 +139,9 @@ def sized(x):
 def joined(x, y):
     return torch.cat([x, y]).sum(0) + x.shape[0], x.shape[0] == y.shape[0]
 
+def sides(t, by):
+    return t * by if by > 1 else t - by
+
 def scalars(x, n, f, s, o, p, flag=True):
     z = x * n + f
     if s == "a": z = z + 1
@@ -293,6 +296,11 @@ SUBJECTS = (
             "tuple": ("pair = (1, 2)", "pair = (2, 2)", "pair = (1, 2, 3)"),
             "rows": _SHAPES["rows"],
         },
+    ),
+    Subject(
+        "sides",
+        "result = run(value(), ratio)",
+        {"float": ("ratio = 0.5", "ratio = 0.25", "ratio = 1.0", "ratio = 1.5", "ratio = 2.5", "ratio = -0.0")},
     ),
     Subject(
         "containers",
