@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from intarsia_guards import abi, build, build_guards, native
+from intarsia_guards.meaning import is_apart
 from intarsia_ir import (
     ArgumentSource,
     AttributeSource,
@@ -419,6 +420,26 @@ def test_a_cycle_through_a_check_is_collected() -> None:
     del held, check
     gc.collect()
     assert alive() is None
+
+
+@CHECKS
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6), st.integers(1, 3)), min_size=2, max_size=5),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_overlaps_of_many_tensors(
+    slices: list[tuple[int, int, int]], pairs: list[tuple[int, int]], known: bool
+) -> None:
+    """One check for all pairs answers as each pair by itself; slices of one buffer may or may not overlap."""
+    buffer = torch.zeros(64)
+    tensors = [buffer[start : start + step * n : step] if n else buffer[:0] for start, n, step in slices]
+    sources = [ItemSource(X, number) for number in range(len(tensors))]
+    pairs = [(a, b) for a, b in pairs if a != b and max(a, b) < len(tensors)]
+    records = [GuardRecord(GuardKind.OVERLAP, sources[a], (sources[b],)) for a, b in pairs]
+    if known:
+        records += [GuardRecord(GuardKind.TENSOR, s, facts_of(t)) for s, t in zip(sources, tensors)]
+    assert both(records)(tensors) is all(is_apart(tensors[a], [tensors[b]]) for a, b in pairs)
 
 
 def test_what_a_weak_reference_refers_to() -> None:

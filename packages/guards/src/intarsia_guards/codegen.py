@@ -14,7 +14,7 @@ from __future__ import annotations
 import builtins
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,18 @@ from intarsia_ir.records import (
     TypeSource,
 )
 
-__all__ = ["SET_BY_MODULE", "HeldGuard", "Layout", "Predicate", "class_named", "looks_up_as_module", "order", "write"]
+__all__ = [
+    "SET_BY_MODULE",
+    "HeldGuard",
+    "Layout",
+    "Predicate",
+    "class_named",
+    "lengths_of",
+    "looks_up_as_module",
+    "numbered",
+    "order",
+    "write",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +147,28 @@ def write(guards: Sequence[HeldGuard], sizes: SizeTexts, layout: Layout) -> Pred
     """
     writer = _Writer(layout)
     for guard in guards:
-        writer.guard(guard)
+        if guard.kind is not GuardKind.OVERLAP:
+            writer.guard(guard)
+    writer.apart([guard for guard in guards if guard.kind is GuardKind.OVERLAP], guards)
     writer.sizes(sizes)
     return writer.finish()
+
+
+def numbered(guards: Sequence[HeldGuard]) -> tuple[dict[Source, int], list[tuple[int, tuple[int, ...]]]]:
+    """Return the tensors that guards against overlaps speak of, numbered, and the pairs in these numbers."""
+    numbers: dict[Source, int] = {}
+    pairs: list[tuple[int, tuple[int, ...]]] = []
+    for guard in guards:
+        assert guard.source is not None
+        first, *others = [numbers.setdefault(source, len(numbers)) for source in (guard.source, *guard.value)]
+        pairs.append((first, tuple(others)))
+    return numbers, pairs
+
+
+def lengths_of(sources: Iterable[Source], guards: Sequence[HeldGuard]) -> tuple[int | None, ...]:
+    """Return how many bytes each tensor spans, where its guard tells."""
+    known = {guard.source: meaning.bytes_of(guard.value) for guard in guards if guard.kind is GuardKind.TENSOR}
+    return tuple(known.get(source) for source in sources)
 
 
 @dataclass(slots=True)
@@ -304,12 +334,15 @@ class _Writer:
             case GuardKind.ALIASING:
                 other, same = guard.value
                 self.require(f"({v} is {self.fetch(other)}) is {same}")
-            case GuardKind.OVERLAP:
-                check = self.constant(meaning.is_apart)
-                others = "".join(self.fetch(other) + ", " for other in guard.value)
-                self.require(f"{check}({v}, ({others}))")
             case _:
                 raise InvalidArgumentError(f"{guard.kind} with a source", code="guards.kind")
+
+    def apart(self, overlaps: Sequence[HeldGuard], guards: Sequence[HeldGuard]) -> None:
+        """Add one check for all guards against overlaps."""
+        if overlaps:
+            numbers, pairs = numbered(overlaps)
+            check = self.constant(meaning.all_apart(pairs, lengths_of(numbers, guards)))
+            self.require(f"{check}({', '.join(map(self.fetch, numbers))})")
 
     def _identity(self, v: str, value: Any) -> None:
         expected, may_die = self.held(value)

@@ -15,7 +15,18 @@ from intarsia_guards.held import DEAD
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import GuardKind, TensorFacts
 
-__all__ = ["MISSING", "NO_FRAME", "ambient", "holds", "is_apart", "same_constant", "tensor_facts", "type_name"]
+__all__ = [
+    "MISSING",
+    "NO_FRAME",
+    "all_apart",
+    "ambient",
+    "bytes_of",
+    "holds",
+    "is_apart",
+    "same_constant",
+    "tensor_facts",
+    "type_name",
+]
 
 MISSING = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
 """The value of a source that can't be fetched."""
@@ -107,6 +118,59 @@ def is_apart(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
             # no addresses (meta and fake tensors): one storage is all that can be asked
             return False
     return True
+
+
+def bytes_of(facts: TensorFacts) -> int | None:
+    """Return how many bytes lie between first and last element, both included; None when a symbol decides."""
+    shape, strides = ([n for n in numbers if n is not None] for numbers in (facts.shape, facts.strides))
+    open_sizes = len(shape) < len(facts.shape) or len(strides) < len(facts.strides)
+    if open_sizes or not isinstance(facts.dtype, torch.dtype):
+        return None
+    if 0 in shape:
+        return 0
+    reach = sum((size - 1) * stride for size, stride in zip(shape, strides))
+    return (reach + 1) * facts.dtype.itemsize
+
+
+def all_apart(pairs: Sequence[tuple[int, Sequence[int]]], lengths: Sequence[int | None]) -> Callable[..., bool]:
+    """Return a check of several tensors: of each pair (tensor, others), the tensor is apart from the others.
+
+    Args:
+        pairs: Positions of arguments of the check.
+        lengths: For each argument the bytes that it spans, where they are known before.
+    """
+    written = [False] * len(lengths)
+    for first, _ in pairs:
+        written[first] = True
+    rows = tuple(zip(lengths, written))
+    address = torch.Tensor.data_ptr
+
+    def check(*tensors: torch.Tensor) -> bool:
+        spans = []
+        for tensor, (length, is_written) in zip(tensors, rows):
+            if length is None:
+                start, end, _ = _extent(tensor)
+            else:
+                start = address(tensor)
+                end = start + length
+            if start == 0 and end:
+                return exact(tensors)  # no addresses
+            if end > start:
+                spans.append((start, end, is_written))
+        spans.sort()
+        last = last_written = 0
+        for start, end, is_written in spans:
+            if start < last_written or (is_written and start < last):
+                return exact(tensors)
+            last = max(last, end)
+            if is_written:
+                last_written = max(last_written, end)
+        return True
+
+    def exact(tensors: Sequence[torch.Tensor]) -> bool:
+        return all(is_apart(tensors[first], [tensors[other] for other in others]) for first, others in pairs)
+
+    return check
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int, int]:

@@ -21,7 +21,15 @@ from typing import Any
 import torch
 
 from intarsia_guards import abi, meaning
-from intarsia_guards.codegen import SET_BY_MODULE, HeldGuard, Layout, class_named, looks_up_as_module
+from intarsia_guards.codegen import (
+    SET_BY_MODULE,
+    HeldGuard,
+    Layout,
+    class_named,
+    lengths_of,
+    looks_up_as_module,
+    numbered,
+)
 from intarsia_guards.held import Held, release
 from intarsia_guards.relations import SizeTexts
 from intarsia_guards.size_code import size_code, size_function
@@ -81,7 +89,9 @@ def assemble(native: Any, guards: Sequence[HeldGuard], sizes: SizeTexts, layout:
     tensors = [guard for guard in guards if guard.kind is GuardKind.TENSOR]
     writer.tensor_types = {(guard.source, class_named(guard.value.type_name)) for guard in tensors}
     for guard in guards:
-        writer.guard(guard)
+        if guard.kind is not GuardKind.OVERLAP:
+            writer.guard(guard)
+    writer.apart([guard for guard in guards if guard.kind is GuardKind.OVERLAP], guards)
     writer.sizes(sizes)
     return writer.finish()
 
@@ -244,12 +254,16 @@ class _Writer:
                 self._check("LACKS", v, 0, (sys.intern(value.value), _slow(guard.kind, value)))
             case GuardKind.ALIASING:
                 self._check("SAME", v, int(value[1]), out=self.fetch(value[0]))
-            case GuardKind.OVERLAP:
-                self._call(_are_apart, v, *(self.fetch(other) for other in value))
             case GuardKind.LENGTH | GuardKind.DICT_KEYS | GuardKind.ABSENT | GuardKind.COMPARISON:
                 self._call(_slow(guard.kind, value), v)
             case _:
                 raise InvalidArgumentError(f"{guard.kind} with a source", code="guards.kind")
+
+    def apart(self, overlaps: Sequence[HeldGuard], guards: Sequence[HeldGuard]) -> None:
+        """Add one check for all guards against overlaps: each by itself would take the square of the time."""
+        if overlaps:
+            numbers, pairs = numbered(overlaps)
+            self._call(meaning.all_apart(pairs, lengths_of(numbers, guards)), *map(self.fetch, numbers))
 
     def _held(self, name: str, v: int, value: Any) -> None:
         """Add a check by identity, with a weak reference or with the object itself."""
@@ -361,10 +375,6 @@ class _Writer:
 def _slow(kind: GuardKind, value: Any) -> Callable[[Any], bool]:
     """Return a check by the function that says what the kind means."""
     return lambda actual: meaning.holds(kind, release(value), actual, meaning.NO_FRAME)
-
-
-def _are_apart(tensor: torch.Tensor, *others: torch.Tensor) -> bool:
-    return meaning.is_apart(tensor, others)
 
 
 def _autocast_is(device: str, on: bool, dtype: torch.dtype) -> bool:
