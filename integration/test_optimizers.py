@@ -250,6 +250,33 @@ def test_a_whole_step_of_training_around_backward():
     assert (stats.fallbacks, stats.frames_eager) == (0, 0) and stats.graphs <= 3
 
 
+def test_a_whole_step_of_training_in_one_function():
+    """Gradients are cleared, both passes run, the optimizer steps at a scheduled rate."""
+    found = []
+    for way in ("eager", "compiled"):
+        model = make_model()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+        scheduler = schedulers.CosineAnnealingLR(optimizer, 20)
+
+        def step(x, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        call = intarsia.compile(step, options=RAISE) if way == "compiled" else step
+        losses = []
+        for number in range(10):
+            torch.manual_seed(number)
+            losses.append(call(torch.randn(4, 8)).detach())
+            scheduler.step()
+        found.append([*losses, *[p.detach() for p in model.parameters()]])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager) == (0, 0) and stats.graphs <= 3
+
+
 def test_what_branches_on_its_state_says_why():
     optimizer = torch.optim.RAdam(make_model().parameters())
     for p in optimizer.param_groups[0]["params"]:
