@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
@@ -68,8 +69,7 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Pass all tests: every package isolated, then integration/."""
     isolated_environment(session, PACKAGES)
-    for package in PACKAGES:
-        test_isolated(session, package)
+    test_all_isolated(session, PACKAGES)
     install_everything(session, *TEST_TOOLS, "transformers")
     session.run("python", "-m", "pytest", "integration", *session.posargs)
 
@@ -84,8 +84,7 @@ def isolated(session: nox.Session) -> None:
     """Test each package installed alone; `-- fuser guards` picks some, `-- --all-pythons` demands 3.11 to 3.13."""
     chosen = [p for p in session.posargs if not p.startswith("-")] or PACKAGES
     isolated_environment(session, chosen)
-    for package in chosen:
-        test_isolated(session, package, all_pythons="--all-pythons" in session.posargs)
+    test_all_isolated(session, chosen, all_pythons="--all-pythons" in session.posargs)
 
 
 def isolated_environment(session: nox.Session, packages: list[str]) -> None:
@@ -112,6 +111,18 @@ def needs(packages: list[str]) -> list[str]:
         names = {re.match(r"[\w-]+", requirement)[0] for requirements in lists for requirement in requirements}
         packages = [folders[name] for name in names & folders.keys() if folders[name] not in found]
     return sorted(found)
+
+
+def test_all_isolated(session: nox.Session, packages: list[str], *, all_pythons: bool = False) -> None:
+    """Test packages, a few at a time: each has an environment of its own."""
+    with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        done = [pool.submit(test_isolated, session, package, all_pythons=all_pythons) for package in packages]
+        try:
+            for one in done:
+                one.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def test_isolated(session: nox.Session, package: str, *, all_pythons: bool = False) -> None:
