@@ -10,7 +10,6 @@ import torch
 import intarsia
 from intarsia_loops import from_fx
 from intarsia_loops.program import Extern
-from intarsia_rewrites import recognise_attention
 
 
 def attention(q, k, v, mask):
@@ -30,7 +29,7 @@ def test_attention_is_a_library_call(batch, graded):
         called.extend(str(i.target) for i in from_fx(gm).items if isinstance(i, Extern))
         return gm
 
-    pipeline = intarsia.default_pipeline().before("to_aten", recognise_attention).after("lower", look)
+    pipeline = intarsia.default_pipeline().after("lower", look)
     compiled = intarsia.compile(attention, pipeline=pipeline, options={"on_error": "raise"})
     found, expected = compiled(q, k, v, mask), attention(q, k, v, mask)
     torch.testing.assert_close(found, expected)

@@ -21,6 +21,7 @@ def test_the_default_pipeline_runs_from_torch_to_a_callable():
     stages = intarsia.default_pipeline().stages
     assert (stages[0].takes, stages[-1].gives) == ("torch", "callable")
     assert names(intarsia.default_pipeline()) == [
+        "recognise_attention",
         "to_aten",
         "functionalize",
         "fold_constants",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -105,18 +106,18 @@ def default_cache_dir() -> Path:
 
 def _aten_stages() -> tuple[Stage, ...]:
     return (
-        graph_pass("recognise_attention", "torch", lambda gm: intarsia_rewrites.recognise_attention(gm, check=False)),
+        _rewrite("recognise_attention", "torch"),
         Stage("to_aten", "torch", "effects", _to_aten),
         Stage("functionalize", "effects", "aten", _functionalize),
-        graph_pass("fold_constants", "aten", lambda gm: intarsia_rewrites.fold_constants(gm, check=False)),
-        graph_pass(
-            "eliminate_common_subexpressions",
-            "aten",
-            lambda gm: intarsia_rewrites.eliminate_common_subexpressions(gm, check=False),
-        ),
-        graph_pass("eliminate_dead_code", "aten", lambda gm: intarsia_rewrites.eliminate_dead_code(gm, check=False)),
+        _rewrite("fold_constants"),
+        _rewrite("eliminate_common_subexpressions"),
+        _rewrite("eliminate_dead_code"),
         Stage("partition", "aten", "aten", _partition),
     )
+
+
+def _rewrite(name: str, dialect: str = "aten") -> Stage:
+    return graph_pass(name, dialect, functools.partial(getattr(intarsia_rewrites, name), check=False))
 
 
 def _recorded(p: Program, r: Any) -> Program:

@@ -136,7 +136,7 @@ def _without_idle_steps(node: Any, found: _Found) -> fx.Node | None:
         elif not (_calls(node, {"to"}) and node.args[1:] == (_dtype(found.v),) and not node.kwargs):
             break
         found.inner.append(node)
-        node = node.args[0]
+        node = _argument(node, 0, "input", None)
     return node if isinstance(node, fx.Node) else None
 
 
@@ -174,7 +174,7 @@ def _mask_step(node: fx.Node, found: _Found) -> fx.Node | None:
         return scores  # type: ignore[return-value]
     if _calls(node, _FILL) and len(node.args) == 3 and _are_nodes(node.args[:2], 2) and node.args[2] == -_INFINITY:
         mask = node.args[1]
-        inverted = _calls(mask, _NOT) and _dtype(mask.args[0]) == torch.bool  # type: ignore[union-attr]
+        inverted = _calls(mask, _NOT) and _are_nodes(mask.args, 1) and _dtype(mask.args[0]) == torch.bool  # type: ignore[union-attr]
         found.mask = ("keep", mask.args[0]) if inverted else ("drop", mask)  # type: ignore[union-attr,assignment]
         return node.args[0]  # type: ignore[return-value]
     if _calls(node, _WHERE) and len(node.args) == 3 and _are_nodes(node.args[:2], 2) and node.args[2] == -_INFINITY:
