@@ -136,3 +136,20 @@ def test_constants_become_integers_as_values_do(dtype: torch.dtype) -> None:
     for number in (NAN, INF, -INF, 3e9, -1e20, 300.0, -1.0):
         _same(lambda x: torch.full_like(x, number).to(dtype), torch.randn(5, 7))
     _same(lambda x: torch.clamp_min(x, NAN).to(dtype), torch.randn(40))
+
+
+@pytest.mark.parametrize("at", [0, 2, 4])
+def test_the_mean_beside_a_variance_is_updated_by_each_element(at: int) -> None:
+    x = torch.arange(5.0).repeat(3, 1)
+    x[1, at] = -INF
+    for dim in (1, 0, (0, 1)):
+        _same(lambda x: torch.var_mean(x, dim=dim)[1], x)
+        _same(lambda x: torch.std_mean(x, dim=dim)[1], x.t())
+
+
+def test_data_chooses_among_one() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = torch.heaviside(torch.remainder(x, 3), x)
+        return F.interpolate(y[None, None].float(), scale_factor=1.5, mode="nearest")
+
+    _same(f, torch.ones(1, 1, dtype=torch.float16))

@@ -151,6 +151,8 @@ _ELEMENTWISE: list[Callable[[torch.Tensor, torch.Tensor], Any]] = [
     torch.hypot,
     lambda x, y: torch.pow(x, y.int()),
     lambda x, y: torch.where(x > 2, x, y),
+    lambda x, y: torch.isin(x, torch.arange(3.0)),
+    lambda x, y: torch.isin(x, 2),
     lambda x, y: torch.ops.aten.log_sigmoid_forward(x),
     lambda x, y: torch.pow(x > 1, True),
     lambda x, y: torch.pow(x > 1, 1),

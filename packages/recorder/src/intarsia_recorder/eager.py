@@ -191,7 +191,7 @@ _ITERATED = """
     copysign div.Tensor_mode floor_divide heaviside logaddexp logaddexp2 logical_and logical_or logical_xor
     native_dropout_backward special_xlog1py xlogy
 """
-_ROW_MAJOR = "log_sigmoid_forward nll_loss2d_forward normal.Tensor_Tensor pow.Scalar"
+_ROW_MAJOR = "isin log_sigmoid_forward nll_loss2d_forward normal.Tensor_Tensor pow.Scalar"
 _BY_MEMORY_FORMAT = """
     _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
     _native_batch_norm_legit_no_training native_batch_norm

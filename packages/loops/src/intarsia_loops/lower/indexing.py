@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from intarsia_loops._positions import is_computable, placed
-from intarsia_loops.index import ZERO, IndexExpr, lift
+from intarsia_loops.index import ONE, ZERO, IndexExpr, lift
 from intarsia_loops.index import less as is_below
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
@@ -222,15 +222,21 @@ def _loaded(
 
 def _through_view(b: Builder, x: Tensor) -> Callable[[Position], Position] | None:
     """The index map of `x` for positions that depend on data; None when it divides by something not known now."""
+
+    def single(position: Position) -> Position:
+        """Data can't choose among one: a kernel may hold that element in a register."""
+        sized = zip(position, x.shape, strict=True)
+        return tuple([ZERO if n is ONE and isinstance(i, Val) else i for i, n in sized])
+
     if x.direct:
-        return lambda position: position
+        return single
     axes = b.axes_of(x.shape)
     entries = x.index(b.point_of(x.shape))
     if not is_computable(entries):
         return None
 
     def through(position: Position) -> Position:
-        places = dict(zip(axes, position, strict=True))
+        places = dict(zip(axes, single(position), strict=True))
         return tuple([placed(e, places) for e in entries])
 
     return through

@@ -280,12 +280,29 @@ def _moments(results: str, root: bool) -> Callable[..., Any]:
         if dtype not in FLOATS:
             return DECLINED  # eager raises
         var, mean = var_mean(b, self, dims, 1 if correction is None else correction, dtype)
+        if "mean" in results:
+            mean = _running_mean(b, self, mean, dims, dtype)
         spread = kept_result(
             b, var, dims, 0 if "mean" in results else None, (lambda v: m.unary("sqrt", v)) if root else (lambda v: v)
         )
         return (spread, kept_result(b, mean, dims, 1, lambda v: v)) if "mean" in results else spread
 
     return lowering
+
+
+def _running_mean(b: Builder, x: Tensor, mean: Tensor, dims: Sequence[int], dtype: str) -> Tensor:
+    """The mean as ATen's CPU kernel updates it by each element: NaN once elements follow an infinite one."""
+    if b.spec(1).device != "cpu" or count(x, dims).lo < 1:
+        return mean
+    kept = {d: k for k, d in enumerate(d for d in range(len(x.shape)) if d not in dims)}
+
+    def body(p: Point) -> Val:
+        last = cast(x.at(tuple([x.shape[d] - ONE if d in dims else p[kept[d]] for d in range(len(x.shape))])), dtype)
+        value = mean.at(p)
+        lost = m.and_(val("isinf", value, dtype="b8"), m.not_(val("isinf", last, dtype="b8")))
+        return m.select(lost, m.number(math.nan, value), value)
+
+    return b.map(body, b.temp_spec(mean.shape, dtype), "running")
 
 
 TABLE.put([aten.var.correction], _moments("var", False))
