@@ -117,9 +117,10 @@ def corpus(quick: bool) -> Iterator[Line]:
 
 
 def fuzzers(quick: bool) -> Iterator[Line]:
-    """Random programs against eager, and random changes of state between calls (`integration/fuzz/`)."""
+    """Random programs and operators against eager, and random changes of state (`integration/fuzz/`)."""
     count, steps = (200, 500) if quick else (2000, 5000)
     yield from _fuzzed("programs", "--count", count, "differences 0")
+    yield from _fuzzed("operators", "--count", count // 2, "differences 0")
     yield from _fuzzed("machine", "--steps", steps, "stale results 0, hits at least half of the steps")
 
 

@@ -1,4 +1,4 @@
-"""`python -m integration.fuzz programs|machine|replay ...`."""
+"""`python -m integration.fuzz programs|operators|machine|replay ...`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ def main(arguments: list[str]) -> int:
             from integration.fuzz.programs import main as programs
 
             return programs(arguments[1:])
+        case ["operators"]:
+            from integration.fuzz.operators import main as operators
+
+            return operators(arguments[1:])
         case ["machine"]:
             from integration.fuzz.machine import main as machine
 

@@ -1,0 +1,350 @@
+"""Random programs of operators: chains of calls over tensors of all types, layouts and special values.
+
+A program is a function of three tensors whose lines eager can run; every line's value is a result. Results must agree
+with eager in type, shape, the strides that matter and, within a few units in the last place and line by line, in
+value; what eager raises must be raised. A program that differs is made small by leaving lines out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+import intarsia
+from intarsia import UnsupportedError
+from integration.fuzz.operator_table import EXPRESSIONS, NUMBERS, SPECIAL, TYPES
+from integration.fuzz.run import load
+
+__all__ = ["Program", "check", "main", "programs", "run_batch"]
+
+BATCH = 100
+_BYTES = 4000
+_LARGEST = 4000  # elements of a value
+_HOLE = re.compile(r"\$([xydkst])|<([^<>=]*\|[^<>=]*)>")
+_TOLERANCE = {
+    torch.float16: (4e-3, 1e-3),
+    torch.bfloat16: (3e-2, 1e-2),
+    torch.float32: (2e-4, 1e-5),
+    torch.float64: (1e-7, 1e-8),
+}
+_PRELUDE = """\
+import torch
+import torch.nn.functional as F
+INF, NAN = float("inf"), float("nan")
+def written(x):
+    x = x.clone()
+    x[..., :1] += 1
+    x[:1].mul_(2)
+    return x
+"""
+Choose = Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One function of `a`, `b` and `c`.
+
+    Args:
+        lines: Name -> expression over the names before it, in order.
+        arguments: The three tensors.
+    """
+
+    lines: tuple[tuple[str, str], ...]
+    arguments: tuple[torch.Tensor, ...]
+
+    def source(self) -> str:
+        """Return a module that defines `f`, which returns the value of each line."""
+        body = "".join(f"    {name} = {text}\n" for name, text in self.lines)
+        return f"{_PRELUDE}def f(a, b, c):\n{body}    return ({''.join(f'{name}, ' for name, _ in self.lines)})\n"
+
+    def __str__(self) -> str:
+        used = " ".join(text for _, text in self.lines)
+        given = [f"{n}: {x.dtype} {tuple(x.shape)} {x.stride()}" for n, x in zip("abc", self.arguments, strict=True)
+                 if re.search(rf"\b{n}\b", used)]  # fmt: skip
+        return "\n".join([*(f"    {name} = {text}" for name, text in self.lines), "    " + "; ".join(given)])
+
+
+@st.composite
+def programs(draw: Callable[[Any], Any]) -> Program:
+    """Return a strategy for programs; eager can run every line."""
+    stream = iter(draw(st.binary(min_size=_BYTES, max_size=_BYTES)))
+    return _program(lambda n: next(stream, 0) % n)
+
+
+# ---- writing ------------------------------------------------------------------------------------------------
+
+
+def _program(choose: Choose) -> Program:
+    first, second, third = (_tensor(choose) for _ in range(3))
+    if choose(5) < 3:  # operands of one shape and type fit more operators
+        second = first.flip(0).clone() if first.dim() else first.clone()
+    names: dict[str, Any] = {}
+    exec(_PRELUDE, names)
+    values = {"a": first, "b": second, "c": third}
+    lines: list[tuple[str, str]] = []
+    wanted = (2, 3, 4, 6)[choose(4)]
+    for _ in range(60):
+        if len(lines) == wanted:
+            break
+        text = _expression(choose, list(values))
+        value = _value(text, names | values)
+        # a last line may raise
+        if isinstance(value, torch.Tensor) or (value is not None and len(lines) == wanted - 1 and choose(16) == 0):
+            values[f"v{len(lines)}"] = value
+            lines.append((f"v{len(lines)}", text))
+    return Program(tuple(lines), (first, second, third))
+
+
+def _value(text: str, names: dict[str, Any]) -> torch.Tensor | Exception | None:
+    """Return what eager makes of an expression, or raises; None when that is no tensor of a fit size."""
+    try:
+        value = eval(text, names)
+    except Exception as error:
+        return error
+    fits = isinstance(value, torch.Tensor) and value.numel() <= _LARGEST and not value.is_complex()
+    return value if fits else None
+
+
+def _expression(choose: Choose, names: list[str]) -> str:
+    kinds = list(EXPRESSIONS)
+    rows = EXPRESSIONS[kinds[choose(len(kinds))]]
+    recent = names[-3:] if choose(10) < 6 else names
+    x, y = recent[choose(len(recent))], names[choose(len(names))]
+    dim, flag, number = str((0, -1, 1, -2, 2)[choose(5)]), str(bool(choose(2))), NUMBERS[choose(len(NUMBERS))]
+    fixed = {"x": x, "y": y, "d": dim, "k": flag, "s": number, "t": str(TYPES[choose(len(TYPES))])}
+
+    def fill(hole: re.Match[str]) -> str:
+        if hole[1]:
+            return fixed[hole[1]]
+        words = hole[2].split("|")
+        return words[choose(len(words))]
+
+    return _HOLE.sub(fill, rows[choose(len(rows))])
+
+
+def _tensor(choose: Choose) -> torch.Tensor:
+    """Return a tensor of any type, of up to four dimensions, at times sliced, transposed, expanded or with NaN."""
+    dtype, rank = TYPES[choose(len(TYPES))], (0, 1, 1, 2, 2, 2, 3, 3, 4)[choose(9)]
+    sizes = (1, 2, 3, 3, 4, 5, 8, 9, 17, 0 if choose(4) == 0 else 2)
+    shape = [sizes[choose(len(sizes))] for _ in range(rank)]
+    whole = [size * 2 if choose(5) == 0 else size for size in shape]
+    x = _elements(choose, whole, dtype)
+    if choose(3) == 0 and x.numel():
+        for _ in range((1, 2, 4)[choose(3)]):
+            x.view(-1)[choose(min(x.numel(), 256))] = _special(choose, dtype)
+    for d, (large, size) in enumerate(zip(whole, shape, strict=True)):
+        if large != size:
+            x = x.unfold(d, 1, 2).squeeze(-1) if choose(2) else x.narrow(d, size, size)
+    if rank > 1 and choose(4) == 0:
+        x = x.transpose(choose(rank), choose(rank))
+    return x[:1].expand(x.shape) if rank and x.shape[0] and choose(10) == 0 else x
+
+
+def _elements(choose: Choose, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(choose(256) * 256 + choose(256))
+    if dtype.is_floating_point:
+        return (torch.randn(shape, generator=generator) * (1, 1, 3, 0.1)[choose(4)]).to(dtype)
+    low, high = (0, 2) if dtype is torch.bool else ((0, 6), (-6, 6))[choose(2)]
+    return torch.randint(low, high, shape, generator=generator).to(dtype)
+
+
+def _special(choose: Choose, dtype: torch.dtype) -> float | int:
+    if dtype.is_floating_point:
+        return SPECIAL[choose(len(SPECIAL))]
+    if dtype is torch.bool:
+        return choose(2)
+    limits = torch.iinfo(dtype)
+    return (0, 1, max(limits.min, -1), 2, 3, 7, limits.min, limits.max)[choose(8)]
+
+
+# ---- comparing ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one program showed.
+
+    Args:
+        difference: What differs from eager; "" when nothing does.
+        refused: Code of the UnsupportedError that ended the compiled run.
+        stats: What `intarsia.stats()` counted.
+    """
+
+    difference: str
+    refused: str
+    stats: intarsia.Stats
+
+
+def check(program: Program) -> Outcome:
+    """Run a program both ways; a refusal is no difference."""
+    function = load(program.source()).f
+    wanted = _run(function, program)
+    intarsia.reset()
+    try:
+        got = _run(intarsia.compile(function, options={"on_error": "raise"}), program)
+    except UnsupportedError as error:
+        return Outcome("", error.code, intarsia.stats())
+    return Outcome(_difference(program, got, wanted), "", intarsia.stats())
+
+
+def _run(function: Callable[..., Any], program: Program) -> Any:
+    """Return the results, or the exception; one of ours goes on."""
+    try:
+        return function(*program.arguments)
+    except intarsia.IntarsiaError:
+        raise
+    except Exception as error:
+        return error
+
+
+def _difference(program: Program, got: Any, wanted: Any) -> str:
+    if isinstance(wanted, Exception) or isinstance(got, Exception):
+        same = type(got) is type(wanted) and str(got) == str(wanted)
+        return "" if same else f"raised {got!r:.200}, eager {wanted!r:.200}"
+    names: dict[str, Any] = {}
+    exec(_PRELUDE, names)
+    names.update(zip("abc", program.arguments, strict=True))
+    for (name, text), ours, eager in zip(program.lines, got, wanted, strict=True):
+        found = _tensor_difference(ours, eager)
+        if found.startswith("values"):
+            # a line may make much of the last bits of the lines before it: what does eager make of our values?
+            again = _value(text, names)
+            found = found if again is None or isinstance(again, Exception) else _tensor_difference(ours, again)
+        if found:
+            return f"{name} = {text}: {found}"
+        names[name] = ours
+    return ""
+
+
+def _tensor_difference(ours: torch.Tensor, eager: torch.Tensor) -> str:
+    if (ours.dtype, ours.shape) != (eager.dtype, eager.shape):
+        return f"{ours.dtype} {tuple(ours.shape)}, eager {eager.dtype} {tuple(eager.shape)}"
+    moving = [d for d in range(eager.dim()) if eager.shape[d] > 1]
+    if eager.numel() and [ours.stride(d) for d in moving] != [eager.stride(d) for d in moving]:
+        return f"strides {ours.stride()}, eager {eager.stride()}"
+    if not eager.dtype.is_floating_point:
+        apart = ours != eager
+    else:
+        relative, absolute = _TOLERANCE[eager.dtype]
+        apart = ~torch.isclose(ours.double(), eager.double(), relative, absolute, equal_nan=True)
+    return f"values {ours[apart][:4].tolist()}, eager {eager[apart][:4].tolist()}" if bool(apart.any()) else ""
+
+
+def _reduced(program: Program, difference: str) -> tuple[Program, str]:
+    """Leave lines out as long as something differs."""
+    for name, _ in reversed(program.lines):
+        rest = tuple((n, text) for n, text in program.lines if n != name)
+        if not rest or any(re.search(rf"\b{name}\b", text) for _, text in rest):
+            continue
+        smaller = Program(rest, program.arguments)
+        found = _guarded(smaller)
+        if not isinstance(found, str) and not found.difference:
+            continue
+        program, difference = smaller, found if isinstance(found, str) else found.difference
+    return program, difference
+
+
+def _guarded(program: Program) -> Outcome | str:
+    from integration.fuzz.programs import guarded
+
+    found: Outcome | str = guarded(lambda p, _: check(p), program, "")
+    return found
+
+
+# ---- running ------------------------------------------------------------------------------------------------
+
+
+def main(arguments: list[str]) -> int:
+    """Run the batches, each in a process of its own; 0 when nothing differed."""
+    parser = argparse.ArgumentParser(prog="python -m integration.fuzz operators", description=__doc__)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.one is not None:
+        print(json.dumps(run_batch(options.one, options.count)))
+        return 0
+    rows = []
+    for number in range(math.ceil(options.count / BATCH)):
+        rows.append(_spawn(options.seed * 1000 + number, min(BATCH, options.count - number * BATCH)))
+        print(_line(rows[-1]), flush=True)
+    return _sum_up(rows)
+
+
+def run_batch(batch: int, count: int) -> dict[str, Any]:
+    """Run one batch in this process and return its row.
+
+    Args:
+        batch: Seed of the batch.
+        count: Programs in it.
+    """
+    sums: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    differences: list[str] = []
+    seen: set[str] = set()
+
+    def one(program: Program) -> None:
+        text = str(program)
+        if not program.lines or text in seen or len(seen) >= count:
+            return
+        seen.add(text)
+        outcome = _guarded(program)
+        if not isinstance(outcome, str):
+            sums.update({n: getattr(outcome.stats, n) for n in ("frames_compiled", "kernels_generated", "fallbacks")})
+            refused.update([outcome.refused] if outcome.refused else [])
+            outcome = outcome.difference
+        if outcome:
+            smaller, difference = _reduced(program, outcome)
+            differences.append(f"{difference[:400]}\n{smaller}")
+
+    chosen = settings(max_examples=count + 10, database=None, deadline=None, phases=[Phase.generate],
+                      suppress_health_check=list(HealthCheck))  # fmt: skip
+    started = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        seed(batch)(chosen(given(programs())(one)))()
+    seconds = round(time.monotonic() - started, 1)
+    return {"batch": batch, "programs": len(seen), "seconds": seconds, "differences": differences,
+            "refused": dict(refused), "sums": dict(sums)}  # fmt: skip
+
+
+def _spawn(batch: int, count: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "integration.fuzz", "operators", "--one", str(batch), "--count", str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        why = f"the process ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
+        return {"batch": batch, "programs": 0, "seconds": 0, "differences": [why]}
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def _line(row: dict[str, Any]) -> str:
+    found = "".join(f"\n  {text}" for text in row["differences"])
+    return f"batch {row['batch']} {row['programs']} programs in {row['seconds']} s, refused {row.get('refused')}{found}"
+
+
+def _sum_up(rows: list[dict[str, Any]]) -> int:
+    sums: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for row in rows:
+        sums.update(row.get("sums", {}))
+        refused.update(row.get("refused", {}))
+    differences = sum(len(row["differences"]) for row in rows)
+    print(f"programs {sum(row['programs'] for row in rows)}; differences {differences}")
+    print("counters: " + ", ".join(f"{name} {value}" for name, value in sorted(sums.items())))
+    print(f"programs refused, by the code of the refusal: {dict(refused)}")
+    return 1 if differences or not sums["kernels_generated"] or sums["fallbacks"] else 0
