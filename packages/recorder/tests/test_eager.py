@@ -197,3 +197,28 @@ def test_parts_of_an_op_give_the_strides_that_it_gives() -> None:
     recorded = record(aten.mish, (_layouts()[3],), decompositions={aten.mish.default: parts})
     (spec,) = recorded.signature.outputs
     assert spec.strides == _layouts()[3].stride() != (12, 4, 1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, d: torch.softmax(x, d),
+        lambda x, d: torch.sort(x, d),
+        lambda x, d: torch.sort(x, stable=True, dim=d),
+        lambda x, d: x.select(d, 0),
+        lambda x, d: torch.select_scatter(x, x[0], d, 0),
+        lambda x, d: torch.slice_scatter(x, x, d),
+        lambda x, d: torch.diagonal_scatter(x, x[0], 0, 0, d),
+    ],
+)
+def test_dimensions_are_checked(function: Callable[[torch.Tensor, int], Any]) -> None:
+    x, mode = torch.ones(3, 3), EagerMode()
+    for dim in (-3, 2, 5):
+        with pytest.raises(IndexError) as eager:
+            function(x, dim)
+        with mode, pytest.raises(IndexError) as ours:
+            function(mode.from_tensor(x), dim)
+        assert str(ours.value) == str(eager.value)
+    for dim in (-1, 1):
+        with mode:
+            function(mode.from_tensor(x), dim)

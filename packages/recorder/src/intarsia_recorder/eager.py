@@ -25,6 +25,7 @@ class EagerMode(FakeTensorMode):
 
     Raises:
         NotImplementedError: From an op that eager's CPU kernel doesn't implement for the type of its operands.
+        IndexError: From an op whose dimension its operand doesn't have.
 
     Example:
         >>> with EagerMode():
@@ -41,9 +42,11 @@ class EagerMode(FakeTensorMode):
         rules = _RULES.get(func)
         if rules is None:
             rules = _RULES[func] = _rules_of(func)
-        refused, correct = rules
+        refused, dims, correct = rules
         if refused:
             _refuse(func, args, refused)
+        if dims:
+            _check_dimensions(args, kwargs or {}, dims)
         result = super().dispatch(func, types, args, kwargs or {})
         return result if correct is None else correct(self, result, args, kwargs or {})
 
@@ -140,6 +143,28 @@ def _device(tensor: torch.Tensor) -> str:
     return (tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device).type
 
 
+# arguments that name a dimension, which meta kernels leave unchecked
+_DIMENSIONS = {
+    "_softmax": ("dim",),
+    "diagonal_scatter": ("dim1", "dim2"),
+    "select": ("dim",),
+    "select_scatter": ("dim",),
+    "slice_scatter": ("dim",),
+    "sort": ("dim",),
+}
+_Places = tuple[tuple[int, str], ...]
+
+
+def _check_dimensions(args: Sequence[Any], kwargs: Mapping[str, Any], places: _Places) -> None:
+    """Raise as eager does for a dimension that the first operand doesn't have."""
+    rank = max(args[0].dim(), 1)
+    for position, name in places:
+        dim = args[position] if position < len(args) else kwargs.get(name, 0)
+        if isinstance(dim, int) and not -rank <= dim < rank:
+            expected = f"expected to be in range of [{-rank}, {rank - 1}], but got {dim}"
+            raise IndexError(f"Dimension out of range ({expected})")
+
+
 # ---- strides and types that eager gives ---------------------------------------------------------------------
 
 _Correction = Callable[[FakeTensorMode, Any, Sequence[Any], Mapping[str, Any]], Any]
@@ -204,19 +229,21 @@ _CORRECTED: dict[str, _Correction] = {
     "pow.Tensor_Scalar": _power_of_bool,
 }
 
-_Rules = tuple[tuple[frozenset[torch.dtype], bool] | None, _Correction | None]
+_Rules = tuple[tuple[frozenset[torch.dtype], bool] | None, _Places, _Correction | None]
 _RULES: dict[Any, _Rules] = {}
 
 
 def _rules_of(func: Any) -> _Rules:
     """Return what the tables say about an overload, in-place forms included."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
-        return None, None
+        return None, (), None
     name = func._schema.name.partition("::")[2]
     written = func._schema.is_mutable
     base = name.removesuffix("_") if written else name
     full = f"{base}.{func._overloadname}"
     types = _REFUSED.get(full) or _REFUSED.get(base)
     promotes = bool(_PROMOTING & {base, full})
-    correct = _CORRECTED.get(full) or _CORRECTED.get(name)
-    return (types, promotes) if types else None, None if written and "batch_norm" not in name else correct
+    numbered = enumerate(func._schema.arguments)
+    dims = tuple((k, a.name) for k, a in numbered if a.name in _DIMENSIONS.get(base, ()) and str(a.type) == "int")
+    correct = None if written and "batch_norm" not in name else _CORRECTED.get(full) or _CORRECTED.get(name)
+    return (types, promotes) if types else None, dims, correct
