@@ -101,7 +101,7 @@ def test_divisors_that_are_products_are_bracketed() -> None:
     """`i / n*m` would divide by n alone."""
     i, n, m = axis("i", 8), size_symbol("n"), size_symbol("m")
     expr = lift(i) // (n * m) + lift(i) % (n * m) + lift(i) // n
-    assert c_text(expr, lambda atom: atom.key) == "((i % (m*n)) + (i / (m*n)) + (i / n))"
+    assert c_text(expr, lambda atom: atom.key) == "(near_mod(i, m*n) + (i / (m*n)) + (i / n))"
 
 
 def test_loops_over_products_of_run_time_sizes_are_separated() -> None:

@@ -87,11 +87,12 @@ def _two_levels(parent: Scope, loops: RowLoops, sums: list[Fold], bounds: Bounds
 
     starts = [text for f in sums for text in f.start(totals[f.name])]
     ends = [text for f in sums for text in f.take(totals[f.name])]
-    if extent is None and not outer and lane not in bounds:  # one chunk, as a rule: nothing to add up
-        is_long = f"{high} > {chunk}"
-        flush[:] = block(f"if ({is_long})", flush)
-        ends = block(f"if ({is_long})", ends)
-    return [*starts, *nest(parent, outer, chains, bounds), *ends]
+    long = [*starts, *nest(parent, outer, chains, bounds), *ends]
+    if extent is not None or outer or lane in bounds:
+        return long
+    # one chunk, as a rule: nothing to add up
+    short = lane_loops(parent, lane, loops.point, loops.unroll, None)
+    return [*block(f"if ({high} > {chunk})", long), *block("else", short)]
 
 
 def in_parts(

@@ -32,12 +32,14 @@ class Fold:
         step: The reduction.
         name: C name of the array of accumulators.
         count: How many there are.
+        used: C text of how many are used, where that is known at run time only; "": all.
     """
 
     context: Context
     step: Step
     name: str
     count: int
+    used: str = ""
 
     @property
     def is_arg(self) -> bool:
@@ -131,7 +133,7 @@ class Fold:
         return [self._each(f"{self.name}[u] = corrected({total}[u], {total}_error[u]);")]
 
     def _each(self, statements: str) -> str:
-        return f"for (int u = 0; u < {self.count}; u++) {{ {statements} }}"
+        return f"for (int u = 0; u < {self.used or self.count}; u++) {{ {statements} }}"
 
     def vector(self, u: str) -> Rep:
         """Return accumulator `u` as the result of its lanes, where lanes are results."""

@@ -33,6 +33,8 @@ def _atom_text(atom: Atom, name_of: Callable[[Atom], str]) -> str:
     if atom.kind not in ("/", "%"):
         return name_of(atom)
     a, b = c_text(atom.a, name_of), c_text(atom.b, name_of)
+    if atom.kind == "%" and atom.b.const() is None:
+        return f"near_mod({a}, {b})"
     if atom.a.lo < 0:  # C rounds to zero, index algebra to minus infinity
         return f"{'floor_div' if atom.kind == '/' else 'floor_mod'}({a}, {b})"
     return f"({a} {atom.kind} ({b}))" if "*" in b else f"({a} {atom.kind} {b})"

@@ -21,8 +21,6 @@ __all__ = ["emit_lines", "kernel_shape"]
 
 # Extent taken for one that is known at run time only.
 TYPICAL = 64
-# Columns of a block where their number is known at run time only: whole pages, and still a block for each thread.
-TYPICAL_COLUMNS = 256
 # Cost of one scalar op on a vector, where moving a vector to or from memory is 1.
 ARITHMETIC = 0.25
 MOST_COLUMNS = 512
@@ -123,13 +121,16 @@ def _extent(expr: IndexExpr) -> int:
 
 
 def _width(context: Context, position: int) -> int:
-    """Rows in a block: enough for whole cache lines, few enough for every thread and for the local arrays."""
+    """Rows in a block: enough for whole cache lines, few enough for every thread and for the local arrays.
+
+    Where their number is known at run time only, the most that there may be.
+    """
     lanes = context.lanes
     rows = context.kernel.rows
     others = product(tuple(a.extent for k, a in enumerate(rows) if k != position)).const() or 1
     pieces = -(-context.threads // others)
     known = rows[position].extent.const()
-    most = TYPICAL_COLUMNS if known is None else min(MOST_COLUMNS, -(-known // pieces))
+    most = MOST_COLUMNS if known is None else min(MOST_COLUMNS, -(-known // pieces))
     kept = sum(_extent(a.length) * WIDTH[a.dtype] for a in context.arrays.values() if a.shape)
     if kept:
         most = min(most, max(2 * lanes, STACK_BYTES // kept))

@@ -50,6 +50,11 @@ class _Columns:
     stored: frozenset[str]
     numbers: dict[str, Rep] = field(default_factory=dict)
 
+    @property
+    def used(self) -> str | None:
+        """C name of the number of vectors in use, where the last block isn't the only smaller one."""
+        return None if self.lane.extent.const() is not None else "vectors"
+
 
 def emit_columns(context: Context) -> list[str]:
     """Return the body of the kernel function; the context has a block."""
@@ -64,9 +69,15 @@ def emit_columns(context: Context) -> list[str]:
         _emit_group(state, place, group, {v.args[0] for g in groups[k + 1 :] for s in g.steps for v in s.body.loads})
     heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in outer]
     first, extent = context.name_of(start), context.c(lane.extent)
-    heads.append(loop(first, "0", extent, width))
-    stop = f"const i64 stop = {first} + {width} < {extent} ? {first} + {width} : {extent};"
-    return row_loops(context, heads, groups, state.stored, [stop, *place.lines])
+    step = str(width) if state.used is None else "wide"
+    heads.append(loop(first, "0", extent, step))
+    bounds = [f"const i64 stop = {first} + {step} < {extent} ? {first} + {step} : {extent};"]
+    if state.used is None:
+        return row_loops(context, heads, groups, state.stored, [*bounds, *place.lines])
+    bounds.append(f"const i64 {state.used} = (stop - {first} + {context.lanes - 1}) / {context.lanes};")
+    others = context.c(product(tuple(a.extent for a in outer)))
+    wide = f"const i64 wide = block_width({extent}, {others}, {context.threads}, {context.lanes}, {width});"
+    return [wide, *row_loops(context, heads, groups, state.stored, [*bounds, *place.lines])]
 
 
 def _emit_group(state: _Columns, place: Scope, group: Group, later: set[str]) -> None:
@@ -326,14 +337,15 @@ def _scan(state: _Columns, place: Scope, step: Step) -> None:
         values = [start, "0"][: len(names)]
         lines = [f"{ctype} {n}[{state.count}];" for n in names]
         fills = " ".join(f"{n}[q] = bc<{ctype}>({v});" for n, v in zip(names, values, strict=True))
-        return [*lines, f"for (int q = 0; q < {state.count}; q++) {{ {fills} }}", *here.lines, *body]
+        used = state.used or state.count
+        return [*lines, f"for (int q = 0; q < {used}; q++) {{ {fills} }}", *here.lines, *body]
 
     if not is_empty(context, step.inner):
         place.lines += block("", nest(place, outer, fill))
 
 
 def _fold(state: _Columns, step: Step) -> Fold:
-    return Fold(state.context, step, state.context.temp("acc"), state.count)
+    return Fold(state.context, step, state.context.temp("acc"), state.count, state.used or "")
 
 
 def _is_float_sum(step: Step) -> bool:

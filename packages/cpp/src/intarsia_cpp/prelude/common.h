@@ -114,6 +114,17 @@ template <bool LARGEST, class V, class I> INL i64 arg_fold(const V *best, const 
 //: floor_div floor_mod
 INL i64 floor_div(i64 a, i64 b) { const i64 q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }
 INL i64 floor_mod(i64 a, i64 b) { const i64 r = a % b; return r + ((r != 0 && (r < 0) != (b < 0)) ? b : 0); }
+//: near_mod  b > 0; mostly a is in its range or just outside of it, and comparisons cost less than a division
+INL i64 near_mod(i64 a, i64 b) {
+  if (__builtin_expect((u64)a < (u64)b, 1)) return a;
+  const i64 c = a < 0 ? a + b : a - b;
+  if ((u64)c < (u64)b) return c;
+  const i64 r = a % b; return r < 0 ? r + b : r; }
+//: block_width  rows side by side: a block for each thread, and not more than `most`
+INL i64 block_width(i64 rows, i64 others, i64 threads, i64 lanes, i64 most) {
+  const i64 pieces = others > 0 && others < threads ? (threads + others - 1) / others : 1;
+  const i64 part = (rows + pieces - 1) / pieces;
+  return part < most ? (part + lanes - 1) / lanes * lanes : most; }
 //: look_up  entries of a table of 16, one for each lane
 template <class I> INL auto look_up(const f32 *table, I k) {
   typename same<I>::f v{};
