@@ -153,3 +153,14 @@ def test_data_chooses_among_one() -> None:
         return F.interpolate(y[None, None].float(), scale_factor=1.5, mode="nearest")
 
     _same(f, torch.ones(1, 1, dtype=torch.float16))
+
+
+def test_a_constant_remainder_that_might_raise_is_folded_once() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return F.embedding((0 ** torch.full_like(x, 1)).long() % 3, torch.arange(6.0).view(3, 2))
+
+    _same(f, torch.tensor(3, dtype=torch.uint8))
+
+
+def test_what_eager_refuses_may_be_empty() -> None:
+    _same(lambda x: F.softmin(x, -2).log_softmax(-1), torch.ones(1, 0, 0, dtype=torch.int32))

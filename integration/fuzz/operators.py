@@ -33,6 +33,7 @@ __all__ = ["Program", "check", "main", "programs", "run_batch"]
 
 BATCH = 100
 _BYTES = 4000
+_COUNTED = ("frames_compiled", "kernels_generated", "fallbacks")
 _LARGEST = 4000  # elements of a value
 _HOLE = re.compile(r"\$([xydkst])|<([^<>=]*\|[^<>=]*)>")
 _TOLERANCE = {
@@ -304,8 +305,10 @@ def run_batch(batch: int, count: int) -> dict[str, Any]:
         seen.add(text)
         outcome = _guarded(program)
         if not isinstance(outcome, str):
-            sums.update({n: getattr(outcome.stats, n) for n in ("frames_compiled", "kernels_generated", "fallbacks")})
-            refused.update([outcome.refused] if outcome.refused else [])
+            if outcome.refused:
+                refused[outcome.refused] += 1
+            else:
+                sums.update({n: getattr(outcome.stats, n) for n in _COUNTED})
             outcome = outcome.difference
         if outcome:
             smaller, difference = _reduced(program, outcome)

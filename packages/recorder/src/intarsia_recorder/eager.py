@@ -130,13 +130,17 @@ def _refuse(func: Any, args: Sequence[Any], refused: tuple[frozenset[torch.dtype
     types, promotes = refused
     operands = args[:2] if promotes else args[:1]
     tensors = [x for x in operands if isinstance(x, torch.Tensor)]
-    if not tensors or any(_device(x) != "cpu" for x in tensors):
-        return
+    if not tensors or any(_device(x) != "cpu" or _is_empty(x) for x in tensors):
+        return  # most kernels return before they look at the type when there is nothing to do
     dtype = tensors[0].dtype
     if len(operands) == 2 and all(isinstance(x, (torch.Tensor, bool, int, float)) for x in operands):
         dtype = torch.result_type(*operands)
     if dtype in types:
         raise NotImplementedError(f"{func} isn't implemented for {dtype} on the CPU")
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    return any(type(n) is int and n == 0 for n in tensor.shape)
 
 
 def _device(tensor: torch.Tensor) -> str:

@@ -73,7 +73,8 @@ def fold(draft: Draft, rules: Sequence[Rule]) -> Draft:
         for node in draft.graph.nodes:
             if draft.exhausted:
                 return draft
-            if node.op == "call_function":
+            # one without users stays for what it may raise: replacing it again would never end
+            if node.op == "call_function" and node.users:
                 changed |= any(_apply(draft, node, rule, context) for rule in rules_for(node.target))
     return draft
 
