@@ -54,7 +54,8 @@ class EagerMode(FakeTensorMode):
 def refused_types() -> dict[str, frozenset[torch.dtype]]:
     """Return the table of refusals: op, with or without its overload -> element types that eager's CPU kernel refuses.
 
-    The type is that of the first tensor, or what the first two operands promote to, for ops that promote.
+    The type is that of the first tensor; what the first two operands promote to, for ops that promote; for `sub` that
+    of either.
 
     Example:
         >>> torch.bool in refused_types()["ceil"], torch.int64 in refused_types()["ceil"]
@@ -89,8 +90,8 @@ for _types, _names in (
         _BOOL,
         """abs addbmm addcdiv addcmul addmm addmv baddbmm bmm bucketize.Tensor ceil div.Tensor_mode div.Scalar_mode
         dot floor fmod kthvalue linalg_cross max_pool2d_with_indices max_pool3d_with_indices median mm
-        mv nanmedian pow.Tensor_Tensor reflection_pad1d reflection_pad2d reflection_pad3d relu remainder round threshold
-        topk trace trunc vdot""",
+        mv nanmedian pow.Tensor_Tensor reflection_pad1d reflection_pad2d reflection_pad3d relu remainder round rsub sub
+        threshold topk trace trunc vdot""",
     ),
     (
         _INTEGERS,
@@ -123,20 +124,35 @@ _PROMOTING_NAMES = """
     special_zeta
 """
 _PROMOTING = frozenset(_PROMOTING_NAMES.split())
+# eager subtracts no bools, numbers included
+_EITHER = frozenset({"rsub", "sub"})
+# these return before they look at the type when there is nothing to do
+_NOTHING_TO_DO_NAMES = """
+    _cdist_forward _log_softmax _safe_softmax _softmax _softmax_backward_data baddbmm bernoulli bmm bucketize.Tensor
+    grid_sampler_2d max_unpool2d max_unpool3d median nanmedian
+"""
+_NOTHING_TO_DO = frozenset(_NOTHING_TO_DO_NAMES.split())
+_Refusal = tuple[frozenset[torch.dtype], str, bool]  # types, how operands decide the type, whether empty ones pass
 
 
-def _refuse(func: Any, args: Sequence[Any], refused: tuple[frozenset[torch.dtype], bool]) -> None:
+def _refuse(func: Any, args: Sequence[Any], refused: _Refusal) -> None:
     """Raise if the types of the operands are among the refused ones."""
-    types, promotes = refused
-    operands = args[:2] if promotes else args[:1]
+    types, how, empty_passes = refused
+    operands = args[:1] if how == "first" else args[:2]
     tensors = [x for x in operands if isinstance(x, torch.Tensor)]
-    if not tensors or any(_device(x) != "cpu" or _is_empty(x) for x in tensors):
-        return  # most kernels return before they look at the type when there is nothing to do
+    if not tensors or any(_device(x) != "cpu" or (empty_passes and _is_empty(x)) for x in tensors):
+        return
     dtype = tensors[0].dtype
-    if len(operands) == 2 and all(isinstance(x, (torch.Tensor, bool, int, float)) for x in operands):
+    if how == "either" and any(_is_bool(x) for x in operands):
+        dtype = torch.bool
+    elif how == "promoted" and all(isinstance(x, (torch.Tensor, bool, int, float)) for x in operands):
         dtype = torch.result_type(*operands)
     if dtype in types:
         raise NotImplementedError(f"{func} isn't implemented for {dtype} on the CPU")
+
+
+def _is_bool(x: Any) -> bool:
+    return isinstance(x, bool) or (isinstance(x, torch.Tensor) and x.dtype is torch.bool)
 
 
 def _is_empty(tensor: torch.Tensor) -> bool:
@@ -233,7 +249,7 @@ _CORRECTED: dict[str, _Correction] = {
     "pow.Tensor_Scalar": _power_of_bool,
 }
 
-_Rules = tuple[tuple[frozenset[torch.dtype], bool] | None, _Places, _Correction | None]
+_Rules = tuple[_Refusal | None, _Places, _Correction | None]
 _RULES: dict[Any, _Rules] = {}
 
 
@@ -246,8 +262,9 @@ def _rules_of(func: Any) -> _Rules:
     base = name.removesuffix("_") if written else name
     full = f"{base}.{func._overloadname}"
     types = _REFUSED.get(full) or _REFUSED.get(base)
-    promotes = bool(_PROMOTING & {base, full})
+    how = "either" if base in _EITHER else "promoted" if _PROMOTING & {base, full} else "first"
     numbered = enumerate(func._schema.arguments)
     dims = tuple((k, a.name) for k, a in numbered if a.name in _DIMENSIONS.get(base, ()) and str(a.type) == "int")
     correct = None if written and "batch_norm" not in name else _CORRECTED.get(full) or _CORRECTED.get(name)
-    return (types, promotes) if types else None, dims, correct
+    refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
+    return refused, dims, correct

@@ -64,6 +64,12 @@ class _View(NamedTuple):
     offset: Any
 
 
+class _Snapshot(NamedTuple):
+    """The result is another tensor over the memory of a tensor argument, with the same layout."""
+
+    position: int
+
+
 class _Several(NamedTuple):
     """The result is a list or tuple."""
 
@@ -146,6 +152,8 @@ class MetaCache:
                     return fake_of(self.mode, torch.empty_strided(shape, strides, dtype=dtype, device=_META), device)
                 finally:
                     del undispatched
+            case _Snapshot(position):
+                return snapshot(self.mode, tensors[position])
             case _View(position, shape, strides, offset):
                 return _view_of(self.mode, tensors[position], shape, strides, offset)
             case _Argument(position):
@@ -157,7 +165,13 @@ class MetaCache:
 
 def snapshot(mode: FakeTensorMode, tensor: torch.Tensor) -> FakeTensor:
     """Return another fake tensor over the storage of `tensor`, with its metadata as it is now and no autograd state."""
-    return _view_of(mode, tensor, tensor.shape, tensor.stride(), tensor.storage_offset())
+    assert isinstance(tensor, FakeTensor)
+    undispatched = _Undispatched()
+    try:
+        # copies the layout with all that is known of it; setting symbolic sizes would compute that anew
+        return fake_of(mode, tensor.data, tensor.fake_device)
+    finally:
+        del undispatched
 
 
 _MISSING, _NO_RECIPE = object(), object()
@@ -248,7 +262,8 @@ def _recipe(result: Any, tensors: Sequence[torch.Tensor]) -> Any:
         if tensor.untyped_storage()._cdata == storage:
             if tensor.dtype != result.dtype:
                 raise _Uncacheable
-            return _View(position, shape, strides, offset)
+            same = _tensor_key(tensor) == _tensor_key(result)
+            return _Snapshot(position) if same else _View(position, shape, strides, offset)
     if not isinstance(offset, int) or offset != 0:
         raise _Uncacheable
     assert isinstance(result, FakeTensor)
