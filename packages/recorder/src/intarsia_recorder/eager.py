@@ -24,7 +24,7 @@ class EagerMode(FakeTensorMode):
     """A FakeTensorMode that refuses what eager refuses, and gives results the strides and types that eager gives.
 
     Raises:
-        NotImplementedError: From an op that eager's CPU kernel doesn't implement for the type of its operands.
+        RuntimeError: From an op that eager's CPU kernel doesn't implement for the type of its operands.
         IndexError: From an op whose dimension its operand doesn't have.
 
     Example:
@@ -32,7 +32,7 @@ class EagerMode(FakeTensorMode):
         ...     torch.ones(2, dtype=torch.bool).ceil()
         Traceback (most recent call last):
         ...
-        NotImplementedError: aten.ceil.default isn't implemented for torch.bool on the CPU
+        RuntimeError: aten.ceil.default isn't implemented for torch.bool on the CPU
     """
 
     def dispatch(
@@ -148,7 +148,7 @@ def _refuse(func: Any, args: Sequence[Any], refused: _Refusal) -> None:
     elif how == "promoted" and all(isinstance(x, (torch.Tensor, bool, int, float)) for x in operands):
         dtype = torch.result_type(*operands)
     if dtype in types:
-        raise NotImplementedError(f"{func} isn't implemented for {dtype} on the CPU")
+        raise RuntimeError(f"{func} isn't implemented for {dtype} on the CPU")
 
 
 def _is_bool(x: Any) -> bool:
@@ -193,6 +193,8 @@ _Correction = Callable[[FakeTensorMode, Any, Sequence[Any], Mapping[str, Any]], 
 def _iterated(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Give strides in the order of the operands', as kernels do that iterate over all operands at once."""
     tensors = [x for x in args if isinstance(x, torch.Tensor) and x.dim()]
+    if all(x.shape == result.shape and x.stride() == result.stride() for x in tensors):
+        return result
     if len(tensors) > 1:
         shape = torch.broadcast_shapes(*[x.shape for x in tensors])
         tensors = [x.expand(shape) for x in tensors]
