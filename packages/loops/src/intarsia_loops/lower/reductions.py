@@ -5,6 +5,7 @@ A reduction's nest is over the kept dimensions only; a result with `keepdim` is 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -292,15 +293,17 @@ def _moments(results: str, root: bool) -> Callable[..., Any]:
 
 def _running_mean(b: Builder, x: Tensor, mean: Tensor, dims: Sequence[int], dtype: str) -> Tensor:
     """The mean as ATen's CPU kernel updates it by each element: NaN once elements follow an infinite one."""
-    if b.spec(1).device != "cpu" or count(x, dims).lo < 1:
+    if not dims or b.spec(1).device != "cpu" or count(x, dims).lo < 1:
         return mean
-    kept = {d: k for k, d in enumerate(d for d in range(len(x.shape)) if d not in dims)}
+
+    def followed(element: Val, p: Point) -> Val:
+        places = [val("lt", index_value(p[d]), index_value(x.shape[d] - ONE), dtype="b8") for d in dims]
+        return m.and_(val("isinf", element, dtype="b8"), functools.reduce(lambda a, c: m.binary("or", a, c), places))
+
+    lost = b.reduce("any", x, dims, dtype="b8", element=dtype, body=followed, role="lost")
 
     def body(p: Point) -> Val:
-        last = cast(x.at(tuple([x.shape[d] - ONE if d in dims else p[kept[d]] for d in range(len(x.shape))])), dtype)
-        value = mean.at(p)
-        lost = m.and_(val("isinf", value, dtype="b8"), m.not_(val("isinf", last, dtype="b8")))
-        return m.select(lost, m.number(math.nan, value), value)
+        return m.select(lost.at(p), m.number(math.nan, mean.at(p)), mean.at(p))
 
     return b.map(body, b.temp_spec(mean.shape, dtype), "running")
 
