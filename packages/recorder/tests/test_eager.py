@@ -140,6 +140,7 @@ def _layouts() -> list[torch.Tensor]:
 _ORDERS = [(0, 1, 2), (0, 2, 1), (1, 2, 0), (2, 1, 0)]
 _ELEMENTWISE: list[Callable[[torch.Tensor, torch.Tensor], Any]] = [
     torch.copysign,
+    lambda x, y: torch.addcmul(x, y > 1, x, value=2),
     lambda x, y: torch.copysign(x, y.int()),
     lambda x, y: torch.div(x, y, rounding_mode="floor"),
     torch.floor_divide,

@@ -235,8 +235,8 @@ def _with_strides(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[
 
 
 _ITERATED = """
-    copysign div.Tensor_mode floor_divide heaviside logaddexp logaddexp2 logical_and logical_or logical_xor
-    native_dropout_backward special_xlog1py xlogy
+    addcdiv addcmul copysign div.Tensor_mode floor_divide heaviside logaddexp logaddexp2 logical_and logical_or
+    logical_xor native_dropout_backward special_xlog1py xlogy
 """
 _ROW_MAJOR = "isin log_sigmoid_forward nll_loss2d_forward normal.Tensor_Tensor pow.Scalar"
 _BY_MEMORY_FORMAT = """
