@@ -11,11 +11,26 @@ from cpp_harness import contiguous
 
 from intarsia_cpp import emit, emit_unit
 from intarsia_cpp._index import c_text
+from intarsia_cpp._narrow import is_saturated, narrowed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Launch, Target
 from intarsia_loops import to_fx
 from intarsia_loops.index import axis, lift, size_symbol
-from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef, Val, const, load, val
+from intarsia_loops.program import (
+    Buffer,
+    Extern,
+    Kernel,
+    Nest,
+    Program,
+    TensorRef,
+    Val,
+    cast,
+    const,
+    index_value,
+    load,
+    val,
+)
+from intarsia_loops.rewrites import postorder
 
 AVX512, SCALAR = Target(isa="avx512", threads=2), Target(isa="scalar", threads=1)
 
@@ -178,3 +193,14 @@ def test_text_does_not_depend_on_the_hash_seed() -> None:
         )
         texts.add(done.stdout)
     assert len(texts) == 1
+
+
+def test_comparisons_of_sizes_saturate_in_i32():
+    n = lift(size_symbol("n"))
+    i = axis("i0", n)
+    below = val("lt", index_value(lift(i) * 2 - 1), index_value(n), dtype="b8")
+    kernel = Kernel((i,), (Nest("y", (i,), (), "map", cast(below, "f32"), "f32"),))
+    (step,) = narrowed(kernel).steps
+    (compared,) = [v for v in postorder(step.body) if v.op == "lt"]
+    assert [a.dtype for a in compared.args] == ["i32", "i32"]
+    assert is_saturated(compared.args[0].args[0], "i32") and not is_saturated(lift(3), "i32")

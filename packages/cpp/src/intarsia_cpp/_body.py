@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from intarsia_cpp._context import Context
 from intarsia_cpp._index import lane_step
+from intarsia_cpp._narrow import is_saturated
 from intarsia_cpp._ops import WIDTH, Rep, constant, expression, mask_bits, vector, widened
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.program import Val
@@ -179,13 +180,20 @@ class Scope:
     def _index(self, v: Val) -> Rep:
         (expr,) = v.args
         ctype = vector(v.dtype, self.context.lanes)
-        walk = self._walk(expr)
+        walk, wide = self._walk(expr), is_saturated(expr, v.dtype)
         if walk is ZERO:
-            return self.name(Rep(f"bc<{ctype}>({self.context.c(expr)})", v.dtype, ctype))
+            return self.name(Rep(f"bc<{ctype}>({self._saturated(self.context.c(expr), wide)})", v.dtype, ctype))
+        if wide and (walk is None or walk.const() is None or abs(walk.const() or 0) > 1 << 20):
+            return self.name(Rep(self._by_lane(ctype, f"saturated({self._lane_address(expr)})"), v.dtype, ctype))
         if walk is not None:
             step = "" if walk is ONE else f" * bc<{ctype}>({self.context.c(walk)})"
-            return self.name(Rep(f"bc<{ctype}>({self.context.c(expr)}) + iota<{ctype}>(){step}", v.dtype, ctype))
+            first = self._saturated(self.context.c(expr), wide)
+            return self.name(Rep(f"bc<{ctype}>({first}) + iota<{ctype}>(){step}", v.dtype, ctype))
         return self.name(Rep(self._by_lane(ctype, self._lane_address(expr)), v.dtype, ctype))
+
+    @staticmethod
+    def _saturated(text: str, wide: bool) -> str:
+        return f"saturated({text})" if wide else text
 
     def _register(self, buffer: str) -> Rep | None:
         scope: Scope | None = self

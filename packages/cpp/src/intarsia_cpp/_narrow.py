@@ -3,16 +3,20 @@
 before: lt(index(i1), add(index(i0), 1)): i64 operands        after: the same with i32 operands
 Side condition: every value in between lies in the range of i32, by the bounds of the index expressions. Law: integers
 that fit are equal, ordered and converted alike in both widths.
+
+before: lt(index(i1), index(s0)), for any size s0            after: lt(index(i1 - s0), 0) with i32 operands
+An index in i32 whose bounds don't fit is emitted saturated. Law: saturating keeps the sign, and what is 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from intarsia_loops.index import IndexExpr, lift
 from intarsia_loops.program import Kernel, Nest, Val, cast, const, index_value, val
 from intarsia_loops.rewrites import operands, postorder
 
-__all__ = ["narrowed"]
+__all__ = ["is_saturated", "narrowed"]
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -23,6 +27,11 @@ def narrowed(kernel: Kernel) -> Kernel:
     """Return the kernel with position arithmetic in i32 where possible; values and results are the same."""
     steps = tuple(_narrowed_nest(s) for s in kernel.steps)
     return kernel if steps == kernel.steps else replace(kernel, steps=steps)
+
+
+def is_saturated(expr: IndexExpr, dtype: str) -> bool:
+    """Tell whether an index of this type is emitted saturated, because its numbers may not fit."""
+    return dtype == "i32" and (expr.lo < LEAST or expr.hi > MOST)
 
 
 def _narrowed_nest(nest: Nest) -> Nest:
@@ -44,6 +53,9 @@ def _rebuilt(v: Val, new: dict[Val, Val], small: dict[Val, Narrow]) -> Val:
     args = operands(v)
     if v.op in COMPARISONS and all(a in small for a in args):
         return val(v.op, *(small[a][0] for a in args), dtype="b8")
+    if v.op in COMPARISONS and all(a.op in ("index", "const") and a.dtype == "i64" for a in args):
+        first, second = (lift(a.args[0]) for a in args)
+        return val(v.op, index_value(first - second, "i32"), const(0, "i32"), dtype="b8")
     if v.op == "cast" and args[0].op == "index" and v.dtype in ("f32", "f64") and not args[0].args[0].axes():
         return index_value(args[0].args[0], v.dtype)  # a size: one number for all lanes, converted once
     if v.op == "cast" and args[0] in small and v.dtype != "i64":

@@ -120,6 +120,8 @@ INL i64 near_mod(i64 a, i64 b) {
   const i64 c = a < 0 ? a + b : a - b;
   if ((u64)c < (u64)b) return c;
   const i64 r = a % b; return r < 0 ? r + b : r; }
+//: saturated  far enough from the ends of i32 that a vector's lanes can be added
+INL i32 saturated(i64 x) { return (i32)(x < -(1 << 30) ? -(1 << 30) : x > 1 << 30 ? 1 << 30 : x); }
 //: block_width  rows side by side: a block for each thread, and not more than `most`
 INL i64 block_width(i64 rows, i64 others, i64 threads, i64 lanes, i64 most) {
   const i64 pieces = others > 0 && others < threads ? (threads + others - 1) / others : 1;
