@@ -117,3 +117,15 @@ def test_beside_torch_compile_in_another_thread():
         torch.testing.assert_close(intarsia.compile(lambda x: x + 1, fullgraph=True, options=RAISE)(x), x + 1)
         assert intarsia.stats().graphs == 1
     torch._dynamo.reset()
+
+
+@pytest.mark.peer
+def test_what_torch_marks_of_its_own_is_compiled_as_before():
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))  # marks parts of the optimizers
+    weight = nn.Parameter(torch.ones(3))
+    weight.grad = torch.ones(3)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    intarsia.compile(optimizer.step, fullgraph=True, options=RAISE)()
+    torch.testing.assert_close(weight.detach(), torch.full((3,), 0.5))
+    assert (intarsia.stats().graphs, intarsia.stats().frames_eager) == (1, 0)
+    torch._dynamo.reset()

@@ -155,6 +155,8 @@ class Dispatcher:
             # the wrapper around a function that is marked as not to be compiled is a library's
             marks = vars(frame.function)
             deep = "_torchdynamo_disable" in marks and marks.get("_torchdynamo_disable_recursive", True)
+            if deep and (frame.function.__module__ or "").startswith("torch."):
+                return False  # marked by torch for its own compiler; the code is the same as of those that users mark
             (framehook.quiet if deep else framehook.skip)(code)
             return None
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)

@@ -61,10 +61,11 @@ def call(tx: Tracer, function: Value, args: Sequence[Value], keywords: Keywords)
 
 def call_function(tx: Tracer, function: Function, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call an existing Python function."""
-    marked = getattr(function.value, "_torchdynamo_disable", False) or getattr(
-        function.value, "_intarsia_disable", False
-    )
-    if marked:
+    marked = getattr(function.value, "_torchdynamo_disable", False)
+    if marked and _is_torchs(function.value):
+        source = function.source and tx.sources.attribute(function.source, "__wrapped__")
+        return tx.call(tx.wrap(function.value.__wrapped__, source), args, keywords)
+    if marked or getattr(function.value, "_intarsia_disable", False):
         raise Break("tracer.disabled", f"{function.describe()} is marked as not to be compiled")
     found = tx.extension.call_function(tx, function, args, keywords)
     if found is not None:
@@ -414,6 +415,11 @@ def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Key
     if isinstance(callee.value, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
         return tx.call_getter(callee.value, args)
     return _call_marked(tx, callee, args, keywords)
+
+
+def _is_torchs(function: Any) -> bool:
+    """Tell whether a function is torch's own: its compiler, once imported, wraps some of these for its own reasons."""
+    return (function.__module__ or "").partition(".")[0] == "torch" and hasattr(function, "__wrapped__")
 
 
 def _call_marked(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value:
