@@ -64,7 +64,7 @@ def call_function(tx: Tracer, function: Function, args: Sequence[Value], keyword
     marked = getattr(function.value, "_torchdynamo_disable", False)
     if marked and _is_torchs(function.value):
         source = function.source and tx.sources.attribute(function.source, "__wrapped__")
-        return tx.call(tx.wrap(function.value.__wrapped__, source), args, keywords)
+        return tx.call(tx.wrap(vars(function.value)["__wrapped__"], source), args, keywords)
     if marked or getattr(function.value, "_intarsia_disable", False):
         raise Break("tracer.disabled", f"{function.describe()} is marked as not to be compiled")
     found = tx.extension.call_function(tx, function, args, keywords)
