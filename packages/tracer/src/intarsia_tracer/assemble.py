@@ -99,8 +99,17 @@ def _to_code(code: CodeType, out: Builder, items: Sequence[Any]) -> CodeType:
     handled = any(isinstance(item, TryBegin) for item in made)
     if not handled:
         return made.to_code(compute_exception_stack_depths=False)
-    size = made.compute_stacksize(check_pre_and_post=False)
-    return made.to_code(stacksize=max(size, code.co_stacksize + 8), compute_exception_stack_depths=False)
+    size = max(_stack_size(made), code.co_stacksize + 8)
+    return made.to_code(stacksize=size, compute_exception_stack_depths=False)
+
+
+def _stack_size(made: Bytecode) -> int:
+    """Return how deep the stack gets, or a bound of it where the library can't follow protected ranges that overlap."""
+    try:
+        return made.compute_stacksize(check_pre_and_post=False)
+    except AssertionError:
+        # what pushes is run once, but for loops of the original, which leave the stack as they find it
+        return sum(max(0, item.stack_effect()) for item in made if isinstance(item, Instr))
 
 
 # ---- breaks ----------------------------------------------------------------------------------------------------

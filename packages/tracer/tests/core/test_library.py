@@ -312,3 +312,26 @@ def test_what_is_said_once_is_said_while_tracing():
     executor = Executor(Extension, force=True)
     assert [executor.call(f, log, n) for n in (1, 1, 2)] == [2, 2, 3]
     assert SAID == ["hello"] and all(not c.breaks for c in executor.captures)
+
+
+def test_a_break_in_protected_ranges_within_each_other():
+    def f(items, n):
+        try:
+            i = 0
+            while i < 1:
+                i += 1
+                try:
+                    items.append(n)
+                    n // 0
+                except (ValueError, LookupError) as e:
+                    items.append(repr(e))
+                finally:
+                    n += 1
+            print(n)
+        except (ValueError, LookupError) as e:
+            items.append(repr(e))
+        except ZeroDivisionError as e:
+            items.append(str(e))
+        return items, n
+
+    assert Executor(Extension, force=True).call(f, [], 2) == f([], 2)
