@@ -321,7 +321,7 @@ def test_a_break_in_protected_ranges_within_each_other():
             while i < 1:
                 i += 1
                 try:
-                    1 // 0  # noqa: B018
+                    1 // 0
                 except (ValueError, LookupError) as e:
                     items.append(repr(e))
                 finally:
