@@ -93,7 +93,8 @@ class MetaCache:
         self.mode = mode
         self.hits = self.misses = self.skipped = 0
         self._recipes: dict[Any, Any] = {}
-        self._cacheable: dict[Callable[..., Any], bool] = {}
+        # by address, because overloads hash in Python; the op is kept, so that no other gets the address
+        self._cacheable: dict[int, tuple[Callable[..., Any], bool]] = {}
 
     def call(self, op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Return `op(*args, **kwargs)`; tensor arguments are fake tensors of this cache's mode."""
@@ -130,14 +131,14 @@ class MetaCache:
         self, op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[torch.Tensor]
     ) -> Any:
         """Return the key of a call, or None; `tensors` takes the distinct tensor arguments in order."""
-        cacheable = self._cacheable.get(op)
+        cacheable = self._cacheable.get(id(op))
         if cacheable is None:
-            cacheable = self._cacheable[op] = _is_cacheable(op)
-        if not cacheable:
+            cacheable = self._cacheable[id(op)] = op, _is_cacheable(op)
+        if not cacheable[1]:
             return None
         try:
             named = tuple([(name, _argument_key(value, tensors)) for name, value in kwargs.items()])
-            return op, _argument_key(args, tensors), named, torch.get_default_dtype()
+            return id(op), _argument_key(args, tensors), named, torch.get_default_dtype()
         except _Uncacheable:
             return None
 
@@ -206,6 +207,8 @@ def _tensor_key(tensor: torch.Tensor) -> tuple[Any, ...]:
         raise _Uncacheable
     if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
         raise _Uncacheable
+    if not tensor._has_symbolic_sizes_strides:
+        return tensor.dtype, tensor.fake_device, tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
     sizes, strides = tuple(map(_number_key, tensor.shape)), tuple(map(_number_key, tensor.stride()))
     return tensor.dtype, tensor.fake_device, sizes, strides, _number_key(tensor.storage_offset())
 

@@ -104,9 +104,9 @@ class Recorder(TorchDispatchMode):
         self._names: dict[str, int] = {}
         self._constant_names: dict[int, str] = {}
         self._reals: dict[int, torch.Tensor] = {}
-        self._frames: dict[tuple[CodeType, int], Origin | None] = {}
+        self._frames: dict[tuple[int, int], tuple[CodeType, Origin | None]] = {}
         self._stack_of_sequence: dict[int, tuple[Origin, ...]] = {}
-        self._is_composite: dict[Callable[..., Any], bool] = {}
+        self._is_composite: dict[int, tuple[Callable[..., Any], bool]] = {}  # by address, as in the cache
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -225,10 +225,10 @@ class Recorder(TorchDispatchMode):
                 result = replacement(*args, **kwargs)
             if result is not NotImplemented:
                 return self._laid_out(result, func, args, kwargs)
-        composite = self._is_composite.get(func)
+        composite = self._is_composite.get(id(func))
         if composite is None:
-            composite = self._is_composite[func] = self._comes_apart(func)
-        if not composite:
+            composite = self._is_composite[id(func)] = func, self._comes_apart(func)
+        if not composite[1]:
             return NotImplemented
         args, kwargs = self._fakes(args), self._fakes(kwargs)
         with self:

@@ -20,7 +20,7 @@ _NOWHERE = (Origin("<python>", 0, "program"),)
 
 
 def user_frames(
-    limit: int = 8, *, skip: int = 1, known: dict[tuple[CodeType, int], Origin | None] | None = None
+    limit: int = 8, *, skip: int = 1, known: dict[tuple[int, int], tuple[CodeType, Origin | None]] | None = None
 ) -> tuple[Origin, ...]:
     """Return the frames above the caller that belong to neither torch nor this package, outermost first.
 
@@ -30,20 +30,22 @@ def user_frames(
     Args:
         limit: Largest number of frames returned, the innermost.
         skip: Frames above this function to leave out without looking.
-        known: Filled with what was found of each line, for the next call.
+        known: Filled with what was found at each instruction, for the next call; it keeps the code alive, whose address
+            is in the key.
     """
     known = {} if known is None else known
     found: list[Origin] = []
     frame: FrameType | None = sys._getframe(skip)
     while frame is not None and len(found) < limit:
-        code, line = frame.f_code, frame.f_lineno
-        if code.co_name == "record" and code.co_filename == _RECORD:
-            break
-        key = code, line
-        if key not in known:
+        code = frame.f_code
+        key = id(code), frame.f_lasti  # hashing a code object, and finding a line, cost more than the rest
+        entry = known.get(key)
+        if entry is None:
+            if code.co_name == "record" and code.co_filename == _RECORD:
+                break
             foreign = code.co_filename.startswith(_SKIPPED)
-            known[key] = None if foreign else Origin(code.co_filename, line, code.co_qualname)
-        origin = known[key]
+            entry = known[key] = code, None if foreign else Origin(code.co_filename, frame.f_lineno, code.co_qualname)
+        origin = entry[1]
         if origin is not None:
             found.append(origin)
         frame = frame.f_back
