@@ -376,6 +376,7 @@ class Dispatcher:
 
     def _limit_reached(self, code: CodeType, state: CodeState, frame: FrameInfo, reason: str) -> None:
         if not state.is_compiled() and id(code) not in self._roots:
+            framehook.reset(code, self._table.owner)  # it is asked no more, and pays for no guards
             self._native(code, None, f"no tensor work in {len(state.versions)} versions of it")
             return
         others = dict.fromkeys(version.why_not(frame).partition("\n")[0] for version in state.versions[-2::-1])

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from intarsia_guards import meaning
+from intarsia_guards.codegen import HeldGuard
 from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.held import release
 from intarsia_ir.records import GuardKind, Source, Symbolic, TensorFacts
@@ -26,8 +28,13 @@ def changed(guards: Any, values: Mapping[str, Any], globals: Mapping[str, Any]) 
     sizes: dict[Source, frozenset[int]] = {}
     strides: dict[Source, frozenset[int]] = {}
     numbers: set[Source] = set()
+    others: set[Source] = set()  # of another type: what was fetched from them before is no part of these
     for guard in guards._guards:
-        if guard.source is None or guard.kind not in (GuardKind.TENSOR, GuardKind.CONSTANT):
+        if guard.source is None or _is_below(guard.source, others):
+            continue
+        if guard.kind is GuardKind.TYPE and not _holds(guard, frame):
+            others.add(guard.source)
+        if guard.kind not in (GuardKind.TENSOR, GuardKind.CONSTANT):
             continue
         try:
             actual = fetch(guard.source, frame)
@@ -41,6 +48,22 @@ def changed(guards: Any, values: Mapping[str, Any], globals: Mapping[str, Any]) 
             _note(sizes, guard.source, expected.shape, actual.shape)
             _note(strides, guard.source, expected.strides, actual.stride())
     return Symbolic(sizes, frozenset(numbers), strides=strides)
+
+
+def _is_below(source: Source | None, others: set[Source]) -> bool:
+    while source is not None and others:
+        if source in others:
+            return True
+        source = getattr(source, "base", None)
+    return False
+
+
+def _holds(guard: HeldGuard, frame: Frame) -> bool:
+    assert guard.source is not None
+    try:
+        return meaning.holds(guard.kind, release(guard.value), fetch(guard.source, frame), frame)
+    except Exception:  # it can't be fetched
+        return False
 
 
 def _alike(expected: TensorFacts, actual: torch.Tensor) -> bool:

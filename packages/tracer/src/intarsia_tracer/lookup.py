@@ -159,10 +159,24 @@ def _slot(tx: Tracer, owner: Object, name: str, raw: Any) -> Value:
         return found
     if name in owner.written or not owner.existing:
         tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
+    if owner.source is not None and not _is_filled(raw, owner.value):
+        if tx.find_in_class(owner.cls, "__getattr__") is not None:
+            raise Break(
+                "tracer.attribute", f"the slot {name!r} of {owner.describe()} is empty, and __getattr__ is asked"
+            )
+        tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
     value = tx.real(raw.__get__, owner.value, owner.cls)
     source = None if owner.source is None else tx.sources.attribute(owner.source, name)
     model = owner.read[name] = tx.wrap(value, source)
     return model
+
+
+def _is_filled(slot: Any, value: Any) -> bool:
+    try:
+        slot.__get__(value, type(value))
+    except AttributeError:
+        return False
+    return True
 
 
 def exception_attribute(tx: Tracer, owner: Object, name: str) -> Value:

@@ -151,6 +151,7 @@ class Sizes:
         if known is None:
             symbol = self.env.create_size(value, str(source), duck=False)
             assert isinstance(symbol, torch.SymInt)
+            bool(symbol < _LARGEST)  # relied on: kernels take it in 64 bits
             known = self.numbers[id(source)] = SymbolicNumber(self, symbol, source)
             self.symbol_sources[symbol.node._expr] = source
             self._unlifted[symbol.node._expr] = known
