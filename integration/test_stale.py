@@ -1,9 +1,12 @@
 """What a compiled function relied on without looking: found by changing it, each the smallest case."""
 
 import collections
+import functools
+import types
 
 import pytest
 import torch
+from torch import nn
 
 import intarsia
 
@@ -73,3 +76,68 @@ def test_looking_for_what_changed_changes_nothing():
     pair, noisy = intarsia.compile(lambda items: items[0] + items[1], options=RAISE), Noisy()
     pair([x, x]), pair(noisy)
     assert noisy.asked == [0, 1]
+
+
+Point = collections.namedtuple("Point", "x y")
+
+
+class Named(Point):
+    pass
+
+
+class Lazy:
+    @functools.cached_property
+    def made(self):
+        return torch.randn(2)
+
+
+class Caching:
+    def __get__(self, instance, owner=None):
+        value = instance.__dict__["value"] = torch.randn(2)
+        return value
+
+
+class Described:
+    value = Caching()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(3, 3),
+        nn.ReLU,
+        lambda: nn.Sequential(nn.ReLU()),
+        collections.OrderedDict,
+        lambda: Named(1, 2),
+        lambda: types.ModuleType("own"),
+        lambda: types.SimpleNamespace(),
+    ],
+    ids=["layer", "relu", "sequential", "ordered dict", "named tuple", "module", "namespace"],
+)
+def test_an_attribute_that_was_absent_is_set(make):
+    thing, x = make(), torch.ones(3)
+
+    def f(x):
+        return x * getattr(thing, "scale_of_mine", 1)
+
+    fast = intarsia.compile(f, options=RAISE)
+    torch.testing.assert_close(fast(x), x)
+    thing.scale_of_mine = 4
+    torch.testing.assert_close(fast(x), x * 4)
+    assert intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize("make", [Lazy, Described])
+def test_what_a_descriptor_caches_is_computed_once(make):
+    def f(x, thing):
+        return x * (thing.made if isinstance(thing, Lazy) else thing.value)
+
+    fast, x, thing = intarsia.compile(f, options=RAISE), torch.ones(2), make()
+    first = fast(x, thing)
+    torch.testing.assert_close(fast(x, thing), first)
+    torch.testing.assert_close(fast(x, thing), first)
+    other = make()
+    name = "made" if make is Lazy else "value"
+    vars(other)[name] = torch.full((2,), 100.0)
+    torch.testing.assert_close(fast(x, other), torch.full((2,), 100.0))
+    assert torch.equal(vars(other)[name], torch.full((2,), 100.0))

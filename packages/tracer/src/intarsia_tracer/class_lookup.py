@@ -33,6 +33,7 @@ __all__ = [
     "function_attribute",
     "module_attribute",
     "module_globals",
+    "rely_on_absence",
     "super_attribute",
 ]
 
@@ -157,8 +158,20 @@ def class_attribute_for(tx: Tracer, owner: Value, cls: Any, name: str) -> Value:
     if name == "__class__":
         return tx.wrap(cls, None)
     if found is None:
+        rely_on_absence(tx, owner, cls, name)
         tx.raise_error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
     return tx.bound_to_instance(owner, cls, name, found[0])
+
+
+def rely_on_absence(tx: Tracer, owner: Value, cls: Any, name: str) -> None:
+    """Rely on a container, of which own attributes aren't modelled, having no such attribute."""
+    real = getattr(owner, "real", None)
+    if real is None or cls.__dictoffset__ == 0:
+        return
+    if hasattr(real, name):
+        raise Break("tracer.attribute", f"{owner.describe()} has an attribute {name!r} of its own")
+    if owner.source is not None:
+        tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
 
 
 def class_item(tx: Tracer, owner: ClassValue, key: Value) -> Value:
@@ -229,11 +242,13 @@ def _lazy_module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
     """Read what a module computes: submodules that are loaded, or its `__getattr__`."""
     module = owner.value
     if type(module) is types.ModuleType and "__getattr__" not in module.__dict__ and not hasattr(module, name):
-        if owner.source is not None and not is_trusted(module.__name__):
+        if owner.source is not None:
             tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
         tx.raise_error(AttributeError, f"module {module.__name__!r} has no attribute {name!r}")
     hook = module.__dict__.get("__getattr__")
     if isinstance(hook, types.FunctionType) and not is_trusted(module.__name__):
+        if owner.source is not None:
+            tx.guards.add(GuardKind.ABSENT, tx.sources.attribute(owner.source, "__dict__"), name)
         return tx.call(tx.wrap(hook, None), [Const(name)], {})
     if is_trusted(module.__name__) and hasattr(module, name):
         return tx.wrap(getattr(module, name), None)

@@ -94,7 +94,14 @@ def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
         if not isinstance(hook[0], types.FunctionType):
             raise Break("tracer.attribute", f"{owner.describe()} has a __getattr__ that isn't a function")
         tx.guard_not_in_instance(owner, name)
-        return tx.call(tx.class_function(owner, cls, "__getattr__"), [owner, Const(name)], {})
+        try:
+            return tx.call(tx.class_function(owner, cls, "__getattr__"), [owner, Const(name)], {})
+        except Raised as raised:
+            if tx.is_exception(raised.value, AttributeError):
+                _guard_absent(tx, owner, name)
+            raise
+    if not fallback:
+        _guard_absent(tx, owner, name)
     # of an attribute that was deleted before, the start tells nothing
     if owner.source is not None and fallback and name not in owner.written:
         tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
@@ -115,6 +122,7 @@ def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -
     if isinstance(raw, property):
         return tx.call(tx.class_function(owner, cls, name, "fget"), [owner], {})
     if isinstance(raw, functools.cached_property):
+        _guard_absent(tx, owner, name)
         value = tx.call(tx.class_function(owner, cls, name, "func"), [owner], {})
         tx.write_attribute(cast(Object, owner), name, value)
         return value
@@ -128,6 +136,7 @@ def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -
     if getter is None or isinstance(raw, type):
         return tx.wrap(raw, attribute_source(tx, owner, name))
     if isinstance(getter[0], types.FunctionType):
+        _guard_absent(tx, owner, name)
         descriptor = tx.wrap(raw, None)
         function = tx.class_function(descriptor, type(raw), "__get__")
         return tx.call(function, [descriptor, owner, tx.wrap(cls, None)], {})
@@ -230,10 +239,14 @@ def instance_dict(tx: Tracer, owner: Object) -> Dict:
 
 
 def guard_not_in_instance(tx: Tracer, owner: Value, name: str) -> None:
-    """Rely on the instance not shadowing what its class defines."""
+    """Rely on the instance not shadowing what its class defines; of libraries' classes it is taken for granted."""
+    if isinstance(owner, Object) and (name == "forward" or not is_trusted(owner.cls.__module__)):
+        _guard_absent(tx, owner, name)
+
+
+def _guard_absent(tx: Tracer, owner: Value, name: str) -> None:
+    """Rely on the instance's own dict having no such entry."""
     if not isinstance(owner, Object) or owner.source is None or owner.cls.__dictoffset__ == 0:
-        return
-    if is_trusted(owner.cls.__module__) and name != "forward":
         return
     if name in owner.written:  # deleted before, whatever was there at the start
         return

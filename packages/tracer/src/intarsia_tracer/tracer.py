@@ -95,6 +95,7 @@ class Tracer:
     bound_to_instance = lookup.bound_to_instance
     class_attribute = class_lookup.class_attribute
     class_attribute_for = class_lookup.class_attribute_for
+    rely_on_absence = class_lookup.rely_on_absence
     class_function = class_lookup.class_function
     class_item = class_lookup.class_item
     class_iterate = class_lookup.class_iterate

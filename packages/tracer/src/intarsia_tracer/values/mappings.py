@@ -187,6 +187,7 @@ class Dict(Value):
         if name == "__class__":
             return tx.from_python(self.cls)
         if not hasattr(self.cls, name):
+            tx.rely_on_absence(self, self.cls, name)
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         return tx.bound_builtin(self, name)
 
