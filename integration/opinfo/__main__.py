@@ -1,4 +1,4 @@
-"""Run the sweep: `python -m integration.opinfo [--json PATH] [--dtype NAME] [--op NAME] [--dense N] [--static]`.
+"""Run the sweep: `python -m integration.opinfo [--json PATH] [--dtype NAME] [--op NAME] [--dense N] [--static] [--device cuda]`.
 
 With `--backward` the operands require grad, and gradients are compared: forward and backward pass are compiled.
 """
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dense", type=int, help="take one of this many samples, of every operator, instead")
     parser.add_argument("--static", action="store_true", help="dynamic=False, first shape only")
     parser.add_argument("--backward", action="store_true", help="gradients as well; float32 only, static, one shape")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the operands are")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     parser.add_argument("--worker", nargs="*", type=int, help=argparse.SUPPRESS)
     return parser
@@ -93,6 +94,7 @@ def _start(options: argparse.Namespace, path: Path, shards: list[int]) -> subpro
     command += ["--dense", str(options.dense)] if options.dense else []
     command += ["--static"] if options.static else []
     command += ["--backward"] if options.backward else []
+    command += ["--device", options.device]
     command += ["--worker", *map(str, shards)]
     return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
@@ -145,6 +147,7 @@ def work(options: argparse.Namespace) -> int:
                     "dense": options.dense,
                     "only": options.op,
                     "graded": options.backward,
+                    "device": options.device,
                 }
                 chosen = select(shard, dtype, stride=stride, **choice)
                 for sample in chosen:
@@ -187,7 +190,9 @@ def show(rows: list[dict[str, Any]], seconds: float) -> None:
 def verdict(rows: list[dict[str, Any]], options: argparse.Namespace) -> int:
     """1 unless nothing is wrong, less than 15% unsupported, and, of float32, at least 45% generated."""
     counted = [r for r in rows if r["result"] != "eager"]
-    whole = not (options.dtype or options.op or options.stride or options.dense or options.offset)
+    whole = not (
+        options.dtype or options.op or options.stride or options.dense or options.offset or options.device != "cpu"
+    )
     faults = ["something is wrong"] if any(r["result"] in ("wrong", "begun") for r in rows) else []
     for dtype in (DTYPES[:1] if options.backward else DTYPES) if whole else ():
         mine = [r["result"] for r in counted if r["dtype"] == dtype]

@@ -65,7 +65,7 @@ def run(call: Callable[..., Any], inputs: Any, dtype: torch.dtype | None = None)
     outputs = pytree.tree_leaves(call(operand, args, kwargs))
     graded = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
     torch.manual_seed(1)
-    tangents = [torch.randn(o.shape, dtype=_narrow(o.dtype)).to(o.dtype) for o in graded]
+    tangents = [torch.randn(o.shape, dtype=_narrow(o.dtype)).to(o.device, o.dtype) for o in graded]
     if not graded or not leaves:
         return outputs, []
     return outputs, list(torch.autograd.grad(graded, leaves, tangents, allow_unused=True))

@@ -48,6 +48,7 @@ def select(
     dense: int | None = None,
     only: Sequence[str] | None = None,
     graded: bool = False,
+    device: str = "cpu",
 ) -> Iterator[Sample]:
     """Yield the chosen samples of one shard, the same ones in every run.
 
@@ -59,8 +60,9 @@ def select(
         dense: Take every sample with a number that this divides, of every operator, instead.
         only: Full names of the operators to take; None: all.
         graded: Take operators that have a backward pass, and let their operands require grad.
+        device: Where the operands are made: "cpu" or "cuda".
     """
-    having = [(k, op) for k, op in enumerate(op_db) if getattr(torch, dtype) in op.supported_dtypes("cpu")]
+    having = [(k, op) for k, op in enumerate(op_db) if getattr(torch, dtype) in op.supported_dtypes(device)]
     having = [(k, op) for k, op in having if op.supports_autograd or not graded]
     seen = 0
     for number, (position, op) in enumerate(having):
@@ -68,7 +70,7 @@ def select(
         if number % N_SHARDS != shard or not chosen_op or (only and op.full_name not in only):
             continue
         _seed(position)
-        inputs = list(op.sample_inputs("cpu", getattr(torch, dtype), requires_grad=graded))
+        inputs = list(op.sample_inputs(device, getattr(torch, dtype), requires_grad=graded))
         if dense:
             chosen = [k for k in range(len(inputs)) if (seen + k + offset) % dense == 0]
         else:

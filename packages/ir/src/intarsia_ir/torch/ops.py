@@ -202,7 +202,7 @@ def _overloads(target: Any) -> list[Any]:
     if packet is None or not hasattr(packet, "overloads"):
         return []
     overloads = [getattr(packet, name) for name in packet.overloads()]
-    return [o for o in overloads if torch.Tag.out not in o.tags and "out" not in o._overloadname]
+    return [o for o in overloads if not any(argument.is_out for argument in o._schema.arguments)]
 
 
 def _packet_name(target: Any) -> str | None:

@@ -1,0 +1,211 @@
+"""Whole models in bfloat16 on a GPU beside eager and torch.compile: `python benchmarks/gpu_models.py [name ...]`.
+
+One JSON object a model. Times are medians of CUDA events in milliseconds, interleaved in rounds in one process, under
+`no_grad`. `--graphs` compares `mode="reduce-overhead"` of both compilers, `--alone` leaves torch.compile out. First
+calls are measured in the order ours, torch.compile: each with caches of its own that are empty at the start, imports
+apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), *(str(p) for p in ROOT.glob("packages/*/src"))]
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch  # noqa: E402  (after the source tree)
+
+ROUNDS = 15
+WARM_UP = 5
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these models")
+    parser.add_argument("--graphs", action="store_true", help='mode="reduce-overhead"')
+    parser.add_argument("--alone", action="store_true", help="without torch.compile")
+    options = parser.parse_args(arguments)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["INTARSIA_CACHE_DIR"] = f"{folder}/ours"
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/inductor"
+        os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
+        for name in options.names or MODELS:
+            rows.append(row(name, graphs=options.graphs, peer=not options.alone))
+            print(json.dumps(rows[-1]), flush=True)
+            keep(rows[-1])
+            torch.cuda.empty_cache()
+    for line in summary(rows):
+        print(line)
+    return 1 if any("error" in r for r in rows) else 0
+
+
+def keep(found: dict[str, Any]) -> None:
+    """Append a row to `$OUT/gpu_models.json`, where there is such a folder."""
+    if "OUT" in os.environ:
+        with (Path(os.environ["OUT"]) / "gpu_models.json").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(found) + "\n")
+
+
+def row(name: str, *, graphs: bool, peer: bool) -> dict[str, Any]:
+    """Measure one model; a failure is a row as well."""
+    found = {"model": name, "mode": "reduce-overhead" if graphs else "default"}
+    found |= {"card": torch.cuda.get_device_name(), "torch": torch.__version__}
+    try:
+        with torch.no_grad():
+            return found | measured(name, graphs, peer)
+    except Exception as error:  # the other models must still be measured; the failure is a row and the exit status
+        return found | {"error": f"{type(error).__name__}: {error}"[:3000]}
+
+
+def measured(name: str, graphs: bool, peer: bool) -> dict[str, Any]:
+    """Check one model against eager, and time it."""
+    import intarsia
+
+    torch.manual_seed(0)
+    model, inputs = MODELS[name]()
+    model = model.cuda().bfloat16().eval()
+    mode = "reduce-overhead" if graphs else "default"
+    intarsia.reset()
+    compiled = intarsia.compile(model, mode=mode, options={"on_error": "raise"})
+    first, actual = timed(compiled, inputs)
+    check(model, inputs, actual)
+    stats = intarsia.stats()
+    calls = {"eager": model, "ours": compiled}
+    found = {"first_s": round(first, 2), "graphs": stats.graphs, "kernels": stats.kernels_generated}
+    found |= {"externs": stats.extern_calls, "fallbacks": stats.fallbacks}
+    if peer:
+        torch._dynamo.reset()
+        calls["inductor"] = torch.compile(model, mode=mode, dynamic=False)
+        found["inductor_first_s"] = round(timed(calls["inductor"], inputs)[0], 2)
+    times = interleaved(calls, inputs)
+    found |= {f"{key}_ms": round(statistics.median(t), 3) for key, t in times.items()}
+    for key in set(times) - {"ours"}:
+        ratios = sorted(t / o for t, o in zip(times[key], times["ours"], strict=True))
+        found[f"against_{key}"] = [round(r, 3) for r in (statistics.median(ratios), ratios[2], ratios[-3])]
+    return found
+
+
+def timed(call: Callable[..., Any], inputs: dict[str, Any]) -> tuple[float, list[torch.Tensor]]:
+    start = time.perf_counter()
+    made = leaves(call(**inputs))
+    torch.cuda.synchronize()
+    return time.perf_counter() - start, made
+
+
+def check(model: torch.nn.Module, inputs: dict[str, Any], actual: list[torch.Tensor]) -> None:
+    """Raise an AssertionError where a result is further from float32's than twice eager's own distance."""
+    expected = leaves(model(**inputs))
+    exact = leaves(model.float()(**{k: v.float() if v.is_floating_point() else v for k, v in inputs.items()}))
+    model.bfloat16()
+    assert len(actual) == len(expected)
+    for ours, theirs, true in zip(actual, expected, exact, strict=True):
+        assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
+        far, allowed = (ours - true).float().norm(), (theirs - true).float().norm()
+        assert far <= 2 * allowed, f"{far:.3g} from float32, eager {allowed:.3g}"
+
+
+def leaves(value: Any) -> list[torch.Tensor]:
+    return [t for t in torch.utils._pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
+
+
+def interleaved(calls: dict[str, Callable[..., Any]], inputs: dict[str, Any]) -> dict[str, list[float]]:
+    """Return milliseconds a round and name, host time included: the card starts idle."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(ROUNDS + WARM_UP):
+        for name, call in calls.items():
+            torch.cuda.synchronize()
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            call(**inputs)
+            end.record()
+            end.synchronize()
+            if number >= WARM_UP:
+                times[name].append(start.elapsed_time(end))
+    return times
+
+
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for key in ("eager", "inductor"):
+        ratios = [min(2.0, r[f"against_{key}"][0]) for r in rows if f"against_{key}" in r]
+        if ratios:
+            mean = math.exp(statistics.fmean(map(math.log, ratios)))
+            lines.append(f"against {key}, geomean over {len(ratios)}, at most 2 each: {mean:.3f}; least {min(ratios)}")
+    pairs = [r["first_s"] / r["inductor_first_s"] for r in rows if "inductor_first_s" in r]
+    if pairs:
+        lines.append(f"first call, of torch.compile's seconds: {', '.join(f'{p:.2f}' for p in pairs)}")
+    failed = [r["model"] for r in rows if "error" in r]
+    return [*lines, *([f"failed: {', '.join(failed)}"] if failed else [])]
+
+
+# ---- models ----------------------------------------------------------------------------------------------------
+
+
+def bert() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+    """Return BERT base over i64[16, 512]."""
+    from transformers import BertConfig, BertModel
+
+    return BertModel(BertConfig()), {"input_ids": tokens(30522, 16)}
+
+
+def gpt2() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+    """Return GPT-2 with 12 layers over i64[4, 512]."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(GPT2Config(use_cache=False)), {"input_ids": tokens(50257, 4)}
+
+
+def llama() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+    """Return Llama with 8 layers and hidden size 1024 over i64[4, 512]."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=32000,
+        hidden_size=1024,
+        intermediate_size=2816,
+        num_hidden_layers=8,
+        num_attention_heads=16,
+        num_key_value_heads=16,
+        use_cache=False,
+    )
+    return LlamaForCausalLM(config), {"input_ids": tokens(32000, 4)}
+
+
+def vit() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+    """Return ViT-B/16 over bf16[32, 3, 224, 224]."""
+    import timm
+
+    return timm.create_model("vit_base_patch16_224"), {"x": images()}
+
+
+def resnet50() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+    """Return ResNet-50 over bf16[32, 3, 224, 224]."""
+    import timm
+
+    return timm.create_model("resnet50"), {"x": images()}
+
+
+def tokens(vocabulary: int, rows: int) -> torch.Tensor:
+    return torch.randint(0, vocabulary, (rows, 512), device="cuda")
+
+
+def images() -> torch.Tensor:
+    return torch.randn(32, 3, 224, 224, device="cuda", dtype=torch.bfloat16)
+
+
+MODELS = {"bert": bert, "gpt2": gpt2, "llama": llama, "vit": vit, "resnet50": resnet50}
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
