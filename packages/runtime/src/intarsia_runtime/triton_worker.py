@@ -14,6 +14,8 @@ from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.compiler import compiler
+from triton.runtime import cache
 
 __all__ = ["compile_kernel", "compiled", "main"]
 
@@ -23,6 +25,7 @@ IMAGES = {"cuda": "cubin", "hip": "hsaco"}
 
 
 def main(arguments: list[str]) -> int:
+    _forget_installation()
     path, backend, arch, warp_size, *names = arguments
     module = load_module(Path(path))
     target = GPUTarget(backend, int(arch) if arch.isdigit() else arch, int(warp_size))
@@ -56,6 +59,16 @@ def compiled(function: Any, row: dict[str, Any], target: GPUTarget) -> Any:
     if target.backend != "cuda":
         options = {key: value for key, value in options.items() if key != "enable_reflect_ftz"}
     return triton.compile(source, target=target, options=options)
+
+
+def _forget_installation() -> None:
+    """Leave Triton's files out of the names in its cache, which is a folder for this process alone.
+
+    Reading and hashing all of them takes longer than compiling a kernel: 1.4 s of 1.7 s.
+    """
+    for module in (cache, compiler):
+        if hasattr(module, "triton_key"):
+            module.triton_key = lambda: "unused"
 
 
 def load_module(path: Path) -> Any:
