@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import threading
 import types
 
 import pytest
@@ -141,3 +142,39 @@ def test_what_a_descriptor_caches_is_computed_once(make):
     vars(other)[name] = torch.full((2,), 100.0)
     torch.testing.assert_close(fast(x, other), torch.full((2,), 100.0))
     assert torch.equal(vars(other)[name], torch.full((2,), 100.0))
+
+
+class Settings(threading.local):
+    """Defaults anew in each thread."""
+
+    step = 2
+
+    def __init__(self):
+        self.n = 1
+
+    def scale(self):
+        return self.n * self.step
+
+
+def test_what_a_thread_has_of_its_own():
+    """A `threading.local` keeps attributes outside of the instance's dict, others in each thread."""
+    plain, settings, x = threading.local(), Settings(), torch.ones(2)
+
+    def f(x):
+        settings.n += 1
+        plain.last = settings.scale()
+        return x * settings.n * getattr(plain, "factor", 1) * len(vars(settings))
+
+    fast, seen = intarsia.compile(f, options=RAISE), []
+
+    def run():
+        seen.extend([fast(x)[0].item(), fast(x)[0].item()])
+        plain.factor = 10
+        seen.extend([fast(x)[0].item(), plain.last])
+
+    run()
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [2, 3, 40, 8] * 2
+    assert intarsia.stats().fallbacks == 0

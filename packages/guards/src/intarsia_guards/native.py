@@ -14,6 +14,7 @@ import importlib
 import logging
 import os
 import sys
+import threading
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -382,7 +383,9 @@ def _autocast_is(device: str, on: bool, dtype: torch.dtype) -> bool:
 
 
 def _has_usual_dict(cls: type) -> bool:
-    """Whether `__dict__` of an instance is its dictionary, and not what a class of the user says."""
+    """Whether `__dict__` of an instance is its dictionary, and not what a class of the user, or the thread, says."""
+    if issubclass(cls, threading.local):
+        return False
     for parent in cls.__mro__:
         if "__dict__" in vars(parent):
             return isinstance(vars(parent)["__dict__"], types.GetSetDescriptorType)

@@ -329,9 +329,10 @@ class Builder:
                 continue
             named: list[Loader] = [partial(self.constant, name)]
             if value is None:
-                self.call_unbound(object.__delattr__, owner, named)
+                self.call_unbound(native_method(owner.cls, "__delattr__"), owner, named)
             else:
-                self.call_unbound(object.__setattr__, owner, [*named, partial(self.load, value)])
+                loads = [*named, partial(self.load, value)]
+                self.call_unbound(native_method(owner.cls, "__setattr__"), owner, loads)
 
     # -- the frame's own variables -------------------------------------------------------------------------------
 

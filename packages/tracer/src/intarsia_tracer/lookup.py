@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import threading
 import types
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, cast
@@ -27,6 +28,7 @@ __all__ = [
     "bound_to_instance",
     "exception_attribute",
     "guard_not_in_instance",
+    "has_dict",
     "hash_is_safe",
     "instance_attribute",
     "instance_dict",
@@ -70,7 +72,7 @@ def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True)
     cls = owner.cls
     if name == "__class__" and (tx.find_in_class(cls, name) or (None,))[0] is vars(object)["__class__"]:
         return tx.wrap(cls, tx.class_source(owner, cls))
-    if name == "__dict__" and cls.__dictoffset__ != 0:
+    if name == "__dict__" and has_dict(cls):
         return InstanceDict(owner)
     if isinstance(owner.value, enum.Enum) and name in ("name", "value", "_name_", "_value_"):
         return tx.wrap(tx.real(getattr, owner.value, name), None)
@@ -246,7 +248,7 @@ def guard_not_in_instance(tx: Tracer, owner: Value, name: str) -> None:
 
 def _guard_absent(tx: Tracer, owner: Value, name: str) -> None:
     """Rely on the instance's own dict having no such entry."""
-    if not isinstance(owner, Object) or owner.source is None or owner.cls.__dictoffset__ == 0:
+    if not isinstance(owner, Object) or owner.source is None or not has_dict(owner.cls):
         return
     if name in owner.written:  # deleted before, whatever was there at the start
         return
@@ -281,13 +283,31 @@ def object_hash_key(tx: Tracer, owner: Object) -> Hashable:
     raise Break("tracer.hashing", f"{owner.describe()} is used as a key")
 
 
+def has_dict(cls: Any) -> bool:
+    """Tell whether instances of a class have a dict of their own; that of a `threading.local` is its thread's."""
+    return cls.__dictoffset__ != 0 or issubclass(cls, threading.local)
+
+
 def real_dict(value: Any) -> dict[str, Any] | None:
     """Return the instance dict of an object, without running its `__getattribute__`."""
+    if issubclass(type(value), threading.local):
+        return _thread_dict(value)
     try:
         found = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def _thread_dict(value: threading.local) -> dict[str, Any]:
+    """Return what an object holds for this thread: the first look makes it, by `__init__`, as the program's would."""
+    try:
+        found: dict[str, Any] = threading.local.__getattribute__(value, "__dict__")
+    except Exception as error:
+        raise Break(
+            "tracer.attribute", f"the first use of a {type(value).__name__} in a thread raises {error!r}"
+        ) from None
+    return found
 
 
 def really_has(value: Any, name: str) -> bool:

@@ -18,7 +18,7 @@ from intarsia_tracer.values.sequences import Tuple
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
-from intarsia_tracer.lookup import is_data_descriptor, really_has
+from intarsia_tracer.lookup import has_dict, is_data_descriptor, really_has
 
 __all__ = [
     "check_no_arguments",
@@ -53,7 +53,7 @@ def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | Non
     found = tx.find_in_class(owner.cls, name)
     raw = found[0] if found else None
     if found is None or not is_data_descriptor(raw):
-        if owner.cls.__dictoffset__ == 0:
+        if not has_dict(owner.cls):
             tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
         tx.write_attribute(owner, name, value)
     elif isinstance(raw, property):
