@@ -1,5 +1,6 @@
 """Symbolic sizes: a graph is lowered once and right for every size. Built with torch's own symbolic integers."""
 
+import operator
 from typing import Any
 
 import pytest
@@ -167,6 +168,21 @@ def test_scalar_results_are_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
         intarsia_loops.lower(fx.GraphModule({}, graph), check=False)
     assert caught.value.code == "loops.scalar_result"
+
+
+def test_sizes_among_results_are_known() -> None:
+    graph, mode = fx.Graph(), FakeTensorMode()
+    q = graph.placeholder("q")
+    call = graph.call_function(aten._scaled_dot_product_flash_attention.default, (q, q, q))
+    with mode:
+        meta.set_value(q, torch.empty(2, 4, 16, 8, dtype=torch.bfloat16, device="cuda"))
+        meta.set_value(call, call.target(*[meta.value(q)] * 3))
+    items = [graph.call_function(operator.getitem, (call, k)) for k in (0, 4)]
+    for item in items:
+        meta.set_value(item, meta.value(call)[item.args[1]])
+    graph.output(tuple(items))
+    loops = intarsia_loops.lower(fx.GraphModule({}, graph), check=False)
+    assert intarsia_loops.from_fx(loops).outputs[1] == 16
 
 
 # ---- numbers that are computed from sizes ---------------------------------------------------------------------

@@ -211,14 +211,20 @@ class _Walk:
 
     def _extern(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         value = meta.value(node)
-        for v in value if isinstance(value, (tuple, list)) else (value,):
-            if not (v is None or isinstance(v, torch.Tensor)):
+        many = isinstance(value, (tuple, list))
+        sizes: dict[int, Any] = {}
+        returns: Any = node.target._schema.returns if many else ()
+        for k, v in enumerate(value if many else (value,)):
+            if many and k < len(returns) and str(returns[k].type) == "int":
+                sizes[k] = v  # a size of an operand, such as the longest sequence of an attention: known already
+            elif not (v is None or isinstance(v, torch.Tensor)):
                 raise UnsupportedError(
                     f"{node.target} gives a {type(v).__name__}, which is not a tensor",
                     code="loops.scalar_result",
                     where=meta.origins(node),
                 )
-        return self.builder.extern(_without_alias(node.target), args, kwargs)
+        made = self.builder.extern(_without_alias(node.target), args, kwargs)
+        return tuple(sizes.get(k, m) for k, m in enumerate(made)) if sizes else made
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
