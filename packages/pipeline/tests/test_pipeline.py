@@ -22,6 +22,7 @@ def test_the_default_pipeline_runs_from_torch_to_a_callable():
     assert (stages[0].takes, stages[-1].gives) == ("torch", "callable")
     assert names(intarsia.default_pipeline()) == [
         "recognise_attention",
+        "drop_full_masks",
         "to_aten",
         "functionalize",
         "fold_constants",

@@ -106,7 +106,7 @@ def default_cache_dir() -> Path:
 
 def _aten_stages() -> tuple[Stage, ...]:
     return (
-        _rewrite("recognise_attention", "torch"),
+        *[_rewrite(name, "torch") for name in ("recognise_attention", "drop_full_masks")],
         Stage("to_aten", "torch", "effects", _to_aten),
         Stage("functionalize", "effects", "aten", _functionalize),
         _rewrite("fold_constants"),

@@ -1,0 +1,90 @@
+"""Masks that keep every place are dropped; others, and those that are written to, stay."""
+
+import operator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.torch import interpret, verify
+from intarsia_rewrites import drop_full_masks
+
+
+def mask_after(make):
+    """Run the pass over attention with the mask that `make` returns; check values, and return the mask argument."""
+
+    def attention(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=make(q))
+
+    torch.manual_seed(0)
+    inputs = [torch.randn(2, 3, 5, 4) for _ in range(3)]
+    gm = torch.fx.symbolic_trace(attention)
+    FakeTensorProp(gm, FakeTensorMode()).propagate(*inputs)
+    (output,) = gm.graph.find_nodes(op="output")
+    output.args = ((output.args[0],),)
+    gm.recompile()
+    before = str(gm.graph)
+    made = drop_full_masks(gm, check=False)
+    verify(made, origins=False)
+    assert str(gm.graph) == before
+    torch.testing.assert_close(interpret(made, *inputs)[0], attention(*inputs))
+    assert drop_full_masks(gm, check=False, fuel=0) is gm
+    (call,) = [n for n in made.graph.nodes if n.target is F.scaled_dot_product_attention]
+    return call.kwargs["attn_mask"]
+
+
+def proxied(make):
+    """Let the tracer see the calls that make a mask, which take no proxy."""
+
+    def maker(q):
+        if not isinstance(q, torch.fx.Proxy):
+            return make(lambda f, *args, **kwargs: f(*args, **kwargs))
+        return make(lambda f, *args, **kwargs: q.tracer.create_proxy("call_function", f, args, kwargs))
+
+    return maker
+
+
+FULL = {
+    "from zero": lambda call: call(torch.arange, 5)[None, None, :, None] >= 0,
+    "shifted": lambda call: (call(torch.arange, 5) + 2)[None, :] > 1,
+    "expanded": lambda call: (call(torch.arange, 1, 6)[:, None] > 0).expand(2, 1, 5, 5),
+    "ones": lambda call: call(torch.ones, (5, 5), dtype=torch.bool),
+    "full": lambda call: call(torch.full, (1, 5), True),
+    "both": lambda call: (call(torch.arange, 5)[None] >= 0) & (call(torch.arange, 5)[:, None] >= -1),
+}
+KEPT = {
+    "causal": lambda call: call(torch.arange, 5)[:, None] >= call(torch.arange, 5)[None],
+    "from one": lambda call: call(torch.arange, 5)[None] > 0,
+    "downwards": lambda call: call(torch.arange, 2, -3, -1)[None] >= 0,
+    "below": lambda call: call(torch.arange, -1, 4)[None] >= 0,
+    "numbers": lambda call: call(torch.ones, (5, 5)),
+    "written": lambda call: call(torch.ones, (5, 5), dtype=torch.bool).triu_(),
+}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_full_masks_are_dropped(name: str) -> None:
+    assert mask_after(proxied(FULL[name])) is None
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_other_masks_stay(name: str) -> None:
+    assert mask_after(proxied(KEPT[name])) is not None
+
+
+def test_mask_that_a_view_of_it_writes_stays() -> None:
+    def make(call):
+        mask = call(torch.ones, (5, 5), dtype=torch.bool)
+        call(operator.setitem, mask[0], 0, False)
+        return mask
+
+    assert mask_after(proxied(make)) is not None
+
+
+def test_fuel_is_checked() -> None:
+    gm = torch.fx.symbolic_trace(lambda x: x)
+    with pytest.raises(InvalidArgumentError):
+        drop_full_masks(gm, fuel=-1)
