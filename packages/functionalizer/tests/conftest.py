@@ -12,6 +12,7 @@ from intarsia_testkit.differential import clone_all, same_results
 def pytest_addoption(parser):
     parser.addoption("--programs", type=int, default=400, help="random programs that test_fuzz runs")
     parser.addoption("--symbolic-programs", type=int, default=40, help="of these, with symbolic sizes")
+    parser.addoption("--first-seed", type=int, default=0, help="the first of the seeds that test_fuzz goes through")
 
 
 @pytest.fixture
@@ -22,6 +23,11 @@ def n_programs(request):
 @pytest.fixture
 def n_symbolic(request):
     return request.config.getoption("--symbolic-programs", default=40)
+
+
+@pytest.fixture
+def first_seed(request):
+    return request.config.getoption("--first-seed", default=0)
 
 
 @pytest.fixture(scope="session")

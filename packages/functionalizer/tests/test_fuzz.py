@@ -1,6 +1,7 @@
 """Random Python programs full of views, in-place ops, `out=` and aliased outputs, recorded and functionalized.
 
-`--programs N` runs more of them than the usual 400, `--symbolic-programs N` more with symbolic sizes than 40.
+`--programs N` compares more of them than the usual 400, `--symbolic-programs N` more with symbolic sizes than 40;
+`--first-seed K` starts elsewhere.
 """
 
 import random
@@ -329,41 +330,47 @@ def note(tensors, result):
             tensors.append(tensor)
 
 
-def test_random_programs(check, n_programs):
-    for seed in range(n_programs):
-        run_program(check, seed, fuel=None)
+def test_random_programs(check, n_programs, first_seed):
+    run_programs(n_programs, first_seed, lambda seed: run_program(check, seed, fuel=None))
 
 
-def test_random_programs_on_little_fuel(check, n_programs):
-    for seed in range(n_programs, n_programs + n_programs // 10):
-        run_program(check, seed, fuel=seed % 4)
+def test_random_programs_on_little_fuel(check, n_programs, first_seed):
+    run_programs(n_programs // 10, first_seed + LATER, lambda seed: run_program(check, seed, fuel=seed % 4))
 
 
-def test_random_programs_with_symbolic_sizes(check, n_programs, n_symbolic):
+def test_random_programs_with_symbolic_sizes(check, n_symbolic, first_seed):
     """Shapes become symbols when recorded; the functional graph runs at the sizes of the example."""
-    for seed in range(2 * n_programs, 2 * n_programs + n_symbolic):
-        run_program(check, seed, fuel=None, symbolic=True)
+    run_programs(n_symbolic, first_seed + 2 * LATER, lambda seed: run_program(check, seed, fuel=None, symbolic=True))
+
+
+LATER = 10**6
+
+
+def run_programs(count, first, run):
+    """Go through the seeds until `count` programs were compared with eager; few may be left out."""
+    compared = seeds = 0
+    while compared < count:
+        compared += run(first + seeds)
+        seeds += 1
+        assert seeds - compared <= 10 + 0.1 * count, f"of {seeds} programs only {compared} were compared"
 
 
 def run_program(check, seed, fuel, symbolic=False):
+    """Compare one program with eager; False: it is left out, for a reason that FIRED counts."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     inputs, program, names = grow(rng, rng.randint(3, 16))
     mode, cache, given = MODE, CACHE, inputs
     if symbolic:
         mode, cache = fake_mode(ShapeEnv()), None
-        given = [
-            fakeify(mode, x, f"x{n}", tuple(range(x.dim()))) for n, x in enumerate(inputs) if not x.storage_offset()
-        ]
-        if len(given) < len(inputs):
-            return
+        given = [fakeify(mode, x, f"x{n}", tuple(range(x.dim()))) for n, x in enumerate(inputs)]
     try:
         recorded = record(program, given, fake_mode=mode, cache=cache)
     except RuntimeError as error:
         # fake tensors refuse fills of expanded tensors that eager carries out
         assert "more than one element of the written-to tensor" in str(error)
         FIRED.count("(not recordable)")
-        return
+        return False
     before = str(recorded.graph_module.graph)
     try:
         done = functionalize(recorded, fuel=fuel)
@@ -371,7 +378,7 @@ def run_program(check, seed, fuel, symbolic=False):
         # as_strided over the gaps of a sliced input that is written: the gaps hold what no input shows
         assert error.code == "functionalize.as_strided", error
         FIRED.count("(refused as_strided)")
-        return
+        return False
     assert str(recorded.graph_module.graph) == before
     if fuel is None and seed % 5 == 0 and not symbolic:
         aten.verify(done.graph_module, functional=True, values=True)
@@ -381,6 +388,9 @@ def run_program(check, seed, fuel, symbolic=False):
         pytest.fail(f"seed {seed}, {names}:\n{error}\n{recorded.graph_module.graph}\n{done.graph_module.graph}")
     for name in names:
         FIRED.count(name)
+    FIRED.count(f"(compared{' symbolic' if symbolic else ''})")
+    FIRED.count(f"(compared{' symbolic' if symbolic else ''} with an offset)", any(x.storage_offset() for x in inputs))
+    return True
 
 
 def test_every_rule_fired(n_programs):

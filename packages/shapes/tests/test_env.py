@@ -102,6 +102,21 @@ def test_frozen_facts_answer_and_say_what_they_lack():
     assert caught.value.relation == "s0 % 3 == 0"
 
 
+def test_the_offset_of_a_slice_is_kept_and_costs_no_fact():
+    env = ShapeEnv()
+    given = torch.empty(5, 8, dtype=torch.int64)[1:, ::2]
+    x = fakeify(fake_mode(env), given, "x", (0, 1))
+    assert x.storage_offset() == 8 and x[1:].storage_offset() - x.storage_offset() == x.stride(0)
+    assert x.dtype is torch.int64 and not x._is_view() and not env.guards
+
+
+def test_bounds_of_a_quotient():
+    env = ShapeEnv()
+    n = env.create_size(6, "x.size(0)")
+    env.mark_range(n, 3, 12)
+    assert ((n + 3) / 6).node.bounds() == (1, 2.5) and (6 / n).node.bounds() == (0.5, 2)
+
+
 def test_joined_facts_intersect_ranges():
     env = ShapeEnv()
     env.create_size(8, "x.size(0)")

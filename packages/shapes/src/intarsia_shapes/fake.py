@@ -55,6 +55,7 @@ def fakeify(
         apart: Equal sizes of this tensor get different symbols.
 
     Strides are written as products of sizes where the real layout says so, and become symbols of their own elsewhere.
+    The storage offset stays this tensor's own number, which later passes only subtract from those of its views.
 
     Example:
         >>> env = ShapeEnv()
@@ -76,6 +77,10 @@ def fakeify(
     stride = _symbolic_strides(env, tensor, name, size, strides)
     with mode:
         result = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
+        if offset := tensor.storage_offset():
+            # not a view of what lies before it: an input has no base
+            raw = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+            result = raw.set_(result.untyped_storage(), offset, size, stride)
         return result.requires_grad_(tensor.requires_grad)
 
 

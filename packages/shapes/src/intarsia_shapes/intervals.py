@@ -14,6 +14,8 @@ from torch.utils._sympy.functions import (
     CeilToInt,
     FloorDiv,
     FloorToInt,
+    FloatTrueDiv,
+    IntTrueDiv,
     IsNonOverlappingAndDenseIndicator,
     Max,
     Min,
@@ -27,6 +29,7 @@ from torch.utils._sympy.functions import (
 __all__ = ["INF", "Interval", "Ranges", "interval"]
 
 INF = math.inf
+_LARGE = 1e300
 Interval = tuple[float, float]
 Ranges = Callable[[Any], Interval]
 
@@ -111,6 +114,14 @@ def _floordiv(expr: Any, ranges: Ranges) -> Interval:
     return min(corners), max(corners)
 
 
+def _division(expr: Any, ranges: Ranges) -> Interval:
+    (a_low, a_high), (b_low, b_high) = (interval(a, ranges) for a in expr.args)
+    if b_low <= 0 or max(abs(a_low), abs(a_high), b_low) > _LARGE:
+        return -INF, INF
+    corners = [a / b for a in (a_low, a_high) for b in (b_low, b_high)]
+    return min(corners), max(corners)
+
+
 def _quotient(a: float, b: float) -> float:
     if abs(b) == INF:
         return 0 if abs(a) == INF or (a >= 0) == (b > 0) else -1
@@ -151,6 +162,8 @@ _RULES: dict[Any, Callable[[Any, Ranges], Interval]] = {
     sympy.Mul: _product,
     sympy.Pow: _power,
     FloorDiv: _floordiv,
+    IntTrueDiv: _division,
+    FloatTrueDiv: _division,
     Mod: _remainder,
     PythonMod: _remainder,
     Max: _maximum,

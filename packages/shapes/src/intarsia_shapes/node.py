@@ -94,6 +94,10 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
         expr = self.expr
         return bool(expr) if expr in (sympy.true, sympy.false) else None
 
+    def bounds(self) -> tuple[float, float]:
+        """Return the least and the largest value that the facts so far allow, infinities where they say nothing."""
+        return interval(self.expr, self.shape_env.knowledge.range_of())
+
     def is_int(self) -> bool:
         return self.pytype is int
 
