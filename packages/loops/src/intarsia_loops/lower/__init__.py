@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.fx as fx
@@ -210,10 +210,10 @@ class _Walk:
         self.env[node] = self._extern(node, args, kwargs) if result is None else result
 
     def _extern(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        value = meta.value(node)
+        value, target = meta.value(node), cast(Any, node.target)
         many = isinstance(value, (tuple, list))
         sizes: dict[int, Any] = {}
-        returns: Any = node.target._schema.returns if many else ()
+        returns: Any = target._schema.returns if many else ()
         for k, v in enumerate(value if many else (value,)):
             if many and k < len(returns) and str(returns[k].type) == "int":
                 sizes[k] = v  # a size of an operand, such as the longest sequence of an attention: known already
@@ -223,7 +223,7 @@ class _Walk:
                     code="loops.scalar_result",
                     where=meta.origins(node),
                 )
-        made = self.builder.extern(_without_alias(node.target), args, kwargs)
+        made = self.builder.extern(_without_alias(target), args, kwargs)
         return tuple(sizes.get(k, m) for k, m in enumerate(made)) if sizes else made
 
     def _argument(self, value: Any) -> Any:
