@@ -1,5 +1,6 @@
 """What a compiled function relied on without looking: found by changing it, each the smallest case."""
 
+import abc
 import collections
 import functools
 import threading
@@ -177,4 +178,46 @@ def test_what_a_thread_has_of_its_own():
     thread.start()
     thread.join()
     assert seen == [2, 3, 40, 8] * 2
+    assert intarsia.stats().fallbacks == 0
+
+
+def test_a_class_gets_other_bases_or_is_registered():
+    class Special: ...
+
+    class Base: ...
+
+    class Derived(Base): ...
+
+    class Failed(ValueError): ...
+
+    class Abstract(abc.ABC): ...
+
+    def raising():
+        raise Failed
+
+    def f(x, thing):
+        try:
+            raising()
+        except RuntimeError:
+            x = x + 10
+        except ValueError:
+            x = x + 20
+        factors = 2 if isinstance(thing, Special) else 3, 5 if issubclass(Derived, Abstract) else 7
+        return x * factors[0] * factors[1] * len(type(thing).__mro__)
+
+    fast, x, thing = intarsia.compile(f, options=RAISE), torch.ones(2), Derived()
+
+    def check():
+        before = intarsia.stats().frames_compiled
+        for _ in range(2):
+            assert torch.equal(fast(x, thing), f(x, thing))
+        return intarsia.stats().frames_compiled - before
+
+    assert check() == 1 and check() == 0
+    Derived.__bases__ = (Special, Base)
+    assert check() == 1
+    Abstract.register(Derived)
+    assert check() == 1
+    Abstract.register(int)
+    assert check() == 0
     assert intarsia.stats().fallbacks == 0

@@ -46,6 +46,10 @@ class Other(Thing):
     def apply(self, t):
         return t - self.x
 
+class Marked: ...
+
+class Derived(Thing): ...
+
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -95,7 +99,7 @@ number, ratio, word, other, option, count, key = 1, 0.5, "a", None, True, 2, 0
 level, flag, chosen, table, pair = 1, True, twice, {"a": 1, "b": 2}, (1, 2)
 contexts, kind = [], list
 thing, net, held = Thing(), Net(), MARK
-holder = Thing()
+holder, derived = Thing(), Derived()
 handles = {}
 
 def value(seed=0):
@@ -162,6 +166,7 @@ def objects(x):
     z = z + getattr(thing, "bonus", 0)
     if thing.inner is not None: z = z + 7
     if held is not MARK: z = z - 50
+    if isinstance(derived, Marked): z = z + 30
     return z + len(thing.items) + sum(thing.items) + thing.__dict__.get("note", 0)
 
 def functions(x):
@@ -244,6 +249,7 @@ _OBJECTS = {
     "has attribute": ("vars(thing).pop('extra', None)", "thing.extra = 1"),
     "getattr": ("vars(thing).pop('bonus', None)", "thing.bonus = 3"),
     "inner": ("thing.inner = None", "thing.inner = holder"),
+    "bases": ("Derived.__bases__ = (Thing,)", "Derived.__bases__ = (Marked, Thing)"),
     "marked": ("held = MARK", "held = Thing()", "held = None"),
     "list": ("thing.items = [1, 2]", "thing.items = [1, 2, 3]", "thing.items[0] = 4"),
     "instance dict": ("vars(thing).pop('note', None)", "thing.note = 8"),

@@ -1,5 +1,6 @@
 """Each kind of guard: it passes, it fails, and the explanation says what changed and what to do."""
 
+import abc
 import enum
 import math
 from collections import OrderedDict
@@ -200,6 +201,44 @@ def test_identity() -> None:
     check(GuardKind.IDENTITY, items, [items], [[]])
     check(GuardKind.NOT_IDENTITY, held, [other, None], [held])
     check(GuardKind.NOT_IDENTITY, None, [0], [None])
+
+
+def test_subclass() -> None:
+    class Plain: ...
+
+    class Other(Base): ...
+
+    class Abstract(abc.ABC): ...
+
+    class Registered: ...
+
+    Abstract.register(Registered)
+    (failure, *_) = check(GuardKind.SUBCLASS, (Base, True), [Base, Other], [Plain, int])
+    assert failure.expected.startswith("a subclass of") and failure.actual == "another class than it"
+    check(GuardKind.SUBCLASS, (Base, False), [Plain, int], [Base, Other])
+    check(GuardKind.SUBCLASS, (Abstract, False), [Plain, int], [Registered, Abstract])
+    check(GuardKind.SUBCLASS, (int, False), [Plain], [bool, 3])
+
+
+def test_subclass_after_changes() -> None:
+    class Plain: ...
+
+    class Other(Plain): ...
+
+    class Abstract(abc.ABC): ...
+
+    def holds(*values: Any) -> bool:
+        record = GuardRecord(GuardKind.SUBCLASS, X, values)
+        frame = build_guards([record]).frame_check((lambda x: x).__code__)
+        answers.append(frame.check)
+        return bool(frame.check(Other))
+
+    answers: list[Callable[[Any], bool]] = []
+    assert holds(Plain, True) and holds(Base, False) and holds(Abstract, False)
+    Other.__bases__ = (Base,)
+    assert [answer(Other) for answer in answers] == [False, False, True]
+    Abstract.register(Other)
+    assert [answer(Other) for answer in answers] == [False, False, False]
 
 
 def test_length() -> None:

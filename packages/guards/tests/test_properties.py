@@ -24,6 +24,7 @@ from intarsia_ir import (
     SizeFact,
     SizeFacts,
     TensorFacts,
+    TypeSource,
 )
 from intarsia_testkit.fired import Tally
 
@@ -35,6 +36,10 @@ A, D, P, T, U = (ArgumentSource(name) for name in ("a", "d", "o", "t", "u"))
 
 class Thing:
     """An object with attributes and a function."""
+
+
+class Special(Thing):
+    """Its objects may take the place of others."""
 
 
 class MyList(list[Any]):
@@ -84,6 +89,7 @@ def make_records(world: dict[str, Any]) -> list[GuardRecord]:
         record(GuardKind.CODE, AttributeSource(P, "f"), one.__code__),
         record(GuardKind.CONSTANT, AttributeSource(P, "n"), 0.0),
         record(GuardKind.COMPARISON, AttributeSource(P, "m"), ("<", 3, True)),
+        record(GuardKind.SUBCLASS, TypeSource(P), (Special, False)),
         record(GuardKind.HAS_ATTRIBUTE, P, ("extra", False)),
         record(GuardKind.TENSOR, T, facts),
         record(GuardKind.ALIASING, T, (U, False)),
@@ -127,6 +133,7 @@ CHANGES: dict[str, tuple[str, Any]] = {
     "new key": ("dict_keys absent", lambda w: w["d"].__setitem__("z", 1)),
     "other inner object": ("identity", lambda w: set_attribute(w, "inner", Thing())),
     "other function": ("code", lambda w: set_attribute(w, "f", two)),
+    "object of a subclass": ("subclass", lambda w: set_attribute(w, "__class__", Special)),
     "new attribute": ("has_attribute", lambda w: set_attribute(w, "extra", 1)),
     "last dimension": ("tensor", lambda w: swap_tensor(w, "t", torch.zeros(2, 5))),
     "other type of numbers": ("tensor", lambda w: swap_tensor(w, "t", torch.zeros(2, 4).double())),

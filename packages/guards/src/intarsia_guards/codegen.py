@@ -105,6 +105,7 @@ _COST = {
             GuardKind.NOT_IDENTITY,
             GuardKind.CONSTANT,
             GuardKind.COMPARISON,
+            GuardKind.SUBCLASS,
             GuardKind.LENGTH,
             GuardKind.CODE,
             GuardKind.TENSOR,
@@ -317,6 +318,8 @@ class _Writer:
             case GuardKind.COMPARISON:
                 op, number, holds = guard.value
                 self.require(f"type({v}) is float and ({v} {op} {self.constant(number)}) is {holds}")
+            case GuardKind.SUBCLASS:
+                self.require(f"{self._slow(guard.kind, guard.value)}({v})")
             case GuardKind.LENGTH:
                 self.require(f"len({v}) == {guard.value}")
             case GuardKind.CODE:

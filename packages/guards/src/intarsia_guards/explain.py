@@ -106,11 +106,22 @@ def _first_size_failure(guards: tuple[HeldGuard, ...], facts: SizeFacts, frame: 
             used = sorted(relations.names_in(relation))
             now = ", ".join(f"{name} = {values[name]} ({texts.symbols[name]})" for name in used)
             return GuardFailure(
-                GuardKind.SIZE, f"`{relation}`", "true", f"false with {now}", origins.get(relation), remedy=_SIZE_REMEDY
+                GuardKind.SIZE,
+                f"`{relation}`",
+                "true",
+                f"false with {now}",
+                origins.get(relation),
+                remedy=_relation_remedy(relation),
             )
     return None
 
 
+def _relation_remedy(relation: str) -> str:
+    """Say what helps: a relation that fixes a number has as many sides as there are numbers."""
+    return _EQUAL_REMEDY if " == " in relation else _SIZE_REMEDY
+
+
+_EQUAL_REMEDY = "each number that the equality fixes is compiled apart: pass what is computed here as a tensor"
 _SIZE_REMEDY = "nothing, if sizes on both sides of the relation occur: each side is compiled once"
 
 
@@ -142,6 +153,9 @@ def _shown(kind: GuardKind, expected: Any, actual: Any, frame: Frame) -> tuple[s
         case GuardKind.COMPARISON:
             op, number, holds = expected
             return f"{'' if holds else 'not '}{op} {_brief(number)}", _brief(actual)
+        case GuardKind.SUBCLASS:
+            words = ("another class than", "a subclass of")
+            return f"{words[expected[1]]} {_brief(expected[0])}", f"{words[not expected[1]]} it"
         case GuardKind.NOT_IDENTITY:
             return f"another object than {_brief(expected)}", "that object"
         case GuardKind.ALIASING:
@@ -216,6 +230,8 @@ def _remedy(guard: HeldGuard, expected: Any, actual: Any, dims: tuple[int, ...])
             return f"create {source} once, outside of what is compiled, and pass the same object"
         case GuardKind.LENGTH | GuardKind.DICT_KEYS | GuardKind.ABSENT | GuardKind.HAS_ATTRIBUTE:
             return f"give {source} the same contents on every call"
+        case GuardKind.SUBCLASS:
+            return f"let {source} have its bases, and be registered, before the first call"
         case GuardKind.ALIASING | GuardKind.OVERLAP:
             return f"pass a copy: {source}.clone()"
     return "call under the same torch settings as the first time"

@@ -226,6 +226,12 @@ def _comparison(value: tuple[str, float, bool], actual: Any, frame: Frame) -> bo
     return type(actual) is float and COMPARISONS[op](actual, number) is holds
 
 
+def _subclass(value: tuple[Any, bool], actual: Any, frame: Frame) -> bool:
+    """A base is one by the order of bases alone; that a class isn't one is for its metaclass to say as well."""
+    cls, expected = value
+    return cls in actual.__mro__ if expected else not issubclass(actual, cls)
+
+
 def _not_identity(value: Any, actual: Any, frame: Frame) -> bool:
     return actual is not value
 
@@ -246,6 +252,7 @@ _MEANINGS: dict[GuardKind, Callable[[Any, Any, Frame], bool]] = {
     GuardKind.IDENTITY: lambda value, actual, frame: actual is value and value is not DEAD,
     GuardKind.NOT_IDENTITY: _not_identity,
     GuardKind.COMPARISON: _comparison,
+    GuardKind.SUBCLASS: _subclass,
     GuardKind.LENGTH: lambda value, actual, frame: len(actual) == value,
     GuardKind.DICT_KEYS: _dict_keys,
     GuardKind.HAS_ATTRIBUTE: _has_attribute,

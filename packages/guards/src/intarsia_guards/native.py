@@ -7,6 +7,7 @@ among the operations, so every set of guards has a native check.
 
 from __future__ import annotations
 
+import abc
 import builtins
 import ctypes
 import functools
@@ -16,6 +17,7 @@ import os
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -243,6 +245,8 @@ class _Writer:
                 self._held("CODE", v, value)
             case GuardKind.CONSTANT:
                 self._constant(v, value)
+            case GuardKind.SUBCLASS:
+                self._subclass(v, *value)
             case GuardKind.LENGTH if 0 <= value < 2**31:
                 self._check("LENGTH", v, value)
             case GuardKind.TENSOR:
@@ -285,6 +289,15 @@ class _Writer:
             self._check("FLOAT", v, 0, expected)
         else:
             self._call(_slow(GuardKind.CONSTANT, value), v)
+
+    def _subclass(self, v: int, held: Held, expected: bool) -> None:
+        cls = release(held)
+        if not expected and isinstance(cls, abc.ABCMeta):
+            self._call(_never_registered(held), v)
+        elif held.reference is not None:
+            self._check("SUBCLASS_WEAK", v, int(expected), held.reference)
+        else:
+            self._check("SUBCLASS", v, int(expected), held.value)
 
     def _tensor(self, v: int, source: Source, facts: TensorFacts) -> None:
         cls = class_named(facts.type_name)
@@ -376,6 +389,23 @@ class _Writer:
 def _slow(kind: GuardKind, value: Any) -> Callable[[Any], bool]:
     """Return a check by the function that says what the kind means."""
     return lambda actual: meaning.holds(kind, release(value), actual, meaning.NO_FRAME)
+
+
+def _never_registered(held: Held) -> Callable[[Any], bool]:
+    """Return a check that a class isn't one of an abstract class; asked again when a class was registered anywhere."""
+    seen: tuple[Callable[[], Any], object] | None = None
+
+    def check(actual: Any) -> bool:
+        nonlocal seen
+        token = abc.get_cache_token()
+        if seen is not None and seen[0]() is actual and seen[1] == token:
+            return True
+        if not meaning.holds(GuardKind.SUBCLASS, (release(held), False), actual, meaning.NO_FRAME):
+            return False
+        seen = weakref.ref(actual), token
+        return True
+
+    return check
 
 
 def _autocast_is(device: str, on: bool, dtype: torch.dtype) -> bool:

@@ -303,6 +303,13 @@ static int check_has(PyObject *value, PyObject *name, int32_t wanted)
     return (found != NULL) == wanted;
 }
 
+/* Whether a class is, or isn't, one of a known class by its bases: no code of the user runs. */
+static int check_subclass(PyObject *value, PyObject *cls, int wanted)
+{
+    return cls != NULL && PyType_Check(value)
+        && PyType_IsSubtype((PyTypeObject *)value, (PyTypeObject *)cls) == wanted;
+}
+
 static int truth(PyObject *result)             /* consumes result */
 {
     int holds = result ? PyObject_IsTrue(result) : -1;
@@ -385,6 +392,8 @@ static Py_NO_INLINE int run_other(Op *op, Registers *r, PyObject *value)
     case OP_ITEM_LENGTH: return check_item_length(op, r, value);
     case OP_CODE: return check_code(value, object);
     case OP_CODE_WEAK: return check_code(value, target_of(object));
+    case OP_SUBCLASS: return check_subclass(value, object, op->number);
+    case OP_SUBCLASS_WEAK: return check_subclass(value, target_of(object), op->number);
     case OP_KEYS: return check_keys(op, value);
     case OP_HAS: return check_has(value, object, op->number);
     case OP_LACKS: return check_lacks(op, value);

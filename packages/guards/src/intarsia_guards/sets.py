@@ -212,6 +212,8 @@ def _held_value(record: GuardRecord) -> Any:
             return tuple(map(hold, record.value))
         case GuardKind.ABSENT:
             return hold(record.value)
+        case GuardKind.SUBCLASS:
+            return hold(record.value[0]), record.value[1]
     return record.value
 
 

@@ -247,6 +247,7 @@ class GuardKind(enum.Enum):
     IDENTITY = "identity"  # x is value; held weakly where the object allows it
     NOT_IDENTITY = "not_identity"  # x is not value
     COMPARISON = "comparison"  # (operator such as "<", number, bool): (x < number) is bool, for a float x
+    SUBCLASS = "subclass"  # (class, bool): issubclass(x, class) is bool, for a class x; held weakly
     LENGTH = "length"  # len(x) == value
     DICT_KEYS = "dict_keys"  # tuple(x) == value: the keys and their order
     HAS_ATTRIBUTE = "has_attribute"  # (name, bool): hasattr(x, name) is bool

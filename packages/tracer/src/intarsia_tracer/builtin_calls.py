@@ -25,6 +25,7 @@ from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Function, Partial, PythonFunction, guard_code
 from intarsia_tracer.values.iterators import Enumerate, Filter, Map, Reversed, Zip
 from intarsia_tracer.values.mappings import Dict, DictView
+from intarsia_tracer.values.numbers import ChangingNumber, opened
 from intarsia_tracer.values.objects import Builtin, ClassValue, Object, Super, Traceback
 from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 from intarsia_tracer.values.sets import SetValue
@@ -59,21 +60,19 @@ def is_instance(tx: Tracer, value: Value, cls: Value) -> bool:
 
 def _is_subclass(tx: Tracer, kind: Any, cls: Any) -> bool:
     """Model `issubclass` where the metaclass runs no user code."""
-    if cls in kind.__mro__:
-        return True
     meta = type(cls)
-    if meta is type or getattr(meta, "__subclasscheck__", None) is type.__subclasscheck__:
-        return False
+    if cls in kind.__mro__ or meta is type or getattr(meta, "__subclasscheck__", None) is type.__subclasscheck__:
+        return tx.is_subclass(kind, cls)
     if getattr(cls, "_is_protocol", False):
         raise Break("tracer.call", f"isinstance is asked about the protocol {cls.__name__}")
     if meta.__module__ in ("abc", "enum", "typing", "collections.abc", "_py_abc") or cls.__module__ in (
         "collections.abc",
         "numbers",
     ):
-        return issubclass(kind, cls)
+        return tx.is_subclass(kind, cls)
     own = [name for name in ("__instancecheck__", "__subclasscheck__") if name in _defined_below_type(meta)]
     if not own:
-        return issubclass(kind, cls)
+        return tx.is_subclass(kind, cls)
     raise Break("tracer.call", f"isinstance is asked about {cls.__name__}, whose metaclass decides")
 
 
@@ -313,6 +312,10 @@ def _extreme(name: str) -> BuiltinCall:
             values = tx.unpack(args[0]) if len(args) == 1 else args
             if values and all(isinstance(value, Const) for value in values):
                 return tx.from_python(tx.real(real, [value.as_python() for value in values]))
+            if any(isinstance(value, ChangingNumber) and value.type() is float for value in values):
+                found = opened(tx.guards, real, values)
+                if found is not None:
+                    return found
             args = [Tuple(values)] if len(args) == 1 else args
         return tx.polyfill(f"{name}_", args, keywords)
 
@@ -492,6 +495,9 @@ def _special(name: str) -> BuiltinCall:
 
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         if args and not isinstance(args[0], Const) and not keywords:
+            found = opened(tx.guards, real, args)
+            if found is not None:
+                return found
             return tx.call(tx.special_method(args[0], name), args[1:], {})
         return tx.call_pure(real, args, keywords)
 

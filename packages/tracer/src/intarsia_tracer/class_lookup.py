@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import enum
 import functools
 import types
@@ -31,6 +32,7 @@ __all__ = [
     "class_source",
     "find_in_class",
     "function_attribute",
+    "is_subclass",
     "module_attribute",
     "module_globals",
     "rely_on_absence",
@@ -50,6 +52,8 @@ _CLASS_FACTS = frozenset(
     {"__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__", "__basicsize__",
      "__flags__", "__itemsize__", "__abstractmethods__", "__text_signature__", "__dictoffset__"}
 )  # fmt: skip
+_MAY_BE_SET = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"})
+
 # -- classes -------------------------------------------------------------------------------------------------
 
 
@@ -66,6 +70,22 @@ def find_in_class(tx: Tracer, cls: Any, name: str) -> tuple[Any, int] | None:
             break
     tx.class_lookups[key] = found
     return found
+
+
+def is_subclass(tx: Tracer, kind: Any, cls: Any) -> bool:
+    """Model `issubclass`, and rely on the bases of classes of the user, and on what isn't registered.
+
+    What an abstract class once accepted it accepts for ever. Of two library classes neither changes.
+    """
+    by_bases = cls in kind.__mro__
+    answer = by_bases or issubclass(kind, cls)
+    source = tx.reference_sources.get(id(kind))
+    libraries = is_trusted(kind.__module__), is_trusted(cls.__module__)
+    may_be_registered = isinstance(cls, abc.ABCMeta) and not answer
+    lasting = all(libraries) if may_be_registered else any(libraries) or by_bases is not answer
+    if source is not None and kind is not cls and not lasting:
+        tx.guards.add(GuardKind.SUBCLASS, source, (cls, answer))
+    return answer
 
 
 def class_source(tx: Tracer, owner: Value, cls: Any) -> Source | None:
@@ -107,7 +127,8 @@ def class_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
     if name == "__class__":
         return tx.wrap(type(cls), None)
     if name in _CLASS_FACTS:
-        return tx.wrap(tx.real(getattr, cls, name), None)
+        known = is_trusted(cls.__module__) or name not in _MAY_BE_SET
+        return tx.wrap(tx.real(getattr, cls, name), None if known else attribute_source(tx, owner, name))
     if name == "__dict__":
         return tx.wrap(cls.__dict__, attribute_source(tx, owner, name))
     if isinstance(cls, enum.EnumMeta) and name in cls.__members__:

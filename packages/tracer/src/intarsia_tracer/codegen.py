@@ -331,7 +331,7 @@ class Builder:
             if value is None:
                 self.call_unbound(native_method(owner.cls, "__delattr__"), owner, named)
             else:
-                loads = [*named, partial(self.load, value)]
+                loads: list[Loader] = [*named, partial(self.load, value)]
                 self.call_unbound(native_method(owner.cls, "__setattr__"), owner, loads)
 
     # -- the frame's own variables -------------------------------------------------------------------------------

@@ -98,4 +98,6 @@ class Guards:
         return tuple(self._records.values())
 
 
-_SEVERAL = frozenset({GuardKind.ABSENT, GuardKind.HAS_ATTRIBUTE, GuardKind.NOT_IDENTITY, GuardKind.COMPARISON})
+_SEVERAL = frozenset(
+    {GuardKind.ABSENT, GuardKind.HAS_ATTRIBUTE, GuardKind.NOT_IDENTITY, GuardKind.COMPARISON, GuardKind.SUBCLASS}
+)

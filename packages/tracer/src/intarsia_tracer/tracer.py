@@ -103,6 +103,7 @@ class Tracer:
     exception_attribute = lookup.exception_attribute
     find_in_class = class_lookup.find_in_class
     function_attribute = class_lookup.function_attribute
+    is_subclass = class_lookup.is_subclass
     guard_not_in_instance = lookup.guard_not_in_instance
     hash_is_safe = lookup.hash_is_safe
     instance_attribute = lookup.instance_attribute
@@ -389,7 +390,9 @@ class Tracer:
         for cls in classes:
             if not isinstance(cls, ClassValue) or BaseException not in cls.value.__mro__:
                 raise Break("tracer.exception", "an except clause names something that isn't an exception class")
-        return any(cls.value in value.type().__mro__ for cls in classes if isinstance(cls, ClassValue))
+        kind = value.type()
+        found = [c.value for c in classes if isinstance(c, ClassValue) and self.is_subclass(kind, c.value)]
+        return any(cls in kind.__mro__ for cls in found)  # who is only registered isn't caught
 
     def exception_to_raise(self, value: Value, cls: Value) -> Value:
         """Return the instance that `raise value` or `throw(cls, value)` raises."""

@@ -71,6 +71,8 @@ def holds(record: GuardRecord, x: Any, frame: Any, code: Any) -> bool:
             return type(x) is type(value) and (x == value or both_nan) and repr(x) == repr(value)
         case GuardKind.IDENTITY:
             return x is value
+        case GuardKind.SUBCLASS:
+            return issubclass(x, value[0]) is value[1]
         case GuardKind.LENGTH:
             return len(x) == value
         case GuardKind.DICT_KEYS:

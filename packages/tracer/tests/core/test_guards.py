@@ -46,6 +46,10 @@ class Child(Config):
         return super().method(x) * 2
 
 
+class Other:
+    """Another base."""
+
+
 def make_counter(n):
     def get():
         return n + 1
@@ -96,9 +100,21 @@ def replaced(owner, name, value):
 
             return undo
         slot = isinstance(target, types.FunctionType)
+        slot = slot or name == "__name__"
         had, old = slot or name in vars(target), getattr(target, name, None) if slot else vars(target).get(name)
         setattr(target, name, value)
         return lambda: setattr(target, name, old) if had else delattr(target, name)
+
+    return change
+
+
+def rebased(cls, bases):
+    """Return a change of the bases of a class."""
+
+    def change(*args):
+        before = cls.__bases__
+        cls.__bases__ = bases
+        return lambda: setattr(cls, "__bases__", before)
 
     return change
 
@@ -155,6 +171,22 @@ CASES = {
     "aliased writes": (lambda a, b: (a.append(1), len(b))[1], ([1], [1]), nothing, None, []),
     "bound method": (lambda m: m(1), (Config().method,), nothing, (Child().method,), []),
     "slice": (lambda s: [1, 2, 3][s], (slice(1, 2),), nothing, (slice(0, 2),), []),
+    "name of a class": (lambda c: type(c).__name__, (Config(),), replaced(Config, "__name__", "Other"), None, []),
+    "bases of a class": (
+        lambda c: isinstance(c, Other),
+        (Child(),),
+        rebased(Child, (Other, Config)),
+        None,
+        [GuardKind.SUBCLASS],
+    ),
+    "base of a class": (
+        lambda c: issubclass(c, Config),
+        (Child,),
+        rebased(Child, (Other,)),
+        None,
+        [GuardKind.SUBCLASS],
+    ),
+    "order of bases": (lambda c: len(type(c).__mro__), (Child(),), rebased(Child, (Other, Config)), None, []),
     "class": (lambda c: c.__name__, (Config,), nothing, (Child,), [GuardKind.IDENTITY]),
 }
 
