@@ -30,6 +30,9 @@ LONGEST_ROW = 16384
 LONG_WARPS = 16
 PARTS = 4
 SQUARE = 64
+# fewer points than this for each processor are spread over all of them, one point a thread at least
+PROCESSORS = 128
+LEAST = 128
 # blocks that a grid may have in its second dimension
 LARGEST_SECOND_GRID = 65535
 
@@ -68,7 +71,7 @@ def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence
     n_rows = _power_of_two(product([a.extent for a in kernel.rows]))
     inner = [_power_of_two(product([a.extent for a in loop.inner])) for loop in loops if loop.inner]
     if not inner:
-        return Blocks(min(n_rows, flat_points(buffers)), 1)
+        return Blocks(min(n_rows, flat_points(buffers), max(LEAST, n_rows // PROCESSORS)), 1)
     width = max(inner)
     if any(NEST_KINDS[s.kind].scan for s in kernel.steps):
         return Blocks(1, width, _warps(width), True)  # the whole range at once

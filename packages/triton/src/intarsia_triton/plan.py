@@ -21,7 +21,17 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Val
 from intarsia_loops.rewrites import at, rebuild
 
-__all__ = ["ExpSum", "Loop", "SquareSum", "loops_of", "over_one_range", "pieces", "with_exp_sums", "with_square_sums"]
+__all__ = [
+    "ExpSum",
+    "Loop",
+    "SquareSum",
+    "loops_of",
+    "over_one_range",
+    "pieces",
+    "weights",
+    "with_exp_sums",
+    "with_square_sums",
+]
 
 T = TypeVar("T")
 
@@ -145,6 +155,15 @@ def with_exp_sums(loops: Sequence[Loop]) -> tuple[Loop, ...]:
     Law: exp(f - g) = exp(f - h) * exp(h - g); the walk keeps the sum relative to the largest value so far, h.
     """
     return _joined(loops, _exp_sum, lambda loop, found: replace(loop, sums=(*loop.sums, found)))
+
+
+def weights(loops: Sequence[Loop]) -> frozenset[str]:
+    """Return the sums of exponentials relative to just their maximum: numbers from 1 to that of the points, or NaN.
+
+    One over such a number is normal, so a quotient may be had from it.
+    """
+    found = [s for loop in with_exp_sums(loops) for s in loop.sums]
+    return frozenset(s.step.out for s in found if s.shift.op == "load")
 
 
 def with_square_sums(loops: Sequence[Loop]) -> tuple[Loop, ...]:

@@ -50,6 +50,12 @@ def half_gelu(x):
 
 
 @triton.jit
+def quotient(a, b, inverse):
+    q = a * inverse
+    return tl.fma(tl.fma(-q, b, a), inverse, q)
+
+
+@triton.jit
 def fold_sum(a, b):
     return a + b
 
@@ -87,6 +93,21 @@ def first_max(a, b, earlier):
 @triton.jit
 def first_min(a, b, earlier):
     return (a < b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & earlier)
+
+
+@triton.jit
+def beyond_max(a, b):
+    return (a > b) | ((a != a) & (b == b))
+
+
+@triton.jit
+def beyond_min(a, b):
+    return (a < b) | ((a != a) & (b == b))
+
+
+@triton.jit
+def same(a, b):
+    return (a == b) | ((a != a) & (b != b))
 
 
 @triton.jit

@@ -28,7 +28,7 @@ class Part:
     Args:
         form: Its canonical form, over buffers `b0, b1, ...`.
         names: Their real names.
-        position: Of its item in the program.
+        items: First and one past the last position of what it does in the program.
         layouts: Layouts of the buffers of the form.
         key: Equal for kernels that are one function.
         reads: Real names of buffers read from memory.
@@ -37,19 +37,19 @@ class Part:
 
     form: Kernel
     names: tuple[str, ...]
-    position: int
+    items: tuple[int, int]
     layouts: Mapping[str, Buffer]
     key: object
     reads: frozenset[str]
     writes: frozenset[str]
 
 
-def part_of(kernel: Kernel, position: int, buffers: Mapping[str, Buffer]) -> Part:
+def part_of(kernel: Kernel, items: tuple[int, int], buffers: Mapping[str, Buffer]) -> Part:
     """Return a kernel as a part of a unit."""
     form, names = canonical(kernel)
     layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
     key = (form, tuple((n, b.shape, b.strides, b.dtype) for n, b in layouts.items()))
-    return Part(form, names, position, layouts, key, kernel.reads(), frozenset(kernel.writes()))
+    return Part(form, names, items, layouts, key, kernel.reads(), frozenset(kernel.writes()))
 
 
 def side_by_side(parts: Iterable[Part], arena: Collection[str]) -> list[list[Part]]:
@@ -70,7 +70,7 @@ def side_by_side(parts: Iterable[Part], arena: Collection[str]) -> list[list[Par
 
 def _joins(group: list[Part], part: Part, arena: Collection[str]) -> bool:
     last = group[-1]
-    if last.key != part.key or last.position + 1 != part.position:
+    if last.key != part.key or last.items[1] != part.items[0]:
         return False
     if any(name in arena for one in (last, part) for name in one.writes):
         return False

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from intarsia_loops.index import Atom, IndexExpr
+from intarsia_loops.index import Atom, IndexExpr, lower, upper
 from intarsia_loops.program import Buffer, Val
 from intarsia_loops.rewrites import operands, postorder
+from intarsia_triton.demand import Wanted, wanted
 from intarsia_triton.halves import with_half_forms
 from intarsia_triton.index import address, index_text
 from intarsia_triton.ops import TYPES, constant, operation
 
 __all__ = ["Points", "Tile"]
+
+_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,9 @@ class Tile:
         scalars: Buffer -> name of the row scalar that holds it.
         pointers: Buffer -> name of its pointer; grows as buffers are touched.
         counter: Number of the next temporary; shared by the tiles of a kernel.
-        policies: Buffer -> eviction policy of its loads.
+        policies: Buffer -> eviction policy of its loads and stores.
+        inverses: Buffer -> name of one over its row scalar, where that is exact enough to multiply with.
+        alone: Only one body is written: what it loads at some points need not be loaded at the others.
     """
 
     def __init__(
@@ -63,7 +68,12 @@ class Tile:
         pointers: dict[str, str],
         counter: list[int],
         policies: Mapping[str, str],
+        inverses: Mapping[str, str],
+        *,
+        alone: bool = False,
     ) -> None:
+        self._inverses, self._alone = inverses, alone
+        self._wanted: Mapping[Val, Wanted] = {}
         self._buffers, self.points, self._scalars = buffers, points, scalars
         self._pointers, self._counter, self._policies = pointers, counter, policies
         self._known: dict[Val, str] = {}
@@ -72,6 +82,7 @@ class Tile:
     def value(self, body: Val) -> str:
         """Write what is missing for `body` and return its name."""
         body = with_half_forms(body)
+        self._wanted = wanted(body) if self._alone else {}
         for v in postorder(body, self._known):
             self._known[v] = self._assign(self._text(v))
         return self._known[body]
@@ -84,7 +95,8 @@ class Tile:
         # a value that is the same in all points is a smaller tile, which a store doesn't broadcast
         shaped = f"tl.broadcast_to({value}, {self.points.shape})"
         mask = self.points.mask()
-        self.lines.append(f"tl.store({where}, {shaped}{f', {mask}' if mask else ''})")
+        policy = f', eviction_policy="{self._policies[buffer]}"' if buffer in self._policies else ""
+        self.lines.append(f"tl.store({where}, {shaped}{f', {mask}' if mask else ''}{policy})")
 
     def _text(self, v: Val) -> str:
         if v.op == "const":
@@ -95,6 +107,12 @@ class Tile:
             return self._scalars[v.args[0]]
         if v.op in ("load", "gather"):
             return self._load(v)
+        if v.op in ("div", "half.div") and v.args[1].op == "load" and v.args[1].args[0] in self._inverses:
+            inverse = self._inverses[v.args[1].args[0]]
+            numbers = ", ".join(self._known[o] for o in operands(v))
+            return f"quotient({numbers}, {inverse})" if v.op == "div" else f"({self._known[v.args[0]]} * {inverse})"
+        if v.op in _COMPARISONS and all(map(_is_short_index, v.args)) and any(a.args[0].axes() for a in v.args):
+            return f"({self._index(v.args[0].args[0])} {_COMPARISONS[v.op]} {self._index(v.args[1].args[0])})"
         return operation(v, [self._known[o] for o in operands(v)])
 
     def _load(self, v: Val) -> str:
@@ -112,11 +130,21 @@ class Tile:
         offset = " + ".join([*terms, "tl.zeros([1, 1], tl.int32)"])
         if not computed:
             offset = self.points.aligned.get(address(index, self._buffers[buffer].strides), offset)
-        mask = self.points.mask(rows=rows, inner=inner)
+        mask = " & ".join(filter(None, [self.points.mask(rows=rows, inner=inner), *self._conditions(v, rows, inner)]))
         masked = f", {mask}, other=0" if mask else ""
         policy = f', eviction_policy="{self._policies[buffer]}"' if inner and buffer in self._policies else ""
         text = f"tl.load({self._pointer(buffer)} + ({offset}){masked}{policy})"
         return f"{text}.to({TYPES[v.dtype]})" if v.dtype == "b8" else text
+
+    def _conditions(self, v: Val, rows: bool, inner: bool) -> list[str]:
+        """Return the masks of the points at which a load is wanted, of those that have the shape of its tile."""
+        texts = []
+        for condition, must in sorted(self._wanted.get(v, ()), key=str):
+            axes = {axis for x in postorder(condition) if x.op == "index" for axis in x.args[0].axes()}
+            on_inner, on_rows = not axes.isdisjoint(self.points.inner), not axes <= self.points.inner
+            if condition in self._known and (rows or not on_rows) and (inner or not on_inner):
+                texts.append(self._known[condition] if must else f"({self._known[condition]} == 0)")
+        return texts
 
     def _index(self, expr: IndexExpr) -> str:
         return index_text(expr, self.points.names, self.points.flat)
@@ -129,3 +157,11 @@ class Tile:
         self._counter[0] += 1
         self.lines.append(f"{name} = {text}")
         return name
+
+
+def _is_short_index(v: Val) -> bool:
+    """Tell whether a value is a position of at most 31 bits, which is compared as it is."""
+    if v.op != "index":
+        return False
+    bounds = [bound.const() if bound is not None else None for bound in (lower(v.args[0]), upper(v.args[0]))]
+    return all(bound is not None and abs(bound) < 1 << 31 for bound in bounds)

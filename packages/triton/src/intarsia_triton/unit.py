@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from torch.fx import GraphModule
 
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops.graph import from_fx
-from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program
+from intarsia_loops.program import Buffer, Kernel, Program
 from intarsia_triton.kernel import Function, function
+from intarsia_triton.merge import joined
 from intarsia_triton.plan import pieces
 from intarsia_triton.prelude import PRELUDE
 from intarsia_triton.sets import Part, part_of, side_by_side
@@ -65,12 +65,11 @@ def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
     parts: list[Part] = []
     scratch: dict[str, Buffer] = {}
     n_kernels = 0
-    for position, item in enumerate(program.items):
-        if isinstance(item, Extern):
-            continue
-        for piece in pieces(_as_kernel(item)):
+    for joint in joined(program):
+        seen = {**program.buffers, **joint.views}
+        for piece in pieces(joint.kernel):
             n_kernels += 1
-            parts += [part_of(k, position, layouts) for k, layouts in _spread(piece, program.buffers, scratch)]
+            parts += [part_of(k, joint.items, layouts) for k, layouts in _spread(piece, seen, scratch)]
     arena = program.placement.offsets if program.placement is not None else {}
     launches = tuple(_launch(group, functions) for group in side_by_side(parts, arena))
     made = dict(functions.values())
@@ -106,12 +105,6 @@ def _table(functions: Mapping[str, Function]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _as_kernel(item: Kernel | Nest) -> Kernel:
-    if isinstance(item, Kernel):
-        return item
-    return Kernel(tuple(itertools.takewhile(lambda a: a not in item.red, item.axes)), (item,))
-
-
 def _launch(group: Sequence[Part], functions: dict[object, tuple[str, Function]]) -> Launch:
     """A launch of the function for these equal kernels, which is emitted unless an equal one was."""
     first, copies = group[0], len(group)
@@ -121,4 +114,4 @@ def _launch(group: Sequence[Part], functions: dict[object, tuple[str, Function]]
         functions[key] = (name, function(first.form, first.layouts, name, copies))
     name, made = functions[key]
     taken = tuple(part.names[int(b[1:])] for part in group for b in made.buffers)
-    return Launch(name, taken, made.sizes, (first.position, group[-1].position + 1), made.grid)
+    return Launch(name, taken, made.sizes, (first.items[0], group[-1].items[1]), made.grid)

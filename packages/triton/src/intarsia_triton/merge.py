@@ -1,0 +1,250 @@
+"""A reduction and the map that reads its results, which runs over the same points in another order, as one kernel.
+
+    m[n, g] = sum over k, p of x[n, 16 g + k, p];   y[n, c, p] = f(x[n, c, p], m[n, c // 16])
+      →   for each n, g:  m = sum over k, p of x[n, 16 g + k, p];   y'[n, g, k, p] = f(x[n, 16 g + k, p], m)
+
+y' is y's memory under a view of as many points. A row of the reduction is then read twice by the same program, the
+second time out of the L2 cache, instead of once by each of two launches. Side conditions:
+  1. The reduction reads some tensor at E(rows, inner), the map reads it at its own axes: c = E names each point of the
+     map once.
+  2. Below that substitution the map reads the reduction's results at the row itself.
+  3. What the map writes shares no memory with anything that either reads or writes, and the rows are many and short
+     enough for the cache to hold those at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from intarsia_ir.dtypes import itemsize
+from intarsia_loops.index import Atom, IndexExpr, lift, row_major
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef, Val, load
+from intarsia_loops.rewrites import at, rebuild
+from intarsia_triton.index import address, product
+from intarsia_triton.plan import loops_of, pieces
+
+__all__ = ["Joint", "joined"]
+
+# rows that are read twice: so long at most that those at work stay in the cache, and so many that all processors work
+LONGEST_BYTES = 256 * 1024
+FEWEST_ROWS = 132
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """Items of a program that one kernel does.
+
+    Args:
+        kernel: What to compute.
+        items: First and one past the last position.
+        views: Layouts of written buffers, where the kernel sees them under another shape.
+    """
+
+    kernel: Kernel
+    items: tuple[int, int]
+    views: Mapping[str, Buffer] = field(default_factory=dict)
+
+
+def joined(program: Program) -> Iterator[Joint]:
+    """Yield the kernels of a program in order, reductions with the maps that follow them.
+
+    Args:
+        program: Items are kernels and extern calls.
+    """
+    readers = _readers(program)
+    last: Joint | None = None
+    for position, item in enumerate(program.items):
+        if isinstance(item, Extern):
+            continue
+        here = Joint(item if isinstance(item, Kernel) else _as_kernel(item), (position, position + 1))
+        both = _both(last, here, program, readers) if last is not None and last.items[1] == position else None
+        if both is None and last is not None:
+            yield last
+        last = both or here
+    if last is not None:
+        yield last
+
+
+def _as_kernel(nest: Nest) -> Kernel:
+    n_rows = next((k for k, a in enumerate(nest.axes) if a in nest.red), len(nest.axes))
+    return Kernel(nest.axes[:n_rows], (nest,))
+
+
+def _readers(program: Program) -> Mapping[str, int]:
+    """Return how many items read each buffer; a result of the program has a reader more."""
+    found: dict[str, int] = {}
+    for item in program.items:
+        for name in item.reads():
+            found[name] = found.get(name, 0) + 1
+    for output in program.outputs:
+        if isinstance(output, TensorRef):
+            found[output.buffer] = found.get(output.buffer, 0) + 1
+    return found
+
+
+def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, int]) -> Joint | None:
+    """Return one kernel for both; None where a side condition fails."""
+    a, b, buffers = first.kernel, second.kernel, program.buffers
+    scalars = {s.out for s in a.steps if len(s.axes) == len(a.rows)}
+    made = {s.out for s in a.steps}
+    maps = all(s.kind == "map" for s in b.steps)
+    if not maps or not any(s.red for s in a.steps) or len(pieces(a)) > 1 or _scans(a) or made.isdisjoint(b.reads()):
+        return None
+    if not made & b.reads() <= scalars or _share_memory(a, b, program):
+        return None
+    inner = next((loop.inner for loop in loops_of(a) if loop.inner), ())
+    steps: list[Nest] = []
+    views: dict[str, Buffer] = {}
+    for loop in loops_of(b):
+        for step in loop.steps:
+            moved = _moved(step, first, inner, buffers)
+            if moved is None:
+                return None
+            views[step.out], new = moved
+            steps.append(new)
+    kernel = Kernel(a.rows, (*a.steps, *steps), a.local)
+    if any(len(s.axes) > len(a.rows) for s in steps) and not _pays(kernel, inner, buffers):
+        return None
+    # a result with no other reader stays in registers
+    inside = {name for name in made & b.reads() if readers.get(name, 0) == 1}
+    return Joint(replace(kernel, local=a.local | inside), (first.items[0], second.items[1]), {**first.views, **views})
+
+
+def _scans(kernel: Kernel) -> bool:
+    return any(NEST_KINDS[s.kind].scan for s in kernel.steps)
+
+
+def _moved(
+    step: Nest, first: Joint, inner: tuple[Atom, ...], buffers: Mapping[str, Buffer]
+) -> tuple[Buffer, Nest] | None:
+    """Return a map over the rows of `first`, and its inner points if any, with the layout of what it writes."""
+    a = first.kernel
+    for env in _places(step, a, inner):
+        axes = a.rows if all(e.axes() <= {*a.rows} for e in env.values()) else (*a.rows, *inner)
+        index = [env[axis] for axis in step.axes]
+        shape = [axis.extent for axis in step.axes]
+        if not _names_all_once(address(index, row_major(shape)), axes, product(shape)):
+            continue
+        body = _reading_rows(at(step.body, env), first, buffers)
+        if body is None:
+            continue
+        strides = _coefficients(address(index, buffers[step.out].strides), axes)
+        if strides is not None:
+            layout = replace(buffers[step.out], shape=tuple(x.extent for x in axes), strides=strides)
+            return layout, replace(step, axes=axes, body=body)
+    return None
+
+
+def _reading_rows(body: Val, first: Joint, buffers: Mapping[str, Buffer]) -> Val | None:
+    """Return `body` with the results of a row read at the row; None where it reads those of another row."""
+    here = tuple(map(lift, first.kernel.rows))
+    made = {s.out for s in first.kernel.steps}
+
+    def is_here(v: Val) -> bool:
+        name, index = v.args
+        seen = {**buffers, **first.views}[name]
+        return v.op == "load" and address(index, buffers[name].strides) == address(here, seen.strides)
+
+    if not all(is_here(v) for v in body.loads if v.args[0] in made):
+        return None
+    return rebuild(body, lambda v: load(v.args[0], here, v.dtype) if v.op == "load" and v.args[0] in made else v)
+
+
+def _places(step: Nest, a: Kernel, inner: tuple[Atom, ...]) -> Iterator[dict[Atom, IndexExpr]]:
+    """Yield what the axes of a map may stand for: the index at which `a` reads what the map reads at its own axes."""
+    known = {*a.rows, *inner}
+    theirs = [v for loop in loops_of(a) for s in loop.steps for v in s.body.loads if v.op == "load"]
+    for v in step.body.loads:
+        if v.op != "load":
+            continue
+        indices = [w.args[1] for w in theirs if w.args[0] == v.args[0]]
+        indices += [tuple(map(lift, a.rows)) for s in a.steps if s.out == v.args[0]]
+        for index in dict.fromkeys(indices):
+            env = _env(step.axes, v, index)
+            if env is not None and all(e.axes() <= known for e in env.values()):
+                yield env
+
+
+def _env(axes: Sequence[Atom], v: Val, index: Sequence[IndexExpr]) -> dict[Atom, IndexExpr] | None:
+    env: dict[Atom, IndexExpr] = {axis: lift(0) for axis in axes if axis.extent is lift(1)}
+    if len(index) != len(v.args[1]):
+        return None
+    for place, entry in zip(v.args[1], index, strict=True):
+        axis = next((x for x in axes if place is lift(x)), None)
+        if axis is not None:
+            env[axis] = entry
+    return env if len(env) == len(axes) else None
+
+
+def _names_all_once(position: IndexExpr, axes: Sequence[Atom], n_points: IndexExpr) -> bool:
+    """Tell whether `position` runs through 0 .. n_points - 1, each once, when the axes run through all their points."""
+    coefficients = _coefficients(position, axes)
+    if coefficients is None:
+        return False
+    numbers = [(c.const(), a.extent.const()) for c, a in zip(coefficients, axes, strict=True)]
+    if any(c is None or n is None for c, n in numbers):
+        return False
+    below = 1
+    for c, n in sorted((c, n) for c, n in numbers if c is not None and n is not None and n != 1):
+        if c != below:
+            return False
+        below *= n
+    return below == n_points.const()
+
+
+def _coefficients(e: IndexExpr, axes: Sequence[Atom]) -> tuple[IndexExpr, ...] | None:
+    """Return what each axis is multiplied with; None where the expression is anything but a sum of these."""
+    found: list[IndexExpr] = []
+    for axis in axes:
+        split = e.coef(axis)
+        if split is None or split[0].axes():
+            return None
+        found.append(split[0])
+        e = split[1]
+    return tuple(found) if e is lift(0) else None
+
+
+def _pays(kernel: Kernel, inner: Sequence[Atom], buffers: Mapping[str, Buffer]) -> bool:
+    """Tell whether rows that are walked twice are many, and what is loaded of one is short."""
+    n_rows = product([x.extent for x in kernel.rows]).const()
+    loaded: dict[str, int] = {}
+    for v in (v for s in kernel.steps for v in s.body.loads if v.args[0] in buffers):
+        points = product([x.extent for x in inner if x in _axes(v)]).const()
+        if points is None:
+            return False
+        loaded[v.args[0]] = points * itemsize(buffers[v.args[0]].dtype)
+    return n_rows is not None and n_rows >= FEWEST_ROWS and sum(loaded.values()) <= LONGEST_BYTES
+
+
+def _axes(v: Val) -> set[Atom]:
+    return {axis for e in v.args[1] if isinstance(e, IndexExpr) for axis in e.axes()}
+
+
+def _share_memory(a: Kernel, b: Kernel, program: Program) -> bool:
+    """Tell whether what `b` writes may lie where either kernel reads, or where `a` writes."""
+    taken = a.reads() | set(a.writes()) | b.reads()
+    return any(_overlap(w, name, program) for w in b.writes() for name in taken)
+
+
+def _overlap(one: str, other: str, program: Program) -> bool:
+    offsets = program.placement.offsets if program.placement is not None else {}
+    if one == other:
+        return True
+    if one not in offsets or other not in offsets:
+        return False
+    ends = [_end(offsets[name], program.buffers[name]) for name in (one, other)]
+    if ends[0] is None or ends[1] is None:
+        return True
+    return offsets[one] < ends[1] and offsets[other] < ends[0]
+
+
+def _end(start: int, buffer: Buffer) -> int | None:
+    extent = 1
+    for n, stride in zip(buffer.shape, buffer.strides, strict=True):
+        size, step = n.const(), stride.const()
+        if size is None or step is None:
+            return None
+        extent += (size - 1) * step
+    return start + extent * itemsize(buffer.dtype)
