@@ -29,6 +29,9 @@ from intarsia_ir.records import Recorded, Target
 
 __all__ = ["default_pipeline", "dialect_module", "interpreted"]
 
+BEFORE_AUTOGRAD = ("recognise_attention", "drop_full_masks")
+REWRITES = ("fold_constants", "eliminate_common_subexpressions", "eliminate_dead_code", "prefer_channels_last")
+
 
 def default_pipeline(
     target: Target | None = None, *, policy: Any = None, cache_dir: str | Path | None = None, rng: str = "eager"
@@ -106,12 +109,10 @@ def default_cache_dir() -> Path:
 
 def _aten_stages() -> tuple[Stage, ...]:
     return (
-        *[_rewrite(name, "torch") for name in ("recognise_attention", "drop_full_masks")],
+        *[_rewrite(name, "torch") for name in BEFORE_AUTOGRAD],
         Stage("to_aten", "torch", "effects", _to_aten),
         Stage("functionalize", "effects", "aten", _functionalize),
-        _rewrite("fold_constants"),
-        _rewrite("eliminate_common_subexpressions"),
-        _rewrite("eliminate_dead_code"),
+        *[_rewrite(name) for name in REWRITES],
         Stage("partition", "aten", "aten", _partition),
     )
 

@@ -1,4 +1,4 @@
-"""Rewrites of FX(aten): common subexpressions, dead code, constants; and of FX(torch): written-out attention, masks.
+"""Rewrites of FX(aten): common subexpressions, dead code, constants, layouts; of FX(torch): attention and its masks.
 
 Each is a pure function from FX(aten), pure, to the same: the input graph stays as it is, origins are merged, `fuel`
 limits the number of edits, `check` verifies both ends.
@@ -24,6 +24,7 @@ from intarsia_rewrites.drop_full_masks import drop_full_masks
 from intarsia_rewrites.eliminate_common_subexpressions import eliminate_common_subexpressions
 from intarsia_rewrites.eliminate_dead_code import eliminate_dead_code
 from intarsia_rewrites.fold_constants import fold_constants
+from intarsia_rewrites.prefer_channels_last import prefer_channels_last
 from intarsia_rewrites.recognise_attention import recognise_attention
 
 __version__ = "0.1.0"
@@ -33,5 +34,6 @@ __all__ = [
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
     "fold_constants",
+    "prefer_channels_last",
     "recognise_attention",
 ]

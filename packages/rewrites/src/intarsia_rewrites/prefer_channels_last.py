@@ -1,0 +1,176 @@
+"""`prefer_channels_last`: on a GPU, convolutions of half types compute on channels-last memory.
+
+    %1 = aten.convolution.default(%x, %w, ...)        %1 = aten.clone.default(%x, memory_format=channels_last)
+    %2 = aten.relu.default(%1)                   ->   %2 = aten.clone.default(%w, memory_format=channels_last)
+    return (%2,)                                      %3 = aten.convolution.default(%1, %2, ...)
+                                                      %4 = aten.relu.default(%3)
+                                                      %5 = aten.clone.default(%4, memory_format=contiguous_format)
+                                                      return (%5,)
+
+The library's kernels for tensor cores take that layout only and convert every operand and every result of every
+convolution. Here, what lies between convolutions stays in it.
+
+Side conditions. One group; four dimensions of known size. A result of the program, and the operand of an op whose
+values depend on the layout (random numbers, `as_strided`) or that can't view the new one, gets its old layout back.
+Law: the same values; results have the strides they had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from intarsia_ir import aten, meta
+from intarsia_rewrites._draft import Draft
+
+__all__ = ["prefer_channels_last"]
+
+HALF = (torch.bfloat16, torch.float16)
+_OPS: Any = torch.ops.aten
+# the operands that share one layout, by position
+_OPERANDS = {_OPS.convolution.default: (0, 1), _OPS.convolution_backward.default: (0, 1, 2)}
+_GROUPS = {_OPS.convolution.default: 8, _OPS.convolution_backward.default: 9}
+_READS_MEMORY = frozenset(
+    {_OPS.as_strided.default, _OPS.as_strided_scatter.default, _OPS.view.dtype, _OPS.sym_stride.int}
+)
+
+
+def prefer_channels_last(
+    gm: fx.GraphModule,
+    *,
+    device: str = "cuda",
+    dtypes: Collection[torch.dtype] = HALF,
+    fuel: int | None = None,
+    check: bool = True,
+) -> fx.GraphModule:
+    """Return `gm` with its convolutions, and what follows them, on channels-last memory.
+
+    Args:
+        gm: FX(aten), pure, with fake values on its nodes (`meta["val"]`).
+        device: Kind of device whose convolutions are chosen.
+        dtypes: Element types of the convolutions that are chosen.
+        fuel: Number of convolutions that may be changed, in program order; None: all.
+        check: Whether to verify the dialect on entry and exit.
+
+    Returns:
+        The graph; the given one when there is nothing to do.
+
+    Raises:
+        VerifyError: `gm` isn't FX(aten), pure.
+        InvalidArgumentError: `fuel` is negative.
+    """
+    draft = Draft(gm, fuel, check)
+    chosen = {n for n in draft.graph.nodes if _is_convolution(n, device, dtypes) and draft.burn("channels_last")}
+    if chosen:
+        _Layouts(draft, chosen).run()
+    return draft.finish()
+
+
+def _is_convolution(node: fx.Node, device: str, dtypes: Collection[torch.dtype]) -> bool:
+    """Whether this is a convolution, or a backward pass of one, that isn't on channels-last memory yet."""
+    if node.op != "call_function" or node.target not in _OPERANDS or node.args[_GROUPS[node.target]] != 1:
+        return False
+    values = [meta.value(a) for a in _operands(node)]
+    if not all(isinstance(v, FakeTensor) and v.dim() == 4 and v.device.type == device for v in values):
+        return False
+    known = all(type(n) is int and n > 0 for v in values for n in v.shape)
+    return known and values[0].dtype in dtypes and not all(map(_is_channels_last, values))
+
+
+def _operands(node: fx.Node) -> list[fx.Node]:
+    return [node.args[k] for k in _OPERANDS[node.target]]  # type: ignore[index,misc]
+
+
+class _Layouts:
+    """One walk over the program that follows the layouts as they change.
+
+    Args:
+        draft: The program.
+        chosen: Convolutions to change.
+    """
+
+    def __init__(self, draft: Draft, chosen: set[fx.Node]) -> None:
+        self.draft, self.chosen = draft, chosen
+        self.before: dict[fx.Node, Any] = {}  # values of the nodes whose layout changed
+        self.turned: dict[fx.Node, fx.Node] = {}  # their channels-last copies
+        self.restored: dict[fx.Node, fx.Node] = {}  # their copies in the old layout
+
+    def run(self) -> None:
+        for node in list(self.draft.graph.nodes):
+            if node in self.chosen:
+                positions = _OPERANDS[node.target]
+                args = [self._turned(a, node) if k in positions else a for k, a in enumerate(node.args)]
+                node.args = tuple(args)
+                self._compute(node)
+            elif any(n in self.before for n in node.all_input_nodes):
+                self._follow(node)
+
+    def _follow(self, node: fx.Node) -> None:
+        """Give a node the layout that its operands' new ones lead to, or its operands their old ones."""
+        depends = node.op == "output" or node.target in _READS_MEMORY or aten.node_effects(node).random
+        if depends or not self._compute(node):
+            node.args, node.kwargs = fx.node.map_arg(
+                (node.args, node.kwargs), lambda n: self._restored(n, node) if n in self.before else n
+            )
+
+    def _compute(self, node: fx.Node) -> bool:
+        """Compute a node's value anew; False when it can't take operands of these layouts."""
+        old = meta.value(node)
+        try:
+            new = _run(node.target, *fx.node.map_arg((node.args, node.kwargs), meta.value))  # type: ignore[arg-type]
+        except (RuntimeError, ValueError):  # a view that the new layout doesn't have
+            return False
+        if _strides(new) != _strides(old):
+            self.before[node] = old
+            meta.set_value(node, new)
+        return True
+
+    def _turned(self, operand: Any, user: fx.Node) -> fx.Node:
+        """Return a channels-last tensor of the same values."""
+        if _is_channels_last(meta.value(operand)):
+            return operand  # type: ignore[no-any-return]
+        if operand not in self.turned:
+            self.turned[operand] = self._copy(operand, torch.channels_last, user)
+        return self.turned[operand]
+
+    def _restored(self, operand: fx.Node, user: fx.Node) -> fx.Node:
+        """Return a tensor of the same values that has the layout of old."""
+        if operand not in self.restored:
+            old = self.before[operand]
+            order = sorted(range(old.dim()), key=lambda d: (-old.stride(d), d))
+            back = [order.index(d) for d in range(old.dim())]
+            straight = order == list(range(old.dim()))
+            made = operand if straight else self._call(user, operand, _OPS.permute.default, (operand, order))
+            made = self._copy(made, torch.contiguous_format, user, operand)
+            self.restored[operand] = made if straight else self._call(user, operand, _OPS.permute.default, (made, back))
+        return self.restored[operand]
+
+    def _copy(self, x: fx.Node, layout: torch.memory_format, user: fx.Node, source: fx.Node | None = None) -> fx.Node:
+        return self._call(user, source or user, _OPS.clone.default, (x,), {"memory_format": layout})
+
+    def _call(self, user: fx.Node, source: fx.Node, target: Any, args: Any, kwargs: Any = None) -> fx.Node:
+        """Insert a call before `user`, with the origins of `source`."""
+        node = self.draft.insert_call(user, target, args, kwargs or {})
+        meta.set_value(node, _run(target, *fx.node.map_arg((node.args, node.kwargs), meta.value)))  # type: ignore[arg-type]
+        meta.set_origins(node, meta.origins(source))
+        return node
+
+
+def _run(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call an op on fake values."""
+    modes = [v.fake_mode for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, FakeTensor)]
+    with modes[0], torch.no_grad():
+        return target(*args, **kwargs)
+
+
+def _strides(value: Any) -> list[Any]:
+    return [v.stride() if isinstance(v, torch.Tensor) else None for v in pytree.tree_leaves(value)]
+
+
+def _is_channels_last(value: Any) -> bool:
+    return bool(value.is_contiguous(memory_format=torch.channels_last))
