@@ -165,3 +165,40 @@ def test_a_constant_remainder_that_might_raise_is_folded_once() -> None:
 
 def test_what_eager_refuses_may_be_empty() -> None:
     _same(lambda x: F.softmin(x, -2).log_softmax(-1), torch.ones(1, 0, 0, dtype=torch.int32))
+
+
+REFUSED_BY_TYPE: dict[str, Callable[[Any], Any]] = {
+    "times None": lambda x: x * None,
+    "plus text": lambda x: x + "a",
+    "less than None": lambda x: x < None,
+    "times an object": lambda x: x * object(),
+    "or a set": lambda x: x | {1},
+    "called": lambda x: x(),
+    "None called": lambda x: None(x),  # type: ignore[misc]
+    "a list as a key": lambda x: {[1]: x},
+    "length of a function": lambda x: x + len(len),  # type: ignore[arg-type]
+    "next of a number": lambda x: x + next(5),  # type: ignore[call-overload]
+    "a step of zero": lambda x: [x][::0],
+    "truth of several": lambda x: 1 if x else 2,
+    "item of several": lambda x: x.item(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_TYPE)
+def test_what_python_refuses_raises_its_error(name: str) -> None:
+    function, x = REFUSED_BY_TYPE[name], torch.randn(3)
+
+    def caught(x: Any) -> Any:
+        try:
+            return function(x)
+        except (TypeError, ValueError, RuntimeError):
+            return x + 1
+
+    with pytest.raises(Exception) as eager:
+        function(x)
+    intarsia.reset()
+    with pytest.raises(type(eager.value)) as ours:
+        intarsia.compile(function, options={"on_error": "raise"})(x)
+    assert str(ours.value) == str(eager.value)
+    assert torch.equal(intarsia.compile(caught, options={"on_error": "raise"})(x), x + 1)
+    assert intarsia.stats().fallbacks == 0

@@ -164,7 +164,7 @@ def compare(tx: Tracer, op: str, a: Value, b: Value) -> Value:
     if isinstance(a, (Const, Items, Dict)) and isinstance(b, (Const, Items, Dict)):
         shown = f"'{a.type().__name__}' and '{b.type().__name__}'"
         tx.raise_error(TypeError, f"'{op}' not supported between instances of {shown}")
-    raise Break("tracer.operator", f"{a.describe()} {op} {b.describe()} isn't modelled")
+    _not_modelled(op, a, b)
 
 
 def _later_first(a: Value, b: Value) -> bool:
@@ -239,7 +239,7 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
         return tx.percent_format(a.value, b)
     if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
         _unsupported(tx, op, a, b)
-    raise Break("tracer.operator", f"{a.describe()} {op} {b.describe()} isn't modelled")
+    _not_modelled(op, a, b)
 
 
 def _reflects(tx: Tracer, a: Value, b: Value, name: str) -> bool:
@@ -252,6 +252,11 @@ def _reflects(tx: Tracer, a: Value, b: Value, name: str) -> bool:
 def _unsupported(tx: Tracer, op: str, a: Value, b: Value) -> NoReturn:
     """Break where CPython raises TypeError: its messages differ too much to guess them."""
     raise Break("tracer.exception", f"unsupported operand types for {op}: {a.describe()} and {b.describe()}")
+
+
+def _not_modelled(op: str, a: Value, b: Value) -> NoReturn:
+    """Break where both operands decline: eager raises, unless a class written in C knows more than its model."""
+    raise Break("tracer.operation_raised", f"{a.describe()} {op} {b.describe()} isn't modelled")
 
 
 def _binary_object(tx: Tracer, a: Object, name: str, b: Value, swapped: bool) -> Value | None:
@@ -311,7 +316,9 @@ def index(tx: Tracer, key: Value) -> Any:
     if isinstance(key, Object) and not isinstance(key.identity(), int):
         key = tx.special(key, "__index__", [])
     if isinstance(key, Slice):
-        return slice(*[None if _none(p) else tx.index(p) for p in key.parts])
+        made = slice(*[None if _none(p) else tx.index(p) for p in key.parts])
+        tx.real(made.indices, 0)  # a step of 0, or parts that are no integers
+        return made
     try:
         return key.as_python()
     except NotConstantError as unknown:

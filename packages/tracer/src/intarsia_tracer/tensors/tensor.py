@@ -140,7 +140,13 @@ class TensorValue(Value):
 
     def truth(self, tx: Tracer) -> bool:
         """Branching on a tensor needs its data."""
-        raise Break("tracer.tensor_branch", f"the truth of {self.describe()} is asked for")
+        code = "tracer.operation_raised" if self._has_several() else "tracer.tensor_branch"
+        raise Break(code, f"the truth of {self.describe()} is asked for")
+
+    def _has_several(self) -> bool:
+        """Tell whether the tensor is known not to be one number: eager raises where one is asked for."""
+        shape = self.real.shape if self._node is None and self.real is not None else self.fake.shape
+        return any(type(size) is int and size != 1 for size in shape)
 
     def convert(self, tx: Tracer, cls: Any) -> Value | None:
         """Turning a tensor into a number needs its data."""
@@ -208,6 +214,8 @@ class TensorValue(Value):
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Record a method call."""
         code = BREAKING_METHODS.get(name)
+        if name == "item" and self._has_several():
+            code = "tracer.operation_raised"
         if code is not None:
             raise Break(code, f"{name}() of {self.describe()} is called")
         if name == "__len__":

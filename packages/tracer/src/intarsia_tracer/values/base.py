@@ -72,7 +72,7 @@ class Value:
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """Return what stands for the value as a key of a dict or set; equal values have equal keys."""
-        raise Break("tracer.hashing", f"{self.describe()} is used as a key")
+        raise Break(self._refused("tracer.hashing", "__hash__"), f"{self.describe()} is used as a key")
 
     # -- what can be done with it --------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Value:
 
     def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         """Model `self(*args, **keywords)`."""
-        raise Break("tracer.call", f"calling {self.describe()} isn't modelled")
+        raise Break(self._refused("tracer.call", "__call__"), f"calling {self.describe()} isn't modelled")
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Model a built-in method."""
@@ -106,11 +106,12 @@ class Value:
 
     def length(self, tx: Tracer) -> int:
         """Model `len(self)`."""
-        raise Break("tracer.operator", f"the length of {self.describe()} isn't modelled")
+        raise Break(self._refused("tracer.operator", "__len__"), f"the length of {self.describe()} isn't modelled")
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         """Model `self[key]`."""
-        raise Break("tracer.operator", f"subscripting {self.describe()} isn't modelled")
+        names = ("__getitem__", "__class_getitem__")
+        raise Break(self._refused("tracer.operator", *names), f"subscripting {self.describe()} isn't modelled")
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
         """Model `self[key] = value`."""
@@ -126,11 +127,12 @@ class Value:
 
     def iterate(self, tx: Tracer) -> Value:
         """Model `iter(self)`."""
-        raise Break("tracer.iterator", f"iterating over {self.describe()} isn't modelled")
+        code = self._refused("tracer.iterator", "__iter__", "__getitem__")
+        raise Break(code, f"iterating over {self.describe()} isn't modelled")
 
     def advance(self, tx: Tracer) -> Value | None:
         """Model `next(self)`; None when it is exhausted."""
-        raise Break("tracer.iterator", f"advancing {self.describe()} isn't modelled")
+        raise Break(self._refused("tracer.iterator", "__next__"), f"advancing {self.describe()} isn't modelled")
 
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Model `self op other` (or `other op self` when swapped); None when this class has no rule for it."""
@@ -147,6 +149,11 @@ class Value:
     def unary(self, tx: Tracer, op: str) -> Value:
         """Model `-self`, `+self` and `~self`."""
         raise Break("tracer.operator", f"unary {op} on {self.describe()} isn't modelled")
+
+    def _refused(self, code: str, *names: str) -> str:
+        """Return the code of a break: eager raises where a class has none of the special methods that are asked for."""
+        found = [vars(base)[name] for base in self.type().__mro__ for name in names if name in vars(base)]
+        return code if found and found[0] is not None else "tracer.operation_raised"
 
     # -- how it is built again -----------------------------------------------------------------------------------
 
