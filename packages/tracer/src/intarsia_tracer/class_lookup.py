@@ -268,9 +268,12 @@ def _lazy_module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
         tx.raise_error(AttributeError, f"module {module.__name__!r} has no attribute {name!r}")
     hook = module.__dict__.get("__getattr__")
     if isinstance(hook, types.FunctionType) and not is_trusted(module.__name__):
+        source = None
         if owner.source is not None:
-            tx.guards.add(GuardKind.ABSENT, tx.sources.attribute(owner.source, "__dict__"), name)
-        return tx.call(tx.wrap(hook, None), [Const(name)], {})
+            names = tx.sources.attribute(owner.source, "__dict__")
+            tx.guards.add(GuardKind.ABSENT, names, name)
+            source = tx.sources.item(names, "__getattr__")
+        return tx.call(tx.wrap(hook, source), [Const(name)], {})
     if is_trusted(module.__name__) and hasattr(module, name):
         return tx.wrap(getattr(module, name), None)
     if hasattr(types.ModuleType, name):

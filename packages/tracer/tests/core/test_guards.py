@@ -46,6 +46,10 @@ class Child(Config):
         return super().method(x) * 2
 
 
+lazy = types.ModuleType("lazy")
+lazy.__getattr__ = lambda name: SETTING
+
+
 class Other:
     """Another base."""
 
@@ -187,6 +191,9 @@ CASES = {
         [GuardKind.SUBCLASS],
     ),
     "order of bases": (lambda c: len(type(c).__mro__), (Child(),), rebased(Child, (Other, Config)), None, []),
+    "lazy attribute of a module": (lambda: lazy.x, (), replaced(lazy, "x", 4), None, [GuardKind.ABSENT]),
+    "what makes it": (lambda: lazy.x, (), replaced(lazy, "__getattr__", lambda name: 8), None, [GuardKind.CODE]),
+    "what makes it reads": (lambda: lazy.x, (), replaced(globals(), "SETTING", 2), None, [GuardKind.CONSTANT]),
     "class": (lambda c: c.__name__, (Config,), nothing, (Child,), [GuardKind.IDENTITY]),
 }
 
