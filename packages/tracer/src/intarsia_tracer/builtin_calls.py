@@ -334,7 +334,7 @@ def _tuple(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     tx.arity("tuple", args, keywords, 0, 1)
     if args and isinstance(args[0], Tuple) and args[0].cls is tuple:
         return args[0]
-    return Tuple(tx.unpack(args[0]) if args else ())
+    return Tuple(tx.taken(args[0]) if args else ())
 
 
 def _set(cls: Any) -> BuiltinCall:

@@ -33,6 +33,7 @@ __all__ = [
     "compare",
     "compare_identity",
     "elements",
+    "elements_left",
     "index",
     "iterator_over",
     "keyword_pairs",
@@ -44,6 +45,7 @@ __all__ = [
     "real_item",
     "same",
     "same_or_equal",
+    "taken",
     "truth",
     "unpack",
 ]
@@ -353,9 +355,41 @@ def unpack(tx: Tracer, value: Value) -> list[Value]:
     return list(tx.elements(value))
 
 
+def taken(tx: Tracer, value: Value) -> list[Value]:
+    """Return all elements as `list` and `tuple` take them: an object is asked for its length after its iterator."""
+    if type(value) is not Object:
+        return tx.unpack(value)
+    iterator = value.iterate(tx)
+    _ask_length(tx, value)
+    return list(elements_left(tx, iterator))
+
+
+def _ask_length(tx: Tracer, value: Object) -> None:
+    """Model `operator.length_hint`; the answer counts only where it is wrong."""
+    for name in ("__len__", "__length_hint__"):
+        found = tx.find_in_class(value.cls, name)
+        if found is None or not isinstance(found[0], types.FunctionType):
+            continue
+        try:
+            answer = tx.special(value, name, [])
+        except Raised as raised:
+            if not tx.is_exception(raised.value, TypeError):
+                raise
+            continue
+        if not isinstance(answer, Const) or (answer.value is not NotImplemented and type(answer.value) is not int):
+            raise Break("tracer.iterator", f"{name} of {value.describe()} gives {answer.describe()}")
+        if answer.value is not NotImplemented and answer.value < 0:
+            raise Break("tracer.iterator", f"{name} of {value.describe()} gives {answer.value}")
+        return
+
+
 def elements(tx: Tracer, value: Value) -> Iterator[Value]:
     """Iterate over the elements of an iterable, one step at a time."""
-    iterator = value.iterate(tx)
+    return elements_left(tx, value.iterate(tx))
+
+
+def elements_left(tx: Tracer, iterator: Value) -> Iterator[Value]:
+    """Iterate over what an iterator still gives."""
     while (element := iterator.advance(tx)) is not None:
         tx.spend(1)
         yield element
@@ -363,7 +397,7 @@ def elements(tx: Tracer, value: Value) -> Iterator[Value]:
 
 def list_of(tx: Tracer, value: Value) -> List:
     """Model `list(value)`."""
-    return List(tx.unpack(value))
+    return List(tx.taken(value))
 
 
 def real_item(tx: Tracer, value: Value, index: int) -> Value:

@@ -126,10 +126,12 @@ class Tracer:
     compare = operators.compare
     compare_identity = operators.compare_identity
     elements = operators.elements
+    elements_left = operators.elements_left
     index = operators.index
     iterator_over = operators.iterator_over
     keyword_pairs = operators.keyword_pairs
     list_of = operators.list_of
+    taken = operators.taken
     next_or_stop = operators.next_or_stop
     operator_method = operators.operator_method
     pairs = operators.pairs
@@ -276,7 +278,7 @@ class Tracer:
         try:
             found = frame.run(self.table)
         except Break as broken:
-            broken.origin = broken.origin or self.origin()
+            broken.leave(frame.code, self.origin())
             raise
         except Raised as raised:
             held = (*frame.stack, *frame.locals.values()) if self.open_generators else ()
@@ -298,7 +300,7 @@ class Tracer:
         try:
             found = frame.run(self.table, exception)
         except Break as broken:
-            broken.origin = broken.origin or self.origin()
+            broken.leave(frame.code, self.origin())
             raise
         finally:
             self.frames.pop()

@@ -335,3 +335,48 @@ def test_a_break_in_protected_ranges_within_each_other():
         with pytest.raises(ZeroDivisionError):
             call(f, items, 2)
     assert mine == theirs == [2]
+
+
+class Hinted:
+    """Counts to three, and notes what it is asked."""
+
+    def __init__(self, log, hint=3):
+        self.log, self.hint, self.n = log, hint, 0
+
+    def __iter__(self):
+        self.log.append("iter")
+        return self
+
+    def __next__(self):
+        self.log.append("next")
+        self.n += 1
+        if self.n > 3:
+            raise StopIteration
+        return self.n
+
+    def __length_hint__(self):
+        self.log.append("hint")
+        return self.hint
+
+
+class Sized(Hinted):
+    def __len__(self):
+        self.log.append("len")
+        raise TypeError
+
+
+def taken_as_lists_are(kind):
+    log = []
+    first, *rest = kind(log)
+    items = [0, 1]
+    items[1:] = kind(log)
+    items += kind(log)
+    items.extend(kind(log, NotImplemented))
+    return list(kind(log)), tuple(kind(log)), [*kind(log)], max(*kind(log)), set(kind(log)), first, rest, items, log
+
+
+@pytest.mark.parametrize("kind", [Hinted, Sized])
+def test_objects_are_asked_for_their_length_as_by_cpython(kind):
+    executor = Executor(Extension, force=True)
+    assert executor.call(taken_as_lists_are, kind) == taken_as_lists_are(kind)
+    assert [c.breaks for c in executor.captures] == [()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, cast
 
 from intarsia_tracer.breaks import Break, Raised
@@ -12,7 +13,7 @@ from intarsia_tracer.values.functions import Cell
 from intarsia_tracer.values.iterators import Generator
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import Traceback
-from intarsia_tracer.values.sequences import List, Slice, Tuple
+from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
@@ -318,7 +319,13 @@ def unpack_sequence(f: EvaluatedFrame, i: Instruction) -> None:
 def unpack_ex(f: EvaluatedFrame, i: Instruction) -> None:
     """Unpack with a starred target."""
     before, after = i.arg & 255, i.arg >> 8
-    found = f.tx.unpack(f.stack.pop())
+    value = f.stack.pop()
+    if isinstance(value, Items):
+        found = list(value.items)
+    else:
+        iterator = value.iterate(f.tx)
+        found = list(itertools.islice(f.tx.elements_left(iterator), before))
+        found += f.tx.taken(iterator) if len(found) == before else []
     if len(found) < before + after:
         wanted = f"expected at least {before + after}, got {len(found)}"
         f.tx.raise_error(ValueError, f"not enough values to unpack ({wanted})")
@@ -432,7 +439,7 @@ def call_function_ex(f: EvaluatedFrame, i: Instruction) -> None:
             if not isinstance(hashed, str):
                 raise Break("tracer.exception", "keywords must be strings")
             keywords[hashed] = value
-    args = f.tx.unpack(f.stack.pop())
+    args = f.tx.taken(f.stack.pop())
     one, other = f.popn(2)
     f.stack.append(f.tx.call(one if other is NULL else other, args, keywords))
 

@@ -333,7 +333,7 @@ class List(Items):
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
         """Store an item or a slice."""
         if isinstance(key, Slice):
-            new = tx.unpack(value)
+            new = tx.taken(value if isinstance(value, Items) else value.iterate(tx))
             at = tx.index(key)
             copy: list[Any] = list(self.items)
             tx.real(copy.__setitem__, at, new)
@@ -358,7 +358,7 @@ class List(Items):
     def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Model `+=` and `*=`, which change the list itself."""
         if op == "+":
-            new = tx.unpack(other)
+            new = tx.taken(other)
             self.change(tx, self.kept).extend(new)
             return self
         items = self.repeated(tx, other) if op == "*" else None
@@ -402,14 +402,14 @@ def _append(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Va
 
 def _extend(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     (items,) = tx.arity("extend", args, keywords, 1)
-    new = list(tx.unpack(items))
+    new = list(tx.taken(items))
     self.change(tx, self.kept).extend(new)
     return NONE
 
 
 def _init(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     items = tx.arity("list", args, keywords, 0, 1)
-    new = list(tx.unpack(items[0])) if items else []
+    new = list(tx.taken(items[0])) if items else []
     self.change(tx)[:] = new
     return NONE
 
