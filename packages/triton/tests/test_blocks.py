@@ -3,12 +3,13 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
 import torch
 
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift, row_major
-from intarsia_loops.program import Buffer, Kernel, Nest, load, val
-from intarsia_triton import emit
+from intarsia_loops.program import Buffer, Kernel, Nest, const, index_value, load, val
+from intarsia_triton import blocks, emit
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
@@ -50,3 +51,62 @@ def test_the_index_of_a_gathered_row_makes_no_columns():
         Kernel((i,), (total,)), {"n": buffer((4096,), "i64"), "t": buffer((99, 1024)), "y": buffer((4096,))}, CUDA
     )
     assert "XBLOCK: tl.constexpr = 2, RBLOCK: tl.constexpr = 1024" in source.text
+
+
+def test_maps_with_inner_axes_make_no_transposition(tmp_path):
+    n, c, i, j = axis("i0", 1), axis("i1", 64), axis("i2", 1), axis("i3", 70)
+    s = Nest("s", (n, c, i), (), "map", load("w", (lift(c),), "f32"), "f32")
+    scale = load("s", (lift(n), lift(c), lift(0)), "f32")
+    body = val("mul", load("x", (lift(c), lift(j)), "f32"), scale, dtype="f32")
+    kernel = Kernel((n, c), (s, Nest("y", (n, c, j), (), "map", body, "f32")))
+    layouts = {"x": buffer((64, 70)), "w": buffer((64,)), "s": buffer((1, 64, 1)), "y": buffer((1, 64, 70))}
+    x, w = torch.randn(64, 70), torch.randn(64)
+    memory = interpreter.run(emit(kernel, layouts, CUDA), layouts, {"x": x, "w": w}, tmp_path)
+    assert torch.equal(memory["y"][0], x * w[:, None])
+
+
+def test_few_points_are_spread_over_all_processors():
+    i = axis("i0", 256)
+    kernel = Kernel((i,), (Nest("y", (i,), (), "map", load("x", (lift(i),), "f32"), "f32"),))
+    (launch,) = emit(kernel, {"x": buffer((256,)), "y": buffer((256,))}, CUDA).launches
+    assert launch.grid == ("(256 + 127) // 128",)
+
+
+@pytest.mark.parametrize("kind", ["argmax", "argmin"])
+@pytest.mark.parametrize("columns", [2048, 2248])
+def test_the_first_extremum_of_many_tiles(kind, columns, monkeypatch, tmp_path):
+    monkeypatch.setattr(blocks, "TILE", 64)
+    monkeypatch.setattr(blocks, "LONGEST_ROW", 128)
+    monkeypatch.setattr(blocks, "LONG_WARPS", 1)
+    rows = 7
+    i, r = axis("i0", rows), axis("r0", columns)
+    kernel = Kernel((i,), (Nest("y", (i,), (r,), kind, load("x", (lift(i), lift(r)), "f32"), "i64"),))
+    layouts = {"x": buffer((rows, columns)), "y": buffer((rows,), "i64")}
+    source = emit(kernel, layouts, CUDA)
+    assert "acc_b1_tile" in source.text
+    torch.manual_seed(0)
+    x = torch.randn(rows, columns)
+    best = float("inf") if kind == "argmax" else float("-inf")
+    x[1, [700, 1900]] = best  # a tie between tiles
+    x[2, [1029, 1030]] = best / 2  # and within one
+    x[3] = -best  # nothing is beyond what a walk starts with
+    x[4, [1900, 1500, 3]], x[4, 2] = float("nan"), best
+    x[5, columns - 1] = best
+    x[6, 0], x[6, 600] = best, best
+    memory = interpreter.run(source, layouts, {"x": x}, tmp_path)
+    assert torch.equal(memory["y"], getattr(x, kind)(-1))
+
+
+def test_a_concatenation_loads_what_it_takes(tmp_path):
+    i, j = axis("i0", 3), axis("i1", 20)
+    left = val("lt", index_value(lift(j)), const(8, "i64"), dtype="b8")
+    # beyond its end where the other part is taken: the check of bounds would see it
+    x = load("x", (lift(i), lift(j)), "f32")
+    y = load("y", (lift(i), lift(j) - 8), "f32")
+    low = val("lt", index_value(lift(i)), index_value(lift(2)), dtype="b8")
+    body = val("where", low, val("where", left, x, y, dtype="f32"), const(5.0, "f32"), dtype="f32")
+    kernel = Kernel((i, j), (Nest("z", (i, j), (), "map", body, "f32"),))
+    layouts = {"x": buffer((2, 8)), "y": buffer((2, 12)), "z": buffer((3, 20))}
+    x, y = torch.randn(2, 8), torch.randn(2, 12)
+    memory = interpreter.run(emit(kernel, layouts, CUDA), layouts, {"x": x, "y": y}, tmp_path)
+    assert torch.equal(memory["z"], torch.cat((torch.cat((x, y), 1), torch.full((1, 20), 5.0))))

@@ -20,7 +20,7 @@ from intarsia_loops.program import Buffer, Kernel, Val
 from intarsia_triton.index import address, product
 from intarsia_triton.plan import Loop
 
-__all__ = ["Blocks", "across", "choose_blocks", "flat_points", "trailing"]
+__all__ = ["Blocks", "across", "choose_blocks", "flat_points", "memory_order", "trailing"]
 
 # points of a tile that 128 threads hold in 16 registers each
 TILE = 2048
@@ -92,7 +92,7 @@ def across(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Atom | None:
 
     Such a kernel is a transposition: a tile over this axis and the last one reads and writes whole cache lines.
     """
-    if len(kernel.rows) < 2 or any(step.kind != "map" for step in kernel.steps):
+    if len(kernel.rows) < 2 or not _is_pointwise(kernel):
         return None
     last = kernel.rows[-1]
     if not _at_least(last.extent, SQUARE) or _at_least(last.extent, SQUARE * LARGEST_SECOND_GRID):
@@ -111,7 +111,7 @@ def trailing(kernel: Kernel, buffers: Mapping[str, Buffer]) -> int:
     Where something is loaded that is the same for many neighbouring points, such as a statistic of a channel, a program
     that stays within one channel loads it once instead of at every point.
     """
-    if any(step.kind != "map" or len(step.axes) != len(kernel.rows) for step in kernel.steps):
+    if not _is_pointwise(kernel):
         return 0
     offsets = [offset for offset in _offsets(kernel, buffers) if offset.axes()]
     for n in range(1, len(kernel.rows)):
@@ -121,6 +121,29 @@ def trailing(kernel: Kernel, buffers: Mapping[str, Buffer]) -> int:
         if whole and any(set(inner).isdisjoint(offset.axes()) for offset in offsets):
             return n
     return 0
+
+
+def memory_order(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Atom, ...]:
+    """Return the rows of a pointwise kernel in the order in which its last result lies in memory, others as they are.
+
+    Neighbouring points of a tile differ in the last axis: that of channels, where they come last in memory.
+    """
+    stored = [step for step in kernel.steps if step.out in buffers and step.out not in kernel.local]
+    if not _is_pointwise(kernel) or not stored:
+        return kernel.rows
+    offset = _known_offset(tuple(map(lift, stored[-1].axes)), buffers[stored[-1].out].strides)
+    env = dict(zip(kernel.rows, stored[-1].axes, strict=True))
+
+    def place(row: Atom) -> tuple[bool, int]:
+        split = offset.coef(env[row])
+        return row.extent is not lift(1), 0 if split is None else -split[0].hi
+
+    return tuple(sorted(kernel.rows, key=place))
+
+
+def _is_pointwise(kernel: Kernel) -> bool:
+    """Whether every step is a map over the rows and nothing else."""
+    return all(step.kind == "map" and len(step.axes) == len(kernel.rows) for step in kernel.steps)
 
 
 def flat_points(buffers: Mapping[str, Buffer]) -> int:

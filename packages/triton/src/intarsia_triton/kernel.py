@@ -9,7 +9,7 @@ from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS, identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest
 from intarsia_triton.align import Shift, shift_of
-from intarsia_triton.blocks import SQUARE, Blocks, across, choose_blocks, flat_points, trailing
+from intarsia_triton.blocks import SQUARE, Blocks, across, choose_blocks, flat_points, memory_order, trailing
 from intarsia_triton.index import index_text, product
 from intarsia_triton.ops import POINTED, TYPES, constant
 from intarsia_triton.plan import (
@@ -22,6 +22,7 @@ from intarsia_triton.plan import (
     with_exp_sums,
     with_square_sums,
 )
+from intarsia_triton.sets import NO_CHECKS
 from intarsia_triton.tile import Points, Tile
 
 __all__ = ["Function", "function"]
@@ -42,6 +43,7 @@ class Function:
         grid: Number of programs in each dimension, as text over the size symbols.
         blocks: The tile it was emitted for.
         signature: Type of each parameter, in order, in Triton's spelling: `"*fp32"`, `"i64"`.
+        asserts: It contains assertions, which are compiled in on request only.
     """
 
     text: str
@@ -50,9 +52,16 @@ class Function:
     grid: tuple[str, ...]
     blocks: Blocks
     signature: tuple[tuple[str, str], ...]
+    asserts: bool = False
 
 
-def function(kernel: Kernel, buffers: Mapping[str, Buffer], name: str, copies: int = 1) -> Function:
+def function(
+    kernel: Kernel,
+    buffers: Mapping[str, Buffer],
+    name: str,
+    copies: int = 1,
+    checks: Mapping[str, str] = NO_CHECKS,
+) -> Function:
     """Return the Triton function of a kernel that `plan.pieces` gave.
 
     Args:
@@ -62,8 +71,10 @@ def function(kernel: Kernel, buffers: Mapping[str, Buffer], name: str, copies: i
         copies: Of how many sets of buffers one launch does the work: the second dimension of the grid picks the set.
             More than 1 only for kernels with a grid of one dimension. The function takes all buffers of the first
             set, then those of the second, and so on.
+        checks: Outputs of maps that are asserted instead of stored, with the message.
     """
     writer = _writer(kernel, buffers)
+    writer.checks = checks
     writer.write()
     pointers = [n if copies == 1 else f"{n}_{k}" for k in range(copies) for n in writer.pointers.values()]
     parameters = [*pointers, *writer.sizes]
@@ -74,7 +85,7 @@ def function(kernel: Kernel, buffers: Mapping[str, Buffer], name: str, copies: i
     types = [f"*{POINTED[buffers[buffer].dtype]}" for buffer in writer.pointers]
     signature = (*zip(pointers, types * copies, strict=True), *((size, "i64") for size in writer.sizes))
     grid = (*writer.grid(), str(copies)) if copies > 1 else writer.grid()
-    return Function(text, tuple(writer.pointers), writer.sizes, grid, writer.blocks, signature)
+    return Function(text, tuple(writer.pointers), writer.sizes, grid, writer.blocks, signature, bool(checks))
 
 
 def _picks(names: Sequence[str], copies: int) -> list[str]:
@@ -96,6 +107,7 @@ class _Writer:
     def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], rows: tuple[Atom, ...], blocks: Blocks) -> None:
         self.kernel, self.buffers, self.rows, self.blocks = kernel, buffers, rows, blocks
         self.lines: list[str] = []
+        self.checks = NO_CHECKS
         self.pointers: dict[str, str] = {}
         self.sizes = _sizes(kernel, buffers)
         self.policies: dict[str, str] = {}
@@ -137,6 +149,13 @@ class _Writer:
             self.buffers, points, self._scalars, self.pointers, self._counter, self.policies, self._inverses,
             alone=self._alone,
         )  # fmt: skip
+
+    def _write(self, tile: Tile, step: Nest, value: str) -> None:
+        """Store the value of a step, or assert it."""
+        if step.out in self.checks:
+            tile.check(value, self.checks[step.out])
+        else:
+            tile.store(step.out, tuple(map(lift, step.axes)), value)
 
     def _unflatten(self, flat: str, axes: Sequence[Atom], lines: list[str], start: str = "") -> dict[Atom, str]:
         """Write the index of each axis from a row-major number; a lone axis is the number itself.
@@ -198,7 +217,7 @@ class _Maps(_Writer):
         tile = self._tile(self._with_inner(points, self.inner, masked, self.lines))
         for loop in self.loops:
             for step in loop.steps:
-                tile.store(step.out, tuple(map(lift, step.axes)), tile.value(step.body))
+                self._write(tile, step, tile.value(step.body))
         self.lines += tile.lines
 
 
@@ -208,19 +227,20 @@ def _writer(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Maps | _Rows:
         *others, inner = kernel.rows
         rows = (*(a for a in others if a is not axis), axis)
         return _Maps(kernel, buffers, rows, (inner,), Blocks(SQUARE, SQUARE, 8))
-    n = trailing(kernel, buffers)
+    rows = memory_order(kernel, buffers)
+    n = trailing(kernel, buffers) if rows == kernel.rows else 0
     if n:
         return _Maps(kernel, buffers, kernel.rows[:-n], kernel.rows[-n:], Blocks(1, flat_points(buffers)))
-    return _Rows(kernel, buffers)
+    return _Rows(kernel, buffers, rows)
 
 
 class _Rows(_Writer):
     """Rows, each with a walk over inner points: in one tile that holds the row, or tile by tile."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> None:
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], rows: tuple[Atom, ...]) -> None:
         self.loops = loops_of(kernel)
         self.weights = weights(self.loops)
-        super().__init__(kernel, buffers, kernel.rows, choose_blocks(kernel, buffers, self.loops))
+        super().__init__(kernel, buffers, rows, choose_blocks(kernel, buffers, self.loops))
 
     def grid(self) -> tuple[str, ...]:
         return (self._blocked(self.rows, self.blocks.rows),)
@@ -264,7 +284,7 @@ class _Rows(_Writer):
     def _whole_step(self, step: Nest, tile: Tile) -> None:
         value = tile.value(step.body)
         if step.kind == "map":
-            tile.store(step.out, tuple(map(lift, step.axes)), value)
+            self._write(tile, step, value)
             return
         filled = self._filled(step, value, tile.points.inner_mask)
         if NEST_KINDS[step.kind].scan:
@@ -473,7 +493,7 @@ class _Rows(_Writer):
         value = tile.value(step.body)
         mask, acc = tile.points.inner_mask, f"acc_{step.out}"
         if step.kind == "map":
-            tile.store(step.out, tuple(map(lift, step.axes)), value)
+            self._write(tile, step, value)
         elif step.out in self.by_tile:
             kind = step.kind[3:]
             tile.lines += [
@@ -501,7 +521,7 @@ class _Rows(_Writer):
             if step.kind != "map":
                 self._scalars[step.out] = value
             if step.out not in self.kernel.local:
-                tile.store(step.out, tuple(map(lift, step.axes)), value)
+                self._write(tile, step, value)
         self.lines += tile.lines
         tile.lines = []
 

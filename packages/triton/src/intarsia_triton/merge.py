@@ -1,4 +1,6 @@
-"""A reduction and the map that reads its results, which runs over the same points in another order, as one kernel.
+"""Kernels that follow each other as one: a reduction with the map that reads it, a check of indices with their use.
+
+A reduction and a map that runs over the same points in another order:
 
     m[n, g] = sum over k, p of x[n, 16 g + k, p];   y[n, c, p] = f(x[n, c, p], m[n, c // 16])
       →   for each n, g:  m = sum over k, p of x[n, 16 g + k, p];   y'[n, g, k, p] = f(x[n, 16 g + k, p], m)
@@ -17,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import torch
+
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.index import Atom, IndexExpr, lift, row_major
 from intarsia_loops.ops import NEST_KINDS
@@ -24,6 +28,7 @@ from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, Tensor
 from intarsia_loops.rewrites import at, rebuild
 from intarsia_triton.index import address, product
 from intarsia_triton.plan import loops_of, pieces
+from intarsia_triton.split import split_reductions, spread
 
 __all__ = ["Joint", "joined"]
 
@@ -40,11 +45,13 @@ class Joint:
         kernel: What to compute.
         items: First and one past the last position.
         views: Layouts of written buffers, where the kernel sees them under another shape.
+        checks: Outputs of steps that are asserted instead of stored, with what is said when one is false.
     """
 
     kernel: Kernel
     items: tuple[int, int]
     views: Mapping[str, Buffer] = field(default_factory=dict)
+    checks: Mapping[str, str] = field(default_factory=dict)
 
 
 def joined(program: Program) -> Iterator[Joint]:
@@ -54,17 +61,87 @@ def joined(program: Program) -> Iterator[Joint]:
         program: Items are kernels and extern calls.
     """
     readers = _readers(program)
-    last: Joint | None = None
+    waiting: list[Joint] = []  # what the next kernel may take in; all but the last are checks
     for position, item in enumerate(program.items):
         if isinstance(item, Extern):
+            if waiting and waiting[-1].items[1] == position and item.target is torch.ops.aten._assert_async.msg:
+                waiting[-1] = _with_check(waiting[-1], item, program, readers) or waiting[-1]
             continue
         here = Joint(item if isinstance(item, Kernel) else _as_kernel(item), (position, position + 1))
-        both = _both(last, here, program, readers) if last is not None and last.items[1] == position else None
-        if both is None and last is not None:
-            yield last
-        last = both or here
-    if last is not None:
-        yield last
+        while waiting and waiting[-1].items[1] == here.items[0]:
+            join = _checked if _is_only_check(waiting[-1]) else _both
+            both = join(waiting[-1], here, program, readers)
+            if both is None:
+                break
+            here = both
+            waiting.pop()
+        if not _may_be_check(here, readers):
+            yield from map(_unchecked, waiting)
+            waiting.clear()
+        waiting.append(here)
+    yield from map(_unchecked, waiting)
+
+
+def _may_be_check(joint: Joint, readers: Mapping[str, int]) -> bool:
+    kernel = joint.kernel
+    step = kernel.steps[0]
+    return len(kernel.steps) == 1 and step.kind == "all" and not step.axes and readers.get(step.out) == 1
+
+
+def _is_only_check(joint: Joint) -> bool:
+    return len(joint.kernel.steps) == 1 and joint.kernel.steps[0].out in joint.checks
+
+
+def _with_check(last: Joint, item: Extern, program: Program, readers: Mapping[str, int]) -> Joint | None:
+    """Return the kernel before an assertion with the assertion as a part of it; None where that can't be."""
+    kernel, items = last.kernel, (last.items[0], last.items[1] + 1)
+    found = [s for s in kernel.steps if item.reads() == {s.out}]
+    if not found or found[0].kind != "all" or found[0].axes or readers.get(found[0].out) != 1:
+        return None
+    alone = Joint(Kernel((), (found[0],)), items, checks={found[0].out: item.args[1]})
+    if len(kernel.steps) == 1:
+        return alone
+    others = replace(last, kernel=replace(kernel, steps=tuple(s for s in kernel.steps if s is not found[0])))
+    both = _checked(alone, others, program, readers)
+    return replace(both, items=items) if both is not None else None
+
+
+def _unchecked(joint: Joint) -> Joint:
+    """Leave a check that no kernel takes in to the library call."""
+    return replace(joint, items=(joint.items[0], joint.items[1] - 1), checks={}) if _is_only_check(joint) else joint
+
+
+def _checked(check: Joint, user: Joint, program: Program, readers: Mapping[str, int]) -> Joint | None:
+    """Return the kernel of `user` with the check as its first step; None where a side condition fails."""
+    (step,), kernel = check.kernel.steps, user.kernel
+    inner = next((loop.inner for loop in loops_of(kernel) if loop.inner), ()) if len(pieces(kernel)) == 1 else ()
+    written = {s.out for s in kernel.steps}
+    seen = {**program.buffers, **user.views}
+    if len(pieces(kernel)) > 1 or _scans(kernel) or written & step.reads() or not _launched_once(kernel, seen):
+        return None
+    over = replace(step, axes=step.red, red=(), kind="map")
+    for env in _places(over, kernel, inner):
+        axes = kernel.rows if all(e.axes() <= {*kernel.rows} for e in env.values()) else (*kernel.rows, *inner)
+        used = [a for a in axes if any(a in e.axes() for e in env.values())]
+        shape = [axis.extent for axis in step.red]
+        position = address([env[axis] for axis in step.red], row_major(shape))
+        if not _names_all_once(position, used, product(shape)):
+            continue
+        asserted = replace(over, axes=axes, body=at(over.body, env))
+        shape = [axis.extent for axis in axes]
+        layout = Buffer(tuple(shape), row_major(shape), "b8")
+        return Joint(
+            replace(kernel, steps=(asserted, *kernel.steps)),
+            (check.items[0], user.items[1]),
+            {**user.views, step.out: layout},
+            {**user.checks, **check.checks},
+        )
+    return None
+
+
+def _launched_once(kernel: Kernel, buffers: Mapping[str, Buffer]) -> bool:
+    walks = spread(kernel, buffers)
+    return len(walks.kernels) == 1 and len(split_reductions(kernel, buffers).kernels) == 1
 
 
 def _as_kernel(nest: Nest) -> Kernel:
@@ -87,6 +164,8 @@ def _readers(program: Program) -> Mapping[str, int]:
 def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, int]) -> Joint | None:
     """Return one kernel for both; None where a side condition fails."""
     a, b, buffers = first.kernel, second.kernel, program.buffers
+    if second.checks:  # they come before the map, and the reduction before them
+        return None
     scalars = {s.out for s in a.steps if len(s.axes) == len(a.rows)}
     made = {s.out for s in a.steps}
     maps = all(s.kind == "map" for s in b.steps)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from intarsia_loops.program import Buffer, Kernel
 from intarsia_loops.rewrites import canonical
@@ -19,6 +20,7 @@ __all__ = ["Part", "part_of", "side_by_side"]
 
 # each program picks its pointers out of as many sets, which costs an instruction a set and pointer
 MOST = 8
+NO_CHECKS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Part:
         key: Equal for kernels that are one function.
         reads: Real names of buffers read from memory.
         writes: Real names of buffers written to memory.
+        checks: Outputs of steps of the form that are asserted, with the message.
     """
 
     form: Kernel
@@ -42,14 +45,18 @@ class Part:
     key: object
     reads: frozenset[str]
     writes: frozenset[str]
+    checks: tuple[tuple[str, str], ...] = ()
 
 
-def part_of(kernel: Kernel, items: tuple[int, int], buffers: Mapping[str, Buffer]) -> Part:
+def part_of(
+    kernel: Kernel, items: tuple[int, int], buffers: Mapping[str, Buffer], checks: Mapping[str, str] = NO_CHECKS
+) -> Part:
     """Return a kernel as a part of a unit."""
     form, names = canonical(kernel)
     layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
-    key = (form, tuple((n, b.shape, b.strides, b.dtype) for n, b in layouts.items()))
-    return Part(form, names, items, layouts, key, kernel.reads(), frozenset(kernel.writes()))
+    asserted = tuple((f"b{k}", checks[b]) for k, b in enumerate(names) if b in checks)
+    key = (form, asserted, tuple((n, b.shape, b.strides, b.dtype) for n, b in layouts.items()))
+    return Part(form, names, items, layouts, key, kernel.reads(), frozenset(kernel.writes()) - {*checks}, asserted)
 
 
 def side_by_side(parts: Iterable[Part], arena: Collection[str]) -> list[list[Part]]:

@@ -98,6 +98,11 @@ class Tile:
         policy = f', eviction_policy="{self._policies[buffer]}"' if buffer in self._policies else ""
         self.lines.append(f"tl.store({where}, {shaped}{f', {mask}' if mask else ''}{policy})")
 
+    def check(self, value: str, message: str) -> None:
+        """Stop the GPU with a message unless `value` is true at every point."""
+        mask = self.points.mask()
+        self.lines.append(f"tl.device_assert({value}{f' | (({mask}) == 0)' if mask else ''}, {message!r})")
+
     def _text(self, v: Val) -> str:
         if v.op == "const":
             return constant(v.args[0], v.dtype)

@@ -20,6 +20,8 @@ __all__ = ["emit", "emit_unit"]
 
 # passed always: Triton's own defaults differ between versions; subnormal numbers are kept, as in eager
 OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False, "num_stages": 1}
+# assertions are compiled in; those that Triton would add of its own accord, against overflow, are not
+ASSERTING = {"debug": True, "sanitize_overflow": False}
 
 
 def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> KernelSource:
@@ -69,7 +71,7 @@ def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
         seen = {**program.buffers, **joint.views}
         for piece in pieces(joint.kernel):
             n_kernels += 1
-            parts += [part_of(k, joint.items, layouts) for k, layouts in _spread(piece, seen, scratch)]
+            parts += [part_of(k, joint.items, layouts, joint.checks) for k, layouts in _spread(piece, seen, scratch)]
     arena = program.placement.offsets if program.placement is not None else {}
     launches = tuple(_launch(group, functions) for group in side_by_side(parts, arena))
     made = dict(functions.values())
@@ -99,7 +101,7 @@ def _table(functions: Mapping[str, Function]) -> str:
         row = {
             "signature": dict(f.signature),
             "constants": constants,
-            "options": {**OPTIONS, "num_warps": f.blocks.warps},
+            "options": {**OPTIONS, **(ASSERTING if f.asserts else {}), "num_warps": f.blocks.warps},
         }
         lines += [f'    "{name}": {{', *(f'        "{key}": {value!r},' for key, value in row.items()), "    },"]
     return "\n".join([*lines, "}", ""])
@@ -111,7 +113,7 @@ def _launch(group: Sequence[Part], functions: dict[object, tuple[str, Function]]
     key = (first.key, copies)
     if key not in functions:
         name = f"kernel{len(functions)}"
-        functions[key] = (name, function(first.form, first.layouts, name, copies))
+        functions[key] = (name, function(first.form, first.layouts, name, copies, dict(first.checks)))
     name, made = functions[key]
     taken = tuple(part.names[int(b[1:])] for part in group for b in made.buffers)
     return Launch(name, taken, made.sizes, (first.items[0], group[-1].items[1]), made.grid)
