@@ -110,3 +110,35 @@ def test_a_concatenation_loads_what_it_takes(tmp_path):
     x, y = torch.randn(2, 8), torch.randn(2, 12)
     memory = interpreter.run(emit(kernel, layouts, CUDA), layouts, {"x": x, "y": y}, tmp_path)
     assert torch.equal(memory["z"], torch.cat((torch.cat((x, y), 1), torch.full((1, 20), 5.0))))
+
+
+def channels_last(shape, dtype="f32"):
+    n, c, h, w = shape
+    return Buffer(tuple(map(lift, shape)), tuple(map(lift, (c * h * w, 1, w * c, c))), dtype)
+
+
+def test_neighbouring_points_are_neighbouring_channels_where_these_come_last(tmp_path):
+    n, c, i, j = axes = axis("i0", 2), axis("i1", 5), axis("i2", 7), axis("i3", 6)
+    x, w = load("x", tuple(map(lift, axes)), "f32"), load("w", (lift(c),), "f32")
+    kernel = Kernel(axes, (Nest("y", axes, (), "map", val("add", x, w, dtype="f32"), "f32"),))
+    layouts = {"x": channels_last((2, 5, 7, 6)), "w": buffer((5,)), "y": channels_last((2, 5, 7, 6))}
+    assert blocks.memory_order(kernel, layouts) == (n, i, j, c)
+    source = emit(kernel, layouts, CUDA)
+    assert "x3 = x % (5)" in source.text
+    x, w = torch.randn(2, 5, 7, 6).to(memory_format=torch.channels_last), torch.randn(5)
+    memory = interpreter.run(source, layouts, {"x": x, "w": w}, tmp_path)
+    assert torch.equal(memory["y"], x + w[:, None, None])
+
+
+def test_windows_are_reduced_channel_by_channel_where_these_come_last(tmp_path):
+    n, c, i, j = axes = axis("i0", 2), axis("i1", 5), axis("i2", 3), axis("i3", 4)
+    r, s = axis("r0", 2), axis("r1", 2)
+    x = load("x", (lift(n), lift(c), lift(i) * 2 + lift(r), lift(j) * 2 + lift(s)), "f32")
+    kernel = Kernel(axes, (Nest("y", axes, (r, s), "max", x, "f32"),))
+    layouts = {"x": channels_last((2, 5, 6, 8)), "y": channels_last((2, 5, 3, 4))}
+    assert blocks.memory_order(kernel, layouts) == (n, i, j, c)
+    x = torch.randn(2, 5, 6, 8).to(memory_format=torch.channels_last)
+    memory = interpreter.run(emit(kernel, layouts, CUDA), layouts, {"x": x}, tmp_path)
+    assert torch.equal(memory["y"], torch.nn.functional.max_pool2d(x, 2))
+    rows = {"x": buffer((2, 5, 6, 8)), "y": channels_last((2, 5, 3, 4))}
+    assert blocks.memory_order(kernel, rows) == axes  # the windows' rows are read along memory

@@ -124,18 +124,23 @@ def trailing(kernel: Kernel, buffers: Mapping[str, Buffer]) -> int:
 
 
 def memory_order(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Atom, ...]:
-    """Return the rows of a pointwise kernel in the order in which its last result lies in memory, others as they are.
+    """Return the rows of a kernel in the order in which its last result lies in memory, where that is what it walks.
 
-    Neighbouring points of a tile differ in the last axis: that of channels, where they come last in memory.
+    Neighbouring rows of a tile differ in the last axis: that of channels, where they come last in memory. A reduction
+    that walks memory along its inner axes keeps its rows as they are; one over windows doesn't.
     """
     stored = [step for step in kernel.steps if step.out in buffers and step.out not in kernel.local]
-    if not _is_pointwise(kernel) or not stored:
+    inner = {axis for step in kernel.steps for axis in step.red}
+    if not stored or any(len(step.axes) != len(kernel.rows) for step in kernel.steps):
         return kernel.rows
-    offset = _known_offset(tuple(map(lift, stored[-1].axes)), buffers[stored[-1].out].strides)
-    env = dict(zip(kernel.rows, stored[-1].axes, strict=True))
+    if inner and not inner.isdisjoint(_unit_axes(_offsets(kernel, buffers))):
+        return kernel.rows
+    last = stored[-1]
+    offset = _known_offset(tuple(map(lift, last.axes)), buffers[last.out].strides)
+    axis_of = dict(zip(kernel.rows, last.axes, strict=True))
 
     def place(row: Atom) -> tuple[bool, int]:
-        split = offset.coef(env[row])
+        split = offset.coef(axis_of[row])
         return row.extent is not lift(1), 0 if split is None else -split[0].hi
 
     return tuple(sorted(kernel.rows, key=place))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -103,7 +104,7 @@ def _largest(b: Builder, x: Tensor, red: list[IndexExpr], start: Start, within: 
     if dtype == spec.dtype:
         top = values = b.nest("max", spec, red, body)
     else:
-        top = b.nest("max", b.temp_spec(spec.shape, dtype), red, body, "max")
+        top = b.nest("max", replace(spec, dtype=dtype), red, body, "max")  # in one order, so that one kernel does both
         values = b.map(top.at, spec)
     return values, _where_largest(b, x, top, red, start, element) if b.is_used(1) else None
 
