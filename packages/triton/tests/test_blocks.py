@@ -113,7 +113,7 @@ def test_a_concatenation_loads_what_it_takes(tmp_path):
 
 
 def channels_last(shape, dtype="f32"):
-    n, c, h, w = shape
+    _, c, h, w = shape
     return Buffer(tuple(map(lift, shape)), tuple(map(lift, (c * h * w, 1, w * c, c))), dtype)
 
 
