@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections.abc import Callable
@@ -190,6 +191,56 @@ def test_an_int_of_an_object_and_a_global():
     for n in (4, 5, 6, 7):
         counter.n = n
         agree(f, fast, torch.randn(9))
+    assert compilations() == 2
+
+
+STEPS = {
+    "power": lambda n: n**-0.5,
+    "decay": lambda n: 0.9**n,
+    "bias correction": lambda n: 1e-3 * math.sqrt(1 - 0.999**n) / (1 - 0.9**n),
+    "two branches of a minimum": lambda n: min(n**-0.5, n * 4**-1.5),
+    "warm-up": lambda n: min(1.0, n / 10),
+    "cosine": lambda n: 0.5 * (1 + math.cos(math.pi * n / 20)),
+    "sine, absolute": lambda n: abs(math.sin(n / 10)),
+    "exponential": lambda n: math.exp(-n / 10) + math.log(n),
+    "floor": lambda n: math.floor(n / 3),
+    "ceiling of a float": lambda n: math.ceil(n / 2.5),
+    "int": lambda n: int(n / 2.5) + int(n / 3),
+    "rounded": lambda n: round(n / 3, 1) + round(n / 3),
+    "bits": lambda n: (n & 3) + (n | 8) + (n ^ 5) + (n << 2) + (n >> 1),
+    "pow and max": lambda n: max(pow(n, 0.5), 2.0),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_a_step_counter_goes_through_is_compiled_twice(name):
+    """Python computes it at each call, so it is Python's to the last bit; nothing depends on the number of the step."""
+    body = STEPS[name]
+
+    class Schedule:
+        n = 2
+
+    def f(x, schedule):
+        schedule.n += 1
+        rate = body(schedule.n)
+        return x * rate, x.to(torch.int64) * rate, rate
+
+    fast, mine, theirs = compiled(f), Schedule(), Schedule()
+    for _ in range(12):
+        x = torch.randn(5)
+        actual, expected = fast(x, mine), f(x, theirs)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+        assert type(actual[2]) is type(expected[2]) and mine.n == theirs.n
+    assert compilations() == 2
+
+
+def test_sizes_from_rounded_numbers():
+    def f(x, n):
+        return x[: math.floor(n / 3)], x[: n >> 1] * 2, x[: min(n << 1, 30)], torch.zeros(math.ceil(n / 3))
+
+    fast = compiled(f)
+    for n in (5, 6, 9, 12, 14):
+        agree(f, fast, torch.randn(40), n)
     assert compilations() == 2
 
 

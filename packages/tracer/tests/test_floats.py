@@ -1,5 +1,6 @@
 """Floats that change from call to call: inputs of the graph, with the values and dtypes that Python numbers give."""
 
+import math
 import operator
 import types
 
@@ -172,3 +173,69 @@ def test_without_being_asked_a_float_is_a_constant():
     assert relied_on(found) == [LR]
     found = capture(lambda x, lr: x * lr, (torch.ones(2), 0.5), dynamic=True)
     assert relied_on(found) == []
+
+
+# -- ints that change, and what is computed from them ----------------------------------------------------------------
+
+N = ArgumentSource("n")
+STEPS = {
+    "power": lambda n: (n**-0.5, n**0.5, 0.9**n, 1 / (1 - 0.9**n), pow(n, 0.25)),
+    "functions": lambda n: (math.sqrt(n), math.cos(n / 10), math.sin(n), math.exp(-n), math.log(n), math.tanh(n)),
+    "rounding": lambda n: (math.floor(n / 3), math.ceil(n / 7), math.trunc(n / 3), int(n / 2.5), round(n / 3, 1)),
+    "bits": lambda n: (n & 3, n & 5, n | 8, n ^ 21, n << 3, n >> 2, round(n / 3)),
+    "order": lambda n: (min(1.0, n / 10), max(n**0.5, 3.0), abs(0.5 - n * 0.1), float(n) - 0.5, -(n**0.5)),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_ints_stay_open_in_what_cannot_fail(name):
+    """Results are Python's own to the last bit, and each lies within the bounds that were told of it."""
+    body = STEPS[name]
+    found, g = compiled(lambda x, n: (x + 1, body(n)), (torch.ones(2), 6), N)
+    assert N not in relied_on(found) and not [f for f in found.facts.facts if "==" in f.relation]
+    for n in (2, 3, 7, 40, 1000, 123456789):
+        actual = g(torch.ones(2), n)[1]
+        assert list(map(repr, actual)) == list(map(repr, body(n)))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda n: 1 / (n**0.5 - 3),  # zero below the line at 9
+        lambda n: 1.5**n,  # overflows
+        lambda n: n**n,
+        lambda n: 5**n,
+        lambda n: math.sqrt(n**0.5 - 2),
+        lambda n: math.log(n**0.5 - 2),
+        lambda n: math.exp(n * 0.5),
+        lambda n: (1, 2, 3)[(n | 4) & 1],
+        lambda n: f"{n**0.5:.2f}",
+        lambda n: 1 if n**0.5 > 2 else 0,
+    ],
+)
+def test_what_may_fail_relies_on_the_int(f):
+    found, g = compiled(lambda x, n: (x + 1, f(n)), (torch.ones(2), 6), N)
+    assert g(torch.ones(2), 6)[1] == f(6)
+    assert [fact for fact in found.facts.facts if "==" in fact.relation]
+
+
+def test_bounds_answer_comparisons():
+    def f(x, n):
+        rate = 1 / n
+        return x * (rate if 0 < n**-0.5 <= 0.71 and (n & 5) >= 0 else -rate)
+
+    found, g = compiled(f, (torch.ones(2), 6), N)
+    assert not [fact for fact in found.facts.facts if "==" in fact.relation]
+    assert torch.equal(g(torch.ones(2), 4), f(torch.ones(2), 4))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_open_ints_promote_as_python_ints_do(dtype):
+    def f(x, n):
+        bits = n | 8
+        return x * bits, bits + x, x.to(torch.int32) - bits, x.sum() * bits, x == bits, bits / (x + 1)
+
+    x = torch.tensor([0.0, 1.0, 3.0]).to(dtype)
+    _, g = compiled(f, (x, 6), N)
+    for actual, expected in zip(g(x, 6), f(x, 6), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)

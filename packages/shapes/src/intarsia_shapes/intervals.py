@@ -12,9 +12,9 @@ from typing import Any
 import sympy
 from torch.utils._sympy.functions import (
     CeilToInt,
+    FloatTrueDiv,
     FloorDiv,
     FloorToInt,
-    FloatTrueDiv,
     IntTrueDiv,
     IsNonOverlappingAndDenseIndicator,
     Max,

@@ -20,6 +20,7 @@ from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Function, PythonFunction, guard_code
 from intarsia_tracer.values.iterators import Generator
 from intarsia_tracer.values.mappings import Dict
+from intarsia_tracer.values.numbers import opened
 from intarsia_tracer.values.objects import Builtin, ClassValue, Object
 from intarsia_tracer.values.sequences import List, Tuple
 from intarsia_tracer.values.sets import SetValue
@@ -289,7 +290,10 @@ def call_unbound(tx: Tracer, raw: Any, owner: Any, args: Sequence[Value], keywor
 
 
 def call_pure(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Run a function without effects while tracing, if all its arguments are known."""
+    """Run a function without effects while tracing, if all its arguments are known, or are numbers that it can take."""
+    found = opened(tx.guards, function, args) if not keywords else None
+    if found is not None:
+        return found
     try:
         real_args = [a.as_python() for a in args]
         real_keywords = {k: v.as_python() for k, v in keywords.items()}

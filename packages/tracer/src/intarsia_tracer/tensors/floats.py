@@ -1,4 +1,4 @@
-"""Floats that change from call to call, as operands of tensor operations: 0-dim tensors that are inputs of the graph.
+"""Numbers that change from call to call, as operands of tensor operations: 0-dim tensors that are graph inputs.
 
 The dtype of such a tensor is chosen so that torch's promotion gives what it gives for a Python number. Where that, or
 rounding, can't be had, the operation takes the number as a constant, and the capture relies on it.
@@ -16,7 +16,7 @@ from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const
-from intarsia_tracer.values.numbers import OpenFloat
+from intarsia_tracer.values.numbers import OpenNumber
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -52,7 +52,7 @@ def open_float(plugin: Tensors, tx: Tracer, value: float, source: Source) -> Val
     known = plugin.floats.get(source)
     if known is None:
         tx.guards.add(GuardKind.TYPE, source, float)
-        known = plugin.floats[source] = OpenFloat(tx.guards, value, source)
+        known = plugin.floats[source] = OpenNumber(tx.guards, value, source)
     return known
 
 
@@ -62,7 +62,7 @@ class FloatInput(TensorValue):
     __slots__ = ("number",)
     shared = False
 
-    def __init__(self, plugin: Tensors, number: OpenFloat, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, plugin: Tensors, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(plugin, None, None)
         self.number = number
         shell = torch.empty((), dtype=dtype, device="meta")
@@ -80,14 +80,14 @@ class FloatInput(TensorValue):
 
 
 def are_open(plugin: Tensors, args: Sequence[Value], keywords: Keywords) -> bool:
-    """Tell whether an operation has an open float among its operands, or a tensor where only a number is taken."""
-    if plugin.floats and any(isinstance(a, OpenFloat) for a in (*args, *keywords.values())):
+    """Tell whether an operation has an open number among its operands, or a tensor where only a number is taken."""
+    if any(isinstance(a, OpenNumber) for a in (*args, *keywords.values())):
         return True
     return bool(keywords) and any(isinstance(keywords.get(name), TensorValue) for name in ("alpha", "value"))
 
 
 def exchanged(plugin: Tensors, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Call:
-    """Return a call without open floats: they became inputs, or constants that are relied on."""
+    """Return a call without open numbers: they became inputs, or constants that are relied on."""
     name = target if kind == "call_method" else getattr(target, "__name__", "")
     name = _ALIASES.get(name, name)
     if not _is_known(kind, target):
@@ -116,10 +116,10 @@ def _binary(
     if plain not in (*_OPERATORS, *_COMPARE) or len(args) != 2 or keywords:
         return None
     left, right = args
-    if isinstance(left, TensorValue) and isinstance(right, OpenFloat):
+    if isinstance(left, TensorValue) and isinstance(right, OpenNumber):
         number = _input(plugin, right, left)
         return None if number is None else (kind, target, [left, number], keywords)
-    if not (isinstance(left, OpenFloat) and isinstance(right, TensorValue)) or kind == "call_method":
+    if not (isinstance(left, OpenNumber) and isinstance(right, TensorValue)) or kind == "call_method":
         return None
     number = _input(plugin, left, right)
     if number is None:
@@ -139,7 +139,7 @@ def _power(
     if name != "pow" or kind == "call_method" or len(args) != 2 or keywords:
         return None
     base, exponent = args
-    if not isinstance(base, OpenFloat) or not isinstance(exponent, TensorValue):
+    if not isinstance(base, OpenNumber) or base.type() is int or not isinstance(exponent, TensorValue):
         return None
     number = _input(plugin, base, exponent)
     return None if number is None else (kind, target, [number, exponent], keywords)
@@ -168,7 +168,9 @@ def _weighted(
 ) -> Call | None:
     """Take `lerp(x, y, float)`."""
     weight = args[2] if len(args) == 3 else keywords.get("weight")
-    if name not in ("lerp", "lerp_") or len(args) + len(keywords) != 3 or not isinstance(weight, OpenFloat):
+    if name not in ("lerp", "lerp_") or len(args) + len(keywords) != 3 or not isinstance(weight, OpenNumber):
+        return None
+    if weight.type() is int:
         return None
     if not _are_plain(args[:2]):
         return None
@@ -181,7 +183,7 @@ def _filled(
     plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Call | None:
     """Take `tensor.fill_(float)`."""
-    if name != "fill_" or len(args) != 2 or keywords or not isinstance(args[1], OpenFloat):
+    if name != "fill_" or len(args) != 2 or keywords or not isinstance(args[1], OpenNumber):
         return None
     if not isinstance(args[0], TensorValue) or not args[0].fake.is_floating_point():
         return None
@@ -232,16 +234,18 @@ def _are_plain(args: Sequence[Value]) -> bool:
 
 def _number(plugin: Tensors, number: Value, beside: TensorValue) -> TensorValue | None:
     """Return what stands for a number that is an open float, or a 0-dim tensor whose value eager reads."""
-    if isinstance(number, OpenFloat):
+    if isinstance(number, OpenNumber):
         return _input(plugin, number, beside)
     if not isinstance(number, TensorValue) or number.fake.dim() or number.fake.dtype not in _BESIDE:
         return None
     return None if number.fake.requires_grad else number  # eager takes none that requires grad for a number
 
 
-def _input(plugin: Tensors, number: OpenFloat, beside: TensorValue) -> FloatInput | None:
+def _input(plugin: Tensors, number: OpenNumber, beside: TensorValue) -> FloatInput | None:
     """Return the input that stands for a float beside a tensor; None where no dtype of it would do."""
     fake = beside.fake
+    if number.type() is int:
+        return _made(plugin, number, torch.int64, fake.device) if _takes_int(number, fake) else None
     if fake.is_floating_point() or fake.is_complex():
         if fake.dtype in _HALVES:
             # kernels for the CPU keep all digits of a 0-dim operand, as they do of a number
@@ -254,7 +258,19 @@ def _input(plugin: Tensors, number: OpenFloat, beside: TensorValue) -> FloatInpu
     return None if dtype is None else _made(plugin, number, dtype, fake.device)
 
 
-def _made(plugin: Tensors, number: OpenFloat, dtype: torch.dtype, device: torch.device) -> FloatInput:
+def _takes_int(number: OpenNumber, fake: torch.Tensor) -> bool:
+    """Tell whether a tensor promotes beside a 0-dim int64 tensor as it does beside a Python int."""
+    if fake.dtype in _BESIDE or fake.dtype in (torch.int64, torch.bool):
+        return True
+    limits = number.bounds()
+    fits = limits is not None and limits[0] >= -_INT32 and limits[1] < _INT32
+    return fake.dtype is torch.int32 and fake.dim() > 0 and fits
+
+
+_INT32 = 1 << 31
+
+
+def _made(plugin: Tensors, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> FloatInput:
     """Return the one input for a float, dtype and device."""
     key: Hashable = number.key(), dtype, device
     found = plugin.float_inputs.get(key)

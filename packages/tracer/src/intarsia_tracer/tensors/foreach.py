@@ -14,7 +14,7 @@ import torch
 from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE
-from intarsia_tracer.values.numbers import OpenFloat
+from intarsia_tracer.values.numbers import OpenNumber
 from intarsia_tracer.values.sequences import Items, Tuple
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def taken_apart(plugin: Tensors, tx: Tracer, target: Any, args: Sequence[Value],
 
 def _is_open(part: Value | None, n_tensors: int) -> bool:
     """Tell whether a part can't be a constant of a node; a tensor can, but where only numbers are taken."""
-    return isinstance(part, OpenFloat) or (n_tensors == 3 and isinstance(part, TensorValue))
+    return isinstance(part, OpenNumber) or (n_tensors == 3 and isinstance(part, TensorValue))
 
 
 def _spread(plugin: Tensors, tx: Tracer, number: Value | None, count: int) -> Sequence[Value] | None:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._sympy.functions import IntTrueDiv
 
 from intarsia_ir.records import Source
 from intarsia_shapes import python_text
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.numbers import OPERATORS, Bounds, ChangingNumber, OpenNumber, opened
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -50,9 +52,10 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 _BY_NAME = frozenset({"add", "sub", "mul", "truediv", "floordiv", "mod", "pow"})
 _ORDER = frozenset({"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"})
 _LARGE = 1 << 62
+_EXACT = 1 << 53  # quotients of integers below it are never rounded to the next integer
 
 
-class SymbolicNumber(Value):
+class SymbolicNumber(ChangingNumber):
     """An int, float or bool that differs from call to call.
 
     Args:
@@ -76,6 +79,41 @@ class SymbolicNumber(Value):
     def describe(self) -> str:
         """Return a few words for messages."""
         return f"the {self.type().__name__} {self.number}, which differs from call to call"
+
+    def now(self) -> Any:
+        """Return what it is in this call, without relying on it; None when only the running program knows."""
+        return self.number.node.hint
+
+    def bounds(self) -> Bounds | None:
+        """Return the least and the largest number that it can be by what is relied on so far."""
+        low, high = self.number.node.bounds()
+        if self.type() is float:  # bounds of exact arithmetic, and floats round at each step
+            low, high = low - abs(low) * 1e-12, high + abs(high) * 1e-12
+        return (low, high) if low > -math.inf else None
+
+    def key(self) -> Hashable:
+        """Return what equal computations have in common."""
+        return self.type(), self.number.node.expr
+
+    def rounded(self, function: Callable[..., Any]) -> Value | None:
+        """Keep a quotient of integers that is rounded a size: as long as it is exact, rounding is integer division."""
+        if function not in (math.floor, math.ceil, math.trunc, int):
+            return None
+        if self.type() is int:
+            return self
+        quotient = self.number.node.expr
+        if not isinstance(quotient, IntTrueDiv) or not quotient.args[1].is_Integer or quotient.args[1] < 1:
+            return None
+        env = self.number.node.shape_env
+        above, below = env.create_symintnode(quotient.args[0], hint=env.size_hint(quotient.args[0])), quotient.args[1]
+        if not isinstance(above, torch.SymInt) or not -_EXACT < env.size_hint(quotient.args[0]) < _EXACT:
+            return None
+        low, _ = above.node.bounds()
+        if low < 0 and (function in (math.trunc, int) or not bool(above > -_EXACT)):
+            return None
+        bool(above < _EXACT)  # relied on
+        up = function is math.ceil
+        return self._ask(lambda: -(-above // int(below)) if up else above // int(below))
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
@@ -114,8 +152,10 @@ class SymbolicNumber(Value):
 
     def convert(self, tx: Tracer, cls: Any) -> Value | None:
         """Model `int`, `float` and `bool`."""
-        if cls is int and self.type() is int:
-            return self
+        if cls is int and self.type() is not bool:
+            found = opened(tx.guards, int, (self,))
+            if found is not None:
+                return found
         convert: Any = {int: torch.sym_int, float: torch.sym_float}.get(cls)
         return self._constant() if convert is None else self.sizes.model(convert(self.number))
 
@@ -139,12 +179,19 @@ class SymbolicNumber(Value):
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Compute with another number; what isn't a number meets the constant."""
         operand = self._operand(other)
+        if isinstance(other, OpenNumber):
+            return other.binary(tx, op, self, not swapped)
         if operand is None:
             return self._with_other(tx, op, other, swapped)
+        op, operand = _as_arithmetic(op, operand, swapped)
         function = _BINARY.get(op)
         exact = self.type() is not float or op not in ("+", "-", "*")  # SymPy may reorder sums and products of floats
         zero = not swapped and op in ("/", "//", "%") and isinstance(operand, (int, float)) and operand == 0
         if function is None or zero or not exact or (op == "**" and not _power(self.number, operand, swapped)):
+            both = (other, self) if swapped else (self, other)
+            found = opened(tx.guards, OPERATORS[op], both) if op in OPERATORS else None
+            if found is not None:
+                return found
             constant = self._constant()
             return tx.binary(op, other, constant) if swapped else tx.binary(op, constant, other)
         first, second = (operand, self.number) if swapped else (self.number, operand)
@@ -251,6 +298,17 @@ def _emit(out: Builder, node: ast.expr, places: Mapping[str, Source]) -> None:
         case _:
             raise Unreconstructable(f"{ast.unparse(node)} can't be computed by bytecode")
     out.call(lambda: out.emit("LOAD_CONST", function), [partial(_emit, out, part, places) for part in parts])
+
+
+def _as_arithmetic(op: str, operand: Any, swapped: bool) -> tuple[str, Any]:
+    """Write shifts and masks by known numbers as arithmetic, which sizes know: `n << 2` is `n * 4`, for any sign."""
+    if swapped or type(operand) is not int or operand < 0:
+        return op, operand
+    if op in ("<<", ">>") and operand <= 16:
+        return "*" if op == "<<" else "//", 1 << operand
+    if op == "&" and operand & (operand + 1) == 0:
+        return "%", operand + 1
+    return op, operand
 
 
 def _power(number: Any, operand: Any, swapped: bool) -> bool:

@@ -44,7 +44,7 @@ from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Function, PythonFunction
 from intarsia_tracer.values.mappings import Dict
-from intarsia_tracer.values.numbers import OpenFloat
+from intarsia_tracer.values.numbers import OpenNumber
 from intarsia_tracer.values.objects import ClassValue, Object
 from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 
@@ -70,7 +70,7 @@ class Tensors(Extension):
         self.sizes = Sizes(self, tx)
         self.mode = self.sizes.mode
         self.inputs: list[TensorValue | SymbolicNumber] = []
-        self.floats: dict[Source, OpenFloat] = {}
+        self.floats: dict[Source, OpenNumber] = {}
         self.float_inputs: dict[Hashable, floats.FloatInput] = {}
         self.names: dict[str, int] = {}
         self.last_input: torch.fx.Node | None = None

@@ -15,7 +15,7 @@ from intarsia_tracer.tensors.numbers import SymbolicNumber
 from intarsia_tracer.tensors.tables import BREAKING_METHODS
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const, is_none
-from intarsia_tracer.values.numbers import OpenFloat
+from intarsia_tracer.values.numbers import OpenNumber
 from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
@@ -302,4 +302,4 @@ def _operand(value: Value) -> bool:
     if isinstance(value, TensorValue):
         return True
     number = isinstance(value, Const) and isinstance(value.value, (int, float, complex))
-    return number or isinstance(value, (SymbolicNumber, OpenFloat))
+    return number or isinstance(value, (SymbolicNumber, OpenNumber))

@@ -1,13 +1,18 @@
-"""Floats that change from call to call: the code that was captured computes with them instead of knowing them.
+"""Numbers that change from call to call: the code that was captured computes with them instead of knowing them.
 
-Arithmetic that can't fail stays open: the replacement code does it, in CPython, so it is Python's to the last bit. Any
-other use relies on the value as it was at capture.
+What can't fail stays open: the replacement code does it, in CPython, so it is Python's to the last bit. Bounds tell
+what can't: `1 / (1 - 0.9**n)` has no zero below the line where `n` is at least 2. Any other use relies on the value as
+it was at capture.
 """
 
 from __future__ import annotations
 
+import builtins
+import itertools
+import math
 import operator
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind, Source
@@ -19,14 +24,9 @@ if TYPE_CHECKING:
     from intarsia_tracer.sources import Guards
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["OpenFloat"]
+__all__ = ["Bounds", "ChangingNumber", "OpenNumber", "opened"]
 
-_OPEN: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-}
+Bounds = tuple[float, float]
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -36,35 +36,102 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 _EXACT = 1 << 53  # larger ints may not fit a float, which raises
+_INT64 = 1 << 63
 
 
-class OpenFloat(Value):
-    """A float of the call that isn't a constant, or the result of arithmetic with one.
+class ChangingNumber(Value):
+    """A number that isn't the same at every call."""
+
+    __slots__ = ()
+
+    def now(self) -> Any:
+        """Return what it is in this call, without relying on it; None when only the running program knows."""
+        raise NotImplementedError
+
+    def bounds(self) -> Bounds | None:
+        """Return the least and the largest number that it can be; None: any, also NaN."""
+        raise NotImplementedError
+
+    def key(self) -> Hashable:
+        """Return what equal computations have in common."""
+        raise NotImplementedError
+
+    def rounded(self, function: Callable[..., Any]) -> Value | None:
+        """Model `math.floor(self)` and its relatives; None when this class has no rule of its own."""
+        return None
+
+
+def opened(guards: Guards, function: Callable[..., Any], parts: Sequence[Value]) -> Value | None:
+    """Return the number that `function` gives for numbers of which some change; None where it must know them.
+
+    Args:
+        guards: Where relying on values is noted.
+        function: What to compute, as the `operator`, `math` or `builtins` module has it.
+        parts: Its operands.
+    """
+    if not any(isinstance(p, ChangingNumber) for p in parts) or not all(map(_is_operand, parts)):
+        return None
+    function = _SAME.get(function, function)
+    own = parts[0].rounded(function) if len(parts) == 1 and isinstance(parts[0], ChangingNumber) else None
+    if own is not None:
+        return own
+    numbers = [_now(p) for p in parts]
+    if None in numbers or _is_huge(function, numbers, parts):
+        return None
+    limits = [_bounds(p) for p in parts]
+    try:
+        value = function(*numbers)
+        found = _result_bounds(function, limits, type(value))
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+    if found is None and not (type(value) is float and _never_fails(function, parts)):
+        return None
+    return OpenNumber(guards, value, None, function, parts, found)
+
+
+class OpenNumber(ChangingNumber):
+    """A float of the call that isn't a constant, or the result of computing with numbers that change.
 
     Args:
         guards: Where relying on the value is noted.
         value: What it is in this call.
         source: Where a float of the call is fetched; None for a result.
-        op: Operator of a result: one of `_OPEN`, or "neg".
+        function: What makes a result of `parts`.
         parts: Operands of a result.
+        limits: The least and the largest value, where they are known.
     """
 
-    __slots__ = ("guards", "op", "parts", "relied_on", "value")
+    __slots__ = ("function", "guards", "limits", "parts", "relied_on", "value")
     shared = False
 
     def __init__(
-        self, guards: Guards, value: float, source: Source | None = None, op: str = "", parts: Sequence[Value] = ()
+        self,
+        guards: Guards,
+        value: float,
+        source: Source | None = None,
+        function: Callable[..., Any] | None = None,
+        parts: Sequence[Value] = (),
+        limits: Bounds | None = None,
     ) -> None:
         self.source = source
         self.guards = guards
         self.value = value
-        self.op = op
+        self.function = function
         self.parts = tuple(parts)
+        self.limits = limits
         self.relied_on = False
 
     def type(self) -> Any:
-        """Return float."""
-        return float
+        """Return float, or int for what was rounded."""
+        return type(self.value)
+
+    def now(self) -> Any:
+        """Return what it is in this call, without relying on it."""
+        return self.value
+
+    def bounds(self) -> Bounds | None:
+        """Return the least and the largest number that it can be."""
+        return self.limits
 
     def settled(self) -> Const:
         """Return the value as a constant; relies on it."""
@@ -82,44 +149,51 @@ class OpenFloat(Value):
 
     def describe(self) -> str:
         """Return a few words for messages."""
-        return f"a float that changes, now {self.value!r}"
+        return f"a {self.type().__name__} that changes, now {self.value!r}"
 
     def key(self) -> Hashable:
         """Return what equal computations have in common."""
         if self.source is not None:
             return self.source
-        return self.op, *[p.key() if isinstance(p, OpenFloat) else repr(p.as_python()) for p in self.parts]
+        parts = [p.key() if isinstance(p, ChangingNumber) else repr(p.as_python()) for p in self.parts]
+        return self.function, *parts
 
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Keep what can't fail open; None for operands that aren't numbers."""
-        if not isinstance(other, OpenFloat) and not _is_number(other):
+        if not isinstance(other, ChangingNumber) and not _is_number(other):
             return None
         left, right = (other, self) if swapped else (self, other)
-        if op == "/":
+        if op == "/" and isinstance(right, OpenNumber) and right.limits is None:
             right = right.settled()
-        if op in _OPEN and _stays_open(left, right) and not (op == "/" and not right.as_python()):
-            return OpenFloat(self.guards, _OPEN[op](_now(left), _now(right)), None, op, (left, right))
-        return tx.binary(op, left.settled(), right.settled())
+        found = opened(self.guards, OPERATORS[op], (left, right)) if op in OPERATORS else None
+        return found if found is not None else tx.binary(op, left.settled(), right.settled())
 
     def unary(self, tx: Tracer, op: str) -> Value:
         """Model `-self` and `+self`."""
-        if op == "-":
-            return OpenFloat(self.guards, -self.value, None, "neg", (self,))
-        return self if op == "+" else self.settled().unary(tx, op)
+        found = opened(self.guards, operator.neg, (self,)) if op == "-" else self if op == "+" else None
+        return found if found is not None else self.settled().unary(tx, op)
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Compare with numbers: with a known one, later calls must give the same answer, whatever the float is."""
         if self.source is not None and not self.relied_on and _is_number(other) and op in _COMPARE:
             return boolean(self._answer(op, other.as_python()))
-        if isinstance(other, OpenFloat) or _is_number(other):
+        if self.limits is not None and _is_number(other):
+            answers = {bool(_COMPARE[op](limit, other.as_python())) for limit in self.limits}
+            inside = self.limits[0] <= other.as_python() <= self.limits[1]
+            if len(answers) == 1 and not (inside and op in ("==", "!=")):
+                return boolean(answers.pop())
+        if isinstance(other, ChangingNumber) or _is_number(other):
             return tx.compare(op, self.settled(), other.settled())
         return None
 
     def convert(self, tx: Tracer, cls: Any) -> Value | None:
         """Model `float(self)`, which is itself, and the other number classes."""
-        return self if cls is float else tx.from_python(tx.real(cls, self.settled().value))
+        if cls is self.type():
+            return self
+        found = opened(self.guards, cls, (self,)) if cls in (int, float) else None
+        return found if found is not None else tx.from_python(tx.real(cls, self.settled().value))
 
     # -- as a constant -------------------------------------------------------------------------------------------
 
@@ -131,6 +205,8 @@ class OpenFloat(Value):
         """Tell by comparing with zero."""
         if self.source is not None and not self.relied_on:
             return self._answer("!=", 0.0)
+        if self.limits is not None and not self.limits[0] <= 0 <= self.limits[1]:
+            return True
         return self.settled().truth(tx)
 
     def _answer(self, op: str, number: float) -> bool:
@@ -151,9 +227,91 @@ class OpenFloat(Value):
 
     def reconstruct(self, out: Builder) -> None:
         """Compute it again."""
+        op = _IN_BYTECODE.get(self.function)
+        if op is None:
+            out.call(lambda: out.emit("LOAD_CONST", self.function), [partial(out.load, part) for part in self.parts])
+            return
         for part in self.parts:
             out.load(part)
-        out.arithmetic(self.op)
+        out.arithmetic(op)
+
+
+# -- what can't fail, and its bounds -----------------------------------------------------------------------------------
+
+#: Operators that may stay open.
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "**": operator.pow,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
+}  # fmt: skip
+_IN_BYTECODE: dict[Any, str] = {operator.neg: "neg", **{OPERATORS[op]: op for op in "+-*/"}}
+_SAME: dict[Any, Callable[..., Any]] = {builtins.pow: operator.pow, math.pow: operator.pow, operator.abs: abs}
+# monotone in each operand, on these bounds of the operands: the extremes are at the corners
+_MONOTONE: dict[Any, Callable[..., bool]] = {
+    **dict.fromkeys([operator.add, operator.sub, operator.mul, operator.neg, min, max, int, float], lambda *_: True),
+    **dict.fromkeys(
+        [math.floor, math.ceil, math.trunc, round, math.exp, math.expm1, math.tanh, math.atan], lambda *_: True
+    ),
+    operator.truediv: lambda a, b: b[0] > 0 or b[1] < 0,
+    operator.pow: lambda a, b: a[0] > 0,
+    operator.lshift: lambda a, b: a[0] >= 0 and b[0] >= 0 and b[1] < 63,
+    operator.rshift: lambda a, b: a[0] >= 0 and b[0] >= 0,
+    math.sqrt: lambda a: a[0] >= 0,
+    **dict.fromkeys([math.log, math.log2, math.log10], lambda a: a[0] > 0),
+    math.log1p: lambda a: a[0] > -1,
+}
+_WAVES = frozenset({math.sin, math.cos})
+_BITS = frozenset({operator.and_, operator.or_, operator.xor})
+
+
+def _result_bounds(function: Callable[..., Any], limits: Sequence[Bounds | None], kind: type) -> Bounds | None:
+    """Return bounds of a result of this type; None: it may fail, or be of another type, or anything.
+
+    Raises:
+        ArithmeticError, ValueError, TypeError: It fails for some operands.
+    """
+    known = [limit for limit in limits if limit is not None]
+    if len(known) < len(limits):
+        return None
+    if function in _WAVES:
+        return (-1.0, 1.0) if all(map(math.isfinite, known[0])) else None
+    if function is abs:
+        ((low, high),) = known
+        return (max(low, -high, 0), max(-low, high))
+    if function in _BITS:
+        top = max(high for _, high in known)
+        return (0, (1 << int(top).bit_length()) - 1) if min(low for low, _ in known) >= 0 and top < _INT64 else None
+    rule = _MONOTONE.get(function)
+    if rule is None or not rule(*known):
+        return None
+    corners = [function(*corner) for corner in itertools.product(*known)]
+    if any(type(c) is not kind or c != c for c in corners):
+        return None
+    low, high = min(corners), max(corners)
+    if kind is int:
+        return (low, high) if low >= -_INT64 and high < _INT64 else None
+    return low - abs(low) * 1e-12, high + abs(high) * 1e-12  # functions of the C library may be off by a few bits
+
+
+def _is_huge(function: Callable[..., Any], numbers: Sequence[Any], parts: Sequence[Value]) -> bool:
+    """Tell whether an int may come out that takes long to compute: nothing is computed to find out."""
+    if any(type(n) is not int for n in numbers):
+        return False
+    if function is operator.pow:
+        return isinstance(parts[1], ChangingNumber) or numbers[1] >= 0
+    return function is operator.lshift and not 0 <= numbers[1] < 64
+
+
+def _never_fails(function: Callable[..., Any], parts: Sequence[Value]) -> bool:
+    """Tell whether a float comes out whatever floats the changing parts are; nothing was raised this time."""
+    divides = function is operator.truediv and isinstance(parts[1], Const)
+    return divides or function in (operator.add, operator.sub, operator.mul, operator.neg)
+
+
+def _bounds(value: Value) -> Bounds | None:
+    if isinstance(value, ChangingNumber):
+        return value.bounds()
+    number = value.as_python()
+    return None if number != number else (number, number)
 
 
 def _is_number(value: Value) -> bool:
@@ -161,12 +319,14 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, Const) and isinstance(value.value, (int, float))
 
 
+def _is_operand(value: Value) -> bool:
+    """Tell whether a value is a real number that can be computed with in floats."""
+    if isinstance(value, ChangingNumber):
+        return value.type() is not bool
+    number = value.value if isinstance(value, Const) else None
+    return isinstance(number, float) or (isinstance(number, int) and abs(number) < _EXACT)
+
+
 def _now(value: Value) -> Any:
     """Return what an operand is in this call."""
-    return value.value if isinstance(value, OpenFloat) else value.as_python()
-
-
-def _stays_open(left: Value, right: Value) -> bool:
-    """Tell whether arithmetic with these operands can't raise, whatever floats the open ones become."""
-    numbers = [v.as_python() for v in (left, right) if not isinstance(v, OpenFloat)]
-    return len(numbers) < 2 and all(isinstance(n, float) or -_EXACT < n < _EXACT for n in numbers)
+    return value.now() if isinstance(value, ChangingNumber) else value.as_python()
