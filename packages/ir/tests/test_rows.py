@@ -267,3 +267,11 @@ def test_keywords_add_writes_and_rule_out_draws() -> None:
     assert torch_dialect.written_nodes(inplace) == (x,) and torch_dialect.written_nodes(out) == (x,)
     assert not torch_dialect.node_effects(still).random
     assert torch_dialect.viewed_nodes(graph.call_method("view", (x, -1))) == (x,)
+
+
+@pytest.mark.parametrize("kind", ["cudnn", "efficient"])
+def test_attention_draws_in_the_forward_pass_only(kind: str) -> None:
+    forward = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention").default
+    backward = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention_backward").default
+    assert effects(forward).random
+    assert not effects(backward).random  # it repeats the draws of a seed that it is given

@@ -265,10 +265,16 @@ def effects(target: Any) -> Effects:
     return Effects(
         writes=writes,
         views=_views(target),
-        random=torch.Tag.nondeterministic_seeded in target.tags or (ours and packet in _RANDOM_PACKETS),
+        random=_draws(target) or (ours and packet in _RANDOM_PACKETS),
         may_raise=not ours or _may_raise(packet),
         checks=(ours and packet in _CHECK_PACKETS) or not (target._schema.returns or writes),
     )
+
+
+def _draws(target: OpOverload) -> bool:
+    """Whether an op advances a generator: not where it repeats draws, whose seed it is given."""
+    repeats = any(argument.name in ("philox_seed", "rng_state") for argument in target._schema.arguments)
+    return torch.Tag.nondeterministic_seeded in target.tags and not repeats
 
 
 def node_effects(node: fx.Node) -> Effects:
