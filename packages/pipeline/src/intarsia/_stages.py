@@ -102,9 +102,8 @@ def dialect_module(dialect: str) -> ModuleType:
 
 def default_cache_dir() -> Path:
     """Return `$INTARSIA_CACHE_DIR`, or a folder of the user's own."""
-    chosen = os.environ.get("INTARSIA_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(chosen) if chosen else Path(base) / "intarsia"
+    return Path(os.environ.get("INTARSIA_CACHE_DIR") or os.path.join(base, "intarsia"))
 
 
 def _aten_stages() -> tuple[Stage, ...]:
@@ -127,6 +126,7 @@ def _recorded(p: Program, r: Any) -> Program:
 
 def _to_aten(p: Program) -> Program:
     tensors = [x for x in p.inputs if isinstance(x, torch.Tensor)]
+    intarsia_runtime.prepare(tensors)
     graded = any(getattr(spec, "requires_grad", False) for spec in p.signature.outputs)
     signature, table = p.signature if p.signature.inputs else None, intarsia_functionalizer.default_decompositions()
     if not graded and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)):

@@ -28,6 +28,7 @@ from intarsia_runtime.library import Library
 from intarsia_runtime.link import Runner, link
 from intarsia_runtime.target import detect_target
 from intarsia_runtime.training import with_backward
+from intarsia_runtime.triton_build import prepare
 
 __version__ = "0.1.0"
 
@@ -39,6 +40,7 @@ __all__ = [
     "compile_by",
     "detect_target",
     "link",
+    "prepare",
     "raises_as_written",
     "run_as_written",
     "with_backward",

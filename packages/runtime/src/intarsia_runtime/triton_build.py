@@ -6,19 +6,28 @@ import functools
 import importlib.util
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import KernelSource, Target
+from intarsia_runtime import triton_pool
 
-__all__ = ["compile_kernels", "triton_version"]
+__all__ = ["compile_kernels", "prepare", "triton_version"]
 
-WORKER = Path(__file__).with_name("triton_worker.py")
+
+def prepare(tensors: Iterable[Tensor]) -> None:
+    """Start a process that will compile kernels, where tensors are on a GPU: it is ready when the kernels are.
+
+    Args:
+        tensors: Inputs of a program that is about to be recorded.
+    """
+    if any(t.is_cuda for t in tensors) and importlib.util.find_spec("triton") is not None:
+        triton_pool.prepare()
 
 
 def compile_kernels(source: KernelSource, target: Target, *, folder: Path, timeout_s: float) -> dict[str, Any]:
@@ -39,14 +48,16 @@ def compile_kernels(source: KernelSource, target: Target, *, folder: Path, timeo
     n_workers = min(len(names), max(1, len(os.sched_getaffinity(0))), 16)
     # kernels of one unit differ in size; dealing them out in turn spreads neighbours, which are alike
     shares = [names[k::n_workers] for k in range(n_workers)]
-    workers = [_start(share, target, folder, k) for k, share in enumerate(shares)]
-    try:
-        for k, worker in enumerate(workers):
-            _finish(worker, folder / f"worker{k}.log", timeout_s)
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
+    request = {
+        "folder": str(folder.resolve()),
+        "architecture": _architecture(target.isa),
+        "shares": shares,
+        "environment": _environment(),
+    }
+    for k, status in enumerate(triton_pool.run(request, timeout_s=timeout_s)):
+        if status:
+            message = (folder / f"worker{k}.log").read_text(errors="replace").strip()[-4000:] or "it printed nothing"
+            raise InternalError(f"Triton failed with status {status}:\n{message}", code="runtime.triton_failed")
     return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
 
 
@@ -66,14 +77,6 @@ def triton_version() -> str:
     return metadata.version("triton")
 
 
-def _start(names: Sequence[str], target: Target, folder: Path, number: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(WORKER), "kernels.py", *_architecture(target.isa), *names]
-    with (folder / f"worker{number}.log").open("wb") as log:
-        return subprocess.Popen(
-            command, cwd=folder, env=_environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-
-
 def _architecture(isa: str) -> tuple[str, str, str]:
     """Return Triton's words for an instruction set: backend, architecture, threads in a warp."""
     if isa.startswith("sm_"):
@@ -81,19 +84,7 @@ def _architecture(isa: str) -> tuple[str, str, str]:
     return "hip", isa, "64"
 
 
-def _environment() -> Mapping[str, str]:
+def _environment() -> dict[str, str]:
     """Triton's own cache would keep every kernel a second time."""
     kept = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     return {**kept, "TRITON_ALWAYS_COMPILE": "1", "TRITON_CACHE_DIR": "triton-cache"}
-
-
-def _finish(worker: subprocess.Popen[bytes], log: Path, timeout_s: float) -> None:
-    try:
-        status = worker.wait(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        raise UnsupportedError(
-            f"Triton did not finish within {timeout_s:g} s", code="runtime.compiler_timeout"
-        ) from None
-    if status:
-        message = log.read_text(errors="replace").strip()[-4000:] or "it printed nothing"
-        raise InternalError(f"Triton failed with status {status}:\n{message}", code="runtime.triton_failed")
