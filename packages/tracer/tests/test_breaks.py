@@ -359,3 +359,43 @@ def test_an_out_that_would_be_resized_breaks():
 
     found = intarsia_tracer.capture(f, (torch.ones(3, 3), torch.ones(1, 3)))
     assert found.breaks[0].code == "tracer.tensor_op" and "resize" in found.breaks[0].reason
+
+
+class Subclass(torch.Tensor):
+    """A tensor that isn't traced."""
+
+
+FOREIGN = {
+    "subclass": ((torch.ones(3).as_subclass(Subclass),), "tracer.tensor_input", "test_breaks.Subclass"),
+    "sparse": ((torch.eye(3).to_sparse(),), "tracer.tensor_input", "sparse_coo tensor"),
+    "generator": (((n for n in range(3)),), "tracer.iterator", "generator that was made outside"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_is_not_traced_is_named(name):
+    def f(x):
+        return x + 1
+
+    args, code, words = FOREIGN[name]
+    found = intarsia_tracer.capture(list_of if name == "generator" else f, args).breaks[0]
+    assert found.code == code and words in found.reason
+
+
+def list_of(x):
+    return list(x)
+
+
+def test_transforms_are_named():
+    seen = []
+
+    def f(x):
+        seen.extend(intarsia_tracer.capture(g, (x,)).breaks[0] for g in (lambda x: x + 1, lambda x: torch.sin(x)))
+        return x.sum()
+
+    torch.func.grad(f)(torch.ones(3))
+    torch.func.vmap(f)(torch.ones(2, 3))
+    torch.func.jvp(f, (torch.ones(3),), (torch.ones(3),))
+    assert len(seen) == 6
+    assert {broken.code for broken in seen} == {"tracer.tensor_input"}
+    assert all("torch.func transform" in broken.reason for broken in seen)

@@ -99,8 +99,8 @@ _ROWS: dict[str, tuple[str, str]] = {
         "see the reason; the operation itself runs in eager",
     ),
     "tracer.tensor_input": (
-        "a kind of tensor that isn't traced: a subclass, sparse, quantized or nested tensor",
-        "convert it to a plain strided tensor before the compiled region",
+        "a kind of tensor that isn't traced: a subclass, sparse, quantized, nested, or in a torch.func transform",
+        "convert it to a plain strided tensor before; give a transform of torch.func the function uncompiled",
     ),
     "tracer.tensor_value": (
         "the value of a tensor becomes a Python number",

@@ -66,6 +66,10 @@ class Extension:
         """Model an existing object."""
         return None
 
+    def foreign(self, value: Any) -> str:
+        """Say in a few words why an existing object isn't modelled, as far as it is one that `wrap` could model."""
+        return ""
+
     def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
         """Model an int or float that `tx.symbolic` names as no constant; None: it is one all the same."""
         return None

@@ -160,6 +160,8 @@ def _from_data_descriptor(tx: Tracer, owner: Object, name: str, raw: Any) -> Val
         descriptor = tx.wrap(raw, None)
         function = tx.class_function(descriptor, type(raw), "__get__")
         return tx.call(function, [descriptor, owner, tx.wrap(owner.cls, None)], {})
+    if owner.foreign:
+        raise Break("tracer.tensor_input", f"{name!r} of {owner.foreign} is read")
     raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
 
 

@@ -208,7 +208,9 @@ def _wrap_object(tx: Tracer, value: Any, kind: type, source: Source | None) -> V
         base.source = source
     elif issubclass(kind, BaseException):
         base = tx.wrap(value.args, source and tx.sources.attribute(source, "args"))
-    return Object(kind, value, source, base)
+    made = Object(kind, value, source, base)
+    made.foreign = tx.extension.foreign(value)
+    return made
 
 
 def _guard_type(tx: Tracer, kind: type, source: Source | None) -> None:

@@ -126,6 +126,19 @@ class Tensors(Extension):
             tx.guards.add(GuardKind.TYPE, source, kind)
         return TensorValue(self, None, None, value, source)
 
+    def foreign(self, value: Any) -> str:
+        """Say what is special about a tensor that isn't traced."""
+        kind = type(value)
+        if not issubclass(kind, torch.Tensor):
+            return ""
+        if torch._C._are_functorch_transforms_active() or any(map(torch._C._dispatch_keys(value).has, _WRAPPED)):
+            return "a tensor inside of a torch.func transform (vmap, grad, jvp)"
+        if self.modes_active:
+            return "a tensor under a mode of torch functions"
+        if kind not in _PLAIN:
+            return f"a tensor of the subclass {kind.__module__}.{kind.__qualname__}"
+        return f"a {'nested' if value.is_nested else 'quantized' if value.is_quantized else value.layout} tensor"
+
     def lift(self, value: TensorValue) -> None:
         """Make an input of the graph of an existing tensor; relies on its metadata."""
         real = value.real
@@ -216,7 +229,9 @@ class Tensors(Extension):
     def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
         """Run an operation on fake tensors and make a node of it; constant answers need no node."""
         if self.modes_active:
-            raise Break("tracer.tensor_op", "a mode or transform changes what torch functions do")
+            if torch._C._are_functorch_transforms_active():
+                raise Break("tracer.tensor_input", f"{_shown(target)} is called inside of a torch.func transform")
+            raise Break("tracer.tensor_op", "a mode changes what torch functions do")
         name = getattr(target, "__name__", target)
         if name.startswith(foreach.PREFIX):
             apart = foreach.taken_apart(self, tx, target, args, keywords)

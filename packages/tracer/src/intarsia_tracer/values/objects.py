@@ -196,9 +196,10 @@ class Object(Value):
         value: The existing object, or None.
         source: Where an existing object is fetched.
         base: Model of the built-in part, for subclasses of dict, list, tuple, str, int...
+        foreign: Why the plug-in that could model it doesn't, in a few words.
     """
 
-    __slots__ = ("base", "birth", "cls", "read", "value", "written")
+    __slots__ = ("base", "birth", "cls", "foreign", "read", "value", "written")
 
     def __init__(
         self, cls: Any, value: Any = None, source: Source | None = None, base: Value | None = None, birth: int = -1
@@ -208,6 +209,7 @@ class Object(Value):
         self.value = value
         self.base = base
         self.birth = birth
+        self.foreign = ""
         self.written: dict[str, Value | None] = {}  # None: deleted
         self.read: dict[str, Value] = {}
 
@@ -233,7 +235,7 @@ class Object(Value):
 
     def describe(self) -> str:
         """Return a few words for messages."""
-        return f"an object of class {self.cls.__module__}.{self.cls.__qualname__}"
+        return self.foreign or f"an object of class {self.cls.__module__}.{self.cls.__qualname__}"
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """Objects with the default hash are keys by identity."""
@@ -271,6 +273,10 @@ class Object(Value):
                 return tx.special(self, "__missing__", args)
             return self.base.call_method(tx, name, args, keywords)
         found = tx.object_slot(self, raw, name, args, keywords)
+        if found is None and self.foreign:
+            raise Break("tracer.tensor_input", f"{name!r} of {self.foreign} is called")
+        if found is None and isinstance(self.value, types.GeneratorType):
+            raise Break("tracer.iterator", f"{name!r} of a generator that was made outside of the frame is called")
         return super().call_method(tx, name, args, keywords) if found is None else found
 
     def truth(self, tx: Tracer) -> bool:
