@@ -33,11 +33,18 @@ def fresh():
 
 
 def resnet():
-    """ResNet-18; the last batch norm of each block begins at zero, or single roundings decide after 20 steps."""
+    """ResNet-18 with batch norms as of a trained network.
+
+    Relative errors of biases that begin at zero would be those of a sum of 20 gradients, a third in bfloat16 for
+    eager itself; and where residual branches begin at full strength, single roundings decide after 20 steps.
+    """
     model = ResNet18(10)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.bias, -0.2, 0.2)
     for layer in model.layers:
         for block in layer:
-            nn.init.zeros_(block.bn2.weight)
+            nn.init.constant_(block.bn2.weight, 0.25)
     return model
 
 
@@ -117,6 +124,18 @@ def classify(shape, classes):
     return loss
 
 
+def recognise(batch, size, classes):
+    """Coarse patterns, one a class, under noise: gradients that mean something; 32 values a statistic or more."""
+    patterns = torch.randn(classes, 3, 4, 4, generator=torch.Generator().manual_seed(7))
+
+    def loss(model):
+        labels = torch.randint(0, classes, (batch,))
+        images = F.interpolate(patterns[labels], size=size) + 0.3 * torch.randn(batch, 3, size, size)
+        return F.cross_entropy(model(images).float(), labels)
+
+    return loss
+
+
 def predict_next(model):
     tokens = torch.randint(0, 61, (3, 12))
     return model(input_ids=tokens, labels=tokens).loss
@@ -131,7 +150,7 @@ def reconstruct(model):
 # model, loss, learning rate
 RUNS = {
     "mlp": (mlp, classify((6, 8), 5), 0.02),
-    "resnet18": (resnet, classify((8, 3, 32, 32), 10), 0.001),
+    "resnet18": (resnet, recognise(8, 48, 4), 0.0003),
     "gpt2": (gpt2, predict_next, 0.02),
     "vit": (ViT, classify((2, 3, 8, 8), 7), 0.02),
     "lstm": (LSTM, classify((3, 5, 6), 3), 0.02),
@@ -170,20 +189,68 @@ def test_twenty_steps_equal_eager(name):
 def test_twenty_steps_under_autocast_equal_eager(name):
     make, loss_of, rate = RUNS[name]
     eager = make().train()
-    ours, exact = copy.deepcopy(eager), copy.deepcopy(eager)
+    ours = copy.deepcopy(eager)
     expected = train(eager, eager, loss_of, 20, torch.bfloat16, rate)
     actual = train(ours, intarsia.compile(ours, options=RAISE), loss_of, 20, torch.bfloat16, rate)
     assert ((actual - expected).abs() / expected.abs()).max() < 2e-2
-    if distance(ours, eager) >= 2e-2:  # no further from float32 than eager's own rounding takes it, twice
-        train(exact, exact, loss_of, 20, rate=rate)
-        assert distance(ours, exact) <= 2 * distance(eager, exact)
+    assert distance(ours, eager) < 2e-2
     check_counters()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_runs_are_well_conditioned(name):
+    """Eager from weights that differ in the last bit ends as near as is asked of us; what is trained moves further."""
+    make, loss_of, rate = RUNS[name]
+    start = make().train()
+    eager, nudged = copy.deepcopy(start), copy.deepcopy(start)
+    with torch.no_grad():
+        for p in nudged.parameters():
+            p.mul_(1 + 2**-23)
+    expected = train(eager, eager, loss_of, 20, torch.bfloat16, rate)
+    actual = train(nudged, nudged, loss_of, 20, torch.bfloat16, rate)
+    assert ((actual - expected).abs() / expected.abs()).max() < 2e-2
+    assert distance(nudged, eager) < 2e-2
+    moved = sorted(distances(start, eager))
+    assert moved[len(moved) // 2] > 2e-2
+
+
+ROUNDED = {
+    "batch norm": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)),
+    "batch norm without parameters": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, affine=False)),
+    "instance norm": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.InstanceNorm2d(8, affine=True)),
+    "group norm": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8)),
+    "layer norm": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.LayerNorm(8)),
+    "log softmax": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.LogSoftmax(-1)),
+    "log softmax of channels": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.LogSoftmax(1)),
+    "glu": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.GLU(-1)),
+    "gelu": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.GELU()),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_one_step_under_autocast_rounds_where_eager_does(name):
+    """A rounding to bfloat16 too many or too few moves the gradients by 3e-3."""
+    found = []
+    model, x = ROUNDED[name](), torch.randn(4, 3, 10, 10)
+    for compiled in (False, True):
+        ours, leaf_x = copy.deepcopy(model), x.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            y = (intarsia.compile(ours, options=RAISE) if compiled else ours)(leaf_x)
+        y.backward(torch.linspace(-1, 1, y.numel()).sin().view(y.shape).to(y.dtype))
+        found.append([y.detach(), leaf_x.grad, ours[0].weight.grad])
+    assert [t.dtype for t in found[0]] == [t.dtype for t in found[1]]
+    assert max(float((b - a).norm() / a.norm()) for a, b in zip(*found, strict=True)) < 1e-3
+    assert intarsia.stats().fallbacks == 0 and intarsia.stats().kernels_generated > 0
 
 
 def distance(model, other):
     """Return the largest relative difference between two tensors of the same name, by norms."""
+    return max(distances(model, other))
+
+
+def distances(model, other):
     pairs = zip(model.state_dict().values(), other.state_dict().values(), strict=True)
-    return max((a.double() - b.double()).norm() / (b.double().norm() + 1e-3) for a, b in pairs)
+    return [float((a.double() - b.double()).norm() / (b.double().norm() + 1e-3)) for a, b in pairs]
 
 
 def check_counters():

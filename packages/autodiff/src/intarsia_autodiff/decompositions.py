@@ -16,6 +16,8 @@ import torch
 from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 
+from intarsia_recorder import statistics_of_parameters
+
 __all__ = ["backward_decompositions"]
 
 aten = torch.ops.aten
@@ -67,4 +69,23 @@ def backward_decompositions() -> dict[OpOverload, Callable[..., Any]]:
         (True, False)
     """
     found = get_decompositions(list(_FROM_TORCH))
-    return {op: function for op, function in found.items() if isinstance(op, OpOverload)}
+    table = {op: function for op, function in found.items() if isinstance(op, OpOverload)}
+    layer_norm = aten.native_layer_norm.default
+    table[layer_norm] = statistics_of_parameters(table[layer_norm])
+    table[aten.glu_backward.default] = _glu_backward(table[aten.glu_backward.default])
+    return table
+
+
+def _glu_backward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Round the sigmoid to a half type, as eager's CPU kernel does, and nothing else but the results."""
+
+    def decompose(tangent: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
+        if x.device.type != "cpu" or x.dtype not in (torch.float16, torch.bfloat16):
+            result: torch.Tensor = function(tangent, x, dim)
+            return result
+        first, second = x.chunk(2, dim)
+        gate, wide = torch.sigmoid(second).to(torch.float32), tangent.to(torch.float32)
+        parts = gate * wide, (1 - gate) * gate * first * wide
+        return torch.cat([part.to(x.dtype) for part in parts], dim)
+
+    return decompose

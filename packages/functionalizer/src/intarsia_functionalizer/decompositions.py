@@ -20,6 +20,7 @@ from torch._ops import OpOverload
 
 from intarsia_functionalizer.foreach import foreach_decompositions
 from intarsia_functionalizer.halves import STEPWISE, stepwise
+from intarsia_recorder import statistics_of_parameters
 
 __all__ = ["default_decompositions"]
 
@@ -156,7 +157,10 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     table |= {op: _floats_only(table[op]) for op in _FLOATS_ONLY}
     table |= {op: _one_type_only(table[op]) for op in _ONE_TYPE_ONLY}
     for op, function in _torch_decompositions(_TRAINING).items():
-        table[op] = _only_in_training(op, function)
+        table[op] = _only_in_training(op, statistics_of_parameters(function))
+    table[aten.native_group_norm.default] = _group_norm
+    no_stats = aten._native_batch_norm_legit.no_stats
+    table[no_stats] = statistics_of_parameters(table[no_stats])
     table[aten.grid_sampler_2d.default] = _not_cubic(table[aten.grid_sampler_2d.default])
     table[aten.trace.default] = _trace
     table |= foreach_decompositions()
@@ -205,6 +209,13 @@ def _only_in_training(op: OpOverload, function: Callable[..., Any]) -> Callable[
         return (*results, x.new_empty((0,), dtype=torch.uint8)) if op is aten.cudnn_batch_norm.default else results
 
     return batch_norm
+
+
+def _group_norm(x: torch.Tensor, *args: Any) -> Any:
+    """A lowering takes it whole; in float32, where its parameters are."""
+    whole = statistics_of_parameters(aten.native_group_norm.default)
+    parameters = [p for p in args if isinstance(p, torch.Tensor)]
+    return NotImplemented if all(p.dtype is x.dtype for p in parameters) else whole(x, *args)
 
 
 def _not_cubic(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from intarsia_recorder.environment import ShapeEnvironment
 from intarsia_recorder.metacache import MetaCache, snapshot
 from intarsia_recorder.record import record, recording
 from intarsia_recorder.recorder import Decompositions, Recorder
+from intarsia_recorder.statistics import statistics_of_parameters
 from intarsia_recorder.symbols import SymbolTable
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "recording",
     "refused_types",
     "snapshot",
+    "statistics_of_parameters",
 ]
 
 __version__ = "0.1.0"

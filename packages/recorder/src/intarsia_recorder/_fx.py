@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -38,8 +37,12 @@ def call_node(graph: fx.Graph, target: Callable[..., Any], args: tuple[Any, ...]
     return node
 
 
-@functools.cache
 def _candidate(target: Callable[..., Any]) -> str:
     """Return the name that FX would give a call of `target`, but for the number behind it."""
-    made: str = fx.Graph()._target_to_str(target)
-    return made
+    known = _CANDIDATES.get(id(target))
+    if known is None:
+        known = _CANDIDATES[id(target)] = fx.Graph()._target_to_str(target), target
+    return known[0]
+
+
+_CANDIDATES: dict[int, tuple[str, Any]] = {}  # by address, because overloads hash in Python; it keeps them alive

@@ -175,6 +175,7 @@ def snapshot(mode: FakeTensorMode, tensor: torch.Tensor) -> FakeTensor:
         del undispatched
 
 
+_BY_VALUE = frozenset({int, bool, type(None)})
 _MISSING, _NO_RECIPE = object(), object()
 _LIKE = frozenset(
     getattr(torch.ops.aten, f"{name}_like").default for name in ("empty", "full", "ones", "rand", "randn", "zeros")
@@ -219,17 +220,18 @@ def _number_key(number: Any) -> Any:
 
 def _argument_key(argument: Any, tensors: list[torch.Tensor]) -> Any:
     """Return a hashable that two arguments share only if no op can tell them apart by metadata."""
-    if isinstance(argument, torch.Tensor):
+    kind = type(argument)
+    if kind in _BY_VALUE:
+        return kind, argument
+    if kind is FakeTensor or isinstance(argument, torch.Tensor):
         key = _tensor_key(argument)
         for position, other in enumerate(tensors):
             if other is argument:
                 return position, key  # the same tensor twice
         tensors.append(argument)
         return key
-    kind = type(argument)
-    if kind in (int, float, bool):
-        # repr tells -0.0 from 0.0 and makes NaN equal to itself
-        return kind, repr(argument) if kind is float else argument
+    if kind is float:
+        return kind, repr(argument)  # tells -0.0 from 0.0 and makes NaN equal to itself
     if kind in _SYMBOLIC:
         return argument.node
     if isinstance(argument, (list, tuple)):

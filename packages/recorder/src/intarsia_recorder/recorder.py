@@ -12,7 +12,7 @@ import contextlib
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx as fx
@@ -62,6 +62,42 @@ _QUERIES = {
 }
 
 
+class _Kind(NamedTuple):
+    """What an op is to a recorder, looked up once.
+
+    Args:
+        op: The op, kept so that no other gets its address.
+        replacement: What is recorded instead.
+        is_query: It asks for metadata.
+        is_composite: It is made of other ops: in C++, or, where sizes are symbolic, in C++ or Python.
+        is_lift: It makes a tensor of a literal.
+        changes_view: It changes what a view shows, in place.
+        is_special: Any of the first three, or no op of one schema.
+    """
+
+    op: Any
+    replacement: Callable[..., Any] | None
+    is_query: bool
+    is_composite: bool
+    is_lift: bool
+    changes_view: bool
+    is_special: bool
+
+
+def _kind_of(func: Any, decompositions: Decompositions, is_symbolic: bool) -> _Kind:
+    replacement, is_query = decompositions.get(func), func in _QUERIES
+    key = DispatchKey.CompositeImplicitAutograd
+    if not isinstance(func, OpOverload):
+        return _Kind(func, replacement, is_query, False, False, False, True)
+    if is_symbolic:
+        composite = func.has_kernel_for_dispatch_key(key)
+    else:
+        composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+    special = is_query or composite or replacement is not None
+    changes = torch.Tag.inplace_view in func.tags
+    return _Kind(func, replacement, is_query, composite, func in _LIFTS, changes, special)
+
+
 class Recorder(TorchDispatchMode):
     """Records every ATen op that runs under it.
 
@@ -106,7 +142,7 @@ class Recorder(TorchDispatchMode):
         self._reals: dict[int, torch.Tensor] = {}
         self._frames: dict[tuple[int, int], tuple[CodeType, Origin | None]] = {}
         self._stack_of_sequence: dict[int, tuple[Origin, ...]] = {}
-        self._is_composite: dict[int, tuple[Callable[..., Any], bool]] = {}  # by address, as in the cache
+        self._kinds: dict[int, _Kind] = {}  # by address, because overloads hash in Python
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -195,40 +231,46 @@ class Recorder(TorchDispatchMode):
         if func is _DEVICE and type(args[0]) is FakeTensor:
             return args[0].fake_device  # C++ autograd asks this thousands of times
         kwargs = kwargs or {}
-        if func in _QUERIES:
-            return func(*args, **kwargs)
-        replaced = self._decompose(func, args, kwargs)
-        if replaced is not NotImplemented:
-            return replaced
-        if func in _LIFTS:
+        kind = self._kinds.get(id(func))
+        if kind is None:
+            kind = self._kinds[id(func)] = _kind_of(func, self.decompositions, self._is_symbolic)
+        if kind.is_special:
+            if kind.is_query:
+                return func(*args, **kwargs)
+            replaced = self._decompose(kind, args, kwargs)
+            if replaced is not NotImplemented:
+                return replaced
+        if kind.is_lift:
             func, result = aten.lift_fresh_copy.default, self._lift(args[0])
         else:
-            args, kwargs = self._fakes(args), self._fakes(kwargs)
-            if torch.Tag.inplace_view in func.tags:
+            args = self._fakes(args)
+            kwargs = self._fakes(kwargs) if kwargs else kwargs
+            if kind.changes_view:
                 self._freeze_values_of(args[0])
             result = self.cache.call(func, args, kwargs)
         if type(result) in _NUMBERS:
             return result  # `item()` of a literal: known, and nothing for a graph to compute
         # recorded only now: an op that raises leaves no node behind
-        node = call_node(self.graph, func, self.argument(args), self.argument(kwargs))
+        node = call_node(self.graph, func, self.argument(args), self.argument(kwargs) if kwargs else kwargs)
         self._describe(node, result)
         self._produce(result, node)
         self._bind_fresh_symbols(result, node)
         return result
 
-    def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run what replaces `func`, if anything does, under this recorder."""
-        replacement = self.decompositions.get(func)
+    def _decompose(self, kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run what replaces an op, if anything does, under this recorder."""
+        func, replacement = kind.op, kind.replacement
         if replacement is not None:
             args, kwargs = self._fakes(args), self._fakes(kwargs)
             with self:
                 result = replacement(*args, **kwargs)
             if result is not NotImplemented:
                 return self._laid_out(result, func, args, kwargs)
-        composite = self._is_composite.get(id(func))
-        if composite is None:
-            composite = self._is_composite[id(func)] = func, self._comes_apart(func)
-        if not composite[1]:
+        if not isinstance(func, OpOverload):
+            raise UnsupportedError(
+                f"{func} takes functions as operands", code="recorder.higher_order", where=self._origins()
+            )
+        if not kind.is_composite:
             return NotImplemented
         args, kwargs = self._fakes(args), self._fakes(kwargs)
         with self:
@@ -248,17 +290,6 @@ class Recorder(TorchDispatchMode):
                 return with_strides_of(result, expected)
             return tuple([with_strides_of(x, like) for x, like in zip(result, expected, strict=True)])
 
-    def _comes_apart(self, func: Any) -> bool:
-        """Tell whether `func` is made of other ops: in C++, or, where sizes are symbolic, in C++ or Python."""
-        if not isinstance(func, OpOverload):
-            raise UnsupportedError(
-                f"{func} takes functions as operands", code="recorder.higher_order", where=self._origins()
-            )
-        key = DispatchKey.CompositeImplicitAutograd
-        if self._is_symbolic:
-            return func.has_kernel_for_dispatch_key(key)
-        return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
-
     def _lift(self, literal: torch.Tensor) -> Any:
         """Return the fresh fake tensor that `torch.tensor(...)` gives; one element knows its value, for `item()`."""
         if not isinstance(literal, FakeTensor):
@@ -271,6 +302,11 @@ class Recorder(TorchDispatchMode):
         """Replace the real tensors in an argument by fake ones."""
         kind = type(value)
         if kind is FakeTensor or kind in _PLAIN:
+            return value
+        if kind is tuple:
+            for item in value:
+                if type(item) is not FakeTensor and type(item) not in _PLAIN:
+                    return tuple([self._fakes(item) for item in value])
             return value
         if isinstance(value, torch.Tensor):
             return value if isinstance(value, FakeTensor) else self.constant(value)
@@ -285,11 +321,14 @@ class Recorder(TorchDispatchMode):
 
     def argument(self, value: Any) -> Any:
         """Return `value` with nodes in place of tensors and symbolic numbers."""
-        if isinstance(value, torch.Tensor):
-            return self._tensor_node(value)
         kind = type(value)
         if kind in _PLAIN:
             return value
+        if kind is FakeTensor:
+            producer = self._producers.get(id(value))
+            return producer if type(producer) is fx.Node else self._tensor_node(value)
+        if isinstance(value, torch.Tensor):
+            return self._tensor_node(value)
         if isinstance(value, _SYMBOLIC):
             self.symbols.where = self._origins() if self.where is None else self.where
             return self.symbols.node(value)

@@ -53,11 +53,15 @@ def _log_softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Any
     if compute_type(self.dtype) not in FLOATS:
         return DECLINED  # eager raises
     dtype = compute_type(b.spec().dtype)
-    _, total, top = _exponentials(b, self, dim % max(len(self.shape), 1))
+    axis = dim % max(len(self.shape), 1)
+    _, total, top = _exponentials(b, self, axis)
+    # along the last dimension, eager's CPU kernel rounds the sum and its logarithm to the input's type
+    rounds = self.dtype if axis == len(self.shape) - 1 and torch.device(b.spec().device).type == "cpu" else dtype
 
     def body(p: Point) -> Val:
         shifted = m.binary("sub", cast(self.at(p), dtype), top.at(p))
-        return m.binary("sub", shifted, m.unary("log", total.at(p)))
+        sum_of_powers = cast(cast(total.at(p), rounds), dtype)
+        return m.binary("sub", shifted, cast(cast(m.unary("log", sum_of_powers), rounds), dtype))
 
     return b.map(body)
 
