@@ -43,17 +43,16 @@ def run(request: Mapping[str, Any], *, timeout_s: float) -> list[int]:
         timeout_s: Seconds for all of it.
 
     Raises:
-        UnsupportedError: `runtime.compiler_timeout`.
+        UnsupportedError: `runtime.compiler_timeout`; `runtime.no_process`: no server can be started.
         InternalError: `runtime.triton_failed`: a server ended, with what it printed.
     """
-    deadline = time.monotonic() + timeout_s
     server = _take()
     try:
         if not server.send(request):  # it had waited for too long and left
             server.stop()
             server = _Server()
             server.send(request)
-        statuses = server.answer(deadline - time.monotonic(), timeout_s)
+        statuses = server.answer(timeout_s)
     except BaseException:
         server.stop()
         raise
@@ -62,42 +61,53 @@ def run(request: Mapping[str, Any], *, timeout_s: float) -> list[int]:
 
 
 def prepare() -> None:
-    """Start a server unless one waits, so that Triton is imported while a program is still being recorded."""
+    """Start a server unless one waits, so that Triton is imported while a program is still being recorded.
+
+    Raises:
+        UnsupportedError: `runtime.no_process`.
+    """
     with _lock:
         if not _waiting:
             _waiting.append(_Server())
 
 
 class _Server:
-    """One process. Its standard error goes to a pipe that is read when it fails."""
+    """One process, which answers and complains on the same pipe."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(WORKER), "--serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # what it forks ends with it
-        )
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, str(WORKER), "--serve"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # what it forks ends with it
+            )
+        except OSError as error:
+            raise UnsupportedError(
+                f"no process can be started to compile kernels: {error}", code="runtime.no_process"
+            ) from error
 
     def send(self, request: Mapping[str, Any]) -> bool:
-        """Write a request; tell whether the process took it."""
+        """Write a request; tell whether the process is there to take it."""
         assert self.process.stdin is not None
+        if self.process.poll() is not None:
+            return False
         try:
             self.process.stdin.write(json.dumps(dict(request)).encode() + b"\n")
             self.process.stdin.flush()
         except OSError:
             return False
-        return self.process.poll() is None
+        return True
 
-    def answer(self, wait_s: float, allowed_s: float) -> list[int]:
+    def answer(self, allowed_s: float) -> list[int]:
         """Return the line that it answers with: the exit statuses."""
         assert self.process.stdout is not None
-        said = b""
-        end = time.monotonic() + wait_s
+        said, poll = b"", select.poll()  # unlike select, it takes any file number
+        poll.register(self.process.stdout, select.POLLIN)
+        end = time.monotonic() + allowed_s
         while not (said.endswith(b"\n") and said.splitlines()[-1].startswith(ANSWER)):
-            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
+            if not poll.poll(1000 * max(0.0, end - time.monotonic())):
                 raise UnsupportedError(f"Triton did not finish within {allowed_s:g} s", code="runtime.compiler_timeout")
             piece = os.read(self.process.stdout.fileno(), 65536)
             if not piece:
@@ -109,9 +119,9 @@ class _Server:
 
     def stop(self) -> None:
         """End the process and what it forked."""
-        with contextlib.suppress(ProcessLookupError):
+        if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):

@@ -25,8 +25,8 @@ __all__ = ["compile_kernel", "compiled", "main"]
 
 # what a launch needs to know about a compiled kernel
 KEPT = ("name", "shared", "num_warps", "num_ctas", "warp_size", "global_scratch_size", "profile_scratch_size")
-# seconds without a request after which a server ends
-PATIENCE_S = 600.0
+# seconds without a request after which a server ends, if the process that started it doesn't end it first
+PATIENCE_S = 3600.0
 IMAGES = {"cuda": "cubin", "hip": "hsaco"}
 
 
