@@ -33,7 +33,7 @@ from intarsia_ir.records import (
 )
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.extension import Extension, Graph
-from intarsia_tracer.tensors import contexts, floats, foreach, modules, optimizers
+from intarsia_tracer.tensors import contexts, floats, foreach, modules, optimizers, scans
 from intarsia_tracer.tensors.calls import call_leaf_or_table
 from intarsia_tracer.tensors.functions import applied_function
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
@@ -362,6 +362,8 @@ class Tensors(Extension):
         found = call_leaf_or_table(self, tx, function.value, args, keywords)
         if found is None:
             found = optimizers.call_step(tx, function.value, args, keywords)
+        if found is None:
+            found = scans.call_scan(self, tx, function.value, args, keywords)
         if found is None and not is_inlined(module):
             wrapped = modules.unpatched(function.value)
             if wrapped is not None:
