@@ -58,9 +58,9 @@ INLINED_LIBRARIES = frozenset(
 
 
 @functools.lru_cache(maxsize=4096)
-def is_trusted(module: str | None) -> bool:
+def is_trusted(module: object) -> bool:
     """Tell whether functions of `module` (a dotted name) are assumed to stay as they are."""
-    if module is None:
+    if not isinstance(module, str):  # a class may have anything there
         return False
     root = module.partition(".")[0]
     return root in ("torch", "intarsia_tracer") or is_standard_library(root)
