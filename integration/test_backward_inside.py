@@ -8,12 +8,7 @@ import intarsia
 
 RAISE = {"on_error": "raise"}
 
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    intarsia.reset()
-    yield
-    intarsia.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def weights():

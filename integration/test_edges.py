@@ -1,20 +1,17 @@
 """What must be right at the edges: breaks, effects, randomness, mutation, and errors that name the user's line."""
 
 import warnings
+from typing import ClassVar
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 import intarsia
 
 RAISE = {"on_error": "raise"}
 
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    intarsia.reset()
-    yield
-    intarsia.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def test_branch_on_the_length_of_nonzero_both_ways():
@@ -231,3 +228,48 @@ def test_mixed_types_are_refused_where_eager_refuses_them(name):
     x, v = torch.ones(2, 3, dtype=torch.float64), torch.ones(3)
     with torch.no_grad(), pytest.raises(RuntimeError, match=r"dtype|datatype"):
         intarsia.compile(functions[name], options=RAISE)(x, v)
+
+
+class Seen(TorchFunctionMode):
+    """Notes the names of the operations it sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.names.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+class Watched(torch.Tensor):
+    """A tensor that notes the same."""
+
+    names: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        cls.names.append(function.__name__)
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_a_mode_sees_the_operations_of_the_program_and_none_of_the_compiler():
+    def within(x):
+        with Seen() as mode:
+            y = x.sin() + 1
+        return y, mode.names
+
+    x, fast, fast_within = torch.ones(3), intarsia.compile(lambda x: x.sin() + 1), intarsia.compile(within)
+    for _ in range(2):
+        with Seen() as mode:
+            fast(x)
+        assert mode.names == ["sin", "add"]
+        assert fast_within(x)[1] == ["sin", "add"]
+
+
+def test_a_subclass_sees_the_operations_of_the_program_and_none_of_the_compiler():
+    x, fast = torch.ones(3).as_subclass(Watched), intarsia.compile(lambda x: x.sin() + 1)
+    for _ in range(2):
+        Watched.names.clear()
+        assert type(fast(x)) is Watched
+        assert Watched.names == ["sin", "add"]

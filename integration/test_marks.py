@@ -10,12 +10,7 @@ import intarsia
 
 RAISE = {"on_error": "raise"}
 
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    intarsia.reset()
-    yield
-    intarsia.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 @pytest.mark.parametrize("mark", [intarsia.disable, torch.compiler.disable], ids=["ours", "torch's"])

@@ -1,5 +1,6 @@
 """A call that had nothing to compile says nothing of the next: what ran as written is looked at again."""
 
+import contextlib
 import functools
 import warnings
 
@@ -12,12 +13,7 @@ from intarsia_dispatch import FallbackWarning
 
 RAISE = {"on_error": "raise"}
 
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    intarsia.reset()
-    yield
-    intarsia.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def counts() -> tuple[int, int, int]:
@@ -200,3 +196,85 @@ def test_code_that_asks_is_being_compiled_whatever_it_does():
         fast = intarsia.compile(function, options=RAISE)
         assert [fast(x), fast(x)] == ["compiled", "compiled"]
     assert intarsia.stats().fallbacks == 0
+
+
+def timed(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        finally:
+            pass
+
+    return wrapper
+
+
+@contextlib.contextmanager
+def region():
+    yield
+
+
+WRAPPERS = {
+    "own": timed,
+    "twice": lambda function: timed(timed(function)),
+    "no_grad": torch.no_grad(),
+    "enable_grad": torch.enable_grad(),
+    "autocast": torch.autocast("cpu"),
+    "contextmanager": region(),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_wrapper_of_any_arguments_around_a_function_that_breaks(name, recwarn):
+    def body(x):
+        y = x.exp() * 2
+        n = y.sum().item()
+        return (y / n).sin()
+
+    x = torch.rand(4)
+    wrapped = WRAPPERS[name](body)
+    fast = intarsia.compile(wrapped, options=RAISE)
+    for _ in range(3):
+        torch.testing.assert_close(fast(x), wrapped(x))
+    assert counts() == (2, 0, 0) and not recwarn.list
+
+
+def test_a_wrapper_around_a_method_keeps_its_context_on():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        @torch.no_grad()
+        def forward(self, x):
+            y = self.linear(x)
+            n = y.sum().item()
+            return y * n
+
+    model, x = Model(), torch.rand(2, 4)
+    fast = intarsia.compile(model, options=RAISE)
+    results = [fast(x) for _ in range(3)]
+    torch.testing.assert_close(results[-1], model(x))
+    assert counts() == (2, 0, 0) and not any(result.requires_grad for result in results)
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_wrapper_around_a_function_in_which_nothing_can_be_captured(name):
+    fast = intarsia.compile(WRAPPERS[name](lambda x: x.item()), options=RAISE)
+    with pytest.raises(intarsia.UnsupportedError, match=r"nothing could be captured: item\(\)"):
+        fast(torch.tensor(1.0))
+
+
+def test_hidden_states_of_a_model_that_installs_hooks_as_it_runs():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(n_layer=2, n_head=2, n_embd=16, vocab_size=32, n_positions=16, bos_token_id=0, eos_token_id=1)
+    model = GPT2LMHeadModel(config).eval()
+    ids = torch.arange(6)[None]
+    fast = intarsia.compile(model, options=RAISE)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        want = model(ids, output_hidden_states=True).hidden_states
+        for _ in range(2):
+            torch.testing.assert_close(fast(ids, output_hidden_states=True).hidden_states, want)
+    assert counts()[0] > 0 and counts()[2] == 0

@@ -166,8 +166,50 @@ def test_explain_shows_the_guard_that_failed() -> None:
     assert "float64" in str(explanation)
 
 
+def test_a_text_that_is_only_printed_compiles_the_rest_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def program(x: torch.Tensor, tag: str) -> torch.Tensor:
+        print("step", tag)
+        return (x * 2).sin()
+
+    fast = intarsia.compile(program, backend="eager", options=OPTIONS)
+    x = torch.ones(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for i in range(20):
+            assert torch.equal(fast(x, f"t{i}"), (x * 2).sin())
+    assert capsys.readouterr().out == "".join(f"step t{i}\n" for i in range(20))
+    assert intarsia.stats().graphs == 1 and intarsia.stats().frames_eager == 0
+
+
+def test_a_function_without_tensors_is_given_up_without_a_word() -> None:
+    def program(key: str, cache: dict[str, int]) -> tuple[str, int]:
+        cache[key] = cache.get(key, 0) + 1
+        return key.upper(), len(cache)
+
+    fast, cache = intarsia.compile(program, options=OPTIONS), {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        assert [fast(f"k{i}", cache) for i in range(30)] == [(f"K{i}", i + 1) for i in range(30)]
+    assert intarsia.stats().frames_compiled == 0 and intarsia.stats().frames_eager == 0
+
+
+@pytest.mark.parametrize("policy", [{"options": OPTIONS}, {"fullgraph": True}])
+def test_too_many_versions_are_an_error_where_eager_is_none(policy: dict[str, Any]) -> None:
+    fast = intarsia.compile(reads_constant, backend="eager", **policy)
+    x = torch.ones(3)
+    for i in range(8):
+        box.n = "y" * (i + 1)
+        fast(x)
+    box.n = "other"
+    for _ in range(2):
+        with pytest.raises(intarsia.UnsupportedError, match="compiled 8 times"):
+            fast(x)
+    box.n = "yyy"
+    assert torch.equal(fast(x), reads_constant(x))
+
+
 def test_after_eight_versions_one_warning_names_the_cause_and_eager_runs() -> None:
-    fast = intarsia.compile(reads_constant, backend="eager", options=OPTIONS)
+    fast = intarsia.compile(reads_constant, backend="eager")
     x = torch.ones(3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

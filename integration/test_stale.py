@@ -14,12 +14,7 @@ import intarsia
 
 RAISE = {"on_error": "raise"}
 
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    intarsia.reset()
-    yield
-    intarsia.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def test_a_slot_that_was_empty_is_filled():

@@ -6,10 +6,11 @@ import asyncio
 import functools
 import types
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
-from toy_passes import BREAK, Toy, calling, native, native_break
+from toy_passes import BREAK, Toy, calling, native, native_break, whole_frame
 
 import intarsia_framehook as framehook
 from intarsia_dispatch import DispatchStats, FallbackWarning, FrameGuard, disable
@@ -163,6 +164,26 @@ def test_a_callee_in_which_nothing_can_be_compiled_runs_natively():
     assert [fast(1), fast(2)] == [1, 2]
     assert toy.dispatcher.stats() == DispatchStats(frames_seen=2, frames_eager=1)
     assert toy.events[1].reason == BREAK.reason
+
+
+@pytest.mark.parametrize("plan", [whole_frame, native_break])
+def test_a_root_that_breaks_in_a_callee_hands_on_to_the_callee(plan):
+    def g(x):
+        return x
+
+    def f(x):
+        return g(x)
+
+    inside = replace(BREAK, callees=(g.__code__,))
+    toy = Toy(on_error="raise")
+    toy.plans = {"f": lambda *frame: replace(native(*frame), breaks=(inside,)), "g": plan}
+    fast = toy.compile(f)
+    if plan is whole_frame:
+        assert [fast(1), fast(2)] == [1, 2]
+        assert toy.dispatcher.stats().graphs == 1 and toy.dispatcher.stats().fallbacks == 0
+    else:
+        with pytest.raises(UnsupportedError, match="nothing could be captured"):
+            fast(1)
 
 
 def test_a_root_in_which_nothing_can_be_compiled_is_told_once_or_raises():

@@ -160,7 +160,8 @@ class Dispatcher:
             (framehook.quiet if deep else framehook.skip)(code)
             return None
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
-        with self._config.lock:
+        # modes and subclasses of the user are not to see operations that are none of the program's
+        with self._config.lock, torch._C.DisableTorchFunction():
             return choose(code, frame)  # by itself: another compiler beneath would compile this one
 
     def _choose(self, code: CodeType, frame: FrameInfo) -> _Answer:
@@ -177,8 +178,7 @@ class Dispatcher:
             self._guard_failed(code, state, error)
             return None
         if len(state.versions) >= self._config.recompile_limit:
-            self._limit_reached(code, state, frame, reason)
-            return None
+            return self._limit_reached(code, state, frame, reason)
         return self._compile(code, frame, state, values, reason)
 
     def _see(self, code: CodeType) -> CodeState:
@@ -227,7 +227,7 @@ class Dispatcher:
         if capture is None:
             return None
         try:
-            return self._build(code, frame, values, capture), capture
+            return self._build(code, frame, state, values, capture), capture
         except Exception as error:
             if dynamic is not False and capture.facts.symbols and _is_refusal(error):
                 raise _CannotHaveSymbols from error
@@ -257,14 +257,21 @@ class Dispatcher:
         # without guards it runs as it is whatever comes, and nothing needs to be asked again
         return capture if capture.code.code is not code or capture.guards else None
 
-    def _build(self, code: CodeType, frame: FrameInfo, values: tuple[Any, ...], capture: Capture) -> Version:
+    def _build(
+        self, code: CodeType, frame: FrameInfo, state: CodeState, values: tuple[Any, ...], capture: Capture
+    ) -> Version:
         config = self._config
         graph: CompiledGraph | None = None
         if capture.graph_module is not None:
-            made = config.compile_graph(capture)
+            with torch._C._EnableTorchFunction():  # a backend may trace by it
+                made = config.compile_graph(capture)
             graph = made if isinstance(made, CompiledGraph) else CompiledGraph(made)
             self._counts.add(graphs=1)
-        new_code = self._link(code, capture, graph) if capture.code.code is not code else None
+        new_code = None
+        if capture.code.code is not code:  # what resumes a frame in the same way has its versions already
+            same = [version.code for version in state.versions if version.is_replaced_as_by(capture.code)]
+            told = capture.breaks and capture.breaks[0].code == _RAISED_ON_FAKES
+            new_code = same[0] if same and not told else self._link(code, capture, graph)
         if new_code is not None and not framehook.fits(code, new_code):
             raise InternalError(
                 f"the replacement of {code.co_qualname} has other parameters or free variables",
@@ -272,7 +279,7 @@ class Dispatcher:
                 where=(first_line(code),),
             )
         guard = config.build_guards(code, frame, capture, graph)
-        version = Version(guard, new_code, id(frame.globals))
+        version = Version(guard, new_code, id(frame.globals), graph is not None, capture.code)
         if not version.holds(values, frame):
             raise InternalError(
                 f"guards of {code.co_qualname} don't hold for the very call they were made from: "
@@ -326,15 +333,18 @@ class Dispatcher:
     def _may_run(self, code: CodeType, state: CodeState, capture: Capture) -> bool:
         """Whether a frame of which nothing was captured may run as it is, or with resume functions.
 
-        A break among its callees is no news; one that leaves nothing of what was to be compiled is a failure.
+        A break in a callee is no news: the callee's own frame is captured next. One that leaves nothing of what was
+        to be compiled is a failure.
         """
         broken = capture.breaks[0] if capture.breaks else None
         complaint = self._raised_only_while_tracing(code)
-        if broken is not None and self._is_root(code):
-            complaint = complaint or (None if broken.code in _WANTED_BREAKS else broken)
+        missed = broken if self._is_root(code) else None
+        if missed is not None:
             self._bare = self._counts.snapshot().graphs
         if capture.code.code is not code:
             return True
+        if missed is not None and missed.code not in _WANTED_BREAKS and not self._hands_on(missed):
+            complaint = complaint or missed
         if complaint is not None:
             self._failed(
                 code, state, break_error(code, (complaint,), "nothing could be captured"), "capturing", capture
@@ -344,6 +354,18 @@ class Dispatcher:
             self._left_to_eager(state)
         self._native(code, capture, broken.reason if broken is not None else "no tensor work")
         return True
+
+    def _hands_on(self, broken: GraphBreak) -> bool:
+        """Whether the break is in a call whose frame will be asked about: of that, now, something is to be compiled."""
+        for callee in broken.callees:
+            # a generator isn't offered, and a comprehension never captured by itself
+            comprehension = callee.co_varnames[:1] == (".0",)
+            if not (comprehension or callee.co_flags & _SUSPENDS or self._config.skip_code(callee)):
+                ref, graphs = self._roots.get(id(callee), (None, 0))
+                if ref is None or ref() is not callee or graphs is not None:  # else it was asked for itself
+                    self._roots[id(callee)] = weakref.ref(callee), self._counts.snapshot().graphs
+                return True
+        return False
 
     def _raised_only_while_tracing(self, code: CodeType) -> GraphBreak | None:
         """The break before a resume function, when it was an operation that raised on fake tensors.
@@ -374,17 +396,30 @@ class Dispatcher:
         state.versions.clear()
         self._failed(code, state, error, "checking guards of")
 
-    def _limit_reached(self, code: CodeType, state: CodeState, frame: FrameInfo, reason: str) -> None:
-        if not state.is_compiled() and id(code) not in self._roots:
+    def _limit_reached(self, code: CodeType, state: CodeState, frame: FrameInfo, reason: str) -> _Answer:
+        """No version fits, and there are to be no more: the frame runs as written from now on.
+
+        Nothing is lost, and nobody told, where its versions have no graph before their breaks.
+        """
+        loose = [v.code for v in state.versions if v.captured.verbatim and v.code is not None]
+        graphs = self._table.has_graph(code)
+        if state.versions and not any(v.graph for v in state.versions) and (loose or not graphs):
             framehook.reset(code, self._table.owner)  # it is asked no more, and pays for no guards
-            self._native(code, None, f"no tensor work in {len(state.versions)} versions of it")
-            return
+            what = "before its break" if graphs else "of it"
+            self._native(code, None, f"no tensor work in {len(state.versions)} versions {what}")
+            return (framehook.always, loose[-1], False) if graphs else None
+        self._tell_limit(code, state, frame, reason)
+        return None
+
+    def _tell_limit(self, code: CodeType, state: CodeState, frame: FrameInfo, reason: str) -> None:
         others = dict.fromkeys(version.why_not(frame).partition("\n")[0] for version in state.versions[-2::-1])
         text = (
             f"it was compiled {len(state.versions)} times (recompile_limit), and no version fits this call; "
             f"the guard that failed in the latest: {reason}"
         )
         text += "".join(f"\n  in an earlier one: {other}" for other in others)
+        if self._config.on_error == "raise" or self._config.fullgraph:
+            raise UnsupportedError(text, code="dispatch.too_many_versions", where=(first_line(code),))
         self._leave(EventKind.LIMIT, code, state, text, None)
 
     def _leave(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import intarsia_framehook as framehook
 from intarsia_dispatch.config import FrameGuard
-from intarsia_ir.records import Symbolic
+from intarsia_ir.records import LinkableCode, Symbolic
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
@@ -26,11 +26,20 @@ class Version:
         guard: Holds for the calls it was compiled for.
         code: The replacement; None when the frame runs as it is.
         globals_id: Address of the globals it was compiled for.
+        graph: Whether it runs a compiled graph itself; its resume functions may all the same.
+        captured: What `code` was linked from.
     """
 
     guard: FrameGuard
     code: CodeType | None
     globals_id: int
+    graph: bool
+    captured: LinkableCode
+
+    def is_replaced_as_by(self, captured: LinkableCode) -> bool:
+        """Tell whether it is the original with a break at the same place as `captured`: one goes on as the other."""
+        mine = self.captured
+        return mine.verbatim and captured.verbatim and _instructions(mine) == _instructions(captured)
 
     def holds(self, values: tuple[Any, ...], frame: FrameInfo) -> bool:
         """Whether this version may run for a frame with these values, as `frame_values` lists them."""
@@ -44,6 +53,11 @@ class Version:
         if id(frame.globals) != self.globals_id:
             return "the function has other globals"
         return self.guard.explain(frame.locals, frame.globals) or "its guard holds again"
+
+
+def _instructions(linkable: LinkableCode) -> list[tuple[bytes, int]]:
+    codes = [linkable.code, *(getattr(resume, "code", resume) for resume in linkable.resumes.values())]
+    return [(code.co_code, code.co_argcount) for code in codes]
 
 
 @dataclass(slots=True)
@@ -91,6 +105,15 @@ class CodeTable:
         state = CodeState()
         rows[key] = (weakref.ref(code, lambda _: rows.pop(key, None)), state)
         return state
+
+    def has_graph(self, code: CodeType, seen: frozenset[CodeType] = frozenset()) -> bool:
+        """Tell whether some version of a code object runs a compiled graph, itself or by a resume function."""
+        state = self.find(code)
+        if state is None or code in seen:
+            return False
+        made = [version.code for version in state.versions if version.code is not None]
+        resumes = [c for replacement in made for c in replacement.co_consts if isinstance(c, CodeType)]
+        return any(v.graph for v in state.versions) or any(self.has_graph(c, seen | {code}) for c in resumes)
 
     def codes(self) -> Iterator[CodeType]:
         """Yield the code objects that still live."""

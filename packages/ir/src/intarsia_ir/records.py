@@ -588,12 +588,15 @@ class GraphBreak:
         reason: One sentence with the offending value in it.
         origin: The user line.
         remedy: What the user can change to avoid the break.
+        callees: Code of the calls it happened in, from the captured frame's own callee inwards; empty for an
+            instruction of the frame itself.
     """
 
     code: str
     reason: str
     origin: Origin | None = None
     remedy: str = ""
+    callees: tuple[CodeType, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -604,11 +607,13 @@ class LinkableCode:
         code: A code object whose constants contain `Hole` markers of the tracer.
         holes: Names that `link(code, holes)` must be given, such as `"__compiled_fn_0"`.
         resumes: Name of a resume function -> its (linkable) code.
+        verbatim: It is the original with calls of resume functions in it: right for every call, whatever the guards.
     """
 
     code: CodeType
     holes: tuple[str, ...] = ()
     resumes: Mapping[str, Any] = field(default_factory=dict)
+    verbatim: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,7 @@ class _BreakAssembly:
         tail += [*_landing(self.instruction, second, self.out.line), *stubs[-1]] if jumps else []
         items[at : at + 1] = [new, *ending]
         made = [label, *items, *tail]
-        return LinkableCode(_patched(self.code, made), (), self.resumes)
+        return LinkableCode(_patched(self.code, made), (), self.resumes, verbatim=True)
 
     # -- before the instruction ----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 from intarsia_ir.records import GraphBreak, Origin
@@ -118,6 +118,9 @@ class Break(Exception):  # noqa: N818  (control flow, not an error)
         code: Key of `REGISTRY`.
         reason: One sentence with the offending value in it.
         origin: The user line, when the place that raises knows it.
+
+    Attributes:
+        callees: Code of the frames that it has left, the innermost one last.
     """
 
     def __init__(self, code: str, reason: str, origin: Origin | None = None) -> None:
@@ -125,6 +128,12 @@ class Break(Exception):  # noqa: N818  (control flow, not an error)
         self.code = code
         self.reason = reason
         self.origin = origin
+        self.callees: tuple[CodeType, ...] = ()
+
+    def leave(self, code: CodeType, origin: Origin | None) -> None:
+        """Note that it goes on to the caller of a frame; `origin` is the line the frame is at."""
+        self.origin = self.origin or origin
+        self.callees = (code, *self.callees)
 
 
 class Raised(Exception):  # noqa: N818
@@ -152,6 +161,6 @@ class Unreconstructable(Exception):  # noqa: N818
         self.birth = birth
 
 
-def graph_break(code: str, reason: str, origin: Origin | None) -> GraphBreak:
+def graph_break(code: str, reason: str, origin: Origin | None, callees: tuple[CodeType, ...] = ()) -> GraphBreak:
     """Return the record of a break; the remedy comes from the registry."""
-    return GraphBreak(code, reason, origin, REGISTRY[code].remedy)
+    return GraphBreak(code, reason, origin, REGISTRY[code].remedy, callees)

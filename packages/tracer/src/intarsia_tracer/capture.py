@@ -260,7 +260,7 @@ class Attempts:
         except Stop:
             return self._break(tx, frame)
         except Break as broken:
-            found = graph_break(broken.code, broken.reason, broken.origin or tx.origin())
+            found = graph_break(broken.code, broken.reason, broken.origin or tx.origin(), broken.callees)
         except Raised as raised:
             found = graph_break("tracer.exception", f"{raised.value.type().__name__} is raised", tx.origin())
             if id(raised.value) in tx.raised_in:  # handlers let it pass: they run in CPython, from where it was raised

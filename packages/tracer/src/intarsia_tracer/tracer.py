@@ -278,7 +278,7 @@ class Tracer:
         try:
             found = frame.run(self.table)
         except Break as broken:
-            broken.origin = broken.origin or self.origin()
+            broken.leave(frame.code, self.origin())
             raise
         except Raised as raised:
             held = (*frame.stack, *frame.locals.values()) if self.open_generators else ()
@@ -300,7 +300,7 @@ class Tracer:
         try:
             found = frame.run(self.table, exception)
         except Break as broken:
-            broken.origin = broken.origin or self.origin()
+            broken.leave(frame.code, self.origin())
             raise
         finally:
             self.frames.pop()
