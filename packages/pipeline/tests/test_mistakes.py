@@ -270,5 +270,6 @@ def test_the_recompile_limit_is_an_option():
     with pytest.warns(FallbackWarning, match=r"compiled 2 times(.|\n)*in an earlier one: .* n was 0, now it is 2"):
         for n in range(3):
             assert torch.equal(fast(x, n), x * n)
-    with pytest.raises(intarsia.InvalidArgumentError, match="recompile_limit"):
-        intarsia.compile(torch.relu, options={"recompile_limit": "many"})
+    for wrong in ("many", True):
+        with pytest.raises(intarsia.InvalidArgumentError, match="recompile_limit must be int"):
+            intarsia.compile(torch.relu, options={"recompile_limit": wrong})

@@ -104,9 +104,12 @@ class DispatchConfig:
             natively, what it calls is dispatched all the same.
         helpers: What further holes of replacement bytecode are filled with, by name.
         on_error: `"eager"`: a frame that fails to compile runs in eager, with one warning; `"raise"`: it raises.
-        recompile_limit: Versions of one code object; further calls that none fits run in eager, with one warning.
+        recompile_limit: Versions of one code object, natively run ones included. A further call that none fits runs in
+            eager, with one warning; it raises with `on_error="raise"` or `fullgraph`. Where no version has a graph,
+            nothing is lost and nobody told: the frame runs as written from then on, and what resumes it is compiled.
         dynamic: None: sizes and numbers that were otherwise in an earlier call are symbols; True: all; False: none.
-        fullgraph: A graph break raises `UnsupportedError`, whatever `on_error` says.
+        fullgraph: A frame is captured whole and compiled, or raises, whatever `on_error` says: at a break, when a stage
+            fails, at the recompile limit. An exception of the program's own is no break.
         lock: Held while a frame is captured and compiled, never while compiled code runs. One reentrant lock for all
             dispatchers whose passes share state. (A process forked while another thread compiles inherits it held.)
         on_event: Told what happened to a frame, as it happens; for logs and `explain`.

@@ -32,12 +32,12 @@ def one_of(what: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 
 def instance_of(what: str, value: Any, *types: type) -> None:
-    """Check that `value` is an instance of one of `types`.
+    """Check that `value` is an instance of one of `types`; a bool is no int.
 
     Raises:
         InvalidArgumentError: It isn't; the message shows it.
     """
-    if not isinstance(value, types):
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         wanted = " or ".join("None" if t is type(None) else t.__name__ for t in types)
         raise InvalidArgumentError(f"{what} must be {wanted}, not {value!r}", code="options.type")
 

@@ -31,7 +31,7 @@ class Options:
         numerics: `"default"`: half types are computed in float32 inside a kernel.
         verify_each: Verify the program after every stage.
         dump_dir: Folder that takes the text of the program after every stage, one subfolder a graph; None: no dumps.
-        recompile_limit: Versions of one function; calls that none of them fits run in eager, with one warning.
+        recompile_limit: Versions of one function; a further call that none fits runs in eager (told once), or raises.
     """
 
     on_error: str = "eager"
