@@ -69,6 +69,7 @@ SAMPLES = {
     ops._native_batch_norm_legit.no_stats: (R(4, 3, 5), P(3), R(3), True, 0.1, 1e-5),
     ops._native_batch_norm_legit.default: (R(4, 3, 5), P(3), R(3), R(3), P(3), True, 0.1, 1e-5),
     ops.native_batch_norm.default: (R(4, 3, 5), P(3), R(3), R(3), P(3), False, 0.1, 1e-5),
+    ops.native_group_norm.default: None,
     ops.cudnn_batch_norm.default: None,
     ops._safe_softmax.default: (torch.tensor([[1.0, 2.0], [-float("inf"), -float("inf")]]), -1),
     ops._weight_norm_interface.default: (R(4, 3), R(4, 1), 0),
@@ -101,7 +102,7 @@ RELATIVES = {op for op, arguments in SAMPLES.items() if arguments is None}
 
 def functional_rows():
     rows = [op for op in default_decompositions() if not op._schema.is_mutable or op in SAMPLES]
-    return [op for op in rows if not op._schema.name.startswith("aten::_foreach_")]  # test_foreach.py has those
+    return [op for op in rows if not op._schema.name.startswith(("aten::_foreach_", "aten::_fused_"))]  # tested apart
 
 
 def test_every_row_has_a_sample():
@@ -170,3 +171,21 @@ def test_what_eager_refuses_for_integers_stays_a_call_that_raises():
     assert [n.target for n in done.graph_module.graph.nodes if n.op == "call_function"] == [ops.glu.default]
     with pytest.raises(NotImplementedError):
         aten.interpret(done.graph_module, x)
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda x, w: ops.native_group_norm.default(x, w, None, 4, 6, 5, 2, 1e-5),
+        lambda x, w: ops.native_batch_norm.default(x, w, None, None, None, True, 0.1, 1e-5),
+    ],
+    ids=["group norm", "batch norm"],
+)
+def test_statistics_have_the_type_of_parameters(norm):
+    """Under autocast a rounded mean or deviation would reach every gradient."""
+    arguments = (R(4, 6, 5).bfloat16(), P(6))
+    recorded = record(norm, arguments, decompositions=default_decompositions())
+    actual, expected = leaves(aten.interpret(recorded.graph_module, *arguments)), leaves(norm(*arguments))
+    assert [a.dtype for a in actual] == [torch.bfloat16, torch.float32, torch.float32]
+    torch.testing.assert_close(actual[1:], expected[1:], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(actual[0], expected[0])

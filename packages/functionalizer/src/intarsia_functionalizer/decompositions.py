@@ -19,6 +19,7 @@ from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 
 from intarsia_functionalizer.foreach import foreach_decompositions
+from intarsia_functionalizer.fused import fused_decompositions
 from intarsia_functionalizer.halves import STEPWISE, stepwise
 from intarsia_recorder import statistics_of_parameters
 
@@ -163,7 +164,7 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     table[no_stats] = statistics_of_parameters(table[no_stats])
     table[aten.grid_sampler_2d.default] = _not_cubic(table[aten.grid_sampler_2d.default])
     table[aten.trace.default] = _trace
-    table |= foreach_decompositions()
+    table |= foreach_decompositions() | fused_decompositions()
     for op in list(table):
         inplace = _inplace_form(op)
         if inplace is not None and inplace not in table:

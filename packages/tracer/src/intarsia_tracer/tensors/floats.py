@@ -17,6 +17,7 @@ from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.numbers import OpenNumber
+from intarsia_tracer.values.sequences import Items
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -92,7 +93,7 @@ def exchanged(plugin: Tensors, tx: Tracer, kind: str, target: Any, args: Sequenc
     name = _ALIASES.get(name, name)
     if not _is_known(kind, target):
         name = ""
-    for attempt in (_binary, _power, _filled, _in_float32, _weighted, _scaled_sum, _scaled_product):
+    for attempt in (_binary, _power, _filled, _in_float32, _weighted, _scaled_sum, _scaled_product, _fused_step):
         found = attempt(plugin, tx, name, kind, target, args, keywords)
         if found is not None:
             return found
@@ -224,6 +225,24 @@ def _scaled_product(
     function = operator.mul if name.startswith("addcmul") else operator.truediv
     product = plugin.record(tx, "call_function", function, [scaled, args[2]], {})
     return "call_method", "add_" if name.endswith("_") else "add", [args[0], product], {}
+
+
+def _fused_step(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `torch._fused_adamw_(..., lr=float)` and its relatives, which take a tensor for the rate as well."""
+    rate = keywords.get("lr")
+    if not name.startswith("_fused_") or not isinstance(rate, OpenNumber) or rate.type() is int:
+        return None
+    if not isinstance(args[0], Items) or not all(_is_on_cpu(a) for a in args[0].items):
+        return None
+    settled = {k: v.settled() for k, v in keywords.items() if k != "lr"}
+    number = _made(plugin, rate, torch.float64, torch.device("cpu"))
+    return kind, target, [a.settled() for a in args], {**settled, "lr": number}
+
+
+def _is_on_cpu(value: Value) -> bool:
+    return isinstance(value, TensorValue) and value.fake.device.type == "cpu"
 
 
 def _are_plain(args: Sequence[Value]) -> bool:
