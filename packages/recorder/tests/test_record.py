@@ -307,3 +307,10 @@ def test_tensors_like_a_dense_one_have_its_strides_in_dimensions_of_size_1():
     recorded = record(lambda x: (torch.zeros_like(x), torch.full_like(x, 2.0)), (x,))
     (results,) = (n.args[0] for n in recorded.graph_module.graph.nodes if n.op == "output")
     assert [meta.value(n).stride() for n in results] == [torch.zeros_like(x).stride()] * 2 == [(6, 1)] * 2
+
+
+def test_every_question_about_metadata_is_answered_with_static_and_symbolic_sizes():
+    from intarsia_recorder.recorder import _QUERIES, _kind_of
+
+    for is_symbolic in (False, True):
+        assert all(_kind_of(op, {}, is_symbolic).is_query for op in _QUERIES)

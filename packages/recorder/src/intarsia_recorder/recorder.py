@@ -87,7 +87,7 @@ class _Kind(NamedTuple):
 def _kind_of(func: Any, decompositions: Decompositions, is_symbolic: bool) -> _Kind:
     replacement, is_query = decompositions.get(func), func in _QUERIES
     key = DispatchKey.CompositeImplicitAutograd
-    if not isinstance(func, OpOverload):
+    if is_query or not isinstance(func, OpOverload):  # the dispatcher doesn't know all that ask
         return _Kind(func, replacement, is_query, False, False, False, True)
     if is_symbolic:
         composite = func.has_kernel_for_dispatch_key(key)
