@@ -287,3 +287,15 @@ def test_what_branches_on_its_state_says_why():
         p.grad = torch.ones_like(p)
     with pytest.raises(intarsia.UnsupportedError, match="truth of a"):
         compiled_method(optimizer)()
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+def test_a_capturable_step_on_a_cpu_raises_as_in_eager(foreach):
+    optimizer = torch.optim.AdamW(make_model().parameters(), capturable=True, foreach=foreach)
+    for p in optimizer.param_groups[0]["params"]:
+        p.grad = torch.ones_like(p)
+    with pytest.raises(AssertionError) as expected:
+        optimizer.step()
+    with pytest.raises(AssertionError) as actual:
+        intarsia.compile(optimizer.step)()
+    assert str(actual.value) == str(expected.value)

@@ -18,12 +18,13 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.sequences import Items
 
 if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["HANDLERS", "call_step"]
+__all__ = ["HANDLERS", "asks_to_capture_on_cpu", "call_step"]
 
 
 def call_step(tx: Tracer, function: FunctionType, args: Sequence[Value], keywords: Keywords) -> Value | None:
@@ -42,6 +43,17 @@ def _stepped(step: Any, self: Any, *args: Any, **keywords: Any) -> Any:
         return step(self, *args, **keywords)
     finally:
         torch.set_grad_enabled(before)
+
+
+def asks_to_capture_on_cpu(tx: Tracer) -> bool:
+    """Tell whether the frame is a step's that eager refuses, and that torch lets a compiler do unasked."""
+    frame = tx.frames[-1]
+    capturable, params = frame.locals.get("capturable"), frame.locals.get("params")
+    if not frame.module_name().startswith("torch.optim.") or not isinstance(params, Items):
+        return False
+    first = params.items[0] if params.items else None
+    on_cpu = isinstance(first, TensorValue) and first.fake.device.type == "cpu"
+    return on_cpu and isinstance(capturable, Const) and capturable.value is True
 
 
 class _Unlabelled(contextlib.ContextDecorator):
