@@ -65,7 +65,7 @@ def check(program, inputs, tmp_path):
 @pytest.fixture
 def small(monkeypatch):
     """Few rows are many, rows of more than 64 points are walked in tiles of 256: the interpreter is slow."""
-    monkeypatch.setattr(merge, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(merge, "FEWEST", 2)
     monkeypatch.setattr(blocks, "TILE", 32)
     monkeypatch.setattr(blocks, "LONGEST_ROW", 64)
     monkeypatch.setattr(blocks, "LONG_WARPS", 1)
@@ -91,7 +91,7 @@ def test_a_channel_is_computed_once_for_its_lanes(small):
 def test_launches_stay_apart(why, small, monkeypatch, tmp_path):
     program = group_norm(2, 3, 8, 16, shifted=8 if why == "another group" else 0)
     if why == "few rows":
-        monkeypatch.setattr(merge, "FEWEST_ROWS", 7)
+        monkeypatch.setattr(merge, "FEWEST", 7)
     if why == "long rows":
         monkeypatch.setattr(merge, "LONGEST_BYTES", 500)
     if why == "in place":

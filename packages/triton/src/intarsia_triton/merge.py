@@ -10,8 +10,8 @@ second time out of the L2 cache, instead of once by each of two launches. Side c
   1. The reduction reads some tensor at E(rows, inner), the map reads it at its own axes: c = E names each point of the
      map once.
   2. Below that substitution the map reads the reduction's results at the row itself.
-  3. What the map writes shares no memory with anything that either reads or writes, and the rows are many and short
-     enough for the cache to hold those at work.
+  3. What the map writes shares no memory with anything that either reads or writes, and a row fits the registers of a
+     program, or the rows are many and short enough for the cache to hold those at work.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ import torch
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.index import Atom, IndexExpr, lift, row_major
 from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef, Val, load
+from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val, load
 from intarsia_loops.rewrites import at, rebuild
+from intarsia_triton.blocks import choose_blocks
 from intarsia_triton.index import address, product
 from intarsia_triton.plan import loops_of, pieces
 from intarsia_triton.split import split_reductions, spread
 
 __all__ = ["Joint", "joined"]
 
-# rows that are read twice: so long at most that those at work stay in the cache, and so many that all processors work
+# rows that are read twice: so long at most that those at work stay in the cache, in so many programs that all
+# processors have one
 LONGEST_BYTES = 256 * 1024
-FEWEST_ROWS = 132
+FEWEST = 132
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +62,16 @@ def joined(program: Program) -> Iterator[Joint]:
     Args:
         program: Items are kernels and extern calls.
     """
-    readers = _readers(program)
+    parts = [(k, piece) for k, item in enumerate(program.items) for piece in _parts(item)]
+    readers = _readers(parts, program)
     waiting: list[Joint] = []  # what the next kernel may take in; all but the last are checks
-    for position, item in enumerate(program.items):
+    for position, item in parts:
         if isinstance(item, Extern):
             if waiting and waiting[-1].items[1] == position and item.target is torch.ops.aten._assert_async.msg:
                 waiting[-1] = _with_check(waiting[-1], item, program, readers) or waiting[-1]
             continue
-        here = Joint(item if isinstance(item, Kernel) else _as_kernel(item), (position, position + 1))
-        while waiting and waiting[-1].items[1] == here.items[0]:
+        here = Joint(item, (position, position + 1))
+        while waiting and waiting[-1].items[1] >= here.items[0]:
             join = _checked if _is_only_check(waiting[-1]) else _both
             both = join(waiting[-1], here, program, readers)
             if both is None:
@@ -144,15 +147,19 @@ def _launched_once(kernel: Kernel, buffers: Mapping[str, Buffer]) -> bool:
     return len(walks.kernels) == 1 and len(split_reductions(kernel, buffers).kernels) == 1
 
 
-def _as_kernel(nest: Nest) -> Kernel:
-    n_rows = next((k for k, a in enumerate(nest.axes) if a in nest.red), len(nest.axes))
-    return Kernel(nest.axes[:n_rows], (nest,))
+def _parts(item: Item) -> tuple[Kernel | Extern, ...]:
+    if isinstance(item, Extern):
+        return (item,)
+    if isinstance(item, Nest):
+        n_rows = next((k for k, a in enumerate(item.axes) if a in item.red), len(item.axes))
+        item = Kernel(item.axes[:n_rows], (item,))
+    return pieces(item)
 
 
-def _readers(program: Program) -> Mapping[str, int]:
-    """Return how many items read each buffer; a result of the program has a reader more."""
+def _readers(parts: Sequence[tuple[int, Kernel | Extern]], program: Program) -> Mapping[str, int]:
+    """Return how many kernels and calls read each buffer; a result of the program has a reader more."""
     found: dict[str, int] = {}
-    for item in program.items:
+    for _, item in parts:
         for name in item.reads():
             found[name] = found.get(name, 0) + 1
     for output in program.outputs:
@@ -184,7 +191,7 @@ def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, i
             views[step.out], new = moved
             steps.append(new)
     kernel = Kernel(a.rows, (*a.steps, *steps), a.local)
-    if any(len(s.axes) > len(a.rows) for s in steps) and not _pays(kernel, inner, buffers):
+    if any(len(s.axes) > len(a.rows) for s in steps) and not _pays(kernel, inner, {**buffers, **views}):
         return None
     # a result with no other reader stays in registers
     inside = {name for name in made & b.reads() if readers.get(name, 0) == 1}
@@ -234,6 +241,9 @@ def _reading_rows(body: Val, first: Joint, buffers: Mapping[str, Buffer]) -> Val
 def _places(step: Nest, a: Kernel, inner: tuple[Atom, ...]) -> Iterator[dict[Atom, IndexExpr]]:
     """Yield what the axes of a map may stand for: the index at which `a` reads what the map reads at its own axes."""
     known = {*a.rows, *inner}
+    pairs = zip(_of_size(step.axes), _of_size((*a.rows, *inner)), strict=False)
+    if [x.extent for x in _of_size(step.axes)] == [x.extent for x in _of_size((*a.rows, *inner))]:
+        yield {axis: lift(0) for axis in step.axes} | {x: lift(y) for x, y in pairs}
     theirs = [v for loop in loops_of(a) for s in loop.steps for v in s.body.loads if v.op == "load"]
     for v in step.body.loads:
         if v.op != "load":
@@ -244,6 +254,10 @@ def _places(step: Nest, a: Kernel, inner: tuple[Atom, ...]) -> Iterator[dict[Ato
             env = _env(step.axes, v, index)
             if env is not None and all(e.axes() <= known for e in env.values()):
                 yield env
+
+
+def _of_size(axes: Sequence[Atom]) -> list[Atom]:
+    return [axis for axis in axes if axis.extent is not lift(1)]
 
 
 def _env(axes: Sequence[Atom], v: Val, index: Sequence[IndexExpr]) -> dict[Atom, IndexExpr] | None:
@@ -286,7 +300,10 @@ def _coefficients(e: IndexExpr, axes: Sequence[Atom]) -> tuple[IndexExpr, ...] |
 
 
 def _pays(kernel: Kernel, inner: Sequence[Atom], buffers: Mapping[str, Buffer]) -> bool:
-    """Tell whether rows that are walked twice are many, and what is loaded of one is short."""
+    """Tell whether a row stays in registers, or else in the cache while there are rows for all processors."""
+    blocks = choose_blocks(kernel, buffers, loops_of(kernel))
+    if blocks.persistent:
+        return True
     n_rows = product([x.extent for x in kernel.rows]).const()
     loaded: dict[str, int] = {}
     for v in (v for s in kernel.steps for v in s.body.loads if v.args[0] in buffers):
@@ -294,7 +311,7 @@ def _pays(kernel: Kernel, inner: Sequence[Atom], buffers: Mapping[str, Buffer]) 
         if points is None:
             return False
         loaded[v.args[0]] = points * itemsize(buffers[v.args[0]].dtype)
-    return n_rows is not None and n_rows >= FEWEST_ROWS and sum(loaded.values()) <= LONGEST_BYTES
+    return n_rows is not None and n_rows >= FEWEST * blocks.rows and sum(loaded.values()) <= LONGEST_BYTES
 
 
 def _axes(v: Val) -> set[Atom]:

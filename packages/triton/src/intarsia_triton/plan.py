@@ -96,13 +96,38 @@ class SquareSum:
 def pieces(kernel: Kernel) -> tuple[Kernel, ...]:
     """Return kernels that together compute `kernel`, each of which fits the 2D tile.
 
-    The kernel itself, when it does; else one kernel for each step, and then local buffers live in memory.
+    The kernel itself, when it does; else kernels of steps that follow each other and have the same axes. Local buffers
+    that others of them read live in memory.
     """
     n_rows = len(kernel.rows)
     alone = len(kernel.steps) == 1
     if all(_fits(step, n_rows) or alone for step in kernel.steps):
         return (kernel if not alone else _alone(kernel.steps[0]),)
-    return tuple(_alone(step) for step in kernel.steps)
+    groups: list[list[Nest]] = []
+    for step in kernel.steps:
+        if groups and _same_rows(groups[-1], step):
+            groups[-1].append(_with_rows(step, groups[-1][0].axes))
+        else:
+            groups.append([step])
+    return tuple(_group(steps, kernel) for steps in groups)
+
+
+def _same_rows(group: Sequence[Nest], step: Nest) -> bool:
+    """Tell whether a step has the axes of others, of which it reads just what they made at the same ones."""
+    rows = group[0].axes
+    if any(NEST_KINDS[s.kind].scan for s in (*group, step)) or [a.extent for a in rows] != [
+        a.extent for a in step.axes
+    ]:
+        return False
+    here, made = tuple(map(lift, step.axes)), {s.out for s in group}
+    return all(v.op == "load" and v.args[1] == here for v in step.body.loads if v.args[0] in made)
+
+
+def _group(steps: Sequence[Nest], kernel: Kernel) -> Kernel:
+    if len(steps) == 1:
+        return _alone(steps[0])
+    apart = {name for s in kernel.steps if s.out not in {t.out for t in steps} for name in s.reads()}
+    return Kernel(steps[0].axes, tuple(steps), frozenset(s.out for s in steps if s.out in kernel.local - apart))
 
 
 def _fits(step: Nest, n_rows: int) -> bool:
