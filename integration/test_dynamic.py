@@ -244,6 +244,25 @@ def test_sizes_from_rounded_numbers():
     assert compilations() == 2
 
 
+WINDOWS = {
+    "convolution": lambda x: torch.nn.functional.conv1d(x, torch.ones(3, x.shape[1], 4)),
+    "pool": lambda x: torch.nn.functional.avg_pool1d(x, 5, 2),
+    "diagonal": lambda x: torch.diagonal_copy(x, 1, 1, 2),
+    "spectrum": lambda x: torch.fft.irfft(torch.fft.rfft(x)),
+    "difference": lambda x: torch.diff(x) * 2,
+    "power": lambda x: x * x.shape[0] ** 0.145,
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_sizes_that_might_be_empty_stay_symbols(name):
+    """The strides of a result hold `max(1, size)`."""
+    fast = compiled(WINDOWS[name], dynamic=True)
+    for n in (12, 14, 20, 30):
+        agree(WINDOWS[name], fast, torch.randn(3, 6, n))
+    assert compilations() == 1
+
+
 # ---- Python that looks at sizes
 
 

@@ -110,6 +110,21 @@ def test_the_offset_of_a_slice_is_kept_and_costs_no_fact():
     assert x.dtype is torch.int64 and not x._is_view() and not env.guards
 
 
+def test_the_larger_size_is_the_one_that_it_is():
+    env = ShapeEnv()
+    a, b = env.create_size(6, "x.size(0)"), env.create_size(4, "y.size(0)")
+    assert torch.sym_max(a, 1) is a or torch.sym_max(a, 1).node is a.node
+    assert not env.guards  # known: sizes that are symbols are at least 2
+    assert torch.sym_max(a - 4, 1).node.expr == (a - 4).node.expr
+    assert torch.sym_min(a, b).node is b.node and torch.sym_max(b, a).node is a.node
+    assert len(env.guards) == 2
+    u = env.create_unbacked_symint()
+    assert "Max" in str(torch.sym_max(u, a)) and torch.sym_max(a / 2, 2.5).node.hint == 3.0
+    with env.suppress_guards():
+        assert "Max" in str(torch.sym_max(a - 5, 2))
+    assert len(env.guards) == 2
+
+
 def test_bounds_of_a_quotient():
     env = ShapeEnv()
     n = env.create_size(6, "x.size(0)")

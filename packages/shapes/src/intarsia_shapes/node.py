@@ -216,6 +216,33 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
         pytype = float if float in (self.pytype, other.pytype) else int
         return self._new((fn.Mod if natural else fn.PythonMod)(a, b), pytype, _hint(operator.mod, self, other))
 
+    def sym_max(self, other: SymNode) -> SymNode:
+        return self._larger(other, True)
+
+    def sym_min(self, other: SymNode) -> SymNode:
+        return self._larger(other, False)
+
+    def _larger(self, other: SymNode, larger: bool) -> SymNode:
+        """Return the larger or smaller operand: of sizes, the one that it is in this call, which is a guard."""
+        env = self.shape_env
+        key = ("sym_max" if larger else "sym_min", self, other)
+        found: SymNode | None = env.remembered().get(key)
+        if found is not None:
+            return found
+        a, b = (self, other) if larger else (other, self)
+        ints = self.pytype is other.pytype is int
+        if ints and None not in (self._hint, other._hint) and not (env.suppressed or env.closed):
+            # strides hold max(1, size), which stands in no index; and an empty tensor is a case of its own
+            found = self if a.ge(b).evaluate() else other
+        elif ints and (known := env.knowledge.decide(sympy.Ge(a.expr, b.expr))) is not None:
+            found = self if known else other
+        else:
+            hint = _hint(max if larger else min, self, other)
+            pytype = float if float in (self.pytype, other.pytype) else int
+            found = self._new((fn.Max if larger else fn.Min)(self.expr, other.expr), pytype, hint)
+        env.remembered()[key] = found
+        return found
+
     def sym_sum(self, args: Sequence[SymNode]) -> SymNode:
         hints = [a.hint for a in args]
         return self._new(sympy.Add(*(a.expr for a in args)), int, None if None in hints else sum(hints))
@@ -247,8 +274,6 @@ _BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any], type | None]] =
     "float_truediv": (operator.truediv, fn.FloatTrueDiv, float),
     "pow_by_natural": (operator.pow, fn.PowByNatural, int),
     "float_pow": (operator.pow, fn.FloatPow, float),
-    "sym_min": (min, fn.Min, None),
-    "sym_max": (max, fn.Max, None),
     "and_": (operator.and_, sympy.And, bool),
     "or_": (operator.or_, sympy.Or, bool),
     "lshift": (operator.lshift, fn.LShift, int),

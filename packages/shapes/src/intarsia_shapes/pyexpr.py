@@ -8,6 +8,7 @@ from typing import Any
 import sympy
 from torch.utils._sympy.functions import (
     CeilToInt,
+    FloatPow,
     FloatTrueDiv,
     FloorDiv,
     FloorToInt,
@@ -41,6 +42,7 @@ _FORMS: dict[Any, Callable[[list[str]], str]] = {
     sympy.Mul: _infix("*"),
     sympy.Pow: _infix("**"),
     PowByNatural: _infix("**"),
+    FloatPow: _infix("**"),
     FloorDiv: _infix("//"),
     Mod: _infix("%"),
     PythonMod: _infix("%"),
