@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from intarsia_autodiff import Budget, MinCut, PartitionPlan, RecomputeAll, SaveAll, joint_graph, partition
 from intarsia_autodiff.check import check_halves
 from intarsia_functionalizer import functionalize
-from intarsia_ir import aten
+from intarsia_ir import aten, meta
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError, VerifyError
 from intarsia_ir.records import AliasOfInput, AliasOfOutput, Fresh, InputItself
 
@@ -129,7 +129,7 @@ def test_halves_equal_eager(case):
     tangents = [torch.randn_like(root) for root in roots]
     leaves = [x for x in inputs if x.requires_grad]
     gradients = torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
-    plain = [x.detach() for x in inputs]
+    plain, plans = [x.detach() for x in inputs], {}
     for policy in POLICIES:
         done = partition(joint, policy)
         torch.manual_seed(7)
@@ -141,8 +141,21 @@ def test_halves_equal_eager(case):
             assert (a is None) <= (b is None or not b.any())
             if a is not None:
                 torch.testing.assert_close(b if b is not None else torch.zeros_like(a), a, rtol=1e-4, atol=1e-4)
-        if isinstance(policy, MinCut):
-            assert done.plan.n_bytes <= partition(joint, SaveAll()).plan.n_bytes
+        again = partition(joint, PartitionPlan.from_json(done.plan.to_json()))
+        assert again.plan == done.plan and str(done.plan).startswith(f"{policy}: saves {done.plan.n_bytes} bytes")
+        plans[policy] = done.plan.n_bytes
+        assert done.plan.n_bytes <= bytes_of_saved(done)
+    most, least = plans[SaveAll()], plans[RecomputeAll()]
+    assert plans[MinCut()] <= most
+    assert plans[Budget(100)] <= max(100, partition(joint, Budget(0)).plan.n_bytes)
+    assert partition(joint, Budget(0)).plan.n_bytes <= min(plans[MinCut()], least)
+    assert partition(joint, Budget(most)).plan.n_bytes == most
+
+
+def bytes_of_saved(done):
+    """Return the bytes of all values that go from the forward graph to the backward graph."""
+    placeholders = [n for n in done.backward.graph_module.graph.nodes if n.op == "placeholder"]
+    return sum(meta.value(n).nbytes for n in placeholders[: len(done.halves.saved)])
 
 
 def is_root(joint, number):

@@ -34,13 +34,19 @@ REWRITES = ("fold_constants", "eliminate_common_subexpressions", "eliminate_dead
 
 
 def default_pipeline(
-    target: Target | None = None, *, policy: Any = None, cache_dir: str | Path | None = None, rng: str = "eager"
+    target: Target | None = None,
+    *,
+    policy: Any = None,
+    partition: Any = None,
+    cache_dir: str | Path | None = None,
+    rng: str = "eager",
 ) -> Pipeline:
     """Return the stages from FX(torch) to a callable; where gradients are needed, to a pair.
 
     Args:
         target: What to compile for; None asks the machine. Graphs on a GPU are compiled for that GPU.
         policy: Fusion policy; None is `intarsia_fuser.Greedy()`.
+        partition: What is saved for the backward pass: a policy or plan of `intarsia_autodiff`; None is `MinCut()`.
         cache_dir: Folder of the on-disk cache; None is the user's own.
         rng: `"eager"`: random ops draw eager's numbers; `"philox"`: kernels make others, of the same distributions.
 
@@ -68,7 +74,7 @@ def default_pipeline(
         return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library, device=p.device))
 
     stages = (
-        *_aten_stages(),
+        *_aten_stages(partition),
         Stage("lower", "aten", "loops", lambda p: _lower(p, rng)),
         Stage("fuse", "loops", "kernels", lambda p: replace(p, graph_module=fuse(p.graph_module))),
         Stage("emit", "kernels", "source", emit),
@@ -79,12 +85,9 @@ def default_pipeline(
 
 def interpreted(pipeline: Pipeline, dialect: str) -> Pipeline:
     """Return `pipeline` cut after `dialect`, ended by that dialect's interpreter: a rung of the debugging ladder."""
-    interpret = dialect_module(dialect).interpret
-
-    def run(p: Program) -> Program:
-        return replace(p, run=lambda *args: interpret(p.graph_module, *args))
-
-    return Pipeline((*pipeline.until(dialect).stages, Stage("interpret", dialect, "callable", run, trusted=True)))
+    run = dialect_module(dialect).interpret
+    end = Stage("interpret", dialect, "callable", lambda p: replace(p, run=functools.partial(run, p.graph_module)))
+    return Pipeline((*pipeline.until(dialect).stages, replace(end, trusted=True)))
 
 
 def dialect_module(dialect: str) -> ModuleType:
@@ -106,13 +109,13 @@ def default_cache_dir() -> Path:
     return Path(os.environ.get("INTARSIA_CACHE_DIR") or os.path.join(base, "intarsia"))
 
 
-def _aten_stages() -> tuple[Stage, ...]:
+def _aten_stages(policy: Any) -> tuple[Stage, ...]:
     return (
         *[_rewrite(name, "torch") for name in BEFORE_AUTOGRAD],
         Stage("to_aten", "torch", "effects", _to_aten),
         Stage("functionalize", "effects", "aten", _functionalize),
         *[_rewrite(name) for name in REWRITES],
-        Stage("partition", "aten", "aten", _partition),
+        Stage("partition", "aten", "aten", lambda p: _partition(p, policy)),
     )
 
 
@@ -137,21 +140,18 @@ def _to_aten(p: Program) -> Program:
 
 
 def _functionalize(p: Program) -> Program:
-    given = Recorded(p.graph_module, p.signature, p.facts)
-    done = intarsia_functionalizer.functionalize(given, check=False)
+    done = intarsia_functionalizer.functionalize(Recorded(p.graph_module, p.signature, p.facts), check=False)
     return replace(_recorded(p, done), guards=done.guards)
 
 
-def _partition(p: Program) -> Program:
+def _partition(p: Program, policy: Any) -> Program:
     if p.signature.joint is None:
         return p
-    done = intarsia_autodiff.partition(Recorded(p.graph_module, p.signature, p.facts), check=False)
+    done = intarsia_autodiff.partition(Recorded(p.graph_module, p.signature, p.facts), policy, check=False)
     backward = replace(_recorded(p, done.backward), guards=())
     return replace(_recorded(p, done.forward), halves=done.halves, backward=backward)
 
 
 def _lower(p: Program, rng: str) -> Program:
-    device = intarsia_ir.aten.device_of(p.graph_module)
-    return replace(
-        p, graph_module=intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, check=False), device=device
-    )
+    lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, check=False)
+    return replace(p, graph_module=lowered, device=intarsia_ir.aten.device_of(p.graph_module))

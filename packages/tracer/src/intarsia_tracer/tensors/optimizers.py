@@ -49,7 +49,7 @@ def asks_to_capture_on_cpu(tx: Tracer) -> bool:
     """Tell whether the frame is a step's that eager refuses, and that torch lets a compiler do unasked."""
     frame = tx.frames[-1]
     capturable, params = frame.locals.get("capturable"), frame.locals.get("params")
-    if not frame.module_name().startswith("torch.optim.") or not isinstance(params, Items):
+    if not (frame.module_name() or "").startswith("torch.optim.") or not isinstance(params, Items):
         return False
     first = params.items[0] if params.items else None
     on_cpu = isinstance(first, TensorValue) and first.fake.device.type == "cpu"
