@@ -49,7 +49,7 @@ NARROW = {
     "batch_norm_relu_f32": "statistics of a channel",
     "batch_norm_training_relu_f32": "statistics of a channel",
     "group_norm_silu_bf16": "statistics of a group, weights of a channel",
-    "embedding_norm_f32": "the check of the indices",
+    "embedding_norm_f32": "the index of a row",
     "argmax_logsumexp_f32": "results of a row",
     "pool_gelu_f32": "pairs of neighbours: 8 bytes",
     "tiny_ops_f32": "256 elements; the table of sin's slow path",

@@ -1,0 +1,136 @@
+"""What all kernels share: the numbers of rows and inner points, their tiles, and what becomes of a step's value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from intarsia_loops.index import Atom, IndexExpr, lift
+from intarsia_loops.program import Buffer, Kernel, Nest
+from intarsia_triton.blocks import Blocks
+from intarsia_triton.index import index_text, product
+from intarsia_triton.sets import NO_CHECKS
+from intarsia_triton.tile import Points, Tile
+
+__all__ = ["INDENT", "Writer", "divides"]
+
+INDENT = "    "
+# grids are 31-bit numbers, and so are the offsets of most tensors; beyond, addresses need 64 bits
+LARGEST_32_BIT = 1 << 31
+
+
+class Writer:
+    """Statements of one function. A program takes a block of rows: `x` is its tile of row numbers."""
+
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], rows: tuple[Atom, ...], blocks: Blocks) -> None:
+        self.kernel, self.buffers, self.rows, self.blocks = kernel, buffers, rows, blocks
+        self.lines: list[str] = []
+        self.checks = NO_CHECKS
+        self.pointers: dict[str, str] = {}
+        self.sizes = _sizes(kernel, buffers)
+        self.policies: dict[str, str] = {}
+        self._scalars: dict[str, str] = {}
+        self._inverses: dict[str, str] = {}
+        self.by_tile: frozenset[str] = frozenset()
+        self._alone = all(step.kind == "map" for step in kernel.steps) and len(kernel.writes()) == 1
+        self._counter = [0]
+        self.parts = blocks.parts
+        lanes = f"RBLOCK // {blocks.parts}"
+        self.tile = "[XBLOCK, RBLOCK]" if blocks.parts == 1 else f"[{blocks.parts}, {lanes}]"
+        self.lanes = "[XBLOCK, RBLOCK]" if blocks.parts == 1 else f"[1, {lanes}]"
+
+    def _blocked(self, axes: Sequence[Atom], block: int) -> str:
+        n = index_text(product([a.extent for a in axes]), {})
+        return f"({n} + {block - 1}) // {block}"
+
+    def _row_points(self) -> Points:
+        """Write the row indices and return the points of a tile `[XBLOCK, 1]`."""
+        n_rows = product([a.extent for a in self.rows])
+        self.lines.append(f"x = tl.program_id(0){self._wide()} * XBLOCK + tl.arange(0, XBLOCK)[:, None]")
+        mask = "" if divides(self.blocks.rows, n_rows) else "xmask"
+        if mask:
+            self.lines.append(f"xmask = x < {index_text(n_rows, {})}")
+        return Points(self._unflatten("x", self.rows, self.lines), row_mask=mask, flat=self._flat("x", self.rows))
+
+    def _with_inner(
+        self, points: Points, inner: Sequence[Atom], masked: bool, lines: list[str], start: str = ""
+    ) -> Points:
+        """Write the inner indices from `r` and return the points of a tile `[XBLOCK, RBLOCK]`."""
+        if masked:
+            lines.append(f"rmask = r < {index_text(product([a.extent for a in inner]), {})}")
+        names = {**points.names, **self._unflatten("r", inner, lines, start)}
+        flat = {**points.flat, **self._flat("r", inner)}
+        return Points(names, frozenset(inner), points.row_mask, "rmask" if masked else "", self.tile, flat)
+
+    def _tile(self, points: Points) -> Tile:
+        return Tile(
+            self.buffers, points, self._scalars, self.pointers, self._counter, self.policies, self._inverses,
+            alone=self._alone,
+        )  # fmt: skip
+
+    def _write(self, tile: Tile, step: Nest, value: str) -> None:
+        """Store the value of a step, or assert it."""
+        if step.out in self.checks:
+            tile.check(value, self.checks[step.out])
+        else:
+            tile.store(step.out, tuple(map(lift, step.axes)), value)
+
+    def _unflatten(self, flat: str, axes: Sequence[Atom], lines: list[str], start: str = "") -> dict[Atom, str]:
+        """Write the index of each axis from a row-major number; a lone axis is the number itself.
+
+        Args:
+            flat: Name of the number.
+            axes: Outermost first.
+            lines: Grows.
+            start: Name of where the lanes of each part start, a smaller tile: what is the same in all lanes of a part,
+                such as a channel's number and weight, is then computed and loaded once for them.
+        """
+        names: dict[Atom, str] = {}
+        below: IndexExpr = lift(1)
+        for position in reversed(range(len(axes))):
+            axis = axes[position]
+            if len(axes) == 1:
+                names[axis] = flat
+                break
+            number = start if start and divides(self.blocks.inner // self.blocks.parts, below) else flat
+            text = number if below is lift(1) else f"({number} // ({index_text(below, {})}))"
+            if position:
+                text = f"{text} % ({index_text(axis.extent, {})})"
+            names[axis] = f"{flat}{position}"
+            lines.append(f"{names[axis]} = {text}")
+            below = below * axis.extent
+        return names
+
+    def _flat(self, flat: str, axes: Sequence[Atom]) -> dict[Atom, str]:
+        """Return the axis that a row-major number has the same remainder as."""
+        return {axes[-1]: flat} if axes else {}
+
+    def _wide(self) -> str:
+        """Text that makes indices 64 bits wide, when some buffer's offsets need it."""
+        largest = max((_last_offset(b) for b in self.buffers.values()), default=0)
+        return ".to(tl.int64)" if largest >= LARGEST_32_BIT else ""
+
+
+def divides(block: int, extent: IndexExpr) -> bool:
+    known = extent.const()
+    return bool(known) and known % block == 0  # type: ignore[operator]  # None is falsy; so is 0, which needs masks
+
+
+def _last_offset(buffer: Buffer) -> int:
+    sizes = [(n.const(), s.const()) for n, s in zip(buffer.shape, buffer.strides, strict=True)]
+    if any(n is None or s is None for n, s in sizes):
+        return LARGEST_32_BIT
+    return sum((n - 1) * s for n, s in sizes if n and s)  # type: ignore[operator]
+
+
+def _sizes(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[str, ...]:
+    """Return the size symbols that the kernel's text mentions, sorted."""
+    found: set[str] = set()
+    for step in kernel.steps:
+        for a in (*step.axes, *step.red):
+            found |= a.extent.symbols()
+        for v in step.body.loads:
+            found |= {s for e in v.args[1] if isinstance(e, IndexExpr) for s in e.symbols()}
+        for name in (*step.reads(), step.out):
+            if name in buffers:
+                found |= {s for e in buffers[name].strides for s in e.symbols()}
+    return tuple(sorted(found))
