@@ -189,3 +189,23 @@ def test_statistics_have_the_type_of_parameters(norm):
     assert [a.dtype for a in actual] == [torch.bfloat16, torch.float32, torch.float32]
     torch.testing.assert_close(actual[1:], expected[1:], rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(actual[0], expected[0])
+
+
+def test_a_bfloat16_batch_norm_rounds_what_its_kernel_rounds():
+    """Statistics are sums in another order: now and then one rounds to the next number, and with it its channel."""
+    torch.manual_seed(0)
+    x, weight, bias = ((torch.randn(s) * 0.7 + 0.3).bfloat16() for s in ((4, 64, 6, 6), (64,), (64,)))
+    found = []
+    for table in (None, default_decompositions()):
+        arguments = x, weight, bias, torch.zeros(64).bfloat16(), torch.ones(64).bfloat16(), True, 0.1, 1e-5
+        if table is None:
+            results = ops.native_batch_norm.default(*arguments)
+        else:
+            tensors = arguments[:5]
+            recorded = record(
+                lambda *t: ops.native_batch_norm.default(*t, True, 0.1, 1e-5), tensors, decompositions=table
+            )
+            results = aten.interpret(recorded.graph_module, *tensors)
+        found.append([*results, *arguments[3:5]])
+    for a, b in zip(*found, strict=True):
+        assert a.dtype is b.dtype and (a != b).float().mean() < 0.1

@@ -20,7 +20,7 @@ from torch._ops import OpOverload
 
 from intarsia_functionalizer.foreach import foreach_decompositions
 from intarsia_functionalizer.fused import fused_decompositions
-from intarsia_functionalizer.halves import STEPWISE, stepwise
+from intarsia_functionalizer.halves import STEPWISE, bfloat16_batch_norm, stepwise
 from intarsia_recorder import statistics_of_parameters
 
 __all__ = ["default_decompositions"]
@@ -158,7 +158,7 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     table |= {op: _floats_only(table[op]) for op in _FLOATS_ONLY}
     table |= {op: _one_type_only(table[op]) for op in _ONE_TYPE_ONLY}
     for op, function in _torch_decompositions(_TRAINING).items():
-        table[op] = _only_in_training(op, statistics_of_parameters(function))
+        table[op] = _only_in_training(op, bfloat16_batch_norm(statistics_of_parameters(function)))
     table[aten.native_group_norm.default] = _group_norm
     no_stats = aten._native_batch_norm_legit.no_stats
     table[no_stats] = statistics_of_parameters(table[no_stats])

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["STEPWISE", "stepwise"]
+__all__ = ["STEPWISE", "bfloat16_batch_norm", "stepwise"]
 
 aten = torch.ops.aten
 _HALVES = frozenset({torch.float16, torch.bfloat16})
@@ -33,6 +33,38 @@ def stepwise(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
         return steps(*args, **kwargs)
 
     return decompose
+
+
+def bfloat16_batch_norm(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, a batch norm in training, but where all is bfloat16 on a CPU, what its kernel rounds.
+
+    The mean, the sum of squares, their number, the variance and the inverse deviation are rounded before anything is
+    computed from them, and each operation on the running statistics rounds.
+    """
+
+    def batch_norm(x: Any, weight: Any, bias: Any, *args: Any) -> Any:
+        given = [t for t in (x, weight, bias, *args) if isinstance(t, torch.Tensor)]
+        if x.device.type != "cpu" or any(t.dtype is not torch.bfloat16 for t in given) or 0 in x.shape:
+            return function(x, weight, bias, *args)
+        running = args[:2] if isinstance(args[0], torch.Tensor) and isinstance(args[1], torch.Tensor) else ()
+        return _bfloat16_batch_norm(x, weight, bias, running, *args[-2:])
+
+    return batch_norm
+
+
+def _bfloat16_batch_norm(x: Any, weight: Any, bias: Any, running: Any, momentum: float, eps: float) -> Any:
+    wide, n = x.to(torch.float32), x.numel() // x.shape[1]
+    spread, centre = torch.var_mean(wide, [d for d in range(x.dim()) if d != 1], correction=0)
+    centre, total = centre.to(x.dtype), (spread * n).to(x.dtype)
+    inverse = torch.reciprocal(torch.sqrt((total / torch.full_like(total, n)).to(torch.float32) + eps)).to(x.dtype)
+    if running:
+        rate = torch.full_like(centre, momentum)
+        for known, new in zip(running, (centre, total / torch.full_like(total, n - 1)), strict=True):
+            known.copy_(rate * new + (1 - rate) * known)
+    scale = inverse.to(torch.float32) if weight is None else inverse.to(torch.float32) * weight
+    shift = -centre.to(torch.float32) * scale if bias is None else bias - centre.to(torch.float32) * scale
+    shape = [1, -1, *[1] * (x.dim() - 2)]
+    return (wide * scale.view(shape) + shift.view(shape)).to(x.dtype), centre, inverse
 
 
 def _entr(x: torch.Tensor) -> torch.Tensor:
