@@ -128,11 +128,10 @@ def _recorded(p: Program, r: Any) -> Program:
 
 
 def _to_aten(p: Program) -> Program:
-    tensors = [x for x in p.inputs if isinstance(x, torch.Tensor)]
-    intarsia_runtime.prepare(tensors)
+    intarsia_runtime.prepare(p.inputs)
     graded = any(getattr(spec, "requires_grad", False) for spec in p.signature.outputs)
     signature, table = p.signature if p.signature.inputs else None, intarsia_functionalizer.default_decompositions()
-    if not graded and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)):
+    if not graded and not (torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in p.inputs)):
         front = intarsia_functionalizer.to_aten
     else:
         front, table = intarsia_autodiff.joint_graph, table | intarsia_autodiff.backward_decompositions()

@@ -20,13 +20,16 @@ from intarsia_runtime import triton_pool
 __all__ = ["compile_kernels", "prepare", "triton_version"]
 
 
-def prepare(tensors: Iterable[Tensor]) -> None:
+def prepare(inputs: Iterable[object]) -> None:
     """Start a process that will compile kernels, where tensors are on a GPU: it is ready when the kernels are.
 
     Args:
-        tensors: Inputs of a program that is about to be recorded.
+        inputs: Inputs of a program that is about to be recorded, tensors and numbers.
+
+    Raises:
+        UnsupportedError: `runtime.no_process`.
     """
-    if any(t.is_cuda for t in tensors) and importlib.util.find_spec("triton") is not None:
+    if any(isinstance(x, Tensor) and x.is_cuda for x in inputs) and importlib.util.find_spec("triton") is not None:
         triton_pool.prepare()
 
 
