@@ -29,6 +29,9 @@ __all__ = ["Outcome", "check", "load"]
 _numbers = itertools.count()
 _GLOBALS = ("counter", "ratio", "flag", "log", "table", "weight", "net", "bump_total", "helper", "h0", "h1")
 
+LIMIT = "dispatch.too_many_versions"
+"""The code of the refusal of a program that asks for more versions than allowed: in eager nothing failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -63,6 +66,8 @@ def check(source: str, backend: str) -> Outcome:
             # a refusal may have been caught by the program itself: without one, the difference stands
             failures.codes.clear()
             again = _compare(source, _compiler(backend, "eager"), wanted, exact=backend == "eager")
+            if LIMIT in found:
+                failures.codes.append(LIMIT)
             found = again or ("" if failures.codes else found)
         refused = next((code for code in failures.codes), "")
     return Outcome(found, refused, _minus(intarsia.stats(), before), raised)

@@ -1,4 +1,4 @@
-"""Run the sweep: `python -m integration.opinfo [--json PATH] [--dtype NAME] [--op NAME] [--dense N] [--static] [--device cuda]`.
+"""Run the sweep: `python -m integration.opinfo [--json PATH] [--dtype NAME] [--op NAME] [--static] [--device NAME]`.
 
 With `--backward` the operands require grad, and gradients are compared: forward and backward pass are compiled.
 """
