@@ -24,6 +24,11 @@ def chunked(x):
     return torch._chunk_cat([x, x * 2], 0, 2)
 
 
+def rotated(x):
+    a, b = x.chunk(2, -1)
+    return torch.cat((-b, a), -1) * 2 + x.roll(3, -1)
+
+
 def pooled(x):
     return torch.nn.functional.max_pool2d(x, 3, 2, 1, return_indices=True)
 
@@ -36,12 +41,12 @@ def compared(x):
 
 
 @pytest.mark.parametrize(
-    ("function", "most"), [(compared, 2), (heads, 2), (padded, 2), (normed, 2), (chunked, 4), (pooled, 2)]
+    ("function", "most"), [(compared, 2), (heads, 2), (padded, 2), (normed, 2), (chunked, 4), (pooled, 2), (rotated, 2)]
 )
 def test_one_function_for_many_sizes(function, most):
     intarsia.reset()
     symbolic = intarsia.compile(function, dynamic=True, fullgraph=True, options=RAISE)
-    for shape in [(2, 3, 5, 7), (3, 5, 4, 17), (6, 2, 9, 33), (5, 4, 8, 16), (2, 7, 3, 70)]:
+    for shape in [(2, 3, 5, 7), (3, 5, 4, 17), (6, 2, 9, 33), (5, 4, 8, 16), (2, 7, 3, 70), (2, 2, 2, 131)]:
         x = torch.randn(shape)
         expected, made = function(x), symbolic(x)
         torch.testing.assert_close(made, expected)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from intarsia_cpp._context import Context
-from intarsia_cpp._index import lane_step
+from intarsia_cpp._index import lane_step, lone_remainder
 from intarsia_cpp._narrow import is_saturated
 from intarsia_cpp._ops import WIDTH, Rep, constant, expression, mask_bits, vector, widened
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
@@ -168,8 +168,19 @@ class Scope:
             count = self.tail or context.lanes
             text = f"strided<{ctype}>({where}, {context.c(step)}, {count})"
         else:
-            text = self._by_lane(ctype, f"({pointer})[{self._lane_address(address)}]")
+            text = self._by_lane(
+                ctype, f"({pointer})[{self._lane_address(address)}]", self._at_once(ctype, where, address)
+            )
         return self._from_memory(text, v.dtype)
+
+    def _at_once(self, ctype: str, where: str, address: IndexExpr) -> tuple[str, str] | None:
+        """A load of neighbours, and when it may stand for one of each lane: unless a remainder wraps in between."""
+        remainder = None if self.lane is None else lone_remainder(address, self.lane)
+        if remainder is None:
+            return None
+        first, size = self.context.c(lift(remainder)), self.context.c(remainder.b)
+        load = f"ld<{ctype}>({where})" if self.tail is None else f"ldt<{ctype}>({where}, {self.tail})"
+        return f"{first} + {self.tail or self.context.lanes} <= {size}", load
 
     def _from_memory(self, text: str, dtype: str) -> Rep:
         lanes = self.context.lanes
@@ -217,9 +228,12 @@ class Scope:
     def _lane_loop(self, statement: str) -> None:
         self.lines.append(f"for (int l = 0; l < {self.tail or self.context.lanes}; l++) {statement}")
 
-    def _by_lane(self, ctype: str, text: str) -> str:
-        """The name of a vector filled lane by lane; lanes past the tail are 0."""
+    def _by_lane(self, ctype: str, text: str, at_once: tuple[str, str] | None = None) -> str:
+        """The name of a vector filled lane by lane, or at once where a condition holds; lanes past the tail are 0."""
         name = self.context.temp()
         self.lines.append(f"{ctype} {name}{{}};")
+        if at_once is not None:
+            self.lines.append(f"if ({at_once[0]}) {name} = {at_once[1]};")
+            self.lines.append("else")
         self._lane_loop(f"{name}[l] = {text};")
         return name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 
-__all__ = ["c_text", "collapse", "lane_step", "linear", "product", "separate", "size_symbols"]
+__all__ = ["c_text", "collapse", "lane_step", "linear", "lone_remainder", "product", "separate", "size_symbols"]
 
 
 def c_text(expr: IndexExpr, name_of: Callable[[Atom], str]) -> str:
@@ -161,6 +161,25 @@ def lane_step(expr: IndexExpr, lane: Atom, lanes: int) -> IndexExpr | None:
             return None
         total = total + step * lift(k) * product([lift(a) for a in monomial if a is not moving[0]])
     return total
+
+
+def lone_remainder(expr: IndexExpr, lane: Atom) -> Atom | None:
+    """Return the remainder `(lane + c) % n`, n a run-time size, if nothing else in `expr` moves with the lanes.
+
+    Until it wraps, each lane adds 1 to it, and so to `expr`.
+    """
+    found = None
+    for monomial, k in expr.terms:
+        moving = [a for a in monomial if a is lane or (a.kind in ("/", "%") and lane in (a.a.axes() | a.b.axes()))]
+        if not moving:
+            continue
+        if found is not None or len(monomial) > 1 or k != 1 or moving[0].kind != "%":
+            return None
+        found = moving[0]
+    if found is None or found.b.const() is not None or lane in found.b.axes():
+        return None
+    split = found.a.coef(lane)
+    return found if split is not None and split[0] is ONE else None
 
 
 def _atom_step(atom: Atom, lane: Atom, lanes: int) -> IndexExpr | None:

@@ -114,10 +114,12 @@ template <bool LARGEST, class V, class I> INL i64 arg_fold(const V *best, const 
 //: floor_div floor_mod
 INL i64 floor_div(i64 a, i64 b) { const i64 q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }
 INL i64 floor_mod(i64 a, i64 b) { const i64 r = a % b; return r + ((r != 0 && (r < 0) != (b < 0)) ? b : 0); }
-//: near_mod  b > 0; mostly a is in its range or just outside of it, and comparisons cost less than a division
+//: near_mod  b > 0; mostly a is in its range or up to two ranges away, and comparisons cost less than a division
 INL i64 near_mod(i64 a, i64 b) {
   if (__builtin_expect((u64)a < (u64)b, 1)) return a;
-  const i64 c = a < 0 ? a + b : a - b;
+  i64 c = a < 0 ? a + b : a - b;
+  if ((u64)c < (u64)b) return c;
+  c = c < 0 ? c + b : c - b;
   if ((u64)c < (u64)b) return c;
   const i64 r = a % b; return r < 0 ? r + b : r; }
 //: saturated  far enough from the ends of i32 that a vector's lanes can be added
