@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["FloatInput", "exchanged", "open_float"]
+__all__ = ["NumberInput", "exchanged", "open_float"]
 
 Call = tuple[str, Any, Sequence[Value], Keywords]
 _HALVES = (torch.float16, torch.bfloat16)
@@ -57,8 +57,8 @@ def open_float(plugin: Tensors, tx: Tracer, value: float, source: Source) -> Val
     return known
 
 
-class FloatInput(TensorValue):
-    """The tensor that holds an open float for the graph; only the graph sees it."""
+class NumberInput(TensorValue):
+    """The tensor that holds an open number for the graph; only the graph sees it."""
 
     __slots__ = ("number",)
     shared = False
@@ -252,7 +252,7 @@ def _are_plain(args: Sequence[Value]) -> bool:
 
 
 def _number(plugin: Tensors, number: Value, beside: TensorValue) -> TensorValue | None:
-    """Return what stands for a number that is an open float, or a 0-dim tensor whose value eager reads."""
+    """Return what stands for an open number, or a 0-dim tensor whose value eager reads."""
     if isinstance(number, OpenNumber):
         return _input(plugin, number, beside)
     if not isinstance(number, TensorValue) or number.fake.dim() or number.fake.dtype not in _BESIDE:
@@ -260,8 +260,8 @@ def _number(plugin: Tensors, number: Value, beside: TensorValue) -> TensorValue 
     return None if number.fake.requires_grad else number  # eager takes none that requires grad for a number
 
 
-def _input(plugin: Tensors, number: OpenNumber, beside: TensorValue) -> FloatInput | None:
-    """Return the input that stands for a float beside a tensor; None where no dtype of it would do."""
+def _input(plugin: Tensors, number: OpenNumber, beside: TensorValue) -> NumberInput | None:
+    """Return the input that stands for a number beside a tensor; None where no dtype of it would do."""
     fake = beside.fake
     if number.type() is int:
         return _made(plugin, number, torch.int64, fake.device) if _takes_int(number, fake) else None
@@ -289,10 +289,10 @@ def _takes_int(number: OpenNumber, fake: torch.Tensor) -> bool:
 _INT32 = 1 << 31
 
 
-def _made(plugin: Tensors, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> FloatInput:
-    """Return the one input for a float, dtype and device."""
+def _made(plugin: Tensors, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> NumberInput:
+    """Return the one input for a number, dtype and device."""
     key: Hashable = number.key(), dtype, device
-    found = plugin.float_inputs.get(key)
+    found = plugin.number_inputs.get(key)
     if found is None:
-        found = plugin.float_inputs[key] = FloatInput(plugin, number, dtype, device)
+        found = plugin.number_inputs[key] = NumberInput(plugin, number, dtype, device)
     return found

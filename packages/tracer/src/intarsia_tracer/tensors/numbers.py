@@ -22,7 +22,7 @@ from intarsia_shapes import python_text
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
-from intarsia_tracer.values.numbers import OPERATORS, Bounds, ChangingNumber, OpenNumber, opened
+from intarsia_tracer.values.numbers import COMPARISONS, OPERATORS, Bounds, ChangingNumber, OpenNumber, opened, widened
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -40,14 +40,6 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "//": operator.floordiv,
     "%": operator.mod,
     "**": operator.pow,
-}
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
 }
 _BY_NAME = frozenset({"add", "sub", "mul", "truediv", "floordiv", "mod", "pow"})
 _ORDER = frozenset({"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"})
@@ -88,7 +80,7 @@ class SymbolicNumber(ChangingNumber):
         """Return the least and the largest number that it can be by what is relied on so far."""
         low, high = self.number.node.bounds()
         if self.type() is float:  # bounds of exact arithmetic, and floats round at each step
-            low, high = low - abs(low) * 1e-12, high + abs(high) * 1e-12
+            low, high = widened(low, high)
         return (low, high) if low > -math.inf else None
 
     def key(self) -> Hashable:
@@ -209,7 +201,7 @@ class SymbolicNumber(ChangingNumber):
         operand = self._operand(other)
         if operand is None:
             return None
-        return self._ask(lambda: _COMPARE[op](self.number, operand))
+        return self._ask(lambda: COMPARISONS[op](self.number, operand))
 
     def unary(self, tx: Tracer, op: str) -> Value:
         """Negate."""

@@ -71,7 +71,7 @@ class Tensors(Extension):
         self.mode = self.sizes.mode
         self.inputs: list[TensorValue | SymbolicNumber] = []
         self.floats: dict[Source, OpenNumber] = {}
-        self.float_inputs: dict[Hashable, floats.FloatInput] = {}
+        self.number_inputs: dict[Hashable, floats.NumberInput] = {}
         self.names: dict[str, int] = {}
         self.last_input: torch.fx.Node | None = None
         self.n_calls = 0
@@ -153,7 +153,7 @@ class Tensors(Extension):
         """Make an input of the graph of a number."""
         self._placeholder(value, value.number)
 
-    def add_input(self, value: floats.FloatInput, source: Source | None, fake: Any) -> None:
+    def add_input(self, value: floats.NumberInput, source: Source | None, fake: Any) -> None:
         """Make an input of the graph of the tensor that holds an open float."""
         value.lifted(self._placeholder(value, fake, source), fake)
 
@@ -442,7 +442,7 @@ class Tensors(Extension):
         if isinstance(value, SymbolicNumber):
             return InputSpec(self.input_names[value], Role.SIZE, value.source)
         role = Role.USER
-        if isinstance(value, floats.FloatInput):
+        if isinstance(value, floats.NumberInput):
             return InputSpec(self.input_names[value], Role.NUMBER)
         if isinstance(value.real, torch.nn.Parameter):
             role = Role.PARAMETER

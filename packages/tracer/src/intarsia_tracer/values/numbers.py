@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from intarsia_ir.errors import InternalError
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const, boolean
@@ -24,17 +25,9 @@ if TYPE_CHECKING:
     from intarsia_tracer.sources import Guards
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["Bounds", "ChangingNumber", "OpenNumber", "opened"]
+__all__ = ["COMPARISONS", "OPERATORS", "Bounds", "ChangingNumber", "OpenNumber", "opened", "widened"]
 
 Bounds = tuple[float, float]
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _EXACT = 1 << 53  # larger ints may not fit a float, which raises
 _INT64 = 1 << 63
 
@@ -46,15 +39,15 @@ class ChangingNumber(Value):
 
     def now(self) -> Any:
         """Return what it is in this call, without relying on it; None when only the running program knows."""
-        raise NotImplementedError
+        raise InternalError(f"{type(self).__name__} must define this", code="tracer.abstract")
 
     def bounds(self) -> Bounds | None:
         """Return the least and the largest number that it can be; None: any, also NaN."""
-        raise NotImplementedError
+        raise InternalError(f"{type(self).__name__} must define this", code="tracer.abstract")
 
     def key(self) -> Hashable:
         """Return what equal computations have in common."""
-        raise NotImplementedError
+        raise InternalError(f"{type(self).__name__} must define this", code="tracer.abstract")
 
     def rounded(self, function: Callable[..., Any]) -> Value | None:
         """Model `math.floor(self)` and its relatives; None when this class has no rule of its own."""
@@ -177,10 +170,10 @@ class OpenNumber(ChangingNumber):
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Compare with numbers: with a known one, later calls must give the same answer, whatever the float is."""
-        if self.source is not None and not self.relied_on and _is_number(other) and op in _COMPARE:
+        if self.source is not None and not self.relied_on and _is_number(other) and op in COMPARISONS:
             return boolean(self._answer(op, other.as_python()))
         if self.limits is not None and _is_number(other):
-            answers = {bool(_COMPARE[op](limit, other.as_python())) for limit in self.limits}
+            answers = {bool(COMPARISONS[op](limit, other.as_python())) for limit in self.limits}
             inside = self.limits[0] <= other.as_python() <= self.limits[1]
             if len(answers) == 1 and not (inside and op in ("==", "!=")):
                 return boolean(answers.pop())
@@ -211,7 +204,7 @@ class OpenNumber(ChangingNumber):
 
     def _answer(self, op: str, number: float) -> bool:
         """Answer a comparison; relies on the answer."""
-        answer = bool(_COMPARE[op](self.value, number))
+        answer = bool(COMPARISONS[op](self.value, number))
         self.guards.add(GuardKind.COMPARISON, self.source, (op, number, answer), "the answer was needed")
         return answer
 
@@ -243,6 +236,15 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "**": operator.pow,
     "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
 }  # fmt: skip
+#: Comparisons of numbers.
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _IN_BYTECODE: dict[Any, str] = {operator.neg: "neg", **{OPERATORS[op]: op for op in "+-*/"}}
 _SAME: dict[Any, Callable[..., Any]] = {builtins.pow: operator.pow, math.pow: operator.pow, operator.abs: abs}
 # monotone in each operand, on these bounds of the operands: the extremes are at the corners
@@ -289,7 +291,12 @@ def _result_bounds(function: Callable[..., Any], limits: Sequence[Bounds | None]
     low, high = min(corners), max(corners)
     if kind is int:
         return (low, high) if low >= -_INT64 and high < _INT64 else None
-    return low - abs(low) * 1e-12, high + abs(high) * 1e-12  # functions of the C library may be off by a few bits
+    return widened(low, high)
+
+
+def widened(low: float, high: float) -> Bounds:
+    """Return bounds of floats from those of exact numbers: arithmetic and the C library may be off by a few bits."""
+    return low - abs(low) * 1e-12, high + abs(high) * 1e-12
 
 
 def _is_huge(function: Callable[..., Any], numbers: Sequence[Any], parts: Sequence[Value]) -> bool:
