@@ -70,6 +70,8 @@ def _leaves(xs: Value) -> list[TensorValue]:
 
 
 class _Scan:
+    """One call: the function, the structure of its operands and the dimension."""
+
     def __init__(self, plugin: Tensors, tx: Tracer, combine: Value, xs: Value, dim: int) -> None:
         self.plugin, self.tx, self.combine, self.xs, self.dim = plugin, tx, combine, xs, dim
 
