@@ -91,7 +91,7 @@ _ROWS: dict[str, tuple[str, str]] = {
         "use torch.where, or branch on sizes",
     ),
     "tracer.operation_raised": (
-        "a tensor operation that raised while tracing, as it does in eager",
+        "an operation that raised while tracing, or whose operands eager refuses by their type or shape",
         "see the reason; where eager raises too, the error that arrives is its own",
     ),
     "tracer.tensor_op": (
