@@ -31,6 +31,7 @@ IMAGES = {"cuda": "cubin", "hip": "hsaco"}
 
 
 def main(arguments: list[str]) -> int:
+    """Compile the kernels named, or serve; returns the exit status."""
     _forget_installation()
     if arguments == ["--serve"]:
         return serve()
