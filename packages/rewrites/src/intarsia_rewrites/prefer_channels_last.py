@@ -63,6 +63,18 @@ def prefer_channels_last(
     Raises:
         VerifyError: `gm` isn't FX(aten), pure.
         InvalidArgumentError: `fuel` is negative.
+
+    Example:
+        >>> from intarsia_ir.aten import parse_ir
+        >>> gm = parse_ir('''// dialect: aten 1
+        ... graph(%x: f16[1, 2, 4, 4], %w: f16[2, 2, 3, 3]) {
+        ...   %0: f16[1, 2, 4, 4] = aten.convolution.default(%x, %w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+        ...   return (%0,)
+        ... }
+        ... ''')
+        >>> turned = prefer_channels_last(gm, device="cpu")
+        >>> [str(n.target) for n in turned.graph.nodes if n.op == "call_function"].count("aten.clone.default")
+        3
     """
     draft = Draft(gm, fuel, check)
     chosen = {n for n in draft.graph.nodes if _is_convolution(n, device, dtypes) and draft.burn("channels_last")}
@@ -101,6 +113,7 @@ class _Layouts:
         self.restored: dict[fx.Node, fx.Node] = {}  # their copies in the old layout
 
     def run(self) -> None:
+        """Turn the chosen convolutions, and let the rest follow."""
         for node in list(self.draft.graph.nodes):
             if node in self.chosen:
                 positions = _OPERANDS[node.target]
