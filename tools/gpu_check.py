@@ -9,10 +9,9 @@ Parts:
   3  demo models in training: loss and gradients equal to eager's, one graph, microseconds of a step
   4  torch's operator samples in float32 and bfloat16, a stride of them, on the GPU
   5  the tests of packages whose code runs on this machine's Python: frame hook, tracer, guards, Triton, runtime
-  6  integration/gpu: CUDA graphs, mixed devices, training
-  7  whole models in bfloat16 beside eager, without torch.compile
+  6  whole models in bfloat16 beside eager, without torch.compile
 
-Parts 4 and 5 need `expecttest`, `hypothesis` and pytest; 7 needs transformers and timm.
+Parts 4 and 5 need `expecttest`, `hypothesis` and pytest; 6 needs transformers and timm.
 """
 
 from __future__ import annotations
@@ -210,13 +209,6 @@ def tests(names: list[str]) -> Iterator[dict[str, Any]]:
         }
 
 
-def gpu_tests(names: list[str]) -> Iterator[dict[str, Any]]:
-    """Run the tests that need a GPU."""
-    for path in sorted((ROOT / "integration" / "gpu").glob("test_*.py")):
-        if not names or path.stem in names:
-            yield {"gpu_tests": path.stem, **child(["-m", "pytest", "-q", str(path)], limit_s=240)}
-
-
 def child(command: list[str], *, limit_s: float, folder: str = ".") -> dict[str, Any]:
     """Run Python in a process of its own; its last lines are the result, an exit status but 0 is an error."""
     start = time.perf_counter()
@@ -244,7 +236,7 @@ def whole_models(names: list[str]) -> Iterator[dict[str, Any]]:
         yield gpu_models.row(name, graphs=False, peer=False)
 
 
-PARTS = {1: models, 2: kernels, 3: training, 4: operators, 5: tests, 6: gpu_tests, 7: whole_models}
+PARTS = {1: models, 2: kernels, 3: training, 4: operators, 5: tests, 6: whole_models}
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1:]))
