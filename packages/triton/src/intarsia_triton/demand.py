@@ -28,8 +28,8 @@ def wanted(body: Val) -> Mapping[Val, Wanted]:
         >>> i = lift(axis("i", 8))
         >>> x, left = load("x", (i % 4,), "f32"), val("lt", index_value(i), const(4, "i64"), dtype="b8")
         >>> found = wanted(val("where", left, x, const(0.0, "f32"), dtype="f32"))
-        >>> [(load, must) for load, conditions in found.items() if load.loads for _, must in conditions]
-        [(load(%x, i % 4), True)]
+        >>> [(v.args[0], must) for v, conditions in found.items() if v.loads for _, must in conditions]
+        [('x', True)]
     """
     found: dict[Val, Wanted] = {body: frozenset()}
     for v in reversed(list(postorder(body))):  # readers first
