@@ -31,6 +31,7 @@ from intarsia_autodiff.narrow import narrow_saved_values
 from intarsia_autodiff.plan import PartitionPlan
 from intarsia_autodiff.policies import MinCut, Policy
 from intarsia_autodiff.problem import Problem
+from intarsia_autodiff.symbols import FoundSymbol, find_symbol, symbol_places, untold_symbols
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
@@ -134,8 +135,12 @@ class _Splitter:
         self.saved_nodes = [by_name[name] for name in plan.saved]
 
     def split(self) -> Partitioned:
-        forward_gm, forward, saved, places = self._forward()
-        backward_gm, backward, needs = self._backward()
+        backward_gm, backward, needs = self._backward(())
+        untold = untold_symbols(backward_gm, backward)
+        if untold:
+            sizes = tuple(find_symbol(name, self.analysis.primals) for name in untold)
+            backward_gm, backward, needs = self._backward(sizes)
+        forward_gm, forward, saved, places = self._forward(sizes if untold else ())
         halves = Halves(
             forward,
             backward,
@@ -156,8 +161,14 @@ class _Splitter:
 
     # ---- forward
 
-    def _forward(self) -> tuple[fx.GraphModule, Signature, tuple[SavedValue, ...], dict[int, int]]:
-        """Return the graph, its signature, where saved values are found, and old -> new numbers of results."""
+    def _forward(
+        self, sizes: Sequence[FoundSymbol]
+    ) -> tuple[fx.GraphModule, Signature, tuple[SavedValue, ...], dict[int, int]]:
+        """Return the graph, its signature, where saved values are found, and old -> new numbers of results.
+
+        Args:
+            sizes: Symbols that the backward graph is given as numbers, after the saved values.
+        """
         graph, copies = fx.Graph(), {}
         for node in self.analysis.primals:
             copies[node] = graph.node_copy(node)
@@ -180,28 +191,44 @@ class _Splitter:
             if made not in results:
                 results.append(made)
             saved.append(SavedValue(results.index(made)))
+        for found in sizes:
+            if found.number is None:
+                saved.append(SavedValue(self.analysis.primals.index(found.node), is_input=True))
+                continue
+            results.append(_number(graph, found, copies[found.node]))
+            saved.append(SavedValue(len(results) - 1))
+        n_primals = len(self.analysis.primals)
         forward = dataclasses.replace(
             self.signature,
-            inputs=self.signature.inputs[: len(self.analysis.primals)],
+            inputs=self.signature.inputs[:n_primals],
             outputs=tuple(_renumbered(s, places, {}) for s in self.signature.outputs[: self.tie.n_outputs]),
             writes=tuple(Write(write.input, places[write.result]) for write in self.signature.writes),
+            symbols={name: where for name, where in self.signature.symbols.items() if where.input < n_primals},
             joint=None,
         )
         return _finish(graph, results, self.joint.graph_module), forward, tuple(saved), places
 
     # ---- backward
 
-    def _backward(self) -> tuple[fx.GraphModule, Signature, tuple[tuple[int, ...], ...]]:
-        """Return the graph, its signature, and for each gradient the tangents that it needs."""
+    def _backward(self, sizes: Sequence[FoundSymbol]) -> tuple[fx.GraphModule, Signature, tuple[tuple[int, ...], ...]]:
+        """Return the graph, its signature, and for each gradient the tangents that it needs.
+
+        Args:
+            sizes: Symbols that it is given as numbers, after the saved values.
+        """
         graph: fx.Graph = fx.Graph()
         copies: dict[fx.Node, fx.Node] = {}
         inputs: list[InputSpec] = []
-        for node in (*self.saved_nodes, *self.analysis.tangents):
-            copies[node] = copy = graph.placeholder(node.name)
-            copy.meta = {**node.meta}
-            role = Role.TANGENT if node in self.analysis.tangents else Role.USER
-            role = role if isinstance(meta.value(node), torch.Tensor) else Role.SIZE
-            inputs.append(InputSpec(copy.name, role))
+        for node in self.saved_nodes:
+            copies[node] = copy = _placeholder(graph, node)
+            inputs.append(InputSpec(copy.name, Role.USER if isinstance(meta.value(node), torch.Tensor) else Role.SIZE))
+        for found in sizes:
+            size = graph.placeholder(f"size_{found.value.node.expr}")
+            meta.set_value(size, found.value)
+            inputs.append(InputSpec(size.name, Role.SIZE))
+        for node in self.analysis.tangents:
+            copies[node] = copy = _placeholder(graph, node)
+            inputs.append(InputSpec(copy.name, Role.TANGENT))
         specs = self.signature.outputs[self.tie.n_outputs :]
         old_results = sorted({p for spec in specs for p in _results_of(spec)})
         bases = {spec.input for spec in specs if isinstance(spec, (InputItself, AliasOfInput))}
@@ -220,7 +247,7 @@ class _Splitter:
         outputs = tuple(_renumbered(spec, places, input_places) for spec in specs)
         gm = _finish(graph, [copies[node] for node in wanted], self.joint.graph_module)
         needs = tuple(self._needs(spec, everything) for spec in specs)
-        return gm, Signature(tuple(inputs), outputs), needs
+        return gm, Signature(tuple(inputs), outputs, symbols=symbol_places(gm, outputs)), needs
 
     def _copy_with_operands(self, graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> None:
         pending = [node]
@@ -242,6 +269,22 @@ class _Splitter:
             nodes.append(everything[spec.input])
         found = _ancestors(nodes)
         return tuple(number for number, tangent in enumerate(self.analysis.tangents) if tangent in found)
+
+
+def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """Add an input that takes the value of a node."""
+    copy = graph.placeholder(node.name)
+    copy.meta = {**node.meta}
+    return copy
+
+
+def _number(graph: fx.Graph, found: FoundSymbol, tensor: fx.Node) -> fx.Node:
+    """Add the call that reads a symbol from a tensor."""
+    assert found.number is not None  # else it is an input itself
+    size = graph.call_function(*found.number(tensor))
+    meta.set_value(size, found.value)
+    meta.set_origins(size, next((meta.origins(n) for n in found.node.users if meta.origins(n)), ()))
+    return size
 
 
 def _layout(value: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], str, str]:
