@@ -1,8 +1,8 @@
 """Kernels for symbolic sizes beside the same kernels for constant ones: `python benchmarks/symbolic_kernels.py`.
 
 Each function is what the demo models are made of, and becomes one or a few kernels. It is compiled twice, with
-`dynamic=False` and with `dynamic=True` (every size a symbol), and called at one size, taking turns. A line gives the
-median of five ratios of medians, symbolic over static; 1.10 is the limit.
+`dynamic=False` and with `dynamic=True` (every size a symbol, but for those that a case calls known), and called at one
+size, taking turns. A line gives the median of five ratios of medians, symbolic over static; 1.10 is the limit.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ ROUNDS = 5
 
 
 class Case(NamedTuple):
-    """A function of tensors of these shapes."""
+    """A function of tensors of these shapes; `known` dimensions of all of them, from the end, are no symbols."""
 
     name: str
     function: Callable[..., object]
     shapes: tuple[tuple[int, ...], ...]
+    known: tuple[int, ...] = ()
 
 
 def layer_norm(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -60,7 +61,9 @@ CASES = (
     Case("silu * gate", lambda x, y: torch.nn.functional.silu(x) * y, ((512, 2048), (512, 2048))),
     Case("batch norm + relu", batch_norm, ((8, 64, 56, 56), (64,), (64,), (64,), (64,))),
     Case("masked softmax", lambda x, m: torch.softmax(x * 0.125 + m, -1), ((4, 12, 128, 128), (4, 1, 1, 128))),
-    Case("rotary", rotary, ((4, 16, 128, 64), (128, 64), (128, 64))),
+    # a model's head size is a number of its configuration
+    Case("rotary", rotary, ((4, 16, 128, 64), (128, 64), (128, 64)), known=(-1,)),
+    Case("rotary, any heads", rotary, ((4, 16, 128, 64), (128, 64), (128, 64))),
     Case("heads together", lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1) + 0, ((4, 12, 128, 64),)),
     Case("sum of rows", lambda x: x.sum(-1), ((2048, 1024),)),
     Case("sum of columns", lambda x: x.sum(0), ((2048, 1024),)),
@@ -73,6 +76,9 @@ def ratios(case: Case, seconds: float, middle: Callable[[list[float]], float]) -
     """Return the ratios of a case, sorted, and the static kernel's microseconds; `middle` sums up the calls."""
     inputs = [torch.randn(shape) for shape in case.shapes]
     runs = []
+    for tensor in inputs:
+        for dim in case.known:
+            intarsia.mark_static(tensor, tensor.dim() + dim)
     for dynamic in (False, True):
         intarsia.reset()
         compiled = intarsia.compile(case.function, dynamic=dynamic, fullgraph=True, options={"on_error": "raise"})
