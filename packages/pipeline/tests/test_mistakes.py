@@ -273,3 +273,10 @@ def test_the_recompile_limit_is_an_option():
     for wrong in ("many", True):
         with pytest.raises(intarsia.InvalidArgumentError, match="recompile_limit must be int"):
             intarsia.compile(torch.relu, options={"recompile_limit": wrong})
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
+def test_a_mode_without_an_effect_says_so(mode):
+    with pytest.warns(UserWarning, match="compiles as 'default' does"):
+        compiled = intarsia.compile(torch.sin, mode=mode, options={"on_error": "raise"})
+    assert torch.equal(compiled(torch.ones(2)), torch.ones(2).sin())

@@ -45,7 +45,8 @@ def untold_symbols(gm: fx.GraphModule, signature: Signature) -> list[str]:
     told = {str(value.node.expr) for _, _, value in _numbers(gm.graph.find_nodes(op="placeholder"))}
     used = set(_symbols_of(signature.outputs))
     for node in gm.graph.nodes:
-        parts = pytree.tree_leaves((node.meta.get("val"), node.args, node.kwargs))
+        value = meta.value(node) if meta.has_value(node) else None
+        parts = pytree.tree_leaves((value, node.args, node.kwargs))
         for number in (n for part in parts for n in _sizes(part)):
             used |= {str(symbol) for symbol in number.node.expr.free_symbols}
     return sorted(used - told)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+import intarsia_runtime
 from intarsia._backends import UserBackend, graph_compiler
 from intarsia._explain import Explanation, GraphSummary, summarise
 from intarsia._frames import make_dispatcher
@@ -21,9 +22,8 @@ from intarsia_dispatch import CompiledModule, FrameEvent, configure_logging
 from intarsia_ir.choices import one_of
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["MODES", "compile", "explain"]
+__all__ = ["compile", "explain"]
 
-MODES = ("default", "reduce-overhead", "max-autotune")
 Function = Callable[..., Any]
 
 
@@ -43,7 +43,7 @@ def compile(
         fn: A function or nn.Module; None makes a decorator.
         backend: `"auto"`, `"cpp"`, a rung of the debugging ladder (`"eager"`, `"aten"`, `"loops"`, `"kernels"`), a
             registered name, or any `(gm, example_inputs) -> callable`.
-        mode: `"default"`; the other modes differ on CUDA only.
+        mode: `"default"`; `"reduce-overhead"` and `"max-autotune"` do the same so far, with a warning.
         fullgraph: Raise instead of breaking the graph, and when the one graph can't be compiled.
         dynamic: None: sizes are constants at the first call, and a size or number that changes is a symbol from then
             on; True: all sizes are symbols at once; False: none is, whatever is marked.
@@ -117,7 +117,7 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
 
 
 def _check(mode: str, fullgraph: bool, dynamic: bool | None, options: Mapping[str, Any] | None) -> Options:
-    one_of("mode", mode, MODES)
+    intarsia_runtime.check_mode(mode)
     one_of("dynamic", dynamic, (None, True, False))
     one_of("fullgraph", fullgraph, (True, False))
     return Options.parse(options)

@@ -7,13 +7,12 @@ from typing import Any
 
 import torch.fx as fx
 
+import intarsia_runtime
 from intarsia._backends import graph_compiler
-from intarsia._compile import MODES
 from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS
 from intarsia_dispatch import CompiledGraph, or_eager
-from intarsia_ir.choices import one_of
 from intarsia_ir.records import Signature
 from intarsia_ir.where import warn_user
 from intarsia_shapes import adopted
@@ -39,7 +38,7 @@ def torch_backend(
     Raises:
         Exception: The graph can't be compiled and `options["on_error"]` is `"raise"`.
     """
-    one_of("mode", mode, MODES)
+    intarsia_runtime.check_mode(mode)
     parsed = Options.parse(options)
     compile_one, report = graph_compiler("auto", None, parsed, COUNTERS), GraphReport()
     try:

@@ -26,6 +26,7 @@ from intarsia_runtime.epilogue import with_epilogue
 from intarsia_runtime.foreign import compile_by
 from intarsia_runtime.library import Library
 from intarsia_runtime.link import Runner, link
+from intarsia_runtime.modes import check_mode
 from intarsia_runtime.target import detect_target
 from intarsia_runtime.training import with_backward
 from intarsia_runtime.triton_build import prepare
@@ -37,6 +38,7 @@ __all__ = [
     "Library",
     "Runner",
     "build",
+    "check_mode",
     "compile_by",
     "detect_target",
     "link",
