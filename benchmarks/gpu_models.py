@@ -1,9 +1,8 @@
 """Whole models in bfloat16 on a GPU beside eager and torch.compile: `python benchmarks/gpu_models.py [name ...]`.
 
 One JSON object a model. Times are medians of CUDA events in milliseconds, interleaved in rounds in one process, under
-`no_grad`. `--graphs` compares `mode="reduce-overhead"` of both compilers, `--alone` leaves torch.compile out. First
-calls are measured in the order ours, torch.compile: each with caches of its own that are empty at the start, imports
-apart.
+`no_grad`; `--alone` leaves torch.compile out. First calls are measured in the order ours, torch.compile: each with caches
+of its own that are empty at the start, imports apart.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ WARM_UP = 5
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="only these models")
-    parser.add_argument("--graphs", action="store_true", help='mode="reduce-overhead"')
     parser.add_argument("--alone", action="store_true", help="without torch.compile")
     options = parser.parse_args(arguments)
     rows = []
@@ -42,7 +40,7 @@ def main(arguments: list[str]) -> int:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/inductor"
         os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
         for name in options.names or MODELS:
-            rows.append(row(name, graphs=options.graphs, peer=not options.alone))
+            rows.append(row(name, peer=not options.alone))
             print(json.dumps(rows[-1]), flush=True)
             keep(rows[-1])
             torch.cuda.empty_cache()
@@ -58,27 +56,25 @@ def keep(found: dict[str, Any]) -> None:
             file.write(json.dumps(found) + "\n")
 
 
-def row(name: str, *, graphs: bool, peer: bool) -> dict[str, Any]:
+def row(name: str, *, peer: bool) -> dict[str, Any]:
     """Measure one model; a failure is a row as well."""
-    found = {"model": name, "mode": "reduce-overhead" if graphs else "default"}
-    found |= {"card": torch.cuda.get_device_name(), "torch": torch.__version__}
+    found = {"model": name, "card": torch.cuda.get_device_name(), "torch": torch.__version__}
     try:
         with torch.no_grad():
-            return found | measured(name, graphs, peer)
+            return found | measured(name, peer)
     except Exception as error:  # the other models must still be measured; the failure is a row and the exit status
         return found | {"error": f"{type(error).__name__}: {error}"[:3000]}
 
 
-def measured(name: str, graphs: bool, peer: bool) -> dict[str, Any]:
+def measured(name: str, peer: bool) -> dict[str, Any]:
     """Check one model against eager, and time it."""
     import intarsia
 
     torch.manual_seed(0)
     model, inputs = MODELS[name]()
     model = model.cuda().bfloat16().eval()
-    mode = "reduce-overhead" if graphs else "default"
     intarsia.reset()
-    compiled = intarsia.compile(model, mode=mode, options={"on_error": "raise"})
+    compiled = intarsia.compile(model, options={"on_error": "raise"})
     first, actual = timed(compiled, inputs)
     check(model, inputs, actual)
     stats = intarsia.stats()
@@ -87,7 +83,7 @@ def measured(name: str, graphs: bool, peer: bool) -> dict[str, Any]:
     found |= {"externs": stats.extern_calls, "fallbacks": stats.fallbacks}
     if peer:
         torch._dynamo.reset()
-        calls["inductor"] = torch.compile(model, mode=mode, dynamic=False)
+        calls["inductor"] = torch.compile(model, dynamic=False)
         found["inductor_first_s"] = round(timed(calls["inductor"], inputs)[0], 2)
     times = interleaved(calls, inputs)
     found |= {f"{key}_ms": round(statistics.median(t), 3) for key, t in times.items()}

@@ -233,7 +233,7 @@ def whole_models(names: list[str]) -> Iterator[dict[str, Any]]:
     import gpu_models
 
     for name in names or gpu_models.MODELS:
-        yield gpu_models.row(name, graphs=False, peer=False)
+        yield gpu_models.row(name, peer=False)
 
 
 PARTS = {1: models, 2: kernels, 3: training, 4: operators, 5: tests, 6: whole_models}
