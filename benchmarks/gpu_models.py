@@ -1,8 +1,8 @@
 """Whole models in bfloat16 on a GPU beside eager and torch.compile: `python benchmarks/gpu_models.py [name ...]`.
 
 One JSON object a model. Times are medians of CUDA events in milliseconds, interleaved in rounds in one process, under
-`no_grad`; `--alone` leaves torch.compile out. First calls are measured in the order ours, torch.compile: each with caches
-of its own that are empty at the start, imports apart.
+`no_grad`; `--alone` leaves torch.compile out. First calls are measured in the order ours, torch.compile: each with
+caches of its own that are empty at the start, imports apart.
 """
 
 from __future__ import annotations
