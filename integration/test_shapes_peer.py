@@ -53,10 +53,18 @@ def numbers(tensor):
 
 
 def same(env, a, b, renaming, rng):
-    """Whether two sizes are equal: by simplification, or else on random values of their symbols."""
+    """Whether two sizes are equal: by simplification, or else on random values that pass the guards."""
     difference = sympy.expand(env.simplify(expr(a) - env.replace(expr(b).xreplace(renaming))))
-    symbols = sorted(difference.free_symbols, key=str)
-    return difference == 0 or all(difference.xreplace({s: rng.randint(2, 40) for s in symbols}) == 0 for _ in range(20))
+    return difference == 0 or all(difference.xreplace(values) == 0 for values in passing(env, difference, rng))
+
+
+def passing(env, difference, rng):
+    guards = [guard.expr for guard in env.guards]
+    symbols = sorted(set().union(difference.free_symbols, *(g.free_symbols for g in guards)), key=str)
+    drawn = ({s: sympy.Integer(rng.randint(2, 40)) for s in symbols} for _ in range(400))
+    found = [values for values in drawn if all(g.xreplace(values) for g in guards)][:20]
+    assert len(found) == 20
+    return found
 
 
 @pytest.mark.peer
