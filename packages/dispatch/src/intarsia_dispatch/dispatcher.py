@@ -23,9 +23,10 @@ import intarsia_framehook as framehook
 from intarsia_dispatch.config import CompiledGraph, DispatchConfig
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import graph_caller
+from intarsia_dispatch.hidden import hidden_from_user
 from intarsia_dispatch.hooked_calls import call_of, has_hooks
 from intarsia_dispatch.reports import as_intarsia_error, break_error, compilers_fault, first_line, line_of, warn_of
-from intarsia_dispatch.skipping import calls_debugger, debugger_active, root_codes
+from intarsia_dispatch.skipping import calls_debugger, debugger_active, is_repeated_later, root_codes
 from intarsia_dispatch.stats import Counts, DispatchStats
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
 from intarsia_ir.errors import (
@@ -151,6 +152,9 @@ class Dispatcher:
 
     def _answer(self, code: CodeType, frame: FrameInfo) -> _Answer:
         """The callback of the frame hook, which is paused in this thread meanwhile."""
+        if is_repeated_later(code):
+            framehook.quiet(code)
+            return None
         if self._config.skip_code(code):
             # the wrapper around a function that is marked as not to be compiled is a library's
             marks = vars(frame.function)
@@ -160,8 +164,7 @@ class Dispatcher:
             (framehook.quiet if deep else framehook.skip)(code)
             return None
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
-        # modes and subclasses of the user are not to see operations that are none of the program's
-        with self._config.lock, torch._C.DisableTorchFunction():
+        with self._config.lock, hidden_from_user():
             return choose(code, frame)  # by itself: another compiler beneath would compile this one
 
     def _choose(self, code: CodeType, frame: FrameInfo) -> _Answer:

@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
-__all__ = ["calls_debugger", "code_under", "debugger_active", "root_codes"]
+__all__ = ["calls_debugger", "code_under", "debugger_active", "is_repeated_later", "root_codes"]
 
 _DEBUGGER_CALLS = frozenset({"breakpoint", "set_trace"})
 _DEBUGGER_MODULES = ("pydevd", "_pydevd", "debugpy")
+_CHECKPOINT = os.path.join(os.path.dirname(torch.__file__), "utils", "checkpoint.py")
 
 
 def code_under(
@@ -52,6 +53,14 @@ def _folders_of(packages: Iterable[str]) -> list[str]:
 
 def _prefix(folder: str) -> str:
     return folder if folder.startswith("<") else os.path.join(folder, "")
+
+
+def is_repeated_later(code: CodeType) -> bool:
+    """Whether code runs a function that is run again in the backward pass, where no frame is seen: checkpointing.
+
+    Both runs have to save the same tensors, so the function is left alone in the first one.
+    """
+    return code.co_filename == _CHECKPOINT
 
 
 def root_codes(function: Any) -> tuple[CodeType, ...]:

@@ -31,10 +31,22 @@ from intarsia_ir.records import (
 from intarsia_ir.size_expressions import filled, symbol_values
 from intarsia_runtime._calls import copy
 
-__all__ = ["own", "owners", "with_epilogue"]
+__all__ = ["HookRaised", "own", "owners", "with_epilogue"]
 
 Results = Sequence[Any]
 _NO_SIZES: Mapping[str, int] = {}
+
+
+class HookRaised(BaseException):
+    """Carries an exception of the user's own through what takes exceptions for faults of the graph.
+
+    Args:
+        error: The exception.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def with_epilogue(
@@ -65,13 +77,15 @@ def with_epilogue(
         (True, tensor([2., 2.]))
     """
     _refuse(signature, halves)
-    bound: dict[str, Any] = {"_run": run, "_fault": _fault}
+    bound: dict[str, Any] = {"_run": run, "_fault": _fault, "_HookRaised": HookRaised}
     lines = []
     if signature.symbols:
         bound["_sizes_of"] = functools.partial(symbol_values, signature)
         lines.append("sizes = _sizes_of(inputs)")
     sizes = ", sizes" if signature.symbols else ""
     lines += ["try:", "    results = _run(*inputs)"]
+    if halves is not None:
+        lines += ["except _HookRaised as raised:", "    raise raised.error"]
     lines += ["except Exception as error:", "    raise _fault(error, inputs) from error"]
     if not getattr(run, "owns_results", False):
         bound |= {"_own": own, "_owners": owners(signature)}

@@ -29,7 +29,7 @@ from torch import Tensor
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Constant, Halves, Role
 from intarsia_runtime._calls import restride
-from intarsia_runtime.epilogue import own, owners, with_epilogue
+from intarsia_runtime.epilogue import HookRaised, own, owners, with_epilogue
 
 __all__ = ["with_backward"]
 
@@ -73,6 +73,7 @@ def with_backward(
         "_enable_grad": torch.enable_grad,
         "_double": _double_backward,
         "_fit": _fit,
+        "_HookRaised": HookRaised,
     }
     if not getattr(forward, "owns_results", False):
         bound["_forward"] = _owning(forward, owners(halves.forward))
@@ -93,11 +94,16 @@ def with_backward(
 _CALL = """\
 def run(*inputs):
     box = []
-    if _grad_enabled():
-        _apply(box, *inputs)
-    else:
-        with _enable_grad():
+    try:
+        if _grad_enabled():
             _apply(box, *inputs)
+        else:
+            with _enable_grad():
+                _apply(box, *inputs)
+    except Exception as error:
+        if box:  # the graph is through: what raised is a hook of the user's on the tensors that are saved
+            raise _HookRaised(error) from error
+        raise
     return box[0]
 """
 

@@ -1,0 +1,81 @@
+"""Hooks on saved tensors, and checkpointing around compiled functions: as in eager, and never while compiling."""
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+import intarsia
+
+RAISE = {"on_error": "raise"}
+
+
+def sine(x):
+    return x.sin()
+
+
+def mlp():
+    layers = torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 4)
+    return torch.nn.Sequential(*layers)
+
+
+def gradients(call, x, parameters=()):
+    """Return result and gradients, with the same random numbers each time."""
+    torch.manual_seed(1)
+    x = x.detach().clone().requires_grad_()
+    y = call(x)
+    return [y.detach(), *torch.autograd.grad(y.sum(), [x, *parameters])]
+
+
+def test_hooks_see_the_tensors_of_the_program_alone():
+    seen = []
+
+    def pack(tensor):
+        seen.append(type(tensor))
+        return tensor
+
+    compiled = intarsia.compile(lambda x: (x.sin() * x).cos(), options=RAISE)
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        for _ in range(2):
+            compiled(torch.randn(3, requires_grad=True)).sum().backward()
+    assert set(seen) == {torch.Tensor}
+    assert intarsia.stats().fallbacks == 0
+
+
+def test_what_a_hook_raises_goes_through():
+    def pack(tensor):
+        raise LookupError("no room")
+
+    intarsia.reset()
+    compiled = intarsia.compile(sine, options=RAISE)
+    with saved_tensors_hooks(pack, lambda tensor: tensor), pytest.raises(LookupError, match="no room"):
+        compiled(torch.randn(3, requires_grad=True))
+    assert intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("make", [lambda: sine, lambda: torch.nn.Linear(4, 4), mlp], ids=["sine", "linear", "mlp"])
+def test_checkpointing_a_compiled_function(make, warm):
+    intarsia.reset()
+    function, x = make(), torch.randn(3, 4)
+    parameters = [*function.parameters()] if isinstance(function, torch.nn.Module) else []
+    compiled = intarsia.compile(function, options=RAISE)
+    if warm:
+        gradients(compiled, x)
+    expected = gradients(lambda x: checkpoint(function, x, use_reentrant=False), x, parameters)
+    actual = gradients(lambda x: checkpoint(compiled, x, use_reentrant=False), x, parameters)
+    torch.testing.assert_close(actual, expected)
+    assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
+
+
+def test_checkpointing_by_parts_inside_of_a_compiled_function():
+    intarsia.reset()
+    model, x = mlp(), torch.randn(3, 4)
+
+    def outer(x):
+        return checkpoint_sequential(model, 2, x.sin(), use_reentrant=False) * 2
+
+    compiled = intarsia.compile(outer, options=RAISE)
+    for _ in range(2):
+        torch.testing.assert_close(gradients(compiled, x), gradients(outer, x))
+    assert intarsia.stats().fallbacks == 0 and intarsia.stats().graphs
