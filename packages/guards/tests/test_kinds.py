@@ -383,6 +383,14 @@ def test_sizes() -> None:
     assert guards.first_failure((torch.ones(4, 2), 3)) is not None
 
 
+def test_a_relation_that_cannot_be_evaluated_does_not_hold() -> None:
+    size_facts = SizeFacts(symbols={"s0": "x", "s1": "y"}, facts=(SizeFact("s0 % s1 == 0"), SizeFact("8 // s1 > 0")))
+    guards = build_guards([], size_facts, function=pair)
+    assert guards.check((4, 2)) and not guards.check((4, 0))
+    failure = guards.first_failure((4, 0))
+    assert failure is not None and failure.kind is GuardKind.SIZE
+
+
 def test_size_records_and_facts_are_joined() -> None:
     record = GuardRecord(GuardKind.SIZE, None, SizeFact("math.floor(s0 / 2) > 1"), WHERE)
     guards = build_guards([record], SizeFacts(symbols={"s0": "x.size(0)"}), function=pair)

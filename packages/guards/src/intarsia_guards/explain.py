@@ -102,7 +102,7 @@ def _first_size_failure(guards: tuple[HeldGuard, ...], facts: SizeFacts, frame: 
         except Exception:  # as in the predicate: what can't be fetched fails
             return GuardFailure(GuardKind.SIZE, text, "a size", repr(meaning.MISSING), remedy=_SIZE_REMEDY)
     for relation in texts.relations:
-        if not relations.evaluate(relation, lambda source: None, values):
+        if not _holds(relation, values):
             used = sorted(relations.names_in(relation))
             now = ", ".join(f"{name} = {values[name]} ({texts.symbols[name]})" for name in used)
             return GuardFailure(
@@ -114,6 +114,14 @@ def _first_size_failure(guards: tuple[HeldGuard, ...], facts: SizeFacts, frame: 
                 remedy=_relation_remedy(relation),
             )
     return None
+
+
+def _holds(relation: str, values: dict[str, Any]) -> bool:
+    """Tell whether a relation holds, as the predicate does: `n % m == 0` says nothing where `m` is 0, so it doesn't."""
+    try:
+        return bool(relations.evaluate(relation, lambda source: None, values))
+    except (ArithmeticError, ValueError):  # a division by zero, a number too large for a float, the root of a negative
+        return False
 
 
 def _relation_remedy(relation: str) -> str:
