@@ -245,3 +245,11 @@ def test_no_bool_is_subtracted() -> None:
             function(x)
         with mode, pytest.raises(RuntimeError):
             function(mode.from_tensor(x))
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_the_mask_of_a_dropout_of_nothing_is_of_the_operands_type(rows: int) -> None:
+    x = torch.ones(rows, 4)
+    with EagerMode() as mode:
+        _, mask = torch.ops.aten.native_dropout(mode.from_tensor(x), 0.5, True)
+    assert mask.dtype is torch.ops.aten.native_dropout(x, 0.5, True)[1].dtype

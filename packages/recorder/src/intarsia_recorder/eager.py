@@ -227,6 +227,14 @@ def _power_of_bool(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwarg
     return result.to(own) if own is torch.bool else result
 
 
+def _empty_mask(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The mask of a dropout of nothing is of the operand's type on the CPU, elsewhere a bool."""
+    value, mask = result
+    if _device(args[0]) != "cpu" or args[0].dtype is torch.bool or args[0].numel() != 0:
+        return result
+    return value, mask.to(args[0].dtype)
+
+
 def _with_strides(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[Any]) -> torch.Tensor:
     if result.stride() == tuple(strides):
         return result
@@ -248,6 +256,7 @@ _CORRECTED: dict[str, _Correction] = {
     **dict.fromkeys(_ROW_MAJOR.split(), _contiguous),
     **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _suggested),
     "ldexp": _after_power,
+    "native_dropout": _empty_mask,
     "pow.Tensor_Scalar": _power_of_bool,
 }
 
