@@ -186,8 +186,8 @@ def test_constant_explanation() -> None:
 
 
 def test_comparison() -> None:
-    check(GuardKind.COMPARISON, (">", 0, True), [0.5, math.inf], [0.0, -0.0, -1.0, math.nan, 1, True, None])
-    check(GuardKind.COMPARISON, ("!=", 0.0, False), [0.0, -0.0], [1e-300, 0, False])
+    check(GuardKind.COMPARISON, (">", 0, True), [0.5, math.inf, 1], [0.0, -0.0, -1.0, math.nan, -1, True, None])
+    check(GuardKind.COMPARISON, ("!=", 0.0, False), [0.0, -0.0, 0], [1e-300, 1, False])
     check(GuardKind.COMPARISON, ("<=", math.inf, True), [1.0], [math.nan])
     (failure,) = check(GuardKind.COMPARISON, ("<", 2.0, True), [1.0], [3.0])
     assert "on one side of 2.0" in failure.remedy

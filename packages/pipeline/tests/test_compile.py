@@ -152,3 +152,14 @@ def test_disable_runs_natively_inside():
     x = torch.randn(3)
     torch.testing.assert_close(intarsia.compile(g, options=RAISE)(x), (x + 1) * 2)
     assert seen == [torch.Tensor]
+
+
+def test_negative_ints_that_change_are_compiled_once_more():
+    compiled = intarsia.compile(
+        lambda x, n: (x * n + (n * 2 - 1), n), options={"on_error": "raise", "recompile_limit": 2}
+    )
+    x = torch.tensor([1.5, -2.0])
+    for n in (-3, -4, -1, -20, -(1 << 20)):
+        result, same = compiled(x, n)
+        torch.testing.assert_close(result, x * n + (n * 2 - 1), rtol=0, atol=0)
+        assert type(same) is int and same == n

@@ -317,7 +317,7 @@ class _Writer:
                 self._constant(v, guard.value)
             case GuardKind.COMPARISON:
                 op, number, holds = guard.value
-                self.require(f"type({v}) is float and ({v} {op} {self.constant(number)}) is {holds}")
+                self.require(f"type({v}) in (int, float) and ({v} {op} {self.constant(number)}) is {holds}")
             case GuardKind.SUBCLASS:
                 self.require(f"{self._slow(guard.kind, guard.value)}({v})")
             case GuardKind.LENGTH:

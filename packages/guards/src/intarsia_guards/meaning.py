@@ -223,7 +223,7 @@ def _autocast(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
 
 def _comparison(value: tuple[str, float, bool], actual: Any, frame: Frame) -> bool:
     op, number, holds = value
-    return type(actual) is float and COMPARISONS[op](actual, number) is holds
+    return type(actual) in (int, float) and COMPARISONS[op](actual, number) is holds
 
 
 def _subclass(value: tuple[Any, bool], actual: Any, frame: Frame) -> bool:

@@ -246,7 +246,7 @@ class GuardKind(enum.Enum):
     CONSTANT = "constant"  # type(x) is type(value) and x == value; NaN equals NaN, -0.0 differs from 0.0
     IDENTITY = "identity"  # x is value; held weakly where the object allows it
     NOT_IDENTITY = "not_identity"  # x is not value
-    COMPARISON = "comparison"  # (operator such as "<", number, bool): (x < number) is bool, for a float x
+    COMPARISON = "comparison"  # (operator such as "<", number, bool): (x < number) is bool, for an int or float x
     SUBCLASS = "subclass"  # (class, bool): issubclass(x, class) is bool, for a class x; held weakly
     LENGTH = "length"  # len(x) == value
     DICT_KEYS = "dict_keys"  # tuple(x) == value: the keys and their order

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["NumberInput", "exchanged", "open_float"]
+__all__ = ["NumberInput", "exchanged", "open_float", "open_negative"]
 
 Call = tuple[str, Any, Sequence[Value], Keywords]
+_LARGEST = 1 << 48  # its sums and small multiples fit a float exactly
 _HALVES = (torch.float16, torch.bfloat16)
 _BESIDE = {
     torch.float32: torch.float32,
@@ -54,6 +55,19 @@ def open_float(plugin: Tensors, tx: Tracer, value: float, source: Source) -> Val
     if known is None:
         tx.guards.add(GuardKind.TYPE, source, float)
         known = plugin.floats[source] = OpenNumber(tx.guards, value, source)
+    return known
+
+
+def open_negative(plugin: Tensors, tx: Tracer, value: int, source: Source) -> Value | None:
+    """Model a negative int of the call, which no size is; None for one that a float may not hold."""
+    if value <= -_LARGEST:
+        return None
+    known = plugin.floats.get(source)
+    if known is None:
+        tx.guards.add(GuardKind.TYPE, source, int)
+        for op, limit in (("<", 0), (">", -_LARGEST)):
+            tx.guards.add(GuardKind.COMPARISON, source, (op, limit, True), "negative ints are compiled apart")
+        known = plugin.floats[source] = OpenNumber(tx.guards, value, source, limits=(1 - _LARGEST, -1))
     return known
 
 

@@ -176,6 +176,8 @@ class Tensors(Extension):
         """Model a number that differs from call to call."""
         if type(value) is float:
             return floats.open_float(self, tx, value, source)
+        if type(value) is int and value < 0:
+            return floats.open_negative(self, tx, value, source)
         return self.sizes.number(value, source) if type(value) is int else None
 
     def facts(self) -> SizeFacts:
