@@ -5,9 +5,11 @@ from typing import ClassVar
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
 import intarsia
+from intarsia_dispatch import FallbackWarning
 
 RAISE = {"on_error": "raise"}
 
@@ -273,3 +275,14 @@ def test_a_subclass_sees_the_operations_of_the_program_and_none_of_the_compiler(
         Watched.names.clear()
         assert type(fast(x)) is Watched
         assert Watched.names == ["sin", "add"]
+
+
+def test_forward_mode_derivatives_are_those_of_eager():
+    intarsia.reset()
+    compiled, x = intarsia.compile(lambda x: x * x), torch.full((2,), 3.0)
+    assert torch.equal(compiled(x), x * x) and intarsia.stats().graphs == 1
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones(2))
+        with pytest.warns(FallbackWarning, match="forward_ad"):
+            tangent = forward_ad.unpack_dual(compiled(dual)).tangent
+    assert torch.equal(tangent, 2 * x)

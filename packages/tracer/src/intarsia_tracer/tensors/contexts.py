@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
+from torch.autograd import forward_ad
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.records import AttributeSource, GuardKind, ModuleSource, Source
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["Ambient", "Autocast", "modes_active"]
 
 _DEVICES = ("cpu", "cuda")
+_DUAL_LEVEL = AttributeSource(ModuleSource(forward_ad.__name__), "_current_level")
 AUTOCASTS = (torch.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast_mode.autocast)
 
 
 def modes_active() -> bool:
-    """Tell whether a mode, or a transform such as `torch.func.grad`, changes what torch functions do."""
+    """Tell whether a mode, a transform such as `torch.func.grad`, or forward AD changes what torch functions do."""
     modes = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
-    return bool(modes or torch._C._are_functorch_transforms_active())
+    return bool(modes or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
 
 
 class Ambient:
@@ -79,6 +81,7 @@ class Ambient:
         )
         guards.add(GuardKind.DETERMINISTIC, None, deterministic)
         guards.add(GuardKind.TORCH_MODES, None, ())
+        guards.add(GuardKind.CONSTANT, _DUAL_LEVEL, forward_ad._current_level)
 
     def autocast_at_entry(self) -> tuple[Any, ...]:
         """Return (device type, enabled, dtype name) for each device type, and the cache flag."""

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     UnsupportedOperatorException,
 )
+from torch.autograd import forward_ad
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir import meta
@@ -133,6 +134,8 @@ class Tensors(Extension):
             return ""
         if torch._C._are_functorch_transforms_active() or any(map(torch._C._dispatch_keys(value).has, _WRAPPED)):
             return "a tensor inside of a torch.func transform (vmap, grad, jvp)"
+        if forward_ad._current_level >= 0:
+            return "a tensor inside of torch.autograd.forward_ad.dual_level()"
         if self.modes_active:
             return "a tensor under a mode of torch functions"
         if kind not in _PLAIN:
