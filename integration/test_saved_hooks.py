@@ -79,3 +79,22 @@ def test_checkpointing_by_parts_inside_of_a_compiled_function():
     for _ in range(2):
         torch.testing.assert_close(gradients(compiled, x), gradients(outer, x))
     assert intarsia.stats().fallbacks == 0 and intarsia.stats().graphs
+
+
+class Unmaterialized(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, a, b):
+        return a * 2 + (7 if b is None else b * 3)
+
+
+def test_a_function_that_asks_which_gradients_are_missing_is_told():
+    compiled = intarsia.compile(lambda x: Unmaterialized.apply(x.sin())[0] * 1, options=RAISE)
+    x, y = (torch.ones(2, requires_grad=True) for _ in range(2))
+    compiled(x).sum().backward()
+    Unmaterialized.apply(y.sin())[0].sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)

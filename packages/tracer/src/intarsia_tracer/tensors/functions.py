@@ -59,6 +59,8 @@ def _effect_of(code: CodeType) -> str:
         own = instruction.argval in code.co_cellvars
         if instruction.opname in _WRITES and not own:
             return f"writes {instruction.argval}"
+        if instruction.argval == "set_materialize_grads":  # one graph is compiled for whichever gradients are given
+            return "asks which gradients are missing"
         if instruction.opname == "LOAD_GLOBAL" and instruction.argval in _SEEN_OUTSIDE:
             return f"calls {instruction.argval}"
     return ""
