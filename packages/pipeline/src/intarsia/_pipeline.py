@@ -53,7 +53,7 @@ class Pipeline:
         >>> import intarsia
         >>> pipeline = intarsia.default_pipeline()
         >>> [stage.name for stage in pipeline.stages][:2]
-        ['recognise_attention', 'to_aten']
+        ['recognise_attention', 'drop_full_masks']
         >>> pipeline.without("functionalize")
         Traceback (most recent call last):
         ...
