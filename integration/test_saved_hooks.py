@@ -48,9 +48,10 @@ def test_what_a_hook_raises_goes_through():
 
     intarsia.reset()
     compiled = intarsia.compile(sine, options=RAISE)
+    compiled(torch.randn(3, requires_grad=True))
     with saved_tensors_hooks(pack, lambda tensor: tensor), pytest.raises(LookupError, match="no room"):
         compiled(torch.randn(3, requires_grad=True))
-    assert intarsia.stats().fallbacks == 0
+    assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -93,8 +94,8 @@ class Unmaterialized(torch.autograd.Function):
 
 
 def test_a_function_that_asks_which_gradients_are_missing_is_told():
-    compiled = intarsia.compile(lambda x: Unmaterialized.apply(x.sin())[0] * 1, options=RAISE)
+    compiled = intarsia.compile(lambda x: Unmaterialized.apply(x.sin()), options=RAISE)
     x, y = (torch.ones(2, requires_grad=True) for _ in range(2))
-    compiled(x).sum().backward()
+    compiled(x)[0].sum().backward()
     Unmaterialized.apply(y.sin())[0].sum().backward()
     torch.testing.assert_close(x.grad, y.grad)
