@@ -56,6 +56,13 @@ FULL = {
     "both": lambda call: (call(torch.arange, 5)[None] >= 0) & (call(torch.arange, 5)[:, None] >= -1),
 }
 KEPT = {
+    "named operands": lambda call: call(
+        torch.logical_and, input=call(torch.arange, 5)[None] > 0, other=call(torch.arange, 5)[None] >= 0
+    ),
+    "one named operand": lambda call: call(
+        torch.logical_and, call(torch.arange, 5)[None] >= 0, other=call(torch.arange, 5)[None] > 0
+    ),
+    "named view": lambda call: call(torch.unsqueeze, input=call(torch.ones, 5, dtype=torch.bool), dim=0),
     "causal": lambda call: call(torch.arange, 5)[:, None] >= call(torch.arange, 5)[None],
     "from one": lambda call: call(torch.arange, 5)[None] > 0,
     "downwards": lambda call: call(torch.arange, 2, -3, -1)[None] >= 0,

@@ -153,6 +153,7 @@ class Dispatcher:
     def _answer(self, code: CodeType, frame: FrameInfo) -> _Answer:
         """The callback of the frame hook, which is paused in this thread meanwhile."""
         if is_repeated_later(code):
+            self._native(code, None, "what it calls is run again in the backward pass, and both runs must be alike")
             framehook.quiet(code)
             return None
         if self._config.skip_code(code):

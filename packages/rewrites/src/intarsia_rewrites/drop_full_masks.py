@@ -94,7 +94,11 @@ def drop_full_masks(gm: fx.GraphModule, *, fuel: int | None = None, check: bool 
 
 def _masked_in_vain(node: fx.Node, touched: set[fx.Node]) -> bool:
     mask = _mask(node)
-    return isinstance(mask, fx.Node) and _dtype(mask) == torch.bool and _Elements(touched).are_true(mask)
+    if not isinstance(mask, fx.Node) or _dtype(mask) != torch.bool or not _Elements(touched).are_true(mask):
+        return False
+    # a mask may have more batches than the operands, and then it gives the result its shape
+    made, q = _value(node), _value(node.args[0]) if node.args else None
+    return isinstance(q, torch.Tensor) and [*map(str, made.shape[:-1])] == [*map(str, q.shape[:-1])]
 
 
 def _touched(graph: fx.Graph) -> set[fx.Node]:
@@ -145,7 +149,7 @@ class _Elements:
             return False
         if _is_view(node):
             return self.are_true(node.args[0])  # type: ignore[arg-type]  # a view of a tensor
-        if node.target in _AND:
+        if node.target in _AND and len(node.args) == 2 and not node.kwargs:
             return all(_dtype(a) == torch.bool and self.are_true(a) for a in node.args)  # type: ignore[arg-type]
         if node.target in _GE | _GT and len(node.args) == 2 and type(node.args[1]) is int:
             least, limit = self.least(node.args[0]), node.args[1]
@@ -178,11 +182,15 @@ def _start(arange: fx.Node) -> int | None:
 
 def _is_view(node: fx.Node) -> bool:
     """Whether every element is one of the first operand's; an index that is a tensor picks elements, too."""
-    return node.target in _VIEWS and isinstance(node.args[0], fx.Node)
+    return node.target in _VIEWS and bool(node.args) and isinstance(node.args[0], fx.Node)
 
 
 def _dtype(node: Any) -> torch.dtype | None:
+    value = _value(node)
+    return value.dtype if isinstance(value, torch.Tensor) else None
+
+
+def _value(node: Any) -> Any:
     if not isinstance(node, fx.Node):
         return None
-    value = meta.value(node) if meta.has_value(node) else meta.front_end_value(node)
-    return value.dtype if isinstance(value, torch.Tensor) else None
+    return meta.value(node) if meta.has_value(node) else meta.front_end_value(node)
