@@ -15,7 +15,7 @@ from intarsia_tracer.tensors.numbers import SymbolicNumber
 from intarsia_tracer.tensors.tables import BREAKING_METHODS
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const, is_none
-from intarsia_tracer.values.numbers import OpenNumber
+from intarsia_tracer.values.numbers import COMPARISONS, OpenNumber
 from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
@@ -41,14 +41,6 @@ _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "^": (operator.xor, operator.ixor),
     "<<": (operator.lshift, operator.ilshift),
     ">>": (operator.rshift, operator.irshift),
-}
-_COMPARE = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
 }
 _UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 #: Attributes that are facts about the tensor.
@@ -273,7 +265,7 @@ class TensorValue(Value):
             return Const(op == "!=")
         if not _operand(other):
             return None
-        return self.plugin.record(tx, "call_function", _COMPARE[op], [self, other], {})
+        return self.plugin.record(tx, "call_function", COMPARISONS[op], [self, other], {})
 
     def unary(self, tx: Tracer, op: str) -> Value:
         """Record a unary operator."""
