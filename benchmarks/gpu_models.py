@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="only these models")
     parser.add_argument("--alone", action="store_true", help="without torch.compile")
+    parser.add_argument("--mode", default="default", help="mode of both compilers")
     options = parser.parse_args(arguments)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/inductor"
         os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
         for name in options.names or MODELS:
-            rows.append(row(name, peer=not options.alone))
+            rows.append(row(name, peer=not options.alone, mode=options.mode))
             print(json.dumps(rows[-1]), flush=True)
             keep(rows[-1])
             torch.cuda.empty_cache()
@@ -56,17 +57,17 @@ def keep(found: dict[str, Any]) -> None:
             file.write(json.dumps(found) + "\n")
 
 
-def row(name: str, *, peer: bool) -> dict[str, Any]:
+def row(name: str, *, peer: bool, mode: str = "default") -> dict[str, Any]:
     """Measure one model; a failure is a row as well."""
-    found = {"model": name, "card": torch.cuda.get_device_name(), "torch": torch.__version__}
+    found = {"model": name, "card": torch.cuda.get_device_name(), "torch": torch.__version__, "mode": mode}
     try:
         with torch.no_grad():
-            return found | measured(name, peer)
+            return found | measured(name, peer, mode)
     except Exception as error:  # the other models must still be measured; the failure is a row and the exit status
         return found | {"error": f"{type(error).__name__}: {error}"[:3000]}
 
 
-def measured(name: str, peer: bool) -> dict[str, Any]:
+def measured(name: str, peer: bool, mode: str) -> dict[str, Any]:
     """Check one model against eager, and time it."""
     import intarsia
 
@@ -74,7 +75,7 @@ def measured(name: str, peer: bool) -> dict[str, Any]:
     model, inputs = MODELS[name]()
     model = model.cuda().bfloat16().eval()
     intarsia.reset()
-    compiled = intarsia.compile(model, options={"on_error": "raise"})
+    compiled = intarsia.compile(model, mode=mode, options={"on_error": "raise"})
     first, actual = timed(compiled, inputs)
     check(model, inputs, actual)
     stats = intarsia.stats()
@@ -83,7 +84,7 @@ def measured(name: str, peer: bool) -> dict[str, Any]:
     found |= {"externs": stats.extern_calls, "fallbacks": stats.fallbacks}
     if peer:
         torch._dynamo.reset()
-        calls["inductor"] = torch.compile(model, dynamic=False)
+        calls["inductor"] = torch.compile(model, mode=mode, dynamic=False)
         found["inductor_first_s"] = round(timed(calls["inductor"], inputs)[0], 2)
     times = interleaved(calls, inputs)
     found |= {f"{key}_ms": round(statistics.median(t), 3) for key, t in times.items()}

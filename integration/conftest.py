@@ -1,8 +1,12 @@
 """What tests of several files share."""
 
 import pytest
+import torch
 
 import intarsia
+
+# what needs a GPU is run by tools/gpu_check.py on a machine that has one
+collect_ignore = [] if torch.cuda.is_available() else ["gpu"]
 
 
 @pytest.fixture

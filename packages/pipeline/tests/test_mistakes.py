@@ -275,8 +275,16 @@ def test_the_recompile_limit_is_an_option():
             intarsia.compile(torch.relu, options={"recompile_limit": wrong})
 
 
-@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
-def test_a_mode_without_an_effect_says_so(mode):
-    with pytest.warns(UserWarning, match="compiles as 'default' does"):
-        compiled = intarsia.compile(torch.sin, mode=mode, options={"on_error": "raise"})
+def test_a_mode_that_does_less_than_its_name_promises_says_so():
+    with pytest.warns(UserWarning, match="compiles as 'reduce-overhead' does"):
+        compiled = intarsia.compile(torch.sin, mode="max-autotune", options={"on_error": "raise"})
     assert torch.equal(compiled(torch.ones(2)), torch.ones(2).sin())
+
+
+def test_modes_are_names_for_options_which_go_before_them(recwarn):
+    compiled = intarsia.compile(torch.sin, mode="reduce-overhead", options={"on_error": "raise"})
+    assert torch.equal(compiled(torch.ones(2)), torch.ones(2).sin())
+    intarsia.compile(torch.sin, mode="reduce-overhead", options={"cuda_graphs": False})
+    assert not recwarn
+    with pytest.raises(intarsia.InvalidArgumentError, match="cuda_graphs is .yes., not one of True, False"):
+        intarsia.compile(torch.sin, options={"cuda_graphs": "yes"})

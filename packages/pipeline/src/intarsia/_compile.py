@@ -43,7 +43,8 @@ def compile(
         fn: A function or nn.Module; None makes a decorator.
         backend: `"auto"`, `"cpp"`, a rung of the debugging ladder (`"eager"`, `"aten"`, `"loops"`, `"kernels"`), a
             registered name, or any `(gm, example_inputs) -> callable`.
-        mode: `"default"`; `"reduce-overhead"` and `"max-autotune"` do the same so far, with a warning.
+        mode: `"default"`; `"reduce-overhead"` is short for the option `cuda_graphs`; `"max-autotune"` does the same so
+            far, with a warning.
         fullgraph: Raise instead of breaking the graph, and when the one graph can't be compiled.
         dynamic: None: sizes are constants at the first call, and a size or number that changes is a symbol from then
             on; True: all sizes are symbols at once; False: none is, whatever is marked.
@@ -117,7 +118,6 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
 
 
 def _check(mode: str, fullgraph: bool, dynamic: bool | None, options: Mapping[str, Any] | None) -> Options:
-    intarsia_runtime.check_mode(mode)
     one_of("dynamic", dynamic, (None, True, False))
     one_of("fullgraph", fullgraph, (True, False))
-    return Options.parse(options)
+    return Options.parse(options, intarsia_runtime.mode_options(mode))

@@ -107,10 +107,9 @@ def compile_graph(
     report.program = program
     _count(program, report, counters)
     assert program.run is not None  # a pipeline ends in "callable"
-    run = program.run
-    if program.halves is not None and program.backward is not None and program.backward.run is not None:
-        run = intarsia_runtime.with_backward(run, program.backward.run, program.halves)
-    return intarsia_runtime.with_epilogue(run, program.signature, program.halves)
+    backward_run = program.backward.run if program.backward else None
+    device = program.device if options.cuda_graphs else None
+    return intarsia_runtime.assembled(program.run, program.signature, program.halves, backward_run, device)
 
 
 def _watch(name: str, stage: Stage, program: Program, options: Options, folder: Path | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any
 
 from intarsia_ir.choices import instance_of, near, one_of
@@ -14,9 +15,10 @@ __all__ = ["Options"]
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "on_error": ("eager", "raise"),
-    "rng": ("eager", "philox"),
+    "rng": (None, "eager", "philox"),
     "numerics": ("default",),
     "verify_each": (True, False),
+    "cuda_graphs": (True, False),
 }
 
 
@@ -27,29 +29,31 @@ class Options:
     Args:
         on_error: `"eager"`: what can't be compiled runs in eager, with one warning a frame; `"raise"`: it raises.
         rng: `"eager"`: random ops draw the very numbers that eager draws; `"philox"`: generated kernels draw others, of
-            the same distributions, from one seed an op; faster, and the same on every device.
+            the same distributions, from one seed an op; faster. None: the first on the CPU, the second on a GPU.
         numerics: `"default"`: half types are computed in float32 inside a kernel.
         verify_each: Verify the program after every stage.
         dump_dir: Folder that takes the text of the program after every stage, one subfolder a graph; None: no dumps.
+        cuda_graphs: On a GPU, replay a graph's launches from the second call that looks alike on; see the README.
         recompile_limit: Versions of one function; a further call that none fits runs in eager (told once), or raises.
     """
 
     on_error: str = "eager"
-    rng: str = "eager"
+    rng: str | None = None
     numerics: str = "default"
     verify_each: bool = False
     dump_dir: str | os.PathLike[str] | None = None
+    cuda_graphs: bool = False
     recompile_limit: int = 8
 
     @staticmethod
-    def parse(given: Mapping[str, Any] | None) -> Options:
-        """Return the options for a user's mapping; the folder for dumps is made.
+    def parse(given: Mapping[str, Any] | None, preset: Mapping[str, Any] = MappingProxyType({})) -> Options:
+        """Return the options for a user's mapping, over those of a mode; the folder for dumps is made.
 
         Raises:
             InvalidArgumentError: An unknown key, a value outside a key's choices, a folder that can't be written.
         """
         instance_of("options", given, Mapping, type(None))
-        given = dict(given or {})
+        given = {**preset, **(given or {})}
         known = [f.name for f in fields(Options)]
         for key, value in given.items():
             if key not in known:

@@ -39,7 +39,7 @@ def default_pipeline(
     policy: Any = None,
     partition: Any = None,
     cache_dir: str | Path | None = None,
-    rng: str = "eager",
+    rng: str | None = None,
 ) -> Pipeline:
     """Return the stages from FX(torch) to a callable; where gradients are needed, to a pair.
 
@@ -49,6 +49,7 @@ def default_pipeline(
         partition: What is saved for the backward pass: a policy or plan of `intarsia_autodiff`; None is `MinCut()`.
         cache_dir: Folder of the on-disk cache; None is the user's own.
         rng: `"eager"`: random ops draw eager's numbers; `"philox"`: kernels make others, of the same distributions.
+            None: the first on the CPU, the second on a GPU.
 
     Example:
         >>> from intarsia_fuser import NoFusion
@@ -151,6 +152,6 @@ def _partition(p: Program, policy: Any) -> Program:
     return replace(_recorded(p, done.forward), halves=done.halves, backward=backward)
 
 
-def _lower(p: Program, rng: str) -> Program:
+def _lower(p: Program, rng: str | None) -> Program:
     lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, check=False)
     return replace(p, graph_module=lowered, device=intarsia_ir.aten.device_of(p.graph_module))

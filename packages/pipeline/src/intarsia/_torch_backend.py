@@ -38,8 +38,7 @@ def torch_backend(
     Raises:
         Exception: The graph can't be compiled and `options["on_error"]` is `"raise"`.
     """
-    intarsia_runtime.check_mode(mode)
-    parsed = Options.parse(options)
+    parsed = Options.parse(options, intarsia_runtime.mode_options(mode))
     compile_one, report = graph_compiler("auto", None, parsed, COUNTERS), GraphReport()
     try:
         with COMPILE_LOCK:

@@ -20,13 +20,15 @@ Example:
 """
 
 from intarsia_runtime.as_written import raises_as_written, run_as_written
+from intarsia_runtime.assemble import assembled
 from intarsia_runtime.build import build
 from intarsia_runtime.cache import Cache
 from intarsia_runtime.epilogue import with_epilogue
 from intarsia_runtime.foreign import compile_by
 from intarsia_runtime.library import Library
 from intarsia_runtime.link import Runner, link
-from intarsia_runtime.modes import check_mode
+from intarsia_runtime.modes import mode_options
+from intarsia_runtime.replay import Recording, replayed
 from intarsia_runtime.target import detect_target
 from intarsia_runtime.training import with_backward
 from intarsia_runtime.triton_build import prepare
@@ -36,14 +38,17 @@ __version__ = "0.1.0"
 __all__ = [
     "Cache",
     "Library",
+    "Recording",
     "Runner",
+    "assembled",
     "build",
-    "check_mode",
     "compile_by",
     "detect_target",
     "link",
+    "mode_options",
     "prepare",
     "raises_as_written",
+    "replayed",
     "run_as_written",
     "with_backward",
     "with_epilogue",

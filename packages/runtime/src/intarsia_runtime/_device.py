@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from intarsia_runtime._names import Names
 
-__all__ = ["Device"]
+__all__ = ["Device", "ready", "span"]
 
 ALIGNMENT = 16  # bytes; kernels for a GPU are compiled for aligned addresses
 
@@ -65,7 +67,11 @@ def ready(tensor: Tensor, device: torch.device) -> Tensor:
         tensor = tensor.to(device)
     if tensor.data_ptr() % ALIGNMENT == 0:
         return tensor
-    # the piece of memory that it spans, gaps and all: elements of an expanded tensor share places
-    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
-    piece = tensor.as_strided((span,), (1,)).clone()
+    # gaps and all: elements of an expanded tensor share places
+    piece = tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,)).clone()
     return piece.as_strided(tensor.shape, tensor.stride())
+
+
+def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many elements the piece of memory has in which a tensor lies."""
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if all(shape) else 0

@@ -88,6 +88,10 @@ class RefWriter:
                 raise InternalError(f"{symbol!r} can't be a variable", code="runtime.size_symbol")
         return [(s, self._where_shown(s)) for s in symbols if s not in self.program.inputs]
 
+    def is_symbolic(self) -> bool:
+        """Tell whether any size or stride of the program is not a constant."""
+        return bool(self._symbols())
+
     def _symbols(self) -> set[str]:
         """Return the names of all size symbols in the program's buffers."""
         texts = (size_text(e) for b in self.program.buffers.values() for e in (*b.shape, *b.strides))

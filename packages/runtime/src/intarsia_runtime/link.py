@@ -56,10 +56,12 @@ class Runner(Protocol):
     Attributes:
         source: Its Python text.
         owns_results: True: every result has storage of its own.
+        symbolic: Whether sizes or strides of inputs may differ between calls.
     """
 
     source: str
     owns_results: bool
+    symbolic: bool
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run the program once."""
@@ -95,7 +97,9 @@ def link(
     if source.language == "triton":
         library.prepare()
     writer = _Writer(program, source, library, device or torch.device("cpu"), debug)
-    return _compile_text(writer.write(), writer.names.bound)
+    run = _compile_text(writer.write(), writer.names.bound)
+    run.symbolic = writer.refs.is_symbolic()
+    return run
 
 
 def _program(kernels: fx.GraphModule | Program) -> Program:

@@ -1,21 +1,36 @@
-"""The modes of `compile`: how much the runtime may do to a compiled graph."""
+"""The modes of `compile`: names for groups of options."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 from intarsia_ir.choices import one_of
 from intarsia_ir.where import warn_user
 
-__all__ = ["MODES", "check_mode"]
+__all__ = ["MODES", "mode_options"]
 
-MODES = ("default", "reduce-overhead", "max-autotune")
+MODES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "default": MappingProxyType({}),
+        "reduce-overhead": MappingProxyType({"cuda_graphs": True}),
+        "max-autotune": MappingProxyType({"cuda_graphs": True}),
+    }
+)
 
 
-def check_mode(mode: str) -> None:
-    """Check the name of a mode, and say so where it doesn't differ from the default.
+def mode_options(mode: str) -> Mapping[str, Any]:
+    """Return the options that a mode stands for, and say so where it does less than its name promises.
 
     Raises:
         InvalidArgumentError: There is no such mode.
+
+    Example:
+        >>> dict(mode_options("reduce-overhead"))
+        {'cuda_graphs': True}
     """
-    one_of("mode", mode, MODES)
-    if mode != "default":
-        warn_user(f"mode={mode!r} compiles as 'default' does: there are no CUDA graphs and no tuning yet", UserWarning)
+    one_of("mode", mode, tuple(MODES))
+    if mode == "max-autotune":
+        warn_user("mode='max-autotune' compiles as 'reduce-overhead' does: there is no tuning yet", UserWarning)
+    return MODES[mode]

@@ -39,18 +39,12 @@ _LOWERINGS: Mapping[Any, Lowering] = MappingProxyType(
 )
 
 
-# random ops are library calls on torch's generator unless `rng` says otherwise
-_RNG: Mapping[str, Mapping[Any, Lowering]] = MappingProxyType(
-    {"eager": _LOWERINGS, "philox": MappingProxyType({**_LOWERINGS, **random.TABLE.rows})}
-)
-
-
 def lower(
     graph_module: fx.GraphModule,
     *,
     facts: SizeFacts | None = None,
     fuel: int | None = None,
-    rng: str = "eager",
+    rng: str | None = None,
     check: bool = True,
 ) -> fx.GraphModule:
     """Lower a functional ATen graph to loop nests: FX(aten) -> FX(loops).
@@ -61,7 +55,7 @@ def lower(
         fuel: Number of nodes to lower; the rest become extern calls. Views are lowered in any case. None: all.
         rng: `"eager"`: random ops stay extern calls, which draw eager's numbers. `"philox"`: a seed is drawn instead,
             and the numbers are a function of it and of the element: they can be fused, and are the same whatever
-            emitter is used.
+            emitter is used. None: `"philox"` for results on a CUDA device, `"eager"` for others.
         check: Whether both programs are verified.
 
     Returns:
@@ -83,10 +77,10 @@ def lower(
         >>> lower(aten)(torch.tensor([1.0, 3.0]))
         (tensor([2., 6.]),)
     """
-    one_of("rng", rng, tuple(_RNG))
+    one_of("rng", rng, (None, "eager", "philox"))
     if check:
         verify_aten(graph_module, functional=True, origins=False)
-    walk = _Walk(graph_module, facts or SizeFacts(), fuel, _RNG[rng])
+    walk = _Walk(graph_module, facts or SizeFacts(), fuel, rng)
     program = walk.program()
     if check:
         verify_loops(program)
@@ -117,13 +111,9 @@ class _Walk:
     """One pass over the graph, node by node in order."""
 
     def __init__(
-        self,
-        graph_module: fx.GraphModule,
-        facts: SizeFacts,
-        fuel: int | None,
-        lowerings: Mapping[Any, Lowering] = _LOWERINGS,
+        self, graph_module: fx.GraphModule, facts: SizeFacts, fuel: int | None, rng: str | None = None
     ) -> None:
-        self.graph_module, self.lowerings = graph_module, lowerings
+        self.graph_module, self.rng = graph_module, rng
         self.facts = facts
         self.fuel = fuel
         self.values: dict[str, Any] = {}
@@ -198,7 +188,7 @@ class _Walk:
         self.builder.begin(node.name, value, meta.origins(node), _used_results(node))
         args = [self._argument(a) for a in node.args]
         kwargs = {k: self._argument(v) for k, v in node.kwargs.items()}
-        row = self.lowerings.get(node.target)
+        row = self._row(node.target, value)
         result = None
         has_fuel = self.fuel != 0 or (row is not None and row.any_dtype)
         if row is not None and not _takes_computed_numbers(node.target, args, kwargs):
@@ -208,6 +198,13 @@ class _Walk:
             if self.fuel and result is not None and not row.any_dtype:
                 self.fuel -= 1
         self.env[node] = self._extern(node, args, kwargs) if result is None else result
+
+    def _row(self, target: Any, value: Any) -> Lowering | None:
+        """Return the lowering of an op: random ops are library calls on torch's generator unless `rng` differs."""
+        first = value[0] if isinstance(value, (tuple, list)) else value
+        on_cuda = isinstance(first, torch.Tensor) and first.is_cuda
+        drawn = random.TABLE.rows.get(target) if self.rng == "philox" or (self.rng is None and on_cuda) else None
+        return drawn or _LOWERINGS.get(target)
 
     def _extern(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         value, target = meta.value(node), cast(Any, node.target)

@@ -1,0 +1,59 @@
+"""One graph, or a forward and a backward graph, linked -> the function that a caller of the captured code gets.
+
+From the inside out: the graph; its replays, where these are asked for; the autograd node around a pair; the epilogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import torch
+
+from intarsia_ir.records import Halves, Role, Signature
+from intarsia_runtime.epilogue import with_epilogue
+from intarsia_runtime.replay import cuda_stream, record_cuda_graph, replayed
+from intarsia_runtime.training import with_backward
+
+__all__ = ["assembled"]
+
+Run = Callable[..., Sequence[Any]]
+
+
+def assembled(
+    run: Run,
+    signature: Signature,
+    halves: Halves | None = None,
+    backward: Run | None = None,
+    cuda_graphs_on: torch.device | None = None,
+) -> Callable[..., list[Any]]:
+    """Return a function over flat inputs that gives the flat outputs of a captured graph.
+
+    Args:
+        run: What `link` returned, or any function of the graph's inputs that gives its results.
+        signature: What inputs and results mean to the caller.
+        halves: In training: how the two graphs fit together.
+        backward: In training: as `run`, for the backward graph.
+        cuda_graphs_on: A CUDA device on which the runners that `link` made are replayed as CUDA graphs; None: nowhere.
+
+    Raises:
+        UnsupportedError: For outputs that would need a backward graph.
+
+    Example:
+        >>> from intarsia_ir.records import Fresh
+        >>> assembled(lambda x: (x + 1,), Signature(outputs=(Fresh(0), Fresh(0))))(torch.ones(2))
+        [tensor([2., 2.]), tensor([2., 2.])]
+    """
+    lifted = [n for n, spec in enumerate(signature.inputs) if spec.role in (Role.PARAMETER, Role.BUFFER)]
+    run = _replayed(run, lifted, cuda_graphs_on)
+    if halves is not None and backward is not None:
+        # what the forward graph makes lies in the memory of one of its recordings
+        stay = [n for n, s in enumerate(halves.saved) if not s.is_input or s.position in lifted]
+        run = with_backward(run, _replayed(backward, stay, cuda_graphs_on), halves)
+    return with_epilogue(run, signature, halves)
+
+
+def _replayed(run: Run, stay: Collection[int], device: torch.device | None) -> Run:
+    if device is None or device.type != "cuda" or not getattr(run, "owns_results", False):
+        return run
+    return replayed(run, stay, device, record_cuda_graph(device), cuda_stream(device))

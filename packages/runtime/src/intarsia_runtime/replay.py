@@ -1,0 +1,276 @@
+"""A compiled graph's launches as CUDA graphs: recorded when a call looks like one before, replayed after that.
+
+    call 1      runs as linked: libraries and kernels load, and choose what they will do
+    call 2      looks the same: its launches are recorded into a CUDA graph, with a memory pool of its own, and replayed
+    call 3 ...  inputs are copied to where the recording reads them, and one driver call launches everything
+
+Two calls look the same when their numbers, the stream, the addresses of parameters and of saved values are equal, and
+the layouts of tensors where these aren't constants. All other inputs may be anywhere: they are copied.
+
+Invariants:
+    - A replay never overwrites a result that someone still holds. While one is held the call is recorded once more,
+      with other memory; while those results are held too, the call runs as linked.
+    - What can't be recorded runs as linked, after one warning that says why.
+    - Recordings, their memory and the buffers for inputs die with the function, the least used ones before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia_ir.where import warn_user
+from intarsia_runtime._device import span
+
+__all__ = ["Recorder", "Recording", "cuda_stream", "record_cuda_graph", "replayed"]
+
+MOST_CALLS = 16  # different calls of one graph that are remembered, each with inputs and results of its own
+MOST_RECORDINGS = 2  # of one call: the results of the last call may be held while the next runs
+
+Run = Callable[..., Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Work that was recorded.
+
+    Args:
+        replay: Does the work again, on the stream that is current.
+        results: Where it leaves its results.
+    """
+
+    replay: Callable[[], object]
+    results: tuple[Any, ...]
+
+
+Recorder = Callable[[Callable[[], Sequence[Any]]], Recording]
+
+
+def replayed(
+    run: Run, stay: Collection[int], device: torch.device, record: Recorder, stream: Callable[[], int | None]
+) -> Run:
+    """Return a function like `run` that replays recordings of it.
+
+    Args:
+        run: A function of tensors and numbers whose results have storage of their own, as `link` returns. Where its
+            attribute `symbolic` isn't False, sizes and strides may differ between calls.
+        stay: Positions of the inputs that are read where they are, because they seldom move: parameters, saved values.
+        device: Where it computes.
+        record: Runs a function, recording it.
+        stream: Returns the stream that is current; None where nothing can be recorded at the moment.
+
+    Returns:
+        The function, with the attributes of `link`'s runners.
+
+    Example:
+        >>> def record(work):
+        ...     results = work()
+        ...     return Recording(lambda: [r.copy_(new) for r, new in zip(results, work())], results)
+        >>> run = replayed(lambda x: (x + 1,), (), torch.device("cpu"), record, stream=lambda: 0)
+        >>> [run(torch.tensor(float(n)))[0].item() for n in range(4)]
+        [1.0, 2.0, 3.0, 4.0]
+    """
+    replayer = _Replayer(run, frozenset(stay), device, record, stream)
+
+    def call(*inputs: Any) -> Sequence[Any]:
+        return replayer.call(inputs)
+
+    made: Any = call
+    made.source, made.owns_results = getattr(run, "source", ""), True
+    result: Run = made
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """Where a recording reads an input.
+
+    Args:
+        position: Which input.
+        tensor: It, for the recording.
+        target: What is written: `tensor`, or the memory that it spans where its elements share places.
+    """
+
+    position: int
+    tensor: Tensor
+    target: Tensor
+
+    def fill(self, value: Tensor) -> None:
+        """Copy an input's elements."""
+        self.target.copy_(value if self.target is self.tensor else value.as_strided(self.target.shape, (1,)))
+
+
+@dataclass(slots=True)
+class _Call:
+    """What is known of calls that look the same."""
+
+    buffers: tuple[_Buffer, ...] = ()
+    recordings: list[_Held] = field(default_factory=list)
+
+
+class _Replayer:
+    """Chooses between running, recording and replaying."""
+
+    def __init__(
+        self,
+        run: Run,
+        stay: frozenset[int],
+        device: torch.device,
+        record: Recorder,
+        stream: Callable[[], int | None],
+    ) -> None:
+        self.run, self.stay, self.device, self.record, self.stream = run, stay, device, record, stream
+        self.symbolic = getattr(run, "symbolic", True)
+        self.calls: OrderedDict[Hashable, _Call] = OrderedDict()
+        self.lock = threading.Lock()
+        self.refused = False
+
+    def call(self, inputs: tuple[Any, ...]) -> Sequence[Any]:
+        stream = None if self.refused else self.stream()
+        if stream is None:
+            return self.run(*inputs)
+        key = self._key(inputs, stream)
+        # from choosing a recording to holding its results nothing else may use it
+        with self.lock:
+            results = self._replay(self.calls[key], inputs) if self._seen(key) else None
+        return self.run(*inputs) if results is None else results
+
+    def _key(self, inputs: tuple[Any, ...], stream: int) -> Hashable:
+        key: list[Hashable] = [stream]
+        for position, value in enumerate(inputs):
+            if not isinstance(value, Tensor):
+                key.append(value)
+                continue
+            if self._stays(position, value):
+                key.append(value.data_ptr())
+            if self.symbolic:
+                key.append((value.shape, value.stride()))
+        return tuple(key)
+
+    def _stays(self, position: int, value: Tensor) -> bool:
+        stays = position in self.stay or type(value) is torch.nn.Parameter
+        return stays and value.device == self.device
+
+    def _seen(self, key: Hashable) -> bool:
+        """Tell whether a call looks like one before; it is remembered from now on, as the latest."""
+        seen = key in self.calls
+        if not seen:
+            self.calls[key] = _Call()
+            if len(self.calls) > MOST_CALLS:
+                self.calls.popitem(last=False)
+        self.calls.move_to_end(key)
+        return seen
+
+    def _replay(self, call: _Call, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Return the results of a replay; None where the call must run as linked."""
+        held = next((h for h in call.recordings if h.is_free()), None)
+        if held is None and len(call.recordings) == MOST_RECORDINGS:
+            return None
+        if not call.recordings:
+            call.buffers = tuple(self._buffers(inputs))
+        for buffer in call.buffers:
+            buffer.fill(inputs[buffer.position])
+        if held is None:
+            held = self._recorded(call, inputs)
+            if held is None:
+                return None
+            call.recordings.append(held)
+        held.recording.replay()
+        return held.results()
+
+    def _buffers(self, inputs: tuple[Any, ...]) -> Iterator[_Buffer]:
+        """Make a place for each input that may be anywhere."""
+        for position, value in enumerate(inputs):
+            if not isinstance(value, Tensor) or self._stays(position, value):
+                continue
+            shape, strides = value.shape, value.stride()
+            if _share_places(shape, strides):
+                target = torch.empty(span(shape, strides), dtype=value.dtype, device=self.device)
+                yield _Buffer(position, target.as_strided(shape, strides), target)
+            else:
+                tensor = torch.empty_strided(shape, strides, dtype=value.dtype, device=self.device)
+                yield _Buffer(position, tensor, tensor)
+
+    def _recorded(self, call: _Call, inputs: tuple[Any, ...]) -> _Held | None:
+        placed = list(inputs)
+        for buffer in call.buffers:
+            placed[buffer.position] = buffer.tensor
+        try:
+            return _Held(self.record(lambda: self.run(*placed)))
+        except Exception as error:  # what can't be recorded can still run, and raises for itself what is wrong with it
+            self.refused = True
+            self.calls.clear()
+            warn_user(f"a graph isn't replayed as a CUDA graph, it runs as usual: {error}", RuntimeWarning)
+            return None
+
+
+class _Held:
+    """A recording, and who holds its results."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        addresses = [r.untyped_storage()._cdata for r in recording.results if isinstance(r, Tensor)]
+        self.owned = [(address, torch._C._storage_Use_Count(address)) for address in addresses]
+
+    def is_free(self) -> bool:
+        """Tell whether nobody else holds one of the results, or a view of one."""
+        count = torch._C._storage_Use_Count
+        return all(count(address) == own for address, own in self.owned)
+
+    def results(self) -> tuple[Any, ...]:
+        """Return the results as new tensors over the same memory."""
+        return tuple(r.detach() if isinstance(r, Tensor) else r for r in self.recording.results)
+
+
+def _share_places(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Tell whether elements may share a place; False is certain."""
+    reach = 0  # of the dimensions so far, in elements
+    for stride, n in sorted(zip(strides, shape, strict=True)):
+        if n > 1:
+            if stride <= reach:
+                return True
+            reach += (n - 1) * stride
+    return False
+
+
+def cuda_stream(device: torch.device) -> Callable[[], int | None]:
+    """Return the function that tells a CUDA device's current stream, or None while the user records it."""
+    index = device.index
+
+    def stream() -> int | None:
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        current: int = torch._C._cuda_getCurrentRawStream(index)
+        return current
+
+    return stream
+
+
+def record_cuda_graph(device: torch.device) -> Recorder:
+    """Return the recorder of a CUDA device: every recording is a CUDA graph with a memory pool of its own.
+
+    The graph's random operations draw from torch's generator anew at each replay.
+    """
+
+    def record(work: Callable[[], Sequence[Any]]) -> Recording:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(device):
+            stream, ours = torch.cuda.current_stream(), torch.cuda.Stream()
+            # a library's workspace is part of the graph's memory: it must neither be one that others write to
+            # meanwhile, nor be found by others afterwards
+            torch._C._cuda_clearCublasWorkspaces()
+            try:
+                with torch.cuda.graph(graph, stream=ours, capture_error_mode="thread_local"):
+                    results = tuple(work())
+            finally:
+                torch.cuda.set_stream(stream)
+                torch._C._cuda_clearCublasWorkspaces()
+        return Recording(graph.replay, results)
+
+    return record
