@@ -286,5 +286,5 @@ def test_modes_are_names_for_options_which_go_before_them(recwarn):
     assert torch.equal(compiled(torch.ones(2)), torch.ones(2).sin())
     intarsia.compile(torch.sin, mode="reduce-overhead", options={"cuda_graphs": False})
     assert not recwarn
-    with pytest.raises(intarsia.InvalidArgumentError, match="cuda_graphs is .yes., not one of True, False"):
+    with pytest.raises(intarsia.InvalidArgumentError, match=r"cuda_graphs is .yes., not one of True, False"):
         intarsia.compile(torch.sin, options={"cuda_graphs": "yes"})

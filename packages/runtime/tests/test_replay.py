@@ -160,7 +160,8 @@ def test_inputs_of_any_layout_are_copied_to_their_places(make):
         result, strides = machine.run(x)
         assert torch.equal(result, x + 1)
         assert tuple(strides.tolist()) == x.stride()
-        assert machine.counts["replays"] == n  # the first call runs; the results of the last are held while the next runs
+        # the first call runs; the results of the last one are held while the next runs
+        assert machine.counts["replays"] == n
 
 
 def test_threads_share_recordings_without_sharing_results():
@@ -183,7 +184,9 @@ def test_threads_share_recordings_without_sharing_results():
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.sampled_from(["keep", "drop", "view"])), max_size=40))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.sampled_from(["keep", "drop", "view"])), max_size=40)
+)
 def test_random_calls_with_results_kept_and_dropped(steps):
     machine = Machine(lambda w, x, n: (w * x + n, x + n, n), stay=(0,))
     weights = [torch.full((3,), float(n)) for n in range(4)]

@@ -13,7 +13,7 @@ Example:
     (tensor([2., 6.]),)
 """
 
-from intarsia_ir.aten.devices import device_of
+from intarsia_ir.aten.devices import device_of, host_nodes
 from intarsia_ir.aten.interpret import interpret
 from intarsia_ir.aten.ops import (
     SCALAR_FUNCTIONS,
@@ -38,6 +38,7 @@ __all__ = [
     "constants_of",
     "device_of",
     "effects",
+    "host_nodes",
     "interpret",
     "node_effects",
     "overload_named",

@@ -1,6 +1,15 @@
-"""Where a graph of ATen operations runs: kernels are generated for one device."""
+"""Where a graph of ATen operations runs: kernels are generated for one device; the CPU may take part beside it.
+
+    %m = aten.lt.Scalar(%i, 3)                      host: its operand and its result are on the CPU
+    %y = aten._to_copy.default(%m, device=cuda)     host: it reads a tensor on the CPU
+    %z = aten.index.Tensor(%x, [%i])                device: ATen brings indices to the indexed tensor itself
+    %w = aten.mul.Tensor(%z, %s)                    device: %s is one number, which ATen hands over itself
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.fx as fx
@@ -8,35 +17,78 @@ import torch.fx as fx
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
 
-__all__ = ["device_of"]
+__all__ = ["device_of", "host_nodes"]
+
+aten: Any = torch.ops.aten
+CPU = torch.device("cpu")
+# their indices may be on the CPU when the tensor isn't
+INDEXED = frozenset({aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default})
 
 
 def device_of(gm: fx.GraphModule) -> torch.device:
-    """Return the one device of a graph's tensors; the CPU when there are none.
+    """Return the device that a graph's kernels are generated for; the CPU when there are no tensors.
 
-    A scalar on the CPU that enters the graph may take part in operations on another device, as in eager.
+    That is the one device of its tensors. Beside one CUDA device there may be the CPU: see `host_nodes`.
 
     Args:
         gm: FX(aten) with a value on every node.
 
     Raises:
-        UnsupportedError: `aten.devices`: the tensors are on several devices.
+        UnsupportedError: `aten.devices`: the tensors are on other combinations of devices.
     """
     found: dict[torch.device, fx.Node] = {}
     for node in gm.graph.nodes:
-        value = meta.value(node) if node.op != "output" else None
-        for tensor in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(tensor, torch.Tensor) and not _travels(node, tensor):
+        for tensor in _results(node):
+            if not _travels(node, tensor):
                 found.setdefault(tensor.device, node)
-    if len(found) > 1:
+    others = [device for device in found if device != CPU]
+    if len(others) > 1 or (len(found) > 1 and others[0].type != "cuda"):
         raise UnsupportedError(
             f"tensors of one graph are on {' and '.join(sorted(map(str, found)))}",
             code="aten.devices",
             where=meta.origins([*found.values()][-1]),
-            hints=("move tensors to one device before they enter the function",),
+            hints=("move tensors to one device, or to the CPU and one CUDA device, before they enter the function",),
         )
-    return next(iter(found), torch.device("cpu"))
+    return others[0] if others else CPU
+
+
+def host_nodes(gm: fx.GraphModule) -> frozenset[fx.Node]:
+    """Return the calls of a graph over the CPU and a CUDA device that have operands or results on the CPU.
+
+    Calls on the other device that read a number, a tensor without dimensions, from the CPU are not among them, nor
+    those whose indices are there: ATen brings both to the device.
+
+    Args:
+        gm: FX(aten) with a value on every node.
+
+    Returns:
+        The calls; none for a graph on one device.
+
+    Raises:
+        UnsupportedError: As `device_of` does.
+    """
+    if device_of(gm) == CPU:
+        return frozenset()
+    return frozenset(n for n in gm.graph.nodes if n.op == "call_function" and _is_on_host(n))
+
+
+def _is_on_host(node: fx.Node) -> bool:
+    results = list(_results(node))
+    if any(r.device == CPU for r in results):
+        return True
+    operands = [t for operand in node.all_input_nodes for t in _results(operand)]
+    if node.target in INDEXED:
+        operands = [*_results(node.args[0])]  # type: ignore[arg-type]
+    near = [t for t in operands if t.device == CPU]
+    return any(t.dim() for t in near) or len(near) == len(results) + len(operands) > 0
 
 
 def _travels(node: fx.Node, tensor: torch.Tensor) -> bool:
     return node.op in ("placeholder", "get_attr") and tensor.dim() == 0 and tensor.device.type == "cpu"
+
+
+def _results(node: fx.Node) -> Iterator[torch.Tensor]:
+    value = meta.value(node) if node.op != "output" else None
+    for tensor in value if isinstance(value, tuple | list) else (value,):
+        if isinstance(tensor, torch.Tensor):
+            yield tensor
