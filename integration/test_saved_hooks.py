@@ -82,20 +82,44 @@ def test_checkpointing_by_parts_inside_of_a_compiled_function():
     assert intarsia.stats().fallbacks == 0 and intarsia.stats().graphs
 
 
-class Unmaterialized(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.set_materialize_grads(False)
-        return x * 2, x * 3
-
-    @staticmethod
-    def backward(ctx, a, b):
-        return a * 2 + (7 if b is None else b * 3)
+def ask(ctx):
+    ctx.set_materialize_grads(False)
 
 
-def test_a_function_that_asks_which_gradients_are_missing_is_told():
-    compiled = intarsia.compile(lambda x: Unmaterialized.apply(x.sin()), options=RAISE)
+def set_attribute(ctx):
+    ctx.materialize_grads = False
+
+
+@pytest.mark.parametrize("asking", [torch.autograd.function.FunctionCtx.set_materialize_grads, ask, set_attribute])
+def test_a_function_that_asks_which_gradients_are_missing_is_told(asking, fresh):
+    class Asking(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            asking(*((ctx,) if asking in (ask, set_attribute) else (ctx, False)))
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, a, b):
+            return a * 2 + (7 if b is None else b * 3)
+
+    def function(x):
+        return Asking.apply(x.sin())
+
     x, y = (torch.ones(2, requires_grad=True) for _ in range(2))
-    compiled(x)[0].sum().backward()
-    Unmaterialized.apply(y.sin())[0].sum().backward()
+    intarsia.compile(function, options=RAISE)(x)[0].sum().backward()
+    function(y)[0].sum().backward()
     torch.testing.assert_close(x.grad, y.grad)
+    assert intarsia.stats().fallbacks == 0
+    with pytest.raises(intarsia.UnsupportedError, match="asks which gradients are missing"):
+        intarsia.compile(function, fullgraph=True)(x)
+
+
+def test_functions_compile_where_hooks_are_forbidden_and_stay_forbidden(fresh):
+    compiled = intarsia.compile(lambda x: x.sin() * x, options=RAISE)
+    x = torch.ones(3, requires_grad=True)
+    with torch.autograd.graph.disable_saved_tensors_hooks("off"):
+        result = compiled(x)
+        with pytest.raises(RuntimeError, match="off"), torch.autograd.graph.save_on_cpu():
+            pass
+    torch.testing.assert_close(torch.autograd.grad(result.sum(), x)[0], x.cos() * x + x.sin())
+    assert intarsia.stats().fallbacks == 0 and intarsia.stats().graphs == 1

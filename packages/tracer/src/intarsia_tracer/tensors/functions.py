@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from intarsia_ir.errors import UnsupportedError
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.objects import ClassValue
 
@@ -50,7 +51,23 @@ def applied_function(cls: ClassValue) -> AppliedFunction:
             doing = _effect_of(code)
             if doing:
                 raise Break("tracer.tensor_op", f"{name} of {cls.describe()} {doing}, and gradients are needed")
-    return AppliedFunction(cls.value)
+    # a subclass of ours would be seen by a hook for subclasses
+    if any("__init_subclass__" in vars(base) for base in cls.value.__mro__[:-1]):
+        raise Break("tracer.tensor_op", f"{cls.describe()} has an __init_subclass__, and gradients are needed")
+    return AppliedFunction(_watched(cls.value))
+
+
+def _watched(cls: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    """Return a class like `cls` whose context, however it is reached, refuses to tell which gradients are missing."""
+    watched: Any = type(cls.__name__, (cls,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+    watched._backward_cls.materialize_grads = property(None, _refuse_missing)
+    return watched  # type: ignore[no-any-return]
+
+
+def _refuse_missing(ctx: Any, materialize: bool) -> None:
+    """One graph is compiled for whichever gradients are given, and takes those that are missing for zeros."""
+    if not materialize:
+        raise UnsupportedError("an autograd function asks which gradients are missing", code="tracer.missing_gradients")
 
 
 def _effect_of(code: CodeType) -> str:
@@ -59,8 +76,6 @@ def _effect_of(code: CodeType) -> str:
         own = instruction.argval in code.co_cellvars
         if instruction.opname in _WRITES and not own:
             return f"writes {instruction.argval}"
-        if instruction.argval == "set_materialize_grads":  # one graph is compiled for whichever gradients are given
-            return "asks which gradients are missing"
         if instruction.opname == "LOAD_GLOBAL" and instruction.argval in _SEEN_OUTSIDE:
             return f"calls {instruction.argval}"
     return ""
