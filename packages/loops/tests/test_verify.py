@@ -119,6 +119,7 @@ def test_the_good_program_is_good() -> None:
         ("L11", with_buffer("x", replace(MATRIX, shape=(size_symbol("n", 5, 9), lift(6))))),
         ("L13", with_items(DOUBLE, Kernel((I0,), (SUM,)), CALL)),
         ("L13", replace(GOOD, placement=Placement(0, {}))),
+        ("L15", with_buffer("x", replace(MATRIX, device="cuda:0"))),
     ],
 )
 def test_loops_rules(rule: str, program: Program) -> None:

@@ -51,8 +51,11 @@ def check_program(program: Program, findings: Findings, *, origins: bool) -> Non
     _check_inputs(program, findings)
     for name, buffer in program.buffers.items():
         _check_buffer(name, buffer, program.facts, findings)
+    places: dict[str, str] = {}
     for item in program.items:
         _check_reads(item, defined, findings)
+        if not isinstance(item, Extern):
+            places |= {program.buffers[n].device: n for n in (*_made(item), *item.reads()) if n in program.buffers}
         for nest in item.steps if isinstance(item, Kernel) else (item,):
             if isinstance(nest, Nest):
                 check_nest(nest, program.buffers, findings)
@@ -61,6 +64,9 @@ def check_program(program: Program, findings: Findings, *, origins: bool) -> Non
         if origins and not item.origins:
             findings.add("L12", _made(item)[0] if _made(item) else "item", "no origins")
         _define(item, program.buffers, defined, findings)
+    if len(places) > 1:
+        where = ", ".join(f"{name} on {device}" for device, name in sorted(places.items()))
+        findings.add("L15", max(places.values()), f"nests touch several devices: {where}")
     for k, value in enumerate(program.outputs):
         _check_output(k, value, program.buffers, defined, findings)
 

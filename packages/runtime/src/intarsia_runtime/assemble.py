@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from intarsia_ir.records import Halves, Role, Signature
+from intarsia_ir.where import warn_user
 from intarsia_runtime.epilogue import with_epilogue
 from intarsia_runtime.replay import cuda_stream, record_cuda_graph, replayed
 from intarsia_runtime.training import with_backward
@@ -55,5 +56,8 @@ def assembled(
 
 def _replayed(run: Run, stay: Collection[int], device: torch.device | None) -> Run:
     if device is None or device.type != "cuda" or not getattr(run, "owns_results", False):
+        return run
+    if getattr(run, "uses_host", False):
+        warn_user("a graph isn't replayed as a CUDA graph, it runs as usual: it has tensors on the CPU", RuntimeWarning)
         return run
     return replayed(run, stay, device, record_cuda_graph(device), cuda_stream(device))

@@ -38,7 +38,7 @@ from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import KernelSource, Launch
 from intarsia_loops import from_fx
 from intarsia_loops.index import IndexExpr
-from intarsia_loops.program import Extern, Program
+from intarsia_loops.program import Extern, Kernel, Program
 from intarsia_runtime import _calls
 from intarsia_runtime._device import Device
 from intarsia_runtime._names import Names
@@ -57,11 +57,13 @@ class Runner(Protocol):
         source: Its Python text.
         owns_results: True: every result has storage of its own.
         symbolic: Whether sizes or strides of inputs may differ between calls.
+        uses_host: Whether it reads or makes tensors on the CPU, beside a CUDA device or alone.
     """
 
     source: str
     owns_results: bool
     symbolic: bool
+    uses_host: bool
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run the program once."""
@@ -81,8 +83,9 @@ def link(
         kernels_gm: FX(kernels), or the `Program` it stands for.
         source: The unit that was emitted for it; its launches say which native call covers which items.
         library: What `build` made of `source`.
-        device: Where results are made and kernels run; None is the CPU. A CUDA device needs a unit in Triton, whose
-            kernels run on the stream that is current when the function is called.
+        device: Where kernels run and make their results; None is the CPU. A CUDA device needs a unit in Triton, whose
+            kernels run on the stream that is current when the function is called. Extern calls take and give tensors
+            on the CPU where the program's buffers say so.
         debug: Check every input and extern result against the program's buffers, at every call.
 
     Returns:
@@ -99,6 +102,7 @@ def link(
     writer = _Writer(program, source, library, device or torch.device("cpu"), debug)
     run = _compile_text(writer.write(), writer.names.bound)
     run.symbolic = writer.refs.is_symbolic()
+    run.uses_host = not writer.device.is_cuda or _uses_any(program, writer.on_host)
     return run
 
 
@@ -133,6 +137,7 @@ class _Writer:
         self.refs = RefWriter(program, self.names, self.offsets)
         self.lines: list[str] = []
         self.live: set[str] = set()
+        self.on_host = _on_host(program) if self.device.is_cuda else frozenset()
 
     def write(self) -> str:
         steps = _schedule(self.program, self.launches)
@@ -160,15 +165,15 @@ class _Writer:
 
     def _prologue(self) -> None:
         for name, value in self.program.constants.items():
-            tensor = self.device.place(_calls.as_tensor(value, self.program.buffers[name]))
-            self.names.bind(self.names.local(name), tensor)
+            tensor = _calls.as_tensor(value, self.program.buffers[name])
+            self.names.bind(self.names.local(name), tensor if name in self.on_host else self.device.place(tensor))
         if self.debug:
             self.names.bind("_check", _calls.check_tensor)
             for name in self.program.inputs:
                 if name in self.program.buffers:
                     self.lines.append(self._check(name, "input"))
-        tensors = [self.names.local(name) for name in self.program.inputs if name in self.program.buffers]
-        self.lines += self.device.prologue(self.names, tensors)
+        tensors = [n for n in self.program.inputs if n in self.program.buffers and n not in self.on_host]
+        self.lines += self.device.prologue(self.names, [self.names.local(name) for name in tensors])
         placement = self.program.placement
         if placement is not None and placement.offsets:  # buffers without elements have an address as well
             self.names.bind("_empty", torch.empty)
@@ -239,6 +244,23 @@ class _Writer:
             taken.add(output.buffer)
             texts.append(text)
         return texts
+
+
+def _on_host(program: Program) -> frozenset[str]:
+    """Return the buffers of a program for another device that are on the CPU: no kernel touches those."""
+    touched: set[str] = set()
+    for item in program.items:
+        if isinstance(item, Kernel):
+            touched.update(item.reads(), item.writes())
+    return frozenset(name for name, b in program.buffers.items() if b.device == "cpu" and name not in touched)
+
+
+def _uses_any(program: Program, buffers: Set[str]) -> bool:
+    used = {value.buffer for value in program.outputs if _calls.is_ref(value)}
+    for item in program.items:
+        if isinstance(item, Extern):
+            used.update(item.outs, item.reads())
+    return not buffers.isdisjoint(used)
 
 
 def _schedule(program: Program, launches: tuple[Launch, ...]) -> list[Launch | Extern]:

@@ -1,9 +1,9 @@
 """Where a graph of ATen operations runs: kernels are generated for one device; the CPU may take part beside it.
 
-    %m = aten.lt.Scalar(%i, 3)                      host: its operand and its result are on the CPU
-    %y = aten._to_copy.default(%m, device=cuda)     host: it reads a tensor on the CPU
-    %z = aten.index.Tensor(%x, [%i])                device: ATen brings indices to the indexed tensor itself
-    %w = aten.mul.Tensor(%z, %s)                    device: %s is one number, which ATen hands over itself
+%m = aten.lt.Scalar(%i, 3)                      host: its operand and its result are on the CPU
+%y = aten._to_copy.default(%m, device=cuda)     host: it reads a tensor on the CPU
+%z = aten.index.Tensor(%x, [%i])                device: ATen brings indices to the indexed tensor itself
+%w = aten.mul.Tensor(%z, %s)                    device: %s is one number, which ATen hands over itself
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _is_on_host(node: fx.Node) -> bool:
     if node.target in INDEXED:
         operands = [*_results(node.args[0])]  # type: ignore[arg-type]
     near = [t for t in operands if t.device == CPU]
-    return any(t.dim() for t in near) or len(near) == len(results) + len(operands) > 0
+    return any(t.dim() for t in near) or (not results and 0 < len(near) == len(operands))
 
 
 def _travels(node: fx.Node, tensor: torch.Tensor) -> bool:

@@ -17,6 +17,7 @@ L11: a buffer has as many strides as sizes, none depends on a loop variable; siz
 L12: every item has origins (asked of programs from our own front ends: `origins=True`).
 L13: items are nests and extern calls, and nothing is placed in memory yet.
 L14: the graph is what `to_fx` makes: every node is an input, a constant, an item, a pick of its results, or a view.
+L15: all buffers that nests read and write are on one device; extern calls may touch others.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """FX(aten) -> FX(loops): one family of lowerings a module, and `lower`, which walks the graph.
 
 Every op with a lowering becomes one nest, or a few for reductions; views become index maps; anything else becomes an
-extern call of the ATen op on whole tensors.
+extern call of the ATen op on whole tensors. In a graph over the CPU and a CUDA device, nests are for the device: what
+has tensors on the CPU is an extern call, and what a nest reads from there is copied first.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -21,10 +23,11 @@ from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import SizeFacts
 from intarsia_loops.graph import to_fx
-from intarsia_loops.index import IndexExpr
+from intarsia_loops.index import IndexExpr, row_major
 from intarsia_loops.loops.verify import verify as verify_loops
 from intarsia_loops.lower import creation, indexing, normalisations, pointwise, pooling, random, reductions, views
-from intarsia_loops.lower._builder import Builder
+from intarsia_loops.lower._builder import Builder, Spec
+from intarsia_loops.lower._devices import Devices
 from intarsia_loops.lower._sizes import Sizes
 from intarsia_loops.lower._table import Lowering
 from intarsia_loops.lower._values import Tensor
@@ -63,7 +66,7 @@ def lower(
 
     Raises:
         UnsupportedError: An op has a result that is neither a tensor nor a size (`loops.scalar_result`), or a
-            size can't be written as an index expression.
+            size can't be written as an index expression; or tensors are on devices other than the CPU and one more.
         VerifyError: The graph breaks the rules of the aten dialect.
 
     Example:
@@ -119,6 +122,8 @@ class _Walk:
         self.values: dict[str, Any] = {}
         self.sizes = Sizes(facts)
         self.builder = Builder(self.sizes, {n.name for n in graph_module.graph.nodes})
+        self.devices = Devices(graph_module)
+        self.copied: dict[TensorRef, Tensor] = {}
         self.env: dict[fx.Node, Any] = {}
         self.inputs: list[str] = []
         self.constants: dict[str, torch.Tensor] = {}
@@ -142,8 +147,7 @@ class _Walk:
     def _placeholder(self, node: fx.Node) -> None:
         value = meta.value(node)
         if isinstance(value, torch.Tensor):
-            self.env[node] = self.builder.declare(self.builder.spec_of(value), node.name)
-            self.builder.inputs.add(node.name)
+            self.env[node] = self._declared(node, value)
             self.values[node.name] = value
             self.inputs.append(node.name)
         else:
@@ -161,8 +165,12 @@ class _Walk:
                 where=meta.origins(node),
             )
         self.constants[node.name] = value
-        self.env[node] = self.builder.declare(self.builder.spec_of(value), node.name)
+        self.env[node] = self._declared(node, value)
+
+    def _declared(self, node: fx.Node, value: torch.Tensor) -> Tensor:
         self.builder.inputs.add(node.name)
+        device = self.devices.of(node) or str(value.device)
+        return self.builder.declare(replace(self.builder.spec_of(value), device=device), node.name)
 
     def _output(self, node: fx.Node) -> None:
         self.builder.begin(node.name, None, meta.origins(node))
@@ -185,7 +193,7 @@ class _Walk:
             return
         if isinstance(value, torch.Tensor):
             self.values[node.name] = value
-        self.builder.begin(node.name, value, meta.origins(node), _used_results(node))
+        self.builder.begin(node.name, value, meta.origins(node), _used_results(node), self.devices.of(node))
         args = [self._argument(a) for a in node.args]
         kwargs = {k: self._argument(v) for k, v in node.kwargs.items()}
         row = self._row(node.target, value)
@@ -193,6 +201,11 @@ class _Walk:
         has_fuel = self.fuel != 0 or (row is not None and row.any_dtype)
         if row is not None and not _takes_computed_numbers(node.target, args, kwargs):
             row = None
+        if self.devices.runs_on_host(node):
+            self.env[node] = self._host_view(row, args, kwargs) or self._extern(node, args, kwargs)
+            return
+        if row is not None and self.devices.device.type != "cpu":
+            args, kwargs = self._near(args), {k: self._near(v) for k, v in kwargs.items()}
         if row is not None and has_fuel and (row.any_dtype or (_computable(args) and _computable(value))):
             result = row.function(self.builder, *args, **kwargs)
             if self.fuel and result is not None and not row.any_dtype:
@@ -205,6 +218,25 @@ class _Walk:
         on_cuda = isinstance(first, torch.Tensor) and first.is_cuda
         drawn = random.TABLE.rows.get(target) if self.rng == "philox" or (self.rng is None and on_cuda) else None
         return drawn or _LOWERINGS.get(target)
+
+    def _host_view(self, row: Lowering | None, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Return a view of memory on the host; None where it would take a copy, which no kernel can make there."""
+        result = row.function(self.builder, *args, **kwargs) if row is not None and row.any_dtype else None
+        views = result if isinstance(result, tuple) else () if result is None else (result,)
+        return result if all(self.builder.as_strided(v, v.strides or ()) for v in views) else None
+
+    def _near(self, value: Any) -> Any:
+        """Return an operand where nests can read it: what is on the host is copied to the device, once."""
+        if isinstance(value, list):
+            return [self._near(v) for v in value]
+        if not isinstance(value, Tensor) or self.builder.buffers[value.buffer].device == str(self.devices.device):
+            return value
+        ref = self.builder.tensor_ref(value)
+        if ref not in self.copied:
+            strides = ref.strides if value.direct else row_major(ref.shape)
+            spec = Spec(ref.shape, strides, value.dtype, str(self.devices.device))
+            self.copied[ref] = self.builder.call(torch.ops.aten._to_copy.default, (ref,), spec, "near")
+        return self.copied[ref]
 
     def _extern(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         value, target = meta.value(node), cast(Any, node.target)
@@ -220,6 +252,10 @@ class _Walk:
                     code="loops.scalar_result",
                     where=meta.origins(node),
                 )
+        if node in self.devices.carried and kwargs.get("device") is not None:
+            kwargs = {**kwargs, "device": self.devices.device}
+        if self.devices.must_wait(node):
+            kwargs = {**kwargs, "non_blocking": False}
         made = self.builder.extern(_without_alias(target), args, kwargs)
         return tuple(sizes.get(k, m) for k, m in enumerate(made)) if sizes else made
 

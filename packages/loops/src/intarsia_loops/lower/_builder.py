@@ -54,8 +54,16 @@ class Builder:
         self._value: Any = None
         self._origins: tuple[Origin, ...] = ()
         self._named = False
+        self._device: str | None = None
 
-    def begin(self, name: str, value: Any, origins: tuple[Origin, ...], used: frozenset[int] | None = None) -> None:
+    def begin(
+        self,
+        name: str,
+        value: Any,
+        origins: tuple[Origin, ...],
+        used: frozenset[int] | None = None,
+        device: str | None = None,
+    ) -> None:
         """Start lowering the node of this name, which produces `value` (fake tensors).
 
         Args:
@@ -63,7 +71,9 @@ class Builder:
             value: Its recorded value.
             origins: Its user lines.
             used: Positions of its results that are used; None: all.
+            device: Where its results are in the program; None: where they are in the graph.
         """
+        self._device = device
         self._name, self._value, self._origins, self._used, self._named = name, value, origins, used, False
 
     @property
@@ -84,16 +94,17 @@ class Builder:
     def spec_of(self, value: torch.Tensor) -> Spec:
         """Return sizes, strides, type and device of a fake tensor."""
         shape, strides = self.sizes.each(value.shape), self.sizes.each(value.stride())
-        key = (shape, strides, value.dtype, value.device)
+        key = (shape, strides, value.dtype, self._device or value.device)
         found = self._specs.get(key)
         if found is None:
-            found = self._specs[key] = Spec(shape, strides, dtype_name(value.dtype), str(value.device))
+            device = self._device or str(value.device)
+            found = self._specs[key] = Spec(shape, strides, dtype_name(value.dtype), device)
         return found
 
     def temp_spec(self, shape: Sequence[IndexExpr], dtype: str) -> Spec:
         """Return the spec of a row-major intermediate on the device of the node's first result."""
         value = self._value[0] if isinstance(self._value, (tuple, list)) else self._value
-        return Spec(tuple(shape), row_major(shape), dtype, str(value.device))
+        return Spec(tuple(shape), row_major(shape), dtype, self._device or str(value.device))
 
     def declare(self, spec: Spec, name: str) -> Tensor:
         """Add a buffer and return it as a tensor."""
