@@ -142,3 +142,25 @@ def test_windows_are_reduced_channel_by_channel_where_these_come_last(tmp_path):
     assert torch.equal(memory["y"], torch.nn.functional.max_pool2d(x, 2))
     rows = {"x": buffer((2, 5, 6, 8)), "y": channels_last((2, 5, 3, 4))}
     assert blocks.memory_order(kernel, rows) == axes  # the windows' rows are read along memory
+
+
+@pytest.mark.parametrize("functions", [(), ("sin",), ("sin", "cos")])
+@pytest.mark.parametrize("rows, columns", [(3, 2300), (2048, 65536)])
+def test_functions_with_a_slow_path_take_fewer_points_a_thread(functions, rows, columns, tmp_path):
+    i, r = axis("i0", rows), axis("r0", columns)
+    body = load("x", (lift(i), lift(r)), "f32")
+    for op in functions:
+        body = val("add", body, val(op, body, dtype="f32"), dtype="f32")
+    kernel = Kernel((i,), (Nest("y", (i,), (r,), "sum", body, "f32"),))
+    layouts = {"x": buffer((rows, columns)), "y": buffer((rows,))}
+    source = emit(kernel, layouts, CUDA)
+    if rows > 3:
+        assert f"RBLOCK: tl.constexpr = {(8192, 4096, 2048)[len(functions)]}" in source.text
+        return
+    assert f"'num_warps': {16 if functions else 8}" in source.text
+    x = torch.randn(rows, columns)
+    expected = x
+    for op in functions:
+        expected = expected + getattr(torch, op)(expected)
+    memory = interpreter.run(source, layouts, {"x": x}, tmp_path)
+    torch.testing.assert_close(memory["y"], expected.sum(-1), rtol=0, atol=1e-3)  # 2300 additions

@@ -6,6 +6,8 @@ Rules, from measurements on an H200 (bandwidth of each form against the paramete
      per point that costs one exponential, not two. What is read again comes from the L2 cache.
   3. Pointwise kernels take 8 to 16 points a thread, without a loop.
   4. A pointwise kernel whose buffers run along different axes gets a square tile, so that both run along memory.
+  5. A walk over an element function with a slow path (a sine of any number) takes fewer points a thread: the registers
+     of the slow paths of 16 points don't fit.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from intarsia_ir.dtypes import itemsize
 from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Val
+from intarsia_loops.rewrites import postorder
 from intarsia_triton.index import address, product
 from intarsia_triton.plan import Loop
 
@@ -29,6 +32,8 @@ LONGEST_ROW = 16384
 # a longer row: 16 bytes a load, and tiles of several loads a thread
 LONG_WARPS = 16
 PARTS = 4
+# what has a slow path, for large numbers: a reduction by a table, or a long division
+SLOW = frozenset({"sin", "cos", "tan", "fmod", "mod", "floordiv"})
 SQUARE = 64
 # fewer points than this for each processor are spread over all of them, one point a thread at least
 PROCESSORS = 128
@@ -75,14 +80,16 @@ def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence
     width = max(inner)
     if any(NEST_KINDS[s.kind].scan for s in kernel.steps):
         return Blocks(1, width, _warps(width), True)  # the whole range at once
+    n_slow = _slow_functions(loops)
     if _along_rows(kernel, buffers, loops):
         return Blocks(min(n_rows, SQUARE), min(width, 32))
     if _fits_registers(loops, buffers, width):
         rows = max(1, min(n_rows, TILE // width))
-        return Blocks(rows, width, _warps(rows * width), True)
+        return Blocks(rows, width, _warps(2 * rows * width if n_slow else rows * width), True)
     if width > 2 * TILE:
         # as many lanes as all threads load at once: were they fewer, the parts would be spread over several warps
-        return Blocks(1, PARTS * LONG_WARPS * 32 * _points_a_load(loops, buffers), LONG_WARPS, parts=PARTS)
+        parts = PARTS >> min(2, n_slow)
+        return Blocks(1, parts * LONG_WARPS * 32 * _points_a_load(loops, buffers), LONG_WARPS, parts=parts)
     rows = max(1, min(n_rows, TILE // width))
     return Blocks(rows, width, _warps(rows * width))
 
@@ -210,6 +217,12 @@ def _points_a_load(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> int:
     loads = {v.args[0] for loop in loops for s in loop.steps for v in s.body.loads}
     sizes = [itemsize(buffers[name].dtype) for name in loads if name in buffers]
     return min(8, 16 // min(sizes, default=4))
+
+
+def _slow_functions(loops: Sequence[Loop]) -> int:
+    """Return how many functions with a slow path a point of some walk takes."""
+    bodies = [[v for s in loop.steps for v in postorder(s.body)] for loop in loops]
+    return max(len({v for v in body if v.op in SLOW and v.dtype in ("f32", "f64")}) for body in bodies)
 
 
 def _warps(points: int) -> int:
