@@ -269,7 +269,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def ahead(session: nox.Session) -> None:
-    """Compile the kernels of the figures ahead of time: no spills, 16 bytes a load; `-- --arch sm_80` or gfx942."""
+    """Compile the kernels of the figures ahead of time: no spills, 16 bytes a load; `-- --arch gfx942` for AMD."""
     install_everything(session)
     session.run("python", "benchmarks/ahead.py", *session.posargs)
 
