@@ -4,6 +4,7 @@ import pytest
 
 from intarsia_ir.aten import device_of, host_nodes, parse_ir
 from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.torch import check_devices
 
 TWO = "on 'cuda:0'"
 
@@ -67,3 +68,34 @@ def test_other_devices_are_refused(places):
         with pytest.raises(UnsupportedError) as caught:
             function(gm)
         assert caught.value.code == "aten.devices"
+
+
+@pytest.mark.parametrize(
+    ("backend", "places", "refused"),
+    [
+        ("cpp", ("cpu",), ""),
+        ("cpp", ("cpu", "cuda:0"), "cuda"),
+        ("triton", ("cuda:0",), ""),
+        ("triton", ("cpu", "cuda:0"), ""),
+        ("triton", ("cpu",), "cpu"),
+        ("triton", ("cuda:0", "meta"), "meta"),
+        ("auto", ("cpu", "cuda:0"), ""),
+        ("auto", ("meta",), "meta"),
+    ],
+)
+def test_backends_serve_some_devices(backend, places, refused):
+    served = {"cpp": ("cpu",), "triton": ("cuda",)}.get(backend, ("cpu", "cuda"))
+    inputs = ", ".join(f"%x{k}: f32[2] on {place!r}" for k, place in enumerate(places))
+    gm = graph(inputs, f"%0: f32[2] on {places[0]!r} = aten.sin.default(%x0)")
+    if not refused:
+        return check_devices(gm, (), backend, served)
+    with pytest.raises(UnsupportedError, match=f"a tensor is on {refused}, and backend '{backend}' serves"):
+        check_devices(gm, (), backend, served)
+
+
+def test_a_graph_that_moves_its_inputs_to_a_gpu_is_one_for_a_gpu():
+    gm = graph("%x: f32[2]", f"%0: f32[2] {TWO} = aten._to_copy.default(%x, device=device('cuda:0'))")
+    (x,) = gm.graph.find_nodes(op="placeholder")
+    check_devices(gm, [x.meta["val"]], "triton", ("cuda",))
+    with pytest.raises(UnsupportedError, match="on cuda, and backend 'cpp' serves cpu"):
+        check_devices(gm, [x.meta["val"]], "cpp", ("cpu",))

@@ -70,20 +70,21 @@ def run(source, buffers, values, tmp_path):
     buffers = {**buffers, **dict(source.scratch)}
     for launch in source.launches:
         for name in launch.buffers:
-            memory.setdefault(name, empty(buffers[name]))
+            memory.setdefault(name, empty(buffers[name]).fill_(0 if name == source.counters else 1))
         # on the builder: every copy of this module patches the same one
         interpreter.InterpreterBuilder._ranges = [_range(t) for t in memory.values()]
         grid = tuple(eval(text, {}) for text in launch.grid)
         if all(grid):
             getattr(module, launch.entry)[grid](*(memory[b] for b in launch.buffers))
+    if source.counters:
+        assert not memory[source.counters].any(), "a counter isn't put back to 0"
     return memory
 
 
 def empty(buffer):
     shape, strides = ([n.const() for n in numbers] for numbers in (buffer.shape, buffer.strides))
-    made = torch.empty_strided(shape, strides, dtype=dtype_from_name(buffer.dtype))
-    made.fill_(1)  # so that an element nobody wrote is the same wrong value in every run
-    return made
+    # filled, so that an element nobody wrote is the same wrong value in every run
+    return torch.empty_strided(shape, strides, dtype=dtype_from_name(buffer.dtype)).fill_(1)
 
 
 def _range(tensor):

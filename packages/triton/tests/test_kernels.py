@@ -196,8 +196,8 @@ def test_transpositions_take_square_tiles(shape, tmp_path):
 def test_few_rows_have_a_launch_for_each_walk(tmp_path):
     buffers, kernel = softmax_kernel(2, 17000)
     source = check(buffers, (kernel,), {"x": torch.randn(2, 17000)}, ("y",), tmp_path)
-    # two reductions, each in parts and finished, then the quotients
-    assert len(source.launches) == 5 and {"m", "s"} <= {name for name, _ in source.scratch}
+    # two reductions, each in parts, then the quotients
+    assert len(source.launches) == 3 and {"m", "s"} <= {name for name, _ in source.scratch}
 
 
 @pytest.mark.parametrize("kind", ["sum", "max", "any"])
@@ -210,8 +210,20 @@ def test_long_reductions_of_few_rows_are_split(kind, tmp_path):
     x = torch.randn(64, 3, 300)
     inputs = {"x": x > 2 if kind == "any" else x}
     source = check(buffers, (kernel,), inputs, ("y",), tmp_path, rtol=1e-4, atol=1e-4)
-    assert [launch.entry for launch in source.launches] == ["kernel0", "kernel1"]
-    assert [name for name, _ in source.scratch] == ["y_partial"]
+    assert [launch.buffers for launch in source.launches] == [("x", "y_partial", "y", "arrived")]
+    assert [name for name, _ in source.scratch] == ["y_partial", "arrived"]
+
+
+@pytest.mark.parametrize(("rows", "columns", "counters"), [(2048, 64, 1), (2048, 128, 2), (2100, 96, 0)])
+def test_columns_are_finished_by_the_last_program_of_theirs(rows, columns, counters, tmp_path):
+    i, r = axis("i0", columns), axis("r0", rows)
+    kernel = Kernel((i,), (Nest("y", (i,), (r,), "sum", load("x", (lift(r), lift(i)), "f32"), "f32"),))
+    buffers = {"x": buffer((rows, columns)), "y": buffer((columns,))}
+    source = check(buffers, (kernel,), {"x": torch.randn(rows, columns)}, ("y",), tmp_path, rtol=1e-4, atol=1e-4)
+    # blocks of rows that belong to two programs of the second kernel take a launch more
+    assert len(source.launches) == (1 if counters else 2)
+    arrived = dict(source.scratch).get("arrived")
+    assert (arrived.shape[0].const() if arrived else 0) == counters
 
 
 def test_what_follows_a_split_reduction_is_done_with_it(tmp_path):
@@ -221,7 +233,7 @@ def test_what_follows_a_split_reduction_is_done_with_it(tmp_path):
     kernel = Kernel((i,), (total, Nest("y", (i,), (), "map", root, "f32")), frozenset({"s"}))
     buffers = {"x": buffer((2, 20480)), "s": buffer((2,)), "y": buffer((2,))}
     source = check(buffers, (kernel,), {"x": torch.rand(2, 20480)}, ("y",), tmp_path)
-    assert [launch.buffers for launch in source.launches] == [("x", "s_partial"), ("s_partial", "y")]
+    assert [launch.buffers for launch in source.launches] == [("x", "s_partial", "y", "arrived")]
 
 
 def test_equal_kernels_are_one_function(tmp_path):

@@ -715,6 +715,8 @@ class KernelSource:
             the runtime's own flags; the rest is only part of the text's identity.
         parts: Texts of translation units that are compiled side by side and linked; empty: `text` is the only one.
         scratch: Names and layouts (of the loops dialect) of buffers that launches share and the program doesn't know.
+        counters: The buffer of `scratch` that is 0 before and after each launch, or "": launches that follow each other
+            on one stream may share it.
     """
 
     text: str
@@ -727,3 +729,4 @@ class KernelSource:
     options: tuple[tuple[str, str], ...] = ()
     parts: tuple[str, ...] = ()
     scratch: tuple[tuple[str, Any], ...] = ()
+    counters: str = ""

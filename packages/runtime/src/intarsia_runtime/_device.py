@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from intarsia_runtime._names import Names
+from intarsia_runtime.counters import Counters
 
 __all__ = ["Device", "ready", "span"]
 
@@ -41,6 +42,10 @@ class Device:
         self.keyword(names)
         moved = [f"{name} = _ready({name}, _device)" for name in tensors]
         return [f"_stream = _current_stream({self.device.index})", *moved]
+
+    def counters(self, names: Names, name: str, n: int) -> str:
+        """Return the statement that takes the current stream's counters."""
+        return f"{name} = {names.bind('_counters', Counters(n, self.device))}(_stream)"
 
     def arguments(self) -> list[str]:
         """Return what a native call takes after buffers and sizes."""

@@ -130,7 +130,7 @@ class _Writer:
     ) -> None:
         self.program, self.library, self.debug = program, library, debug
         self.launches = segments(source) if source.language == "triton" else source.launches
-        self.scratch = dict(source.scratch)
+        self.scratch, self.counters = dict(source.scratch), source.counters
         self.device = Device(device)
         self.names = Names()
         self.offsets: Mapping[str, int] = program.placement.offsets if program.placement else {}
@@ -196,12 +196,15 @@ class _Writer:
 
     def _allocate(self, name: str) -> None:
         buffer = self.scratch.get(name) or self.program.buffers[name]
+        self.live.add(name)
+        if name == self.counters:
+            self.lines.append(self.device.counters(self.names, self.names.local(name), buffer.shape[0].const() or 0))
+            return
         self.names.bind("_empty_strided", torch.empty_strided)
         dtype = self.names.bind(f"_{buffer.dtype}", dtype_from_name(buffer.dtype))
         shape, strides = shape_text(buffer.shape), shape_text(buffer.strides)
         where = self.device.keyword(self.names)
         self.lines.append(f"{self.names.local(name)} = _empty_strided({shape}, {strides}, dtype={dtype}{where})")
-        self.live.add(name)
 
     def _address(self, name: str) -> str:
         if name in self.offsets:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from intarsia_loops.index import Atom
 from intarsia_loops.program import Buffer, Kernel
 from intarsia_triton.blocks import SQUARE, Blocks, across, flat_points, memory_order, trailing
+from intarsia_triton.finish import Finish
 from intarsia_triton.index import product
 from intarsia_triton.ops import POINTED
 from intarsia_triton.plan import loops_of
@@ -47,6 +48,7 @@ def function(
     name: str,
     copies: int = 1,
     checks: Mapping[str, str] = NO_CHECKS,
+    finish: Finish | None = None,
 ) -> Function:
     """Return the Triton function of a kernel that `plan.pieces` gave.
 
@@ -58,20 +60,51 @@ def function(
             More than 1 only for kernels with a grid of one dimension. The function takes all buffers of the first
             set, then those of the second, and so on.
         checks: Outputs of maps that are asserted instead of stored, with the message.
+        finish: What the last programs do besides. The function then takes counters after its buffers.
     """
     writer = _writer(kernel, buffers)
     writer.checks = checks
     writer.write()
+    sizes, end = writer.sizes, ""
+    if finish is not None:
+        last = _ending(finish, buffers, writer)
+        sizes = tuple(sorted({*sizes, *last.sizes}))
+        end = _text(f"{name}_end", ["number", *last.pointers.values(), *sizes], last.blocks, last.lines) + "\n\n"
+        writer.lines += _arrival(finish, f"{name}_end", [*last.pointers.values(), *sizes])
     pointers = [n if copies == 1 else f"{n}_{k}" for k in range(copies) for n in writer.pointers.values()]
-    parameters = [*pointers, *writer.sizes]
-    parameters += [f"{key}: tl.constexpr = {value}" for key, value in writer.blocks.constants().items()]
-    head = ["@triton.jit", f"def {name}({', '.join(parameters)}):"]
+    types = [f"*{POINTED[buffers[buffer].dtype]}" for buffer in writer.pointers] * copies
+    if finish is not None:
+        pointers, types = [*pointers, "arrived"], [*types, f"*{POINTED['i32']}"]
     picks = _picks(list(writer.pointers.values()), copies) if copies > 1 else []
-    text = "\n".join([*head, *(INDENT + line for line in (*picks, *writer.lines)), ""])
-    types = [f"*{POINTED[buffers[buffer].dtype]}" for buffer in writer.pointers]
-    signature = (*zip(pointers, types * copies, strict=True), *((size, "i64") for size in writer.sizes))
+    text = end + _text(name, [*pointers, *sizes], writer.blocks, [*picks, *writer.lines])
+    signature = (*zip(pointers, types, strict=True), *((size, "i64") for size in sizes))
     grid = (*writer.grid(), str(copies)) if copies > 1 else writer.grid()
-    return Function(text, tuple(writer.pointers), writer.sizes, grid, writer.blocks, signature, bool(checks))
+    return Function(text, tuple(writer.pointers), sizes, grid, writer.blocks, signature, bool(checks))
+
+
+def _text(name: str, parameters: Sequence[str], blocks: Blocks, lines: Sequence[str]) -> str:
+    constants = [f"{key}: tl.constexpr = {value}" for key, value in blocks.constants().items()]
+    head = ["@triton.jit", f"def {name}({', '.join([*parameters, *constants])}):"]
+    return "\n".join([*head, *(INDENT + line for line in lines), ""])
+
+
+def _ending(finish: Finish, buffers: Mapping[str, Buffer], first: Writer) -> Rows:
+    """Return the writer of what the last programs do; it names buffers as `first` does, which learns the others."""
+    last = Rows(finish.kernel, buffers, memory_order(finish.kernel, buffers))
+    last.number, last.pointers = "number", first.pointers
+    last.write()
+    return last
+
+
+def _arrival(finish: Finish, end: str, arguments: Sequence[str]) -> list[str]:
+    """Statements that count a program in, after its stores, and let the last one do the rest."""
+    return [
+        f"number = {finish.number}",
+        "tl.debug_barrier()",
+        f'if tl.atomic_add(arrived + number, 1, sem="acq_rel") == {finish.arrivals - 1}:',
+        f"{INDENT}tl.store(arrived + number, 0)",
+        f"{INDENT}{end}(number, {', '.join(arguments)})",
+    ]
 
 
 def _picks(names: Sequence[str], copies: int) -> list[str]:

@@ -157,7 +157,7 @@ class Rows(Writer):
         (inner,) = loop.inner
         extent, block, n = inner.extent.const() or 0, self.blocks.inner, shift.points
         # numbers, not tiles: the hints would be lost on tiles of one element
-        self.lines.append(f"row = tl.program_id(0){self._wide()}")
+        self.lines.append(f"row = {self.number}{self._wide()}")
         start = index_text(shift.start, self._unflatten("row", self.rows, self.lines))
         self.lines += [
             f"head = ({n} - ({start}) % {n}) % {n}",

@@ -9,12 +9,13 @@ share memory once their lives are over in program order, so kernels that write t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from intarsia_loops.program import Buffer, Kernel
-from intarsia_loops.rewrites import canonical
+from intarsia_loops.rewrites import canonical, rename_buffers
 from intarsia_triton.blocks import across, trailing
+from intarsia_triton.finish import Finish
 
 __all__ = ["Part", "part_of", "side_by_side"]
 
@@ -36,6 +37,7 @@ class Part:
         reads: Real names of buffers read from memory.
         writes: Real names of buffers written to memory.
         checks: Outputs of steps of the form that are asserted, with the message.
+        finish: What its last programs do besides, over the same buffers.
     """
 
     form: Kernel
@@ -46,17 +48,35 @@ class Part:
     reads: frozenset[str]
     writes: frozenset[str]
     checks: tuple[tuple[str, str], ...] = ()
+    finish: Finish | None = None
 
 
 def part_of(
-    kernel: Kernel, items: tuple[int, int], buffers: Mapping[str, Buffer], checks: Mapping[str, str] = NO_CHECKS
+    kernel: Kernel,
+    items: tuple[int, int],
+    buffers: Mapping[str, Buffer],
+    checks: Mapping[str, str] = NO_CHECKS,
+    finish: Finish | None = None,
 ) -> Part:
-    """Return a kernel as a part of a unit."""
+    """Return a kernel, with what its last programs do besides, as a part of a unit."""
     form, names = canonical(kernel)
+    if finish is not None:
+        last, names = _same_names(finish.kernel, names)
+        finish = replace(finish, kernel=last)
     layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
     asserted = tuple((f"b{k}", checks[b]) for k, b in enumerate(names) if b in checks)
-    key = (form, asserted, tuple((n, b.shape, b.strides, b.dtype) for n, b in layouts.items()))
-    return Part(form, names, items, layouts, key, kernel.reads(), frozenset(kernel.writes()) - {*checks}, asserted)
+    key = (form, asserted, finish, tuple((n, b.shape, b.strides, b.dtype) for n, b in layouts.items()))
+    writes = frozenset(kernel.writes()) - {*checks}
+    return Part(form, names, items, layouts, key, kernel.reads(), writes, asserted, finish)
+
+
+def _same_names(kernel: Kernel, names: tuple[str, ...]) -> tuple[Kernel, tuple[str, ...]]:
+    """Return the canonical form of a kernel over buffers of which the first have these real names, and all names."""
+    form, own = canonical(kernel)
+    names = tuple(dict.fromkeys((*names, *own)))
+    new = {f"b{k}": f"b{names.index(name)}" for k, name in enumerate(own)}
+    steps = tuple(rename_buffers(step, new) for step in form.steps)
+    return Kernel(form.rows, steps, frozenset(new[b] for b in form.local)), names
 
 
 def side_by_side(parts: Iterable[Part], arena: Collection[str]) -> list[list[Part]]:
@@ -77,7 +97,7 @@ def side_by_side(parts: Iterable[Part], arena: Collection[str]) -> list[list[Par
 
 def _joins(group: list[Part], part: Part, arena: Collection[str]) -> bool:
     last = group[-1]
-    if last.key != part.key or last.items[1] != part.items[0]:
+    if last.key != part.key or last.items[1] != part.items[0] or part.finish is not None:
         return False
     if any(name in arena for one in (last, part) for name in one.writes):
         return False

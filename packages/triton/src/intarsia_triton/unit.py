@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from torch.fx import GraphModule
 
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops.graph import from_fx
+from intarsia_loops.index import lift
 from intarsia_loops.program import Buffer, Kernel, Program
+from intarsia_triton.finish import Finish, finish_of
 from intarsia_triton.kernel import Function, function
 from intarsia_triton.merge import joined
 from intarsia_triton.plan import pieces
@@ -71,17 +73,35 @@ def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
         seen = {**program.buffers, **joint.views}
         for piece in pieces(joint.kernel):
             n_kernels += 1
-            parts += [part_of(k, joint.items, layouts, joint.checks) for k, layouts in _spread(piece, seen, scratch)]
+            parts += [
+                part_of(kernel, joint.items, layouts, joint.checks, finish)
+                for kernel, layouts, finish in _spread(piece, seen, scratch)
+            ]
     arena = program.placement.offsets if program.placement is not None else {}
-    launches = tuple(_launch(group, functions) for group in side_by_side(parts, arena))
+    counters = _counters(parts, {*program.buffers, *scratch}, scratch)
+    launches = tuple(_launch(group, functions, counters) for group in side_by_side(parts, arena))
     made = dict(functions.values())
     text = PRELUDE + "".join(f"\n\n{f.text}" for f in made.values()) + _table(made)
-    return KernelSource(text, "triton", "", (), launches, n_kernels, len(made), scratch=tuple(scratch.items()))
+    return KernelSource(
+        text, "triton", "", (), launches, n_kernels, len(made), scratch=tuple(scratch.items()), counters=counters
+    )
+
+
+def _counters(parts: Sequence[Part], taken: Collection[str], scratch: dict[str, Buffer]) -> str:
+    """Add the counters that all launches share to `scratch`, and return their name; "" where none counts."""
+    n = max((part.finish.counters for part in parts if part.finish is not None), default=0)
+    if not n:
+        return ""
+    name = "arrived"
+    while name in taken:
+        name += "_"
+    scratch[name] = Buffer((lift(n),), (lift(1),), "i32")
+    return name
 
 
 def _spread(
     kernel: Kernel, buffers: Mapping[str, Buffer], scratch: dict[str, Buffer]
-) -> Iterator[tuple[Kernel, Mapping[str, Buffer]]]:
+) -> Iterator[tuple[Kernel, Mapping[str, Buffer], Finish | None]]:
     """Yield the launches of a kernel, each with the layouts it needs; `scratch` grows by what they share."""
     walks = spread(kernel, buffers)
     layouts = {**buffers, **walks.scratch}
@@ -89,8 +109,13 @@ def _spread(
     for walk in walks.kernels:
         parts = split_reductions(walk, layouts)
         scratch.update(parts.scratch)
+        inside = {**layouts, **parts.scratch}
+        finish = finish_of(*parts.kernels, inside) if len(parts.kernels) == 2 else None
+        if finish is not None:
+            yield parts.kernels[0], inside, finish
+            continue
         for part in parts.kernels:
-            yield part, {**layouts, **parts.scratch}
+            yield part, inside, None
 
 
 def _table(functions: Mapping[str, Function]) -> str:
@@ -107,13 +132,15 @@ def _table(functions: Mapping[str, Function]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _launch(group: Sequence[Part], functions: dict[object, tuple[str, Function]]) -> Launch:
+def _launch(group: Sequence[Part], functions: dict[object, tuple[str, Function]], counters: str) -> Launch:
     """A launch of the function for these equal kernels, which is emitted unless an equal one was."""
     first, copies = group[0], len(group)
     key = (first.key, copies)
     if key not in functions:
         name = f"kernel{len(functions)}"
-        functions[key] = (name, function(first.form, first.layouts, name, copies, dict(first.checks)))
+        functions[key] = (name, function(first.form, first.layouts, name, copies, dict(first.checks), first.finish))
     name, made = functions[key]
     taken = tuple(part.names[int(b[1:])] for part in group for b in made.buffers)
+    if first.finish is not None:
+        taken = (*taken, counters)
     return Launch(name, taken, made.sizes, (first.items[0], group[-1].items[1]), made.grid)

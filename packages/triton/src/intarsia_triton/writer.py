@@ -24,6 +24,7 @@ class Writer:
     def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], rows: tuple[Atom, ...], blocks: Blocks) -> None:
         self.kernel, self.buffers, self.rows, self.blocks = kernel, buffers, rows, blocks
         self.lines: list[str] = []
+        self.number = "tl.program_id(0)"
         self.checks = NO_CHECKS
         self.pointers: dict[str, str] = {}
         self.sizes = _sizes(kernel, buffers)
@@ -45,7 +46,7 @@ class Writer:
     def _row_points(self) -> Points:
         """Write the row indices and return the points of a tile `[XBLOCK, 1]`."""
         n_rows = product([a.extent for a in self.rows])
-        self.lines.append(f"x = tl.program_id(0){self._wide()} * XBLOCK + tl.arange(0, XBLOCK)[:, None]")
+        self.lines.append(f"x = {self.number}{self._wide()} * XBLOCK + tl.arange(0, XBLOCK)[:, None]")
         mask = "" if divides(self.blocks.rows, n_rows) else "xmask"
         if mask:
             self.lines.append(f"xmask = x < {index_text(n_rows, {})}")

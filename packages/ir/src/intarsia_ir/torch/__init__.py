@@ -13,6 +13,7 @@ Example:
     (tensor([1., 0.]),)
 """
 
+from intarsia_ir.torch.devices import check_devices
 from intarsia_ir.torch.interpret import interpret
 from intarsia_ir.torch.normalise import Normalised, normalise
 from intarsia_ir.torch.ops import (
@@ -34,6 +35,7 @@ __all__ = [
     "SCHEMA",
     "Normalised",
     "Row",
+    "check_devices",
     "constants_of",
     "effects",
     "interpret",

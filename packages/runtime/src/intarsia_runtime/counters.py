@@ -1,0 +1,36 @@
+"""Counters on a GPU that kernels leave as they found them: 0."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["Counters"]
+
+
+class Counters:
+    """Gives i32[n] of zeros to the launches of one stream, which use it one after another.
+
+    Args:
+        n: How many.
+        device: A CUDA device.
+    """
+
+    def __init__(self, n: int, device: torch.device) -> None:
+        self._n, self._device = n, device
+        self._of_stream: dict[int, Tensor] = {}
+
+    def __call__(self, stream: int) -> Tensor:
+        """Return the counters of a stream that is current.
+
+        While the stream is recorded they are new, and zeroed by the recording: it may be replayed on any stream.
+        """
+        if torch.cuda.is_current_stream_capturing():
+            return self._zeros()
+        found = self._of_stream.get(stream)
+        if found is None:
+            found = self._of_stream[stream] = self._zeros()
+        return found
+
+    def _zeros(self) -> Tensor:
+        return torch.zeros(self._n, dtype=torch.int32, device=self._device)
