@@ -11,9 +11,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import torch
 import torch.fx as fx
 
+import intarsia_ir.torch
 import intarsia_runtime
 from intarsia._graph import GraphReport, compile_graph
 from intarsia._options import Options
@@ -29,6 +29,7 @@ __all__ = ["GraphCompiler", "UserBackend", "graph_compiler", "list_backends", "r
 
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 LADDER = ("eager", "aten", "loops", "kernels")
+SERVED = {"cpp": ("cpu",), "triton": ("cuda",)}
 _BUILT_IN = frozenset({"auto", "cpp", "triton", *LADDER})
 
 _registered: dict[str, UserBackend] = {}
@@ -83,7 +84,7 @@ def graph_compiler(
     def compile_with_pipeline(
         gm: fx.GraphModule, inputs: Sequence[Any], signature: Signature, report: GraphReport | None = None
     ) -> Callable[..., Any]:
-        _refuse_inputs(backend, inputs)
+        intarsia_ir.torch.check_devices(gm, inputs, backend, SERVED.get(backend, ("cpu", "cuda")))
         report = report or GraphReport()
         stages = chosen or _default(backend, options, counters, report)
         return compile_graph(gm, inputs, signature, stages, options, counters, report)
@@ -130,14 +131,3 @@ def _default(backend: str, options: Options, counters: Counters, report: GraphRe
 @functools.cache
 def _warn_once(message: str) -> None:
     warn_user(message, RuntimeWarning)
-
-
-def _refuse_inputs(backend: str, inputs: Sequence[Any]) -> None:
-    served = {"cpp": {"cpu"}, "triton": {"cuda"}}.get(backend, {"cpu", "cuda"})
-    others = {i.device.type for i in inputs if isinstance(i, torch.Tensor) and i.dim()} - served
-    if others:
-        raise UnsupportedError(
-            f"a tensor is on {', '.join(sorted(others))}, and backend {backend!r} serves {', '.join(sorted(served))}",
-            code="pipeline.device",
-            hints=("move the model and its inputs, or use backend='eager'",),
-        )
