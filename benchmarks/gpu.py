@@ -3,10 +3,15 @@
 One JSON object a kernel. Times are medians of CUDA events, in microseconds, interleaved in rounds, the L2 cache
 overwritten before each call, which also lets the host run ahead. The floor is the bytes that must move over the
 bandwidth of a copy measured in the same run.
+
+torch.compile's times are those that peer_times.json keeps for the card and the versions; three canaries are timed
+again, and the run fails where one is off by more than 3 %. `--measure-peer` times all again and writes the file, in
+`$OUT` where there is such a folder; `--alone` leaves torch.compile out.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import math
@@ -21,33 +26,48 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), *(str(p) for p in ROOT.glob("packages/*/src"))]
 
+import peer_times  # noqa: E402
 import torch  # noqa: E402  (after the source tree)
+import triton  # noqa: E402
 from kernels import KERNELS, KernelCase, bytes_moved  # noqa: E402
 
 ROUNDS = 15
+# bound by memory and long enough that rounds agree within 1 %
+CANARIES = ("softmax_wide_bf16", "layer_norm_bf16", "sum_all_f32")
 
 
 def main(arguments: list[str]) -> int:
-    peer = "--alone" not in arguments
-    rows = list(measure([a for a in arguments if not a.startswith("-")], peer=peer))
-    for line in summary(rows):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these kernels")
+    peer = parser.add_mutually_exclusive_group()
+    peer.add_argument("--alone", action="store_true", help="without torch.compile")
+    peer.add_argument("--measure-peer", action="store_true", help="time torch.compile on all, and keep its times")
+    options = parser.parse_args(arguments)
+    setup = peer_times.Setup(torch.cuda.get_device_name(), torch.__version__, triton.__version__, "kernels")
+    compared = None if options.alone else peer_times.chosen(setup, CANARIES, measure=options.measure_peer)
+    rows = list(measure(options.names, compared))
+    if options.measure_peer:
+        peer_times.keep(setup, rows)
+    lines, trusted = peer_times.canary_lines(rows)
+    for line in (*summary(rows), *lines):
         print(line)
-    return 1 if any("error" in row for row in rows) else 0
+    return 1 if not trusted or any("error" in row for row in rows) else 0
 
 
-def measure(names: list[str], *, peer: bool = True) -> Iterator[dict[str, Any]]:
-    """Measure each kernel, or those named; without `peer`, torch.compile is left out."""
+def measure(names: list[str], compared: peer_times.Comparison | None = None) -> Iterator[dict[str, Any]]:
+    """Measure each kernel, or those named; without a comparison, torch.compile is left out."""
     bandwidth = copy_bandwidth()
     unknown = set(names) - {case.name for case in KERNELS}
     if unknown:
         raise SystemExit(f"no kernel is called {', '.join(sorted(unknown))}")
+    wanted = compared.names(names) if names and compared is not None else names
     for case in KERNELS:
-        if names and case.name not in names:
+        if wanted and case.name not in wanted:
             continue
         row = {"kernel": case.name, "card": torch.cuda.get_device_name(), "torch": torch.__version__}
         try:
             with torch.no_grad():
-                row |= measured(case, bandwidth, peer)
+                row |= measured(case, bandwidth, compared)
         except Exception as error:  # the other kernels must still be measured; the failure is a row and the exit status
             row["error"] = f"{type(error).__name__}: {error}"[:3000]
         print(json.dumps(row), flush=True)
@@ -64,7 +84,7 @@ def keep(row: dict[str, Any]) -> None:
             file.write(json.dumps(row) + "\n")
 
 
-def measured(case: KernelCase, bandwidth: float, peer: bool) -> dict[str, Any]:
+def measured(case: KernelCase, bandwidth: float, compared: peer_times.Comparison | None) -> dict[str, Any]:
     """Check one kernel against eager, and time it."""
     import intarsia
 
@@ -81,7 +101,7 @@ def measured(case: KernelCase, bandwidth: float, peer: bool) -> dict[str, Any]:
     del actual
     stats = intarsia.stats()
     calls: dict[str, Callable[..., Any]] = {"eager": case.function, "ours": compiled}
-    if peer:
+    if compared is not None and compared.measures(case.name):
         torch._dynamo.reset()
         calls["inductor"] = torch.compile(case.function, dynamic=False)
         start = time.perf_counter()
@@ -91,15 +111,19 @@ def measured(case: KernelCase, bandwidth: float, peer: bool) -> dict[str, Any]:
     floor = 1e6 * bytes_moved(inputs, expected) / bandwidth
     del expected
     times = interleaved(calls, inputs)
+    if compared is not None and not compared.measures(case.name):
+        kept = compared.kept[case.name]
+        times["inductor"], peer_first = [kept.time] * ROUNDS, kept.first_s
     row: dict[str, Any] = {f"{name}_us": round(statistics.median(t), 2) for name, t in times.items()}
     row |= {"floor_us": round(floor, 2), "kernels": stats.kernels_generated, "externs": stats.extern_calls}
     row |= {"fallbacks": stats.fallbacks, "first_s": round(first, 2), "memory_bound": case.memory_bound}
     if case.memory_bound:
         row["of_floor"] = round(min(1.0, floor / row["ours_us"]), 3)
-    if peer:
+    if compared is not None:
         ratios = sorted(t / o for t, o in zip(times["inductor"], times["ours"], strict=True))
         row |= {"ratio": round(statistics.median(ratios), 3), "low": round(ratios[2], 3), "high": round(ratios[-3], 3)}
         row["inductor_first_s"] = round(peer_first, 2)
+        row |= compared.of_row(case.name, row["inductor_us"])
     return row
 
 
@@ -162,7 +186,9 @@ def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
         yield f"fraction of the floor, geomean over {len(bound)}: {geomean(bound):.3f} (target 0.85)"
     ratios = [min(2.0, row["ratio"]) for row in good if "ratio" in row]
     if ratios:
-        yield f"against torch.compile, geomean over {len(ratios)}, at most 2 each: {geomean(ratios):.3f} (target 1.1)"
+        n_kept = sum(str(row.get("peer")).startswith("kept") for row in good)
+        against = f"torch.compile ({n_kept} kept times)" if n_kept else "torch.compile"
+        yield f"against {against}, geomean over {len(ratios)}, at most 2 each: {geomean(ratios):.3f} (target 1.1)"
     yield f"failed: {', '.join(row['kernel'] for row in rows if 'error' in row) or 'none'}"
 
 

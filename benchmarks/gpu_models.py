@@ -1,8 +1,12 @@
 """Whole models in bfloat16 on a GPU beside eager and torch.compile: `python benchmarks/gpu_models.py [name ...]`.
 
 One JSON object a model. Times are medians of CUDA events in milliseconds, interleaved in rounds in one process, under
-`no_grad`; `--alone` leaves torch.compile out. First calls are measured in the order ours, torch.compile: each with
-caches of its own that are empty at the start, imports apart.
+`no_grad`. First calls are measured in the order ours, torch.compile: each with caches of its own that are empty at the
+start, imports apart.
+
+torch.compile's times are those that peer_times.json keeps for the card, the versions and the mode; one model is timed
+again, and the run fails where it is off by more than 3 %. `--measure-peer` times all again and writes the file, in
+`$OUT` where there is such a folder; `--alone` leaves torch.compile out.
 """
 
 from __future__ import annotations
@@ -15,39 +19,57 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), *(str(p) for p in ROOT.glob("packages/*/src"))]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), *(str(p) for p in ROOT.glob("packages/*/src"))]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import peer_times  # noqa: E402
 import torch  # noqa: E402  (after the source tree)
+import triton  # noqa: E402
 
 ROUNDS = 15
 WARM_UP = 5
+# bound by the card, in either mode: its rounds agree within 1 %
+CANARIES = ("bert",)
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="only these models")
-    parser.add_argument("--alone", action="store_true", help="without torch.compile")
     parser.add_argument("--mode", default="default", help="mode of both compilers")
+    peer = parser.add_mutually_exclusive_group()
+    peer.add_argument("--alone", action="store_true", help="without torch.compile")
+    peer.add_argument("--measure-peer", action="store_true", help="time torch.compile on all, and keep its times")
     options = parser.parse_args(arguments)
+    what = "models" if options.mode == "default" else f"models, {options.mode}"
+    setup = peer_times.Setup(torch.cuda.get_device_name(), torch.__version__, triton.__version__, what)
+    compared = None if options.alone else peer_times.chosen(setup, CANARIES, measure=options.measure_peer)
+    rows = measured_rows(options.names or MODELS, compared, options.mode)
+    if options.measure_peer:
+        peer_times.keep(setup, rows)
+    lines, trusted = peer_times.canary_lines(rows)
+    for line in (*summary(rows), *lines):
+        print(line)
+    return 1 if not trusted or any("error" in r for r in rows) else 0
+
+
+def measured_rows(names: Iterable[str], compared: peer_times.Comparison | None, mode: str) -> list[dict[str, Any]]:
+    """Measure each model, with caches that are empty at the start."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["INTARSIA_CACHE_DIR"] = f"{folder}/ours"
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/inductor"
         os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
-        for name in options.names or MODELS:
-            rows.append(row(name, peer=not options.alone, mode=options.mode))
+        for name in compared.names(names) if compared is not None else names:
+            rows.append(row(name, compared, mode))
             print(json.dumps(rows[-1]), flush=True)
             keep(rows[-1])
             torch.cuda.empty_cache()
-    for line in summary(rows):
-        print(line)
-    return 1 if any("error" in r for r in rows) else 0
+    return rows
 
 
 def keep(found: dict[str, Any]) -> None:
@@ -57,17 +79,17 @@ def keep(found: dict[str, Any]) -> None:
             file.write(json.dumps(found) + "\n")
 
 
-def row(name: str, *, peer: bool, mode: str = "default") -> dict[str, Any]:
-    """Measure one model; a failure is a row as well."""
+def row(name: str, compared: peer_times.Comparison | None = None, mode: str = "default") -> dict[str, Any]:
+    """Measure one model, without a comparison only beside eager; a failure is a row as well."""
     found = {"model": name, "card": torch.cuda.get_device_name(), "torch": torch.__version__, "mode": mode}
     try:
         with torch.no_grad():
-            return found | measured(name, peer, mode)
+            return found | measured(name, compared, mode)
     except Exception as error:  # the other models must still be measured; the failure is a row and the exit status
         return found | {"error": f"{type(error).__name__}: {error}"[:3000]}
 
 
-def measured(name: str, peer: bool, mode: str) -> dict[str, Any]:
+def measured(name: str, compared: peer_times.Comparison | None, mode: str) -> dict[str, Any]:
     """Check one model against eager, and time it."""
     import intarsia
 
@@ -82,16 +104,19 @@ def measured(name: str, peer: bool, mode: str) -> dict[str, Any]:
     calls = {"eager": model, "ours": compiled}
     found = {"first_s": round(first, 2), "graphs": stats.graphs, "kernels": stats.kernels_generated}
     found |= {"externs": stats.extern_calls, "fallbacks": stats.fallbacks}
-    if peer:
+    if compared is not None and compared.measures(name):
         torch._dynamo.reset()
         calls["inductor"] = torch.compile(model, mode=mode, dynamic=False)
         found["inductor_first_s"] = round(timed(calls["inductor"], inputs)[0], 2)
     times = interleaved(calls, inputs)
+    if compared is not None and not compared.measures(name):
+        times["inductor"] = [compared.kept[name].time] * ROUNDS
+        found["inductor_first_s"] = compared.kept[name].first_s
     found |= {f"{key}_ms": round(statistics.median(t), 3) for key, t in times.items()}
     for key in set(times) - {"ours"}:
         ratios = sorted(t / o for t, o in zip(times[key], times["ours"], strict=True))
         found[f"against_{key}"] = [round(r, 3) for r in (statistics.median(ratios), ratios[2], ratios[-3])]
-    return found
+    return found if compared is None else found | compared.of_row(name, found["inductor_ms"])
 
 
 def timed(call: Callable[..., Any], inputs: dict[str, Any]) -> tuple[float, list[torch.Tensor]]:
@@ -134,7 +159,8 @@ def interleaved(calls: dict[str, Callable[..., Any]], inputs: dict[str, Any]) ->
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
-    lines = []
+    n_kept = sum(str(r.get("peer")).startswith("kept") for r in rows)
+    lines = [f"of torch.compile's times, {n_kept} were kept before"] if n_kept else []
     for key in ("eager", "inductor"):
         ratios = [min(2.0, r[f"against_{key}"][0]) for r in rows if f"against_{key}" in r]
         if ratios:

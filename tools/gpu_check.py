@@ -123,7 +123,7 @@ def kernels(names: list[str]) -> Iterator[dict[str, Any]]:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     import gpu
 
-    return gpu.measure(names, peer=False)
+    return gpu.measure(names)
 
 
 def training(names: list[str]) -> Iterator[dict[str, Any]]:
@@ -233,7 +233,7 @@ def whole_models(names: list[str]) -> Iterator[dict[str, Any]]:
     import gpu_models
 
     for name in names or gpu_models.MODELS:
-        yield gpu_models.row(name, peer=False)
+        yield gpu_models.row(name)
 
 
 PARTS = {1: models, 2: kernels, 3: training, 4: operators, 5: tests, 6: whole_models}

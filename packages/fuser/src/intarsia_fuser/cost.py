@@ -14,7 +14,7 @@ from intarsia_fuser.sizes import Sizes
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Buffer, Nest, Val
+from intarsia_loops.program import Buffer, Nest, Val, scatter_of
 from intarsia_loops.rewrites import postorder
 
 __all__ = [
@@ -22,10 +22,11 @@ __all__ = [
     "KernelWork",
     "NestWork",
     "Roofline",
-    "all_axes",
+    "domain",
     "footprints",
     "is_heavy",
     "nest_work",
+    "points_of",
     "written_bytes",
 ]
 
@@ -139,29 +140,27 @@ def footprints(nest: Nest, buffers: Mapping[str, Buffer], sizes: Sizes) -> dict[
     data-dependent index may touch any.
     """
     found: dict[str, int] = {}
-    every = all_axes(nest)
     for v in nest.body.loads:
         buffer = buffers[v.args[0]]
-        touched = min(sizes.product(_index_axes(v, every)), sizes.elements(buffer.shape))
+        touched = min(sizes.product(_index_axes(v, domain(nest, v))), sizes.elements(buffer.shape))
         found[v.args[0]] = max(touched * itemsize(v.dtype), found.get(v.args[0], 0))
     return dict(sorted(found.items()))
 
 
 def nest_work(nest: Nest, reads: Mapping[str, int], sizes: Sizes) -> NestWork:
     """Count one nest; `reads` are its footprints."""
-    every = all_axes(nest)
-    points = sizes.product(every)
+    points = points_of(nest, sizes)
     innermost = (nest.red or nest.axes)[-1:]
     flops = 0 if nest.kind == "map" else 1
     nodes = 0
     heavy = False
     for v in postorder(nest.body):
-        if v.op in _FREE:
+        if v.op in _FREE or v.op == "scatter":
             continue
         flops += _WEIGHTS.get(v.op, 1)
         nodes += 1
         heavy = heavy or (is_heavy(v.op) and v.op != "gather")
-    wide = sum(not _index_axes(v, every).keys().isdisjoint(innermost) for v in nest.body.loads)
+    wide = sum(not _index_axes(v, domain(nest, v)).keys().isdisjoint(innermost) for v in nest.body.loads)
     return NestWork(points, reads, written_bytes(nest, sizes), flops * points, nodes, wide, heavy)
 
 
@@ -170,8 +169,23 @@ def written_bytes(nest: Nest, sizes: Sizes) -> int:
     return sizes.product(nest.axes) * itemsize(nest.dtype)
 
 
-def all_axes(nest: Nest) -> tuple[Atom, ...]:
-    """Return every loop variable of a nest once; a scanned axis is among `axes` and `red`."""
+def points_of(nest: Nest, sizes: Sizes) -> int:
+    """Return how often the body is evaluated; for a scatter, its two parts together."""
+    if NEST_KINDS[nest.kind].scatter:
+        return sizes.product(nest.axes) + sizes.product(nest.red)
+    return sizes.product(_all_axes(nest))
+
+
+def domain(nest: Nest, read: Val) -> tuple[Atom, ...]:
+    """Return the loop variables around a load: in a scatter, those of the initial value or those of its points."""
+    parts = scatter_of(nest)
+    if parts is None:
+        return _all_axes(nest)
+    return nest.red if any(read in v.loads for v in (parts.value, *parts.places)) else nest.axes
+
+
+def _all_axes(nest: Nest) -> tuple[Atom, ...]:
+    """Every loop variable of a nest once; a scanned axis is among `axes` and `red`."""
     return nest.axes if NEST_KINDS[nest.kind].scan else nest.axes + nest.red
 
 

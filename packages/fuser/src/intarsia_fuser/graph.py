@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from intarsia_fuser import legality
-from intarsia_fuser.cost import CostModel, KernelWork, NestWork, all_axes
+from intarsia_fuser.cost import CostModel, KernelWork, NestWork, points_of
 from intarsia_fuser.decisions import Decision
 from intarsia_fuser.draft import Draft, KernelInfo
 from intarsia_ir.errors import InvalidArgumentError
@@ -124,7 +124,7 @@ class FusionGraph:
 
     def points(self, name: str) -> int:
         """Return how often a nest evaluates its body: its share of `nest_work`, without walking the body."""
-        return self._draft.sizes.product(all_axes(self._draft.nests[name]))
+        return points_of(self._draft.nests[name], self._draft.sizes)
 
     def work(self, kernel: str) -> KernelWork:
         """Return the counts of the kernel that makes this buffer."""

@@ -15,11 +15,12 @@ Fuse first and second over `depth` rows
   F7 `fuse.between`          no third kernel has to run after one and before the other
      `fuse.extern_between`   nor an extern call; unlike a kernel, it can never join them
   F8 `fuse.device`           both run on one device
+  F9 `fuse.scatter`          neither is a scatter: any of its points may write to any row
 Order
   O1 `order.items`           every item is named exactly once
   O2 `order.dependence`      every item comes after the items that it depends on
   O3 `order.last`            nothing is decided after an order
-F2 to F6 with the rule of `intarsia_loops.rewrites.fuse_rows`; F7 is what that rule leaves to its caller.
+F2 to F6 and F9 with the rule of `intarsia_loops.rewrites.fuse_rows`; F7 is what that rule leaves to its caller.
 """
 
 from __future__ import annotations

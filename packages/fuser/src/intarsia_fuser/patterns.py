@@ -37,8 +37,9 @@ def kernel_pattern(kernel: Kernel, column: Callable[[Nest], bool]) -> str:
 
 
 def is_reduction(nest: Nest) -> bool:
-    """Tell whether the nest folds axes away (a scan keeps its axis)."""
-    return nest.kind != "map" and not NEST_KINDS[nest.kind].scan
+    """Tell whether the nest folds axes away (a scan keeps its axis, a scatter has no row to fold)."""
+    kind = NEST_KINDS[nest.kind]
+    return nest.kind != "map" and not kind.scan and not kind.scatter
 
 
 def is_column(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:

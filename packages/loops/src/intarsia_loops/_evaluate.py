@@ -7,6 +7,7 @@ then reduced ones. A value that doesn't depend on an axis has size 1 there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import RuntimeFault
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.ops import NEST_KINDS, SCALAR_OPS, identity_of
-from intarsia_loops.program import Buffer, Extern, Kernel, Nest, TensorRef, Val
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, TensorRef, Val, scatter_of
 from intarsia_loops.rewrites import postorder
 
 __all__ = ["allocate", "call_extern", "run_kernel", "run_nest", "size_of", "tensor_of"]
@@ -38,7 +39,7 @@ def allocate(buffer: Buffer, sizes: Sizes) -> torch.Tensor:
 
 def run_nest(nest: Nest, buffer: Buffer, memory: Mapping[str, torch.Tensor], sizes: Sizes) -> torch.Tensor:
     """Return what a nest writes, given the buffers that it reads."""
-    return _Grid(nest, (), frozenset(), memory, sizes).run(buffer)
+    return _run(nest, (), frozenset(), memory, sizes, buffer)
 
 
 def run_kernel(
@@ -60,8 +61,36 @@ def run_kernel(
         if missing:
             raise RuntimeFault(f"{step.out} reads {min(missing)} before it is made", code="kernels.order")
         rows = step.axes[:depth]
-        made[step.out] = _Grid(step, rows, frozenset(made), {**memory, **made}, sizes).run(buffers[step.out])
+        made[step.out] = _run(step, rows, frozenset(made), {**memory, **made}, sizes, buffers[step.out])
     return made
+
+
+def _run(
+    nest: Nest,
+    rows: Sequence[Atom],
+    made: frozenset[str],
+    memory: Mapping[str, torch.Tensor],
+    sizes: Sizes,
+    buffer: Buffer,
+) -> torch.Tensor:
+    """What a nest writes; of what is in `made` it may read its own row only."""
+    parts = scatter_of(nest)
+    if parts is None:
+        return _Grid(nest, rows, made, memory, sizes).run(buffer)
+    start = replace(nest, red=(), kind="map", body=parts.initial)
+    out = _Grid(start, rows, made, memory, sizes).run(buffer)
+    points = _Grid(replace(nest, axes=nest.red, red=(), kind="map", body=parts.value), (), made, memory, sizes)
+    place = torch.zeros(points.extents, dtype=torch.int64)
+    for entry, n in zip(parts.places, out.shape, strict=True):
+        index = points.value_of(entry).expand(points.extents)
+        if index.numel() and (int(index.min()) < 0 or int(index.max()) >= n):
+            raise RuntimeFault(f"{nest.out} is written out of bounds", code="loops.bounds")
+        place = place * n + index
+    values = points.value_of(parts.value).expand(points.extents)
+    if values.numel():
+        flat = NEST_KINDS[nest.kind].reference(out.flatten(), place.flatten(), values.flatten())
+        out.copy_(flat.reshape(out.shape))
+    return out
 
 
 class _Grid:
@@ -88,7 +117,7 @@ class _Grid:
     def run(self, buffer: Buffer) -> torch.Tensor:
         out = allocate(buffer, self.sizes)
         if out.numel():
-            out.copy_(self._fold(self._body()))
+            out.copy_(self._fold(self.value_of(self.nest.body)))
         return out
 
     def _fold(self, values: torch.Tensor) -> torch.Tensor:
@@ -102,11 +131,12 @@ class _Grid:
             return torch.full(kept, identity_of(self.nest.kind, self.nest.body.dtype))
         return row.reference(full, n_reduced)
 
-    def _body(self) -> torch.Tensor:
+    def value_of(self, body: Val) -> torch.Tensor:
+        """Return a value at every point of the grid."""
         memo: dict[Val, torch.Tensor] = {}
-        for v in postorder(self.nest.body):
+        for v in postorder(body):
             memo[v] = self._value(v, memo)
-        return memo[self.nest.body]
+        return memo[body]
 
     def _value(self, v: Val, memo: Mapping[Val, torch.Tensor]) -> torch.Tensor:
         dtype = dtype_from_name(v.dtype)

@@ -413,7 +413,7 @@ class _Parser:
             return val("index", expr, dtype="i64")
         if name in ("load", "gather"):
             return self._load(name, line)
-        if name not in SCALAR_OPS:
+        if name not in SCALAR_OPS and name != "scatter":
             _fail(f"no scalar op is called {name!r}", line)
         return None
 
@@ -433,7 +433,7 @@ class _Parser:
 
     def _more_operands(self, op: str, args: list[Any], line: int) -> bool:
         """After an operand: whether another value follows; the call is closed otherwise."""
-        if SCALAR_OPS[op].rule is Rule.CONVERT:
+        if op == "cast":
             self.expect(",")
             args.append(self.kind("name"))
         elif self.accept(","):
@@ -442,9 +442,13 @@ class _Parser:
         return False
 
     def _call(self, op: str, args: list[Any], line: int) -> Val:
-        row = SCALAR_OPS[op]
-        if row.rule is Rule.CONVERT:
+        if op == "cast":
             return val("cast", args[0], dtype=args[1])
+        if op == "scatter" and len(args) > 1:
+            return val("scatter", *args, dtype=args[1].dtype)
+        row = SCALAR_OPS.get(op)
+        if row is None:
+            _fail(f"a scatter takes a value and places, not {len(args)} operands", line)
         if len(args) != len(row.operands):
             _fail(f"{op} takes {len(row.operands)} operands, not {len(args)}", line)
         dtype = "b8" if row.rule is Rule.PREDICATE else args[-1].dtype

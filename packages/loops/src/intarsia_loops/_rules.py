@@ -14,7 +14,7 @@ from intarsia_loops._layout import elements_overlap
 from intarsia_loops._symbols import symbol
 from intarsia_loops.index import ZERO, Atom, IndexExpr, atom_expr, less
 from intarsia_loops.ops import INTEGERS, NEST_KINDS, SCALAR_OPS, result_type
-from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val
+from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val, scatter_of
 from intarsia_loops.rewrites import postorder
 
 __all__ = ["Findings", "check_program"]
@@ -134,10 +134,28 @@ def check_nest(nest: Nest, buffers: Mapping[str, Buffer], findings: Findings) ->
         return
     _check_axes(nest, buffers, findings)
     _check_kind(nest, buffers, findings)
-    known = frozenset(nest.axes + nest.red)
-    for v in postorder(nest.body):
-        if _check_value(v, nest.out, findings):
-            _check_index(v, nest.out, known, buffers, findings)
+    for part, axes in _parts(nest, findings):
+        known = frozenset(axes)
+        for v in postorder(part):
+            if _check_value(v, nest.out, findings):
+                _check_index(v, nest.out, known, buffers, findings)
+
+
+def _parts(nest: Nest, findings: Findings) -> list[tuple[Val, tuple[Atom, ...]]]:
+    """The values of a body, each with the axes that it may depend on: one, but for scatters (rule L16)."""
+    parts = scatter_of(nest)
+    if not NEST_KINDS[nest.kind].scatter:
+        return [(nest.body, nest.axes + nest.red)]
+    if parts is None:
+        findings.add("L16", nest.out, f"a {nest.kind} of {nest.body.op}")
+        return []
+    if not nest.axes or len(parts.places) != len(nest.axes):
+        findings.add("L16", nest.out, f"{len(parts.places)} places in a buffer of {len(nest.axes)} dimensions")
+    if any(p.dtype != "i64" for p in parts.places):
+        findings.add("L16", nest.out, f"places of {', '.join(p.dtype for p in parts.places)}")
+    if parts.initial.dtype != nest.body.dtype or parts.value.dtype != nest.body.dtype:
+        findings.add("L16", nest.out, f"adds {parts.value.dtype} to {parts.initial.dtype} for {nest.body.dtype}")
+    return [(parts.initial, nest.axes), *((v, nest.red) for v in (parts.value, *parts.places))]
 
 
 def _check_axes(nest: Nest, buffers: Mapping[str, Buffer], findings: Findings) -> None:
@@ -151,7 +169,7 @@ def _check_axes(nest: Nest, buffers: Mapping[str, Buffer], findings: Findings) -
         findings.add("L3", nest.out, f"a {nest.kind} needs one scanned axis, which is in its axes")
     if nest.kind == "map" and nest.red:
         findings.add("L3", nest.out, "a map reduces nothing")
-    if not kind.scan and nest.kind != "map" and not nest.red:
+    if not kind.scan and not kind.scatter and nest.kind != "map" and not nest.red:
         findings.add("L3", nest.out, f"a {nest.kind} needs an axis to reduce")
     if kind.needs_elements and any(r.extent is ZERO for r in nest.red):
         findings.add("L3", nest.out, f"a {nest.kind} of nothing has no value")

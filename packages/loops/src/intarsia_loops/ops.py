@@ -296,11 +296,15 @@ SCALAR_OPS = MappingProxyType({row.name: row for row in _ROWS})
 class NestKind:
     """One row of the nest kind table: what `out[axes] = kind over red of body` means.
 
-    Three groups. `map`: no `red`; out[axes] = body. Reductions: `red` holds axes that are not in `axes`;
+    Four groups. `map`: no `red`; out[axes] = body. Reductions: `red` holds axes that are not in `axes`;
     out[axes] folds body over all of `red`. Scans: `red` is exactly one axis, which IS ALSO in `axes` (the scanned
     dimension of `out`); the body is the element at `axes`; out[.., a, ..] folds body at (.., 0, ..) .. (.., a, ..).
     So an emitter runs a scan as: for the other axes: acc = identity; for a ascending: acc = fold(acc, body); out = acc.
-    A scanned axis is never one of a kernel's rows.
+    A scanned axis is never one of a kernel's rows. Scatters: the body is `scatter(initial, value, place...)`, the one
+    place where that stands; `initial` is over `axes`, `value` and the i64 places (one a dimension of `out`) over `red`,
+    which may be empty: out = initial; then, for each point of `red`: out[place] = fold(out[place], value). Folds of one
+    element happen in row-major order of `red`, where an emitter keeps an order. A scatter is a kernel of its own,
+    without rows.
 
     Args:
         name: Spelling in IR text, in `Nest.kind`.
@@ -309,7 +313,9 @@ class NestKind:
         scan: Whether it is a scan.
         needs_elements: Whether an empty range is an error (there is no neutral element).
         doc: What it computes.
-        reference: (values, number of trailing reduced dimensions) -> result; for scans (values, dimension).
+        reference: (values, number of trailing reduced dimensions) -> result; for scans (values, dimension); for
+            scatters (flat output, flat places, flat values) -> flat output.
+        scatter: Whether it is a scatter.
     """
 
     name: str
@@ -318,7 +324,8 @@ class NestKind:
     scan: bool
     needs_elements: bool
     doc: str
-    reference: Callable[[torch.Tensor, int], torch.Tensor]
+    reference: Callable[..., torch.Tensor]
+    scatter: bool = False
 
 
 def identity_of(kind: str, dtype: str) -> bool | int | float:
@@ -399,6 +406,18 @@ def _cumprod(values: torch.Tensor, dim: int) -> torch.Tensor:
     return values.cumprod(dim, dtype=values.dtype)
 
 
+def _scatter_sum(out: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return out.index_add(0, places, values)
+
+
+def _scatter_max(out: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return out.scatter_reduce(0, places, values, "amax")
+
+
+def _scatter_min(out: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return out.scatter_reduce(0, places, values, "amin")
+
+
 _BOOL = frozenset({"b8"})
 _KINDS: tuple[NestKind, ...] = (
     NestKind("map", ALL_TYPES, None, False, False, "out[axes] = body.", _map),
@@ -430,6 +449,16 @@ _KINDS: tuple[NestKind, ...] = (
     ),
     NestKind("cumsum", NUMBERS, None, True, False, "Running sum along the scanned axis, in the body's type.", _cumsum),
     NestKind("cumprod", NUMBERS, None, True, False, "Running product along the scanned axis.", _cumprod),
+    NestKind(
+        "scatter_sum", NUMBERS, None, False, False, "Sum of the initial value and of what has this place; integers wrap.",
+        _scatter_sum, True,
+    ),
+    NestKind(
+        "scatter_max", NUMBERS, None, False, False, "Largest of them; NaN when any is NaN.", _scatter_max, True,
+    ),
+    NestKind(
+        "scatter_min", NUMBERS, None, False, False, "Smallest of them; NaN when any is NaN.", _scatter_min, True,
+    ),
 )
 
 NEST_KINDS = MappingProxyType({row.name: row for row in _KINDS})

@@ -9,7 +9,7 @@ Program  buffers, inputs, items (Nest | Kernel | Extern), outputs, and, once pla
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -27,12 +27,15 @@ __all__ = [
     "Placement",
     "Program",
     "Refused",
+    "Scatter",
     "TensorRef",
     "Val",
     "cast",
     "const",
     "index_value",
     "load",
+    "scatter",
+    "scatter_of",
     "val",
 ]
 
@@ -126,6 +129,46 @@ def cast(v: Val, dtype: str) -> Val:
     return v if v.dtype == dtype else val("cast", v, dtype=dtype)
 
 
+def scatter(initial: Val, value: Val, places: Sequence[IndexExpr | Val]) -> Val:
+    """Return the body of a scatter nest: what the output holds first, what each point adds to it, and where.
+
+    Args:
+        initial: Over the nest's `axes`.
+        value: Over its `red`.
+        places: Over its `red`: one entry per dimension of the output, an i64 Val where it depends on data.
+    """
+    entries = [p if isinstance(p, Val) else index_value(p) for p in places]
+    return val("scatter", initial, value, *entries, dtype=value.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """The body of a scatter nest, taken apart.
+
+    Args:
+        initial: What the output holds first, over the nest's `axes`.
+        value: What a point adds to the element at its place, over the nest's `red`.
+        places: The place, one i64 Val per dimension of the output, over the nest's `red`.
+    """
+
+    initial: Val
+    value: Val
+    places: tuple[Val, ...]
+
+    @property
+    def index(self) -> tuple[IndexExpr | Val, ...]:
+        """The place as an index, with what doesn't depend on data as index expressions."""
+        return tuple(p.args[0] if p.op == "index" else p for p in self.places)
+
+
+def scatter_of(nest: Nest) -> Scatter | None:
+    """Return the parts of a scatter's body; None for nests of other kinds."""
+    if nest.body.op != "scatter":
+        return None
+    initial, value, *places = nest.body.args
+    return Scatter(initial, value, tuple(places))
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """A tensor in memory: sizes and strides in elements, symbolic expressions even when constant."""
@@ -140,12 +183,14 @@ class Buffer:
 class Nest:
     """`out[axes] = kind over red of body`.
 
+    A scatter writes at places that it computes: out = initial; for each point of red: fold value into out[place].
+
     Args:
         out: Buffer written; its index is exactly `axes`, in order.
         axes: One loop variable per dimension of `out`.
-        red: Reduced (or scanned) loop variables; empty for a map.
+        red: Reduced (or scanned) loop variables, the points of a scatter; empty for a map.
         kind: Row of the nest kind table: map, sum, prod, max, min, any, all, argmax, argmin, ...
-        body: Value at one point of `axes` x `red`. For `map` its dtype is the buffer's.
+        body: Value at one point of `axes` x `red`. For `map` its dtype is the buffer's. For scatters, see `scatter`.
         dtype: Element type of `out`.
         origins: User lines; not part of equality, so equal layers are equal nests.
     """

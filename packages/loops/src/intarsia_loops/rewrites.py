@@ -232,12 +232,14 @@ def as_kernel(nest: Nest, depth: int) -> Kernel | Refused:
 
     before: y[i0, i1] = kind f        after: kernel rows (i0,): y[i0, i1] = kind f
 
-    Refused when a scanned axis would become a row (`kernel.scanned_row`) and when the nest has fewer axes
-    (`kernel.depth`).
+    Refused when a scanned axis would become a row (`kernel.scanned_row`), when a scatter would get one
+    (`kernel.scattered_row`), and when the nest has fewer axes (`kernel.depth`).
     """
     if depth > len(nest.axes):
         return Refused("kernel.depth", f"{nest.out} has {len(nest.axes)} axes, not {depth}")
     rows = nest.axes[:depth]
+    if rows and NEST_KINDS[nest.kind].scatter:
+        return Refused("kernel.scattered_row", f"{nest.out} is written at any place by any point")
     if NEST_KINDS[nest.kind].scan and nest.red[0] in rows:
         return Refused("kernel.scanned_row", f"{nest.out} scans along {nest.red[0].key}")
     return Kernel(rows, (nest,))
@@ -251,8 +253,12 @@ def fuse_rows(a: Kernel, b: Kernel) -> Kernel | Refused:
     The one rule: b reads what a makes only in its own row. It covers epilogues (Q maps over what P reduced), later
     reductions over the same row, and horizontal merges (Q reads nothing of P). Refused when the rows' extents differ
     (`fuse.rows`), when Q reads another row (`fuse.crosses_rows`) and when both write one buffer (`fuse.writes`).
+    A scatter is a kernel of its own (`fuse.scatter`): its rows are done when all of its points are.
     Whether items between the two kernels allow them to move together is for the caller to know.
     """
+    scattered = [s.out for s in a.steps + b.steps if NEST_KINDS[s.kind].scatter]
+    if scattered:
+        return Refused("fuse.scatter", f"{scattered[0]} is a scatter")
     if [r.extent for r in a.rows] != [r.extent for r in b.rows]:
         return Refused("fuse.rows", f"rows {_extents(a.rows)} and {_extents(b.rows)} differ")
     made = {s.out for s in a.steps}

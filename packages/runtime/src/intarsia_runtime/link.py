@@ -197,7 +197,7 @@ class _Writer:
     def _allocate(self, name: str) -> None:
         buffer = self.scratch.get(name) or self.program.buffers[name]
         self.live.add(name)
-        if name == self.counters:
+        if self.counters and name == self.counters:
             self.lines.append(self.device.counters(self.names, self.names.local(name), buffer.shape[0].const() or 0))
             return
         self.names.bind("_empty_strided", torch.empty_strided)

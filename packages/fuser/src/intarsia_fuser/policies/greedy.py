@@ -16,6 +16,7 @@ the merged kernel are scored anew. A pair is declined, with a reason in the log,
   `greedy.wide_row`   ... or in rows that the cache can't hold (measured: 3 to 10 times slower)
   `greedy.size`       be too large
   `greedy.little`     for horizontal pairs: save too little of what the two move
+  `greedy.scatter`    have a scatter in it
 Ties go to what comes first in the program, so equal layers get equal kernels.
 """
 
@@ -25,7 +26,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from intarsia_fuser.cost import KernelWork
+from intarsia_fuser.cost import KernelWork, domain
 from intarsia_fuser.decisions import Decision, Declined, Fuse, Inline
 from intarsia_fuser.draft import KernelInfo
 from intarsia_fuser.graph import FusionGraph
@@ -162,6 +163,9 @@ class Greedy:
 
     def _judge(self, graph: FusionGraph, first: str, second: str, saved: int, columns: _Columns) -> Fuse | Declined:
         """Merge two kernels, or say why not."""
+        scattered = next((s for k in (first, second) for s in graph.kernel(k).steps if _is_scatter(graph.nest(s))), None)
+        if scattered is not None:
+            return Declined(first, second, "greedy.scatter", f"{scattered} is a scatter, a kernel of its own")
         depth = graph.depth(first, second)
         merged = _together(graph, first, second, depth)
         pattern = kernel_pattern(merged, columns)
@@ -294,12 +298,17 @@ def _one_at_a_time(nest: Nest) -> bool:
     return nest.kind in ("argmax", "argmin") or NEST_KINDS[nest.kind].scan
 
 
+def _is_scatter(nest: Nest) -> bool:
+    return NEST_KINDS[nest.kind].scatter
+
+
 def _evaluations(graph: FusionGraph, reader: Nest, buffer: str) -> int:
     """How often the reader evaluates the map; what is constant along its innermost loop counts once a loop."""
-    points = graph.points(reader.out)
-    innermost = (reader.red or reader.axes)[-1:]
     total = 0
     for v in _loads_of(reader, buffer):
+        around = domain(reader, v)
+        points = graph.extent(around)
+        innermost = around[-1:] if _is_scatter(reader) else (reader.red or reader.axes)[-1:]
         varies = any(a in lift(entry).axes() for entry in v.args[1] for a in innermost)
         total += points if varies or not innermost else -(-points // max(graph.extent(innermost), 1))
     return total

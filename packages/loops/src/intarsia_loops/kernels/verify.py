@@ -1,7 +1,8 @@
 """The rules of the kernels dialect: L1 to L12 of the loops dialect for every step, and these.
 
 K1: items are kernels and extern calls; a kernel has at least one step.
-K2: every step's axes begin with the kernel's rows; no step scans along a row.
+K2: every step's axes begin with the kernel's rows; no step scans along a row; a scatter is the only step of its
+    kernel, which has no rows.
 K3: a step reads what the kernel made only in its own row, and only after it was made.
 K4: local buffers are made by their kernel, read by no other item, and not returned; they have no place.
 K5: a placed buffer is made by a kernel and is no output; its offset is a multiple of 64 and its bytes lie inside the
@@ -65,6 +66,8 @@ def _check_rows(kernel: Kernel, findings: Findings) -> None:
             findings.add("K2", step.out, f"axes {list(step.axes)} don't begin with the rows {list(kernel.rows)}")
         if step.kind in NEST_KINDS and NEST_KINDS[step.kind].scan and set(step.red) & set(kernel.rows):
             findings.add("K2", step.out, "scans along a row")
+        if step.kind in NEST_KINDS and NEST_KINDS[step.kind].scatter and (depth or len(kernel.steps) > 1):
+            findings.add("K2", step.out, "is a scatter with rows, or beside other steps")
         for v in sorted(step.body.loads, key=repr):
             name, entries = v.args
             if name in all_made - made:

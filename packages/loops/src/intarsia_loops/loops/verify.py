@@ -18,6 +18,8 @@ L12: every item has origins (asked of programs from our own front ends: `origins
 L13: items are nests and extern calls, and nothing is placed in memory yet.
 L14: the graph is what `to_fx` makes: every node is an input, a constant, an item, a pick of its results, or a view.
 L15: all buffers that nests read and write are on one device; extern calls may touch others.
+L16: a scatter's body, and no other value, is `scatter(initial, value, place...)`: the initial value is over the axes,
+    the value and the places over the points; there is one i64 place per dimension of the buffer, and all types fit.
 """
 
 from __future__ import annotations

@@ -130,16 +130,16 @@ class Builder:
         """Add `out[axes] = kind over red of body` and return `out`.
 
         Args:
-            kind: A map or reduction of the nest kind table.
+            kind: A map, reduction or scatter of the nest kind table.
             spec: The result; the body's type for this kind must fit its element type.
-            red: Sizes of the reduced axes, in the order that arg reductions number them.
+            red: Sizes of the reduced axes, in the order that arg reductions number them; of a scatter's points.
             body: (point of out, point of red) -> value.
             role: Suffix of the buffer's name; "" for the node's result.
         """
         axes, point = self._grid("i", spec.shape)
         reduced, inner = self._grid("r", tuple(red))
         value = body(point, inner)
-        if not reduced and kind != "map":
+        if not reduced and kind != "map" and not NEST_KINDS[kind].scatter:
             value = const(0, "i64") if NEST_KINDS[kind].out_type == "i64" else value
             kind = "map"
         return self._add(kind, spec, axes, reduced, value, role)

@@ -21,7 +21,7 @@ from intarsia_loops.lower._values import Point, Tensor, compute_type, constant, 
 from intarsia_loops.lower.views import bound
 from intarsia_loops.program import Val, cast, index_value, load, val
 
-__all__ = ["TABLE", "in_range", "less"]
+__all__ = ["TABLE", "check_range", "entry", "in_range", "less"]
 
 aten: Any = torch.ops.aten
 TABLE = Table("indexing")
@@ -173,7 +173,7 @@ def _index(b: Builder, self: Tensor, indices: Sequence[Tensor | None]) -> Any:
         inner, rest = p[start : start + rank], iter((*p[:start], *p[start + rank :]))
         return tuple(
             [
-                _entry(b, indices[d], inner, n, may_wrap=True) if d in dims else next(rest)
+                entry(b, indices[d], inner, n, may_wrap=True) if d in dims else next(rest)
                 for d, n in enumerate(self.shape)
             ]
         )
@@ -184,8 +184,8 @@ def _index(b: Builder, self: Tensor, indices: Sequence[Tensor | None]) -> Any:
 Position = tuple[IndexExpr | Val, ...]
 
 
-def _entry(b: Builder, index: Tensor | None, p: Point, size: IndexExpr, *, may_wrap: bool) -> IndexExpr | Val:
-    """An element of an index tensor as a position in [0, size): an index expression when that is provable."""
+def entry(b: Builder, index: Tensor | None, p: Point, size: IndexExpr, *, may_wrap: bool) -> IndexExpr | Val:
+    """Return an element of an index tensor as a position in [0, size): an index expression when that is provable."""
     known = b.known(index, p, size, may_wrap=may_wrap)
     if known is not None or index is None:
         return ZERO if known is None else known
@@ -216,7 +216,7 @@ def _loaded(
         return DECLINED
     for d, index in given.items():
         if isinstance(sample[d], Val):
-            _check_range(b, index, x.shape[d], may_wrap=may_wrap)
+            check_range(b, index, x.shape[d], may_wrap=may_wrap)
     return b.map(lambda p: load(x.buffer, through(position(p)), x.dtype))
 
 
@@ -242,7 +242,7 @@ def _through_view(b: Builder, x: Tensor) -> Callable[[Position], Position] | Non
     return through
 
 
-def _check_range(b: Builder, index: Tensor, size: IndexExpr, *, may_wrap: bool) -> None:
+def check_range(b: Builder, index: Tensor, size: IndexExpr, *, may_wrap: bool) -> None:
     """Add a check that every element of `index` is a position in a dimension of this size."""
 
     def inside(_: Point, p: Point) -> Val:
@@ -261,7 +261,7 @@ def _index_select(b: Builder, self: Tensor, dim: int, index: Tensor) -> Any:
     dim = dim % len(self.shape)
 
     def position(p: Point) -> Position:
-        return (*p[:dim], _entry(b, index, (p[dim],), self.shape[dim], may_wrap=False), *p[dim + 1 :])
+        return (*p[:dim], entry(b, index, (p[dim],), self.shape[dim], may_wrap=False), *p[dim + 1 :])
 
     return _loaded(b, self, position, {dim: index}, may_wrap=False)
 
@@ -273,7 +273,7 @@ def _gather(b: Builder, self: Tensor, dim: int, index: Tensor, *, sparse_grad: b
     dim = dim % len(self.shape)
 
     def position(p: Point) -> Position:
-        return (*p[:dim], _entry(b, index, p, self.shape[dim], may_wrap=False), *p[dim + 1 :])
+        return (*p[:dim], entry(b, index, p, self.shape[dim], may_wrap=False), *p[dim + 1 :])
 
     return _loaded(b, self, position, {dim: index}, may_wrap=False)
 
@@ -293,7 +293,7 @@ def _embedding(
         return DECLINED
 
     def position(p: Point) -> Position:
-        return _entry(b, indices, p[:-1], weight.shape[0], may_wrap=False), p[-1]
+        return entry(b, indices, p[:-1], weight.shape[0], may_wrap=False), p[-1]
 
     return _loaded(b, weight, position, {0: indices}, may_wrap=False)
 
