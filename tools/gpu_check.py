@@ -1,7 +1,8 @@
 """Check the packages on a machine with an NVIDIA GPU, from the source tree: `python tools/gpu_check.py --part N`.
 
-Needs a C++ compiler, torch with CUDA, triton, and the `bytecode` package. Each part ends in a few minutes and appends
-one JSON object a case to `$OUT/gpu_part<N>.json`, so a run that is stopped keeps what it measured.
+Needs a C++ compiler, torch with CUDA, triton, and the `bytecode` package. Each part ends in less than 8 minutes and
+appends one JSON object a case to `$OUT/gpu_part<N>.json`, so a run that is stopped keeps what it measured. Run again, a
+part leaves out the cases that passed before, in `$OUT` or in a folder named by `--resume`.
 
 Parts:
   1  demo models in float32 inference: equal to eager, kernels, extern calls, microseconds
@@ -10,8 +11,9 @@ Parts:
   4  torch's operator samples in float32 and bfloat16, a stride of them, on the GPU
   5  the tests of packages whose code runs on this machine's Python: frame hook, tracer, guards, Triton, runtime
   6  whole models in bfloat16 beside eager, without torch.compile
+  7  integration/gpu: what only a GPU shows, among it random programs on CUDA against the loops interpreter
 
-Parts 4 and 5 need `expecttest`, `hypothesis` and pytest; 6 needs transformers and timm.
+Parts 4, 5 and 7 need `expecttest`, `hypothesis` and pytest; 6 needs transformers and timm.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -32,23 +35,45 @@ sys.path[:0] = [str(ROOT), *(str(p) for p in ROOT.glob("packages/*/src"))]
 
 import torch  # noqa: E402  (after the source tree)
 
+# no case is started after this
+LIMIT_S = 400
+STRIDES = {"float32": 6, "bfloat16": 12}
+PACKAGES = ("framehook", "tracer", "guards", "triton", "runtime")
+
 
 def main(arguments: list[str]) -> int:
+    folder = Path(os.environ.get("OUT", "."))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", type=int, required=True, choices=sorted(PARTS))
     parser.add_argument("names", nargs="*", help="only these cases")
+    parser.add_argument("--resume", type=Path, default=folder, metavar="FOLDER", help="with rows of an earlier run")
     options = parser.parse_args(arguments)
     for extension in ("intarsia_framehook", "intarsia_guards"):
         subprocess.run([sys.executable, "-m", f"{extension}.build"], check=True, env=environment())
-    out = Path(os.environ.get("OUT", ".")) / f"gpu_part{options.part}.json"
-    failed = 0
+    out = folder / f"gpu_part{options.part}.json"
+    names, part = PARTS[options.part]
+    left = remaining(options.names or names(), options.resume / out.name)
+    failed, start = 0, time.monotonic()
     with out.open("a", encoding="utf-8") as file:
-        for row in PARTS[options.part](options.names):
+        for row in part(left) if left else ():
             failed += "error" in row
             print(json.dumps(row), flush=True)
             file.write(json.dumps(row) + "\n")
             file.flush()
+            if time.monotonic() - start > LIMIT_S:
+                failed += 1
+                print(f"stopped after {LIMIT_S} s: run it again for the other cases", flush=True)
+                break
     return 1 if failed else 0
+
+
+def remaining(names: Iterable[str], earlier: Path) -> list[str]:
+    """Return the cases that no row of an earlier run shows to have passed."""
+    lines = earlier.read_text(encoding="utf-8").splitlines() if earlier.exists() else []
+    rows = [json.loads(line) for line in lines]
+    passed = {next(iter(row.values())) for row in rows if "error" not in row}
+    print(f"{len(passed)} cases passed before", flush=True)
+    return [name for name in names if name not in passed]
 
 
 def environment() -> dict[str, str]:
@@ -56,12 +81,18 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
+def model_names() -> list[str]:
+    from integration.models import EXTRA, MODELS
+
+    return [*MODELS, *(spec.name for spec in EXTRA)]
+
+
 def models(names: list[str]) -> Iterator[dict[str, Any]]:
     """Compile each demo model for the GPU and compare it with eager."""
     import intarsia
-    from integration.models import EXTRA, MODELS, make
+    from integration.models import make
 
-    for name in names or [*MODELS, *(spec.name for spec in EXTRA)]:
+    for name in names:
         model, inputs = make(name)
         model = model.cuda() if isinstance(model, torch.nn.Module) else model
         inputs = torch.utils._pytree.tree_map(lambda v: v.cuda() if isinstance(v, torch.Tensor) else v, inputs)
@@ -118,6 +149,13 @@ def leaves(value: Any) -> list[torch.Tensor]:
     return [t for t in torch.utils._pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
 
 
+def kernel_names() -> list[str]:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from kernels import KERNELS
+
+    return [case.name for case in KERNELS]
+
+
 def kernels(names: list[str]) -> Iterator[dict[str, Any]]:
     """Check and time the kernels of the figures."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -129,9 +167,9 @@ def kernels(names: list[str]) -> Iterator[dict[str, Any]]:
 def training(names: list[str]) -> Iterator[dict[str, Any]]:
     """Compile forward and backward pass of each demo model that has parameters, and compare them with eager."""
     import intarsia
-    from integration.models import MODELS, make
+    from integration.models import make
 
-    for name in names or MODELS:
+    for name in names:
         model, inputs = make(name)
         if not isinstance(model, torch.nn.Module):
             continue
@@ -193,33 +231,51 @@ def widened(value: Any) -> Any:
 
 
 def operators(names: list[str]) -> Iterator[dict[str, Any]]:
-    """Sweep a stride of torch's operators on the GPU, or the operators named."""
-    ops = [word for name in names for word in ("--op", name)]
-    for dtype, stride in (("float32", 6), ("bfloat16", 12)):
+    """Sweep a stride of torch's operators on the GPU, or the operators named, in one type or both."""
+    ops = [word for name in names if name not in STRIDES for word in ("--op", name)]
+    for dtype, stride in STRIDES.items():
+        if dtype not in names and not ops:
+            continue
         command = ["-m", "integration.opinfo", "--device", "cuda", "--dtype", dtype, "--stride", str(stride)]
         yield {"operators": dtype, **child([*command, "--jobs", "6", *ops], limit_s=240)}
 
 
 def tests(names: list[str]) -> Iterator[dict[str, Any]]:
-    """Run the tests of the packages whose code depends on the machine, or of those named."""
-    for package in names or ("framehook", "tracer", "guards", "triton", "runtime"):
-        yield {
-            "tests": package,
-            **child(["-m", "pytest", "-q", "-x", "tests"], limit_s=300, folder=f"packages/{package}"),
+    """Run the tests of the packages named, all at a time; Triton's in its interpreter, on the CPU."""
+    with ThreadPoolExecutor(len(names)) as pool:
+        running = {
+            pool.submit(child, ["-m", "pytest", "-q", "tests"], limit_s=420, folder=f"packages/{name}"): name
+            for name in names
         }
+        for done in as_completed(running):
+            yield {"tests": running[done], **done.result()}
+
+
+def on_gpu(names: list[str]) -> Iterator[dict[str, Any]]:
+    """Run the tests that need a GPU, a file at a time."""
+    for name in names:
+        yield {"gpu": name, **child(["-m", "pytest", "-q", f"integration/gpu/{name}.py"], limit_s=300)}
+
+
+def on_gpu_names() -> list[str]:
+    return sorted(path.stem for path in (ROOT / "integration" / "gpu").glob("test_*.py"))
 
 
 def child(command: list[str], *, limit_s: float, folder: str = ".") -> dict[str, Any]:
     """Run Python in a process of its own; its last lines are the result, an exit status but 0 is an error."""
     start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT / folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=limit_s,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=ROOT / folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+        )
+    except subprocess.TimeoutExpired as expired:
+        said = (expired.stdout or b"").decode(errors="replace").splitlines()
+        return {"seconds": limit_s, "output": said[-12:], "error": f"not done after {limit_s} s"}
     tail = done.stdout.splitlines()[-12:]
     row: dict[str, Any] = {"seconds": round(time.perf_counter() - start, 1), "output": tail}
     if done.returncode:
@@ -227,16 +283,32 @@ def child(command: list[str], *, limit_s: float, folder: str = ".") -> dict[str,
     return row
 
 
+def whole_model_names() -> list[str]:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    import gpu_models
+
+    return [*gpu_models.MODELS]
+
+
 def whole_models(names: list[str]) -> Iterator[dict[str, Any]]:
     """Check and time whole models in bfloat16."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     import gpu_models
 
-    for name in names or gpu_models.MODELS:
+    for name in names:
         yield gpu_models.row(name)
 
 
-PARTS = {1: models, 2: kernels, 3: training, 4: operators, 5: tests, 6: whole_models}
+# part -> all its cases, and what runs those named
+PARTS: dict[int, tuple[Callable[[], Iterable[str]], Callable[[list[str]], Iterator[dict[str, Any]]]]] = {
+    1: (model_names, models),
+    2: (kernel_names, kernels),
+    3: (model_names, training),
+    4: (lambda: STRIDES, operators),
+    5: (lambda: PACKAGES, tests),
+    6: (whole_model_names, whole_models),
+    7: (on_gpu_names, on_gpu),
+}
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1:]))
