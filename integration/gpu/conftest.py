@@ -1,0 +1,22 @@
+"""These tests need an NVIDIA GPU: without one they are not collected, and the end of the run says so."""
+
+import pytest
+import torch
+
+import intarsia
+
+if not torch.cuda.is_available():
+    collect_ignore_glob = ["test_*.py"]
+
+
+def pytest_terminal_summary(terminalreporter):
+    if not torch.cuda.is_available():
+        terminalreporter.write_line("integration/gpu: not collected, it needs a GPU (tools/gpu_check.py --part 7 there)")
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Nothing compiled before a test counts in it, and nothing of it afterwards."""
+    intarsia.reset()
+    yield
+    intarsia.reset()
