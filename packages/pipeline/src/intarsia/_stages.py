@@ -29,9 +29,6 @@ from intarsia_ir.records import Recorded, Target
 
 __all__ = ["default_pipeline", "dialect_module", "interpreted"]
 
-BEFORE_AUTOGRAD = ("recognise_attention", "drop_full_masks")
-REWRITES = ("fold_constants", "eliminate_common_subexpressions", "eliminate_dead_code", "prefer_channels_last")
-
 
 def default_pipeline(
     target: Target | None = None,
@@ -112,16 +109,16 @@ def default_cache_dir() -> Path:
 
 def _aten_stages(policy: Any) -> tuple[Stage, ...]:
     return (
-        *[_rewrite(name, "torch") for name in BEFORE_AUTOGRAD],
+        *[_rewrite(rewrite, "torch") for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
         Stage("to_aten", "torch", "effects", _to_aten),
         Stage("functionalize", "effects", "aten", _functionalize),
-        *[_rewrite(name) for name in REWRITES],
+        *[_rewrite(rewrite, "aten") for rewrite in intarsia_rewrites.ON_ATEN],
         Stage("partition", "aten", "aten", lambda p: _partition(p, policy)),
     )
 
 
-def _rewrite(name: str, dialect: str = "aten") -> Stage:
-    return graph_pass(name, dialect, functools.partial(getattr(intarsia_rewrites, name), check=False))
+def _rewrite(rewrite: Any, dialect: str) -> Stage:
+    return graph_pass(rewrite.__name__, dialect, functools.partial(rewrite, check=False))
 
 
 def _recorded(p: Program, r: Any) -> Program:

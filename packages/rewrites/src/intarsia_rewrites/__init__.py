@@ -24,16 +24,30 @@ from intarsia_rewrites.drop_full_masks import drop_full_masks
 from intarsia_rewrites.eliminate_common_subexpressions import eliminate_common_subexpressions
 from intarsia_rewrites.eliminate_dead_code import eliminate_dead_code
 from intarsia_rewrites.fold_constants import fold_constants
+from intarsia_rewrites.pad_matmuls import pad_matmuls
 from intarsia_rewrites.prefer_channels_last import prefer_channels_last
 from intarsia_rewrites.recognise_attention import recognise_attention
 
 __version__ = "0.1.0"
 
+# what a compiler runs, in order: on FX(torch), so that autograd sees it; then on FX(aten), pure
+BEFORE_AUTOGRAD = (recognise_attention, drop_full_masks)
+ON_ATEN = (
+    fold_constants,
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+    prefer_channels_last,
+    pad_matmuls,
+)
+
 __all__ = [
+    "BEFORE_AUTOGRAD",
+    "ON_ATEN",
     "drop_full_masks",
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
     "fold_constants",
+    "pad_matmuls",
     "prefer_channels_last",
     "recognise_attention",
 ]
