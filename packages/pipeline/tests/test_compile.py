@@ -121,9 +121,9 @@ def test_dumps_hold_every_stage(tmp_path):
     (folder,) = tmp_path.iterdir()
     assert folder.name.startswith("graph") and folder.name.endswith("_f")
     dumped = sorted(p.name for p in folder.iterdir())
-    assert dumped[0] == "00_recognise_attention.ir" and "11_emit.cpp" in dumped
+    assert dumped[0] == "00_recognise_attention.ir" and "12_emit.cpp" in dumped
     assert not any("build" in name for name in dumped)  # the graph is that of the kernels
-    assert "dialect: loops" in (folder / "09_lower.ir").read_text()
+    assert "dialect: loops" in (folder / "10_lower.ir").read_text()
 
 
 def test_explain_tells_kernels_breaks_and_guards():

@@ -29,6 +29,7 @@ def test_the_default_pipeline_runs_from_torch_to_a_callable():
         "eliminate_common_subexpressions",
         "eliminate_dead_code",
         "prefer_channels_last",
+        "pad_matmuls",
         "partition",
         "lower",
         "fuse",
