@@ -13,7 +13,20 @@ from hypothesis import strategies as st
 import intarsia_loops
 from intarsia_ir.records import Origin
 from intarsia_loops.index import IndexExpr, axis, lift, mod
-from intarsia_loops.program import Buffer, Extern, Nest, Program, TensorRef, Val, cast, const, index_value, load, val
+from intarsia_loops.program import (
+    Buffer,
+    Extern,
+    Nest,
+    Program,
+    TensorRef,
+    Val,
+    cast,
+    const,
+    index_value,
+    load,
+    scatter,
+    val,
+)
 
 aten = torch.ops.aten
 
@@ -228,7 +241,7 @@ def wide(n: int, size: int = 64) -> Program:
 
 # ---- random programs -------------------------------------------------------------------------------------------
 
-KINDS = ("map", "map", "map", "map", "row", "row", "reduce", "scan", "arg", "gather", "extern", "random")
+KINDS = ("map", "map", "map", "map", "row", "row", "reduce", "scan", "arg", "gather", "scatter", "extern", "random")
 
 
 def programs(max_items: int = 14) -> st.SearchStrategy[Program]:
@@ -352,6 +365,21 @@ def _make_gather(rng: random.Random, b: Builder, extents: Sequence[int], dtype: 
     b.map(shape, body)
 
 
+def _make_scatter(rng: random.Random, b: Builder, extents: Sequence[int], dtype: str) -> None:
+    """Fold values into places of which the first is given by data, and others by the points."""
+    shape, points = _shape(rng, extents), _shape(rng, extents)
+
+    def body(i: tuple[IndexExpr, ...], r: tuple[IndexExpr, ...]) -> Val:
+        initial = _value(rng, b, i, shape, dtype)
+        value, number = (_value(rng, b, r, points, dtype) for _ in range(2))
+        whole = number if number.dtype == "i64" else op("cast", number, dtype="i64")
+        row = op("mod", op("abs", whole), const(shape[0], "i64"))
+        rest = [mod(r[d], lift(n)) if d < len(r) else lift(0) for d, n in enumerate(shape)][1:]
+        return scatter(initial, value, (row, *rest))
+
+    b.nest(rng.choice(("scatter_sum", "scatter_max", "scatter_min")), shape, points, body)
+
+
 def _make_extern(rng: random.Random, b: Builder, extents: Sequence[int], dtype: str) -> None:
     name = _pick(rng, b, dtype)
     b.extern(aten.neg.default, b.shape(name), name, dtype=b.dtype(name))
@@ -370,6 +398,7 @@ _MAKE = {
     "scan": _make_scan,
     "arg": _make_arg,
     "gather": _make_gather,
+    "scatter": _make_scatter,
     "extern": _make_extern,
     "random": _make_random,
 }

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia_loops
-from intarsia_fuser import Fuse, FusionGraph, Inline, Order, Roofline
+from intarsia_fuser import Fuse, FusionGraph, Inline, Order, Roofline, apply_program, plan
 from intarsia_fuser.draft import Draft, shorten
 from intarsia_fuser.legality import carry_out, check
 from intarsia_ir.errors import VerifyError
-from intarsia_loops.program import Kernel, Program, Refused, const
+from intarsia_loops.program import Kernel, Program, Refused, const, scatter
 from intarsia_loops.rewrites import rename
 
 
@@ -88,6 +88,27 @@ def test_gathered_reads_are_inlined():
     a = b.map((4,), lambda i: two(b.load(x, i)))
     g = b.map((4,), lambda i: b.load(a, op("mod", b.load(n, i), const(4, "i64"))))
     assert check(Draft(b.program(g)), Inline(a, g)).kind == "inline"
+
+
+def test_a_scatter_takes_maps_in_and_stays_alone():
+    b = Builder()
+    x, n = b.input((4, 3)), b.input((4,), "i64")
+    start = b.map((5, 3), lambda i, j: const(0.0, "f32"))
+    a = b.map((4, 3), lambda i, j: two(b.load(x, i, j)))
+    s = b.nest(
+        "scatter_sum", (5, 3), (4, 3), lambda i, r: scatter(b.load(start, *i), b.load(a, *r), (b.load(n, r[0]), r[1]))
+    )
+    c = b.map((5, 3), lambda i, j: two(b.load(s, i, j)))
+    program = b.program(c)
+    draft = Draft(program)
+    assert draft.kernels[s].rows == ()
+    assert refused(draft, Fuse(s, c, 0)) == refused(draft, Fuse(a, s, 0)) == "fuse.scatter"
+    made = plan(program)
+    assert [(d.producer, d.consumer, d.why) for d in made.decisions] == [(start, s, "read once"), (a, s, "read once")]
+    assert ("declined", "greedy.scatter") in {(e.verdict, e.code) for e in made.log}
+    first, last = apply_program(program, made).items
+    assert [k.steps[0].kind for k in (first, last)] == ["scatter_sum", "map"]
+    assert first.steps[0].reads() == {x, n}
 
 
 def test_devices_are_not_mixed():

@@ -27,6 +27,8 @@ CODES = (
     "fuse.crosses_rows",
     "fuse.between",
     "fuse.extern_between",
+    "fuse.scatter",
+    "greedy.scatter",
 )
 fired = Tally("fuser: decisions in random programs", [*RULES, *CODES])
 

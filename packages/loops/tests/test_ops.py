@@ -11,7 +11,7 @@ from intarsia_ir.dtypes import dtype_from_name
 from intarsia_loops import loops
 from intarsia_loops.index import ZERO, axis, lift
 from intarsia_loops.ops import ALL_TYPES, NEST_KINDS, SCALAR_OPS, Rule, identity_of, result_type
-from intarsia_loops.program import Buffer, Nest, Program, TensorRef, Val, cast, const, index_value, load, val
+from intarsia_loops.program import Buffer, Nest, Program, TensorRef, Val, cast, const, index_value, load, scatter, val
 
 I0, R = axis("i0", 5), axis("r0", 4)
 DIVISIONS = ("floordiv", "mod", "truncdiv", "fmod")
@@ -103,7 +103,8 @@ def test_leaves() -> None:
     assert {n for n, row in SCALAR_OPS.items() if row.reference is None} == {"load", "gather", "const", "index", "cast"}
 
 
-KINDS = [(n, t) for n, row in NEST_KINDS.items() if n != "map" for t in sorted(row.types)]
+KINDS = [(n, t) for n, row in NEST_KINDS.items() if n != "map" and not row.scatter for t in sorted(row.types)]
+SCATTERS = [(n, t) for n, row in NEST_KINDS.items() if row.scatter for t in sorted(row.types)]
 
 
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
@@ -133,6 +134,54 @@ FOLDS = {
     "argmax": lambda x: torch.tensor([max(range(4), key=lambda k: (row[k], -k)) for row in x.tolist()]),
     "argmin": lambda x: torch.tensor([min(range(4), key=lambda k: (row[k], k)) for row in x.tolist()]),
 }
+
+
+@pytest.mark.parametrize(("kind", "dtype"), SCATTERS)
+def test_every_scatter_on_every_type(kind: str, dtype: str) -> None:
+    a = torch.tensor([3, 0, 1, 100, 7]).to(dtype_from_name(dtype))
+    places, values = [4, 0, 4, 1], torch.tensor([[2, 9], [1, 1], [8, 0], [60, 3]]).to(a.dtype)
+    q = axis("r1", 2)
+    at = (load("j", (lift(R),), "i64"),)
+    body = scatter(load("a", (lift(I0),), dtype), load("m", (lift(R), lift(q)), dtype), at)
+    given = {"m": buffer(dtype, 4, 2), "j": buffer("i64", 4)}
+    made = passes_through_everything(
+        one_nest(body, dtype, kind, red=(R, q), **given), a, a, torch.tensor(places), values
+    )
+    expected = a.tolist()
+    for place, row in zip(places, values.tolist(), strict=True):
+        for value in row:
+            expected[place] = {"sum": lambda x, y: x + y, "max": max, "min": min}[kind[8:]](expected[place], value)
+    assert made.tolist() == torch.tensor(expected).to(a.dtype).tolist()
+
+
+def test_a_scatter_of_one_point_and_of_none() -> None:
+    one = scatter(const(1.0, "f32"), load("a", (lift(2),), "f32"), (lift(3),))
+    a = torch.arange(5.0)
+    made = passes_through_everything(one_nest(one, "f32", "scatter_sum"), a, a, torch.zeros(5).long())
+    assert made.tolist() == [1, 1, 1, 3, 1]
+    none, q = axis("r0", 0), axis("r1", 3)
+    body = scatter(load("a", (lift(I0),), "f32"), const(9.0, "f32"), (lift(q),))
+    made = passes_through_everything(one_nest(body, "f32", "scatter_max", red=(none, q)), a, a, torch.zeros(5).long())
+    assert made.tolist() == a.tolist()
+
+
+@pytest.mark.parametrize("kind", ["scatter_max", "scatter_min"])
+def test_nan_wins_in_a_scatter(kind: str) -> None:
+    a = torch.tensor([math.nan, 1.0, 2.0, 3.0, 4.0])
+    body = scatter(load("a", (lift(I0),), "f32"), load("b", (lift(R),), "f32"), (load("j", (lift(R),), "i64"),))
+    b, j = torch.tensor([0.0, math.nan, 5.0, 0.0, 0.0]), torch.tensor([0, 1, 1, 4, 0])
+    made = passes_through_everything(one_nest(body, "f32", kind, red=(R,)), a, b, j)
+    assert made.isnan().tolist() == [True, True, False, False, False]
+    assert made[4] == (4 if kind == "scatter_max" else 0)
+
+
+def test_a_scatter_out_of_bounds_faults() -> None:
+    from intarsia_ir.errors import RuntimeFault
+
+    body = scatter(load("a", (lift(I0),), "f32"), const(1.0, "f32"), (load("j", (lift(R),), "i64"),))
+    program = one_nest(body, "f32", "scatter_sum", red=(R,))
+    with pytest.raises(RuntimeFault, match="out of bounds"):
+        loops.interpret(intarsia_loops.to_fx(program), torch.ones(5), torch.ones(5), torch.tensor([0, 1, 5, 3, 4]))
 
 
 @pytest.mark.parametrize("kind", ["argmax", "argmin", "max", "min"])

@@ -117,6 +117,31 @@ def test_as_kernel_refused() -> None:
     assert as_kernel(scan, 3).code == "kernel.depth"
 
 
+SCATTER = "scatter_sum[i0: 8, i1: 6; r0: 8] scatter(load(%a, i1, i0), load(%a, 2, r0), load(%j, r0), index(5))"
+
+
+def test_inline_into_both_parts_of_a_scatter() -> None:
+    made, scattered = nests(
+        "  %a: f32[6, 8] = map[i0: 6, i1: 8] neg(load(%x, i1, i0))\n" + f"  %b: f32[8, 6] = {SCATTER}\n"
+    )
+    assert text(inline(scattered, made)) == (
+        "%b = scatter_sum[i0: 8, i1: 6; r0: 8] "
+        "scatter(neg(load(%x, i0, i1)), neg(load(%x, r0, 2)), load(%j, r0), index(5))"
+    )
+
+
+def test_a_scatter_is_a_kernel_of_its_own() -> None:
+    head = "  %a: f32[6, 8] = map[i0: 6, i1: 8] neg(load(%x, i1, i0))\n"
+    made, scattered, after = nests(
+        head + f"  %b: f32[8, 6] = {SCATTER}\n  %c: f32[8, 6] = map[i0: 8, i1: 6] neg(load(%b, i0, i1))\n"
+    )
+    assert as_kernel(scattered, 1).code == "kernel.scattered_row"
+    alone = as_kernel(scattered, 0)
+    assert fuse_rows(alone, as_kernel(after, 0)).code == "fuse.scatter"
+    assert fuse_rows(as_kernel(made, 0), alone).code == "fuse.scatter"
+    assert inline(after, scattered).code == "inline.not_a_map"
+
+
 def test_split_reduction() -> None:
     total = nests("  %s: f32[8] = sum[i0: 8; r0: 6] load(%x, i0, r0)\n")[0]
     first, final = split_reduction(total, 3)

@@ -26,6 +26,7 @@ from intarsia_loops.program import (
     const,
     index_value,
     load,
+    scatter,
     val,
 )
 
@@ -37,12 +38,32 @@ VECTOR = Buffer((lift(4),), (lift(1),), "f32")
 WHERE = (Origin("model.py", 3, "forward"),)
 
 DOUBLE = Nest("y", (I0, J), (), "map", val("add", X, X, dtype="f32"), "f32", WHERE)
+PLACE = load("k", (lift(R),), "i64")
+SCATTER = Nest(
+    "y", (I0, J), (R,), "scatter_sum", scatter(X, load("v", (lift(R),), "f32"), (PLACE, lift(R))), "f32", WHERE
+)
 SUM = Nest("s", (I0,), (R,), "sum", load("y", (lift(I0), lift(R)), "f32"), "f32", WHERE)
 CALL = Extern(("t",), torch.ops.aten.sin.default, (TensorRef("s", VECTOR.shape, VECTOR.strides, ZERO),), (), WHERE)
 T = TensorRef("t", VECTOR.shape, VECTOR.strides, ZERO)
 GOOD = Program(
     MappingProxyType({"x": MATRIX, "y": MATRIX, "s": VECTOR, "t": VECTOR}), ("x",), (DOUBLE, SUM, CALL), (T,)
 )
+
+
+SCATTERED = replace(
+    GOOD,
+    buffers=MappingProxyType(
+        {**GOOD.buffers, "k": Buffer((lift(6),), (lift(1),), "i64"), "v": Buffer((lift(6),), (lift(1),), "f32")}
+    ),
+    inputs=("x", "k", "v"),
+    items=(SCATTER, SUM, CALL),
+)
+
+
+def scattering(*args: Any, dtype: str = "f32", **more: Any) -> Program:
+    """The scatter with other operands of its body, or otherwise changed."""
+    changed = replace(SCATTER, body=val("scatter", *args, dtype=dtype) if args else SCATTER.body, **more)
+    return replace(SCATTERED, items=(changed, SUM, CALL))
 
 
 def with_items(*items: Any, **more: Any) -> Program:
@@ -120,10 +141,24 @@ def test_the_good_program_is_good() -> None:
         ("L13", with_items(DOUBLE, Kernel((I0,), (SUM,)), CALL)),
         ("L13", replace(GOOD, placement=Placement(0, {}))),
         ("L15", with_buffer("x", replace(MATRIX, device="cuda:0"))),
+        ("L4", scattering(*SCATTER.body.args, dtype="f64")),
+        ("L5", with_body(val("add", X, val("scatter", X, X, dtype="f32"), dtype="f32"))),
+        ("L5", scattering(kind="map", red=())),
+        ("L7", scattering(load("v", (lift(R),), "f32"), *SCATTER.body.args[1:])),
+        ("L7", scattering(X, X, *SCATTER.body.args[2:])),
+        ("L7", scattering(*SCATTER.body.args[:3], index_value(lift(J)))),
+        ("L16", with_body(X, kind="scatter_sum", red=(R,))),
+        ("L16", scattering(*SCATTER.body.args[:3])),
+        ("L16", scattering(*SCATTER.body.args[:3], cast(PLACE, "i32"))),
+        ("L16", scattering(cast(X, "f64"), *SCATTER.body.args[1:])),
     ],
 )
 def test_loops_rules(rule: str, program: Program) -> None:
     assert rule in rules(loops.verify, program)
+
+
+def test_a_good_scatter_has_no_findings() -> None:
+    loops.verify(SCATTERED, origins=True)
 
 
 def test_L12_origins_are_demanded_on_request() -> None:
@@ -178,6 +213,8 @@ SCAN = Nest("y", (I0, J), (J,), "cumsum", X, "f32", WHERE)
         ("K1", replace(KERNELS, items=(Kernel((I0,), ()), *KERNELS.items))),
         ("K2", replace(KERNELS, items=(replace(ROW, rows=(J,)), CALL))),
         ("K2", replace(KERNELS, items=(Kernel((I0, J), (SCAN,)), Kernel((I0,), (SUM,)), CALL))),
+        ("K2", replace(SCATTERED, items=(Kernel((I0,), (SCATTER,)), Kernel((I0,), (SUM,)), CALL))),
+        ("K2", replace(SCATTERED, items=(Kernel((), (SCATTER, SUM)), CALL))),
         ("K3", replace(KERNELS, items=(replace(ROW, steps=(DOUBLE, OTHER_ROW)), CALL))),
         ("K3", replace(KERNELS, items=(replace(ROW, steps=(SUM, DOUBLE)), CALL))),
         ("K4", replace(KERNELS, items=(replace(ROW, local=frozenset({"s"})), CALL))),

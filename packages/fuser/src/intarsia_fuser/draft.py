@@ -291,7 +291,7 @@ def shorten(kernel: Kernel, depth: int) -> Kernel:
 
 
 def _alone(nest: Nest) -> Kernel:
-    """The nest as a kernel with as many rows as it can have: all axes, those before a scanned one, none of a scatter."""
+    """The nest as a kernel with as many rows as it can have: all axes, those before a scanned one; a scatter, none."""
     if NEST_KINDS[nest.kind].scatter:
         return Kernel((), (nest,))
     depth = nest.axes.index(nest.red[0]) if NEST_KINDS[nest.kind].scan else len(nest.axes)

@@ -163,7 +163,9 @@ class Greedy:
 
     def _judge(self, graph: FusionGraph, first: str, second: str, saved: int, columns: _Columns) -> Fuse | Declined:
         """Merge two kernels, or say why not."""
-        scattered = next((s for k in (first, second) for s in graph.kernel(k).steps if _is_scatter(graph.nest(s))), None)
+        scattered = next(
+            (s for k in (first, second) for s in graph.kernel(k).steps if _is_scatter(graph.nest(s))), None
+        )
         if scattered is not None:
             return Declined(first, second, "greedy.scatter", f"{scattered} is a scatter, a kernel of its own")
         depth = graph.depth(first, second)
