@@ -116,6 +116,12 @@ class Analysis:
         return [node for node in self.graph.nodes if node in self.backward and _must_stay(node)]
 
     @cached_property
+    def apart(self) -> set[fx.Node]:
+        """Calls on the CPU beside another device, and copies between the two: they don't fuse with anything."""
+        host = aten_dialect.host_nodes(self.joint.graph_module)
+        return self._dependents(self.primals) & host if host else set()
+
+    @cached_property
     def copied(self) -> set[fx.Node]:
         """Values that are copied when they're saved."""
         written = {write.input for write in self.signature.writes}
@@ -177,6 +183,8 @@ class Analysis:
             return Value(node.name, 0 if free else n_bytes, (), Recompute.NEVER, needed=needed)
         saveable = not isinstance(value, (list, tuple)) and value is not None and _memory(node) is node
         is_forward, recompute = meta.phase(node) == "forward", _recompute(node)
+        if recompute is Recompute.CHEAP and saveable and node in self.apart:
+            recompute = Recompute.COSTLY
         if _is_inside_checkpoint(node) and recompute is not Recompute.NEVER:
             recompute, saveable = Recompute.CHEAP, False  # the user says so
         return Value(node.name, n_bytes, operands, recompute, saveable, needed, _flops(node), is_forward)

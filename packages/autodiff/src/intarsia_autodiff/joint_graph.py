@@ -239,7 +239,9 @@ class _Backward:
         tangents = [self._tangent(root, number) for number, root in enumerate(roots)]
         self.recorder.phase, self.recorder.where, self.recorder.mark = "backward", None, None
         try:
-            return list(torch.autograd.grad(roots, list(self.edges.values()), tangents, allow_unused=True))
+            # on this thread: autograd's own threads, one a device, would record side by side
+            with torch.autograd.set_multithreading_enabled(False):
+                return list(torch.autograd.grad(roots, list(self.edges.values()), tangents, allow_unused=True))
         except (RuntimeError, ValueError, TypeError) as error:
             raise UnsupportedError(
                 f"the backward pass of the program can't be recorded: {error}", code="training.backward"
