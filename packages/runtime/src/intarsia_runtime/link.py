@@ -172,7 +172,8 @@ class _Writer:
             for name in self.program.inputs:
                 if name in self.program.buffers:
                     self.lines.append(self._check(name, "input"))
-        tensors = [n for n in self.program.inputs if n in self.program.buffers and n not in self.on_host]
+        kept = {*self.on_host, *_taken_as_they_are(self.program)}
+        tensors = [n for n in self.program.inputs if n in self.program.buffers and n not in kept]
         self.lines += self.device.prologue(self.names, [self.names.local(name) for name in tensors])
         placement = self.program.placement
         if placement is not None and placement.offsets:  # buffers without elements have an address as well
@@ -256,6 +257,20 @@ def _on_host(program: Program) -> frozenset[str]:
         if isinstance(item, Kernel):
             touched.update(item.reads(), item.writes())
     return frozenset(name for name, b in program.buffers.items() if b.device == "cpu" and name not in touched)
+
+
+def _taken_as_they_are(program: Program) -> frozenset[str]:
+    """Return the inputs that are numbers which only extern calls on other tensors read.
+
+    ATen brings such a number to the device if need be. Some it wants on the CPU, such as what dropout in an attention
+    has drawn, and the graph doesn't tell.
+    """
+    wanted: set[str] = {value.buffer for value in program.outputs if _calls.is_ref(value)}
+    for item in program.items:
+        if not isinstance(item, Extern) or not any(ref.shape for ref in item.refs()):
+            wanted |= item.reads()
+    read = {name for item in program.items for name in item.reads()}
+    return frozenset(n for n in program.inputs if n in read - wanted and not program.buffers[n].shape)
 
 
 def _uses_any(program: Program, buffers: Set[str]) -> bool:
