@@ -12,6 +12,7 @@ Parts:
   5  the tests of packages whose code runs on this machine's Python: frame hook, tracer, guards, Triton, runtime
   6  whole models in bfloat16 beside eager, without torch.compile
   7  integration/gpu: what only a GPU shows, among it random programs on CUDA against the loops interpreter
+  8  programs over the CPU and the GPU at once, in inference and training: equal to eager on the same devices
 
 Parts 4, 5 and 7 need `expecttest`, `hypothesis` and pytest; 6 needs transformers and timm.
 """
@@ -299,6 +300,23 @@ def whole_models(names: list[str]) -> Iterator[dict[str, Any]]:
         yield gpu_models.row(name)
 
 
+def mixed_names() -> list[str]:
+    from integration.gpu.mixed import PROGRAMS
+
+    return [*PROGRAMS]
+
+
+def mixed(names: list[str]) -> Iterator[dict[str, Any]]:
+    """Compile each program over both devices and compare it with eager."""
+    from integration.gpu.mixed import check
+
+    for name in names:
+        try:
+            yield {"mixed": name, **check(name)}
+        except Exception as error:  # the other programs must still run; the failure is a row and the exit status
+            yield {"mixed": name, "error": f"{type(error).__name__}: {error}"[:2000]}
+
+
 # part -> all its cases, and what runs those named
 PARTS: dict[int, tuple[Callable[[], Iterable[str]], Callable[[list[str]], Iterator[dict[str, Any]]]]] = {
     1: (model_names, models),
@@ -308,6 +326,7 @@ PARTS: dict[int, tuple[Callable[[], Iterable[str]], Callable[[list[str]], Iterat
     5: (lambda: PACKAGES, tests),
     6: (whole_model_names, whole_models),
     7: (on_gpu_names, on_gpu),
+    8: (mixed_names, mixed),
 }
 
 if __name__ == "__main__":
