@@ -234,6 +234,70 @@ def test_what_a_step_counter_goes_through_is_compiled_twice(name):
     assert compilations() == 2
 
 
+LARGE = {
+    "remainder": lambda x, n: x + (n * n * n) % 11,
+    "power": lambda x, n: x + n**4 % 11,
+    "high power": lambda x, n: x + n**8 % 7,
+    "bits": lambda x, n: x + (n * n * n * n & 15),
+    "itself": lambda x, n: x + n * n * n * n,
+    "refused": lambda x, n: x - n * n * n * n,
+    "size": lambda x, n: (x, torch.arange((n * n * n * n) % 11)),
+    "shift": lambda x, n: (x + (n * n * n) % 11, (n << 40) % 13),
+    "two": lambda x, n: x + (n * (n + 1) * (n + 2) * (n + 3) - n**4) % 101,
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_results_too_large_for_64_bits_are_pythons(name):
+    def f(x, n):
+        return LARGE[name](x, n)
+
+    fast = compiled(f)
+    for n in (3, 4, 5, 3_000_000, 50_000, 7, (1 << 40) + 1):
+        x = torch.ones(2)
+        try:
+            expected = f(x, n)
+        except (OverflowError, RuntimeError) as error:
+            with pytest.raises(type(error)):
+                fast(x, n)
+            continue
+        torch.testing.assert_close(fast(x, n), expected, rtol=0, atol=0)
+
+
+def test_rounding_to_a_number_of_digits_that_changes():
+    def f(x, n, digits):
+        return x + 1, round(n, digits)
+
+    fast = compiled(f)
+    for n, digits in ((15, 1), (25, 2), (35, -1), (15, 0), (15, -1)):
+        agree(f, fast, torch.ones(2), n, digits)
+
+
+def test_a_float_too_large_for_the_tensor_is_infinite():
+    def f(x, s):
+        return x * s, x + s, s - x, x > s
+
+    fast = compiled(f)
+    for s in (0.1, 0.2, 1e300, -1e39, 3.5e38):
+        agree(f, fast, torch.ones(2), s)
+    assert compilations() == 2
+
+
+def test_numbers_of_a_list_that_are_constants_after_all():
+    def f(x, numbers):
+        for n in numbers:
+            x = x + n
+            if n == 3 and len(numbers) < 6:
+                numbers.append(4)
+        return x
+
+    fast = compiled(f)
+    for numbers in ([1, 2, 3], [3, 3], [3, 3, 3]):
+        mine, theirs = list(numbers), list(numbers)
+        torch.testing.assert_close(fast(torch.ones(2), mine), f(torch.ones(2), theirs))
+        assert mine == theirs
+
+
 def test_sizes_from_rounded_numbers():
     def f(x, n):
         return x[: math.floor(n / 3)], x[: n >> 1] * 2, x[: min(n << 1, 30)], torch.zeros(math.ceil(n / 3))

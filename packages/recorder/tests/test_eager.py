@@ -230,6 +230,26 @@ def test_dimensions_are_checked(function: Callable[[torch.Tensor, int], Any]) ->
             function(mode.from_tensor(x), dim)
 
 
+@pytest.mark.parametrize("name", ["add_", "mul_", "sub_", "div_", "ldexp_", "multiply_"])
+@pytest.mark.parametrize(
+    "other", [0.5, 2, 1j, torch.tensor(0.5), torch.tensor([1j, 2j]), torch.tensor([2, 3])], ids=str
+)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.float32])
+def test_no_result_is_stored_that_its_place_cannot_hold(name: str, other: Any, dtype: torch.dtype) -> None:
+    def refuses(x: torch.Tensor, y: Any) -> bool:
+        try:
+            getattr(x, name)(y)
+        except (RuntimeError, TypeError):
+            return True
+        return False
+
+    with EagerMode() as mode:
+        x = mode.from_tensor(torch.ones(2, dtype=dtype))
+        y = mode.from_tensor(other) if isinstance(other, torch.Tensor) else other
+        refused = refuses(x, y)
+    assert refused == refuses(torch.ones(2, dtype=dtype), other)
+
+
 def test_no_bool_is_subtracted() -> None:
     x, mode = torch.ones(3, dtype=torch.int32), EagerMode()
     subtractions: list[Callable[[torch.Tensor], torch.Tensor]] = [

@@ -6,7 +6,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir.errors import NeedsFact
-from intarsia_shapes import FrozenEnv, ShapeEnv, fake_mode, fakeify, freeze, join_facts, python_text
+from intarsia_shapes import FrozenEnv, ShapeEnv, confine, fake_mode, fakeify, freeze, join_facts, python_text
 from intarsia_shapes.intervals import interval
 
 
@@ -157,3 +157,23 @@ def test_python_text_computes_the_expression():
         for b in range(1, 5):
             expected = ((a + 3) // 2) * b >= 4 and a % 3 == 0
             assert eval(python_text(expr), {"s0": a, "s1": b}) == expected
+
+
+def test_integers_are_confined_to_64_bits_where_their_symbols_leave_room() -> None:
+    env = ShapeEnv()
+    n, m = (env.create_size(value, name, duck=False) for name, value in (("n", 5), ("m", 1000)))
+    assert isinstance(n, torch.SymInt) and isinstance(m, torch.SymInt)
+    assert confine(n * m) and confine(4 * n + m) and not env.guards
+    product = n * n * n * m
+    assert confine(product)
+    low, high = product.node.bounds()
+    assert low > 0 and high < 1 << 63
+    assert n.node.bounds()[1] >= 16 * 5 and m.node.bounds()[1] >= 16 * 1000
+
+
+def test_integers_that_are_too_large_already_are_not_confined() -> None:
+    env = ShapeEnv()
+    n = env.create_size(3_000_000, "n", duck=False)
+    assert isinstance(n, torch.SymInt)
+    before = len(env.guards)
+    assert not confine(n * n * n) and len(env.guards) == before

@@ -42,9 +42,11 @@ class EagerMode(FakeTensorMode):
         rules = _RULES.get(func)
         if rules is None:
             rules = _RULES[func] = _rules_of(func)
-        refused, dims, correct = rules
+        refused, dims, correct, stored = rules
         if refused:
             _refuse(func, args, refused)
+        if stored:
+            _check_stored(args, stored)
         if dims:
             _check_dimensions(args, kwargs or {}, dims)
         result = super().dispatch(func, types, args, kwargs or {})
@@ -149,6 +151,21 @@ def _refuse(func: Any, args: Sequence[Any], refused: _Refusal) -> None:
         dtype = torch.result_type(*operands)
     if dtype in types:
         raise RuntimeError(f"{func} isn't implemented for {dtype} on the CPU")
+
+
+# in-place forms that meta kernels let store what the type of their first operand can't hold
+_STORED = {"add": "promoted", "mul": "promoted", "sub": "promoted", "ldexp": "float", "logit": "float"}
+
+
+def _check_stored(args: Sequence[Any], how: str) -> None:
+    """Raise if the first operand can't take the result: of the type that the operands promote to, or of a float one."""
+    kept = dtype = args[0].dtype
+    if how == "promoted" or (len(args) > 1 and isinstance(args[1], torch.Tensor)):
+        dtype = torch.result_type(*args[:2])
+    if how == "float" and not (dtype.is_floating_point or dtype.is_complex):
+        dtype = torch.get_default_dtype()
+    if not torch.can_cast(dtype, kept):
+        raise RuntimeError(f"result type {dtype} can't be cast to the desired output type {kept}")
 
 
 def _is_bool(x: Any) -> bool:
@@ -260,14 +277,14 @@ _CORRECTED: dict[str, _Correction] = {
     "pow.Tensor_Scalar": _power_of_bool,
 }
 
-_Rules = tuple[_Refusal | None, _Places, _Correction | None]
+_Rules = tuple[_Refusal | None, _Places, _Correction | None, str]
 _RULES: dict[Any, _Rules] = {}
 
 
 def _rules_of(func: Any) -> _Rules:
     """Return what the tables say about an overload, in-place forms included."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
-        return None, (), None
+        return None, (), None, ""
     name = func._schema.name.partition("::")[2]
     written = func._schema.is_mutable
     base = name.removesuffix("_") if written else name
@@ -278,4 +295,5 @@ def _rules_of(func: Any) -> _Rules:
     dims = tuple((k, a.name) for k, a in numbered if a.name in _DIMENSIONS.get(base, ()) and str(a.type) == "int")
     correct = None if written and "batch_norm" not in name else _CORRECTED.get(full) or _CORRECTED.get(name)
     refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
-    return refused, dims, correct
+    stored = _STORED.get(base, "") if written and name.endswith("_") else ""
+    return refused, dims, correct, stored

@@ -15,6 +15,7 @@ Example:
     '(((s0 * s1) % 2) == 0)'
 """
 
+from intarsia_shapes.confine import confine
 from intarsia_shapes.env import Relation, ShapeEnv
 from intarsia_shapes.facts import FrozenEnv, check_source, describe_facts, facts_behind, freeze, join_facts
 from intarsia_shapes.fake import fake_mode, fakeify
@@ -32,6 +33,7 @@ __all__ = [
     "adopted",
     "check_marks",
     "check_source",
+    "confine",
     "describe_facts",
     "facts_behind",
     "fake_mode",

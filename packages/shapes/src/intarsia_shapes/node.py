@@ -323,7 +323,8 @@ def _binary_method(name: str) -> Callable[[SymNode, SymNode], SymNode]:
         if found is None:
             hint = _hint(on_hints, self, other)
             pytype = result or (float if float in (self.pytype, other.pytype) else int)
-            both = self.constant is not None and other.constant is not None
+            # symbols may have become constants since; Python's arithmetic on these has no largest integer
+            both = hint is not None and self.expr.is_number and other.expr.is_number
             expr = sympy.sympify(hint) if both else on_expressions(self.expr, other.expr)
             found = memo[key] = self._new(expr, pytype, hint)
         return found

@@ -18,7 +18,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._sympy.functions import IntTrueDiv
 
 from intarsia_ir.records import Source
-from intarsia_shapes import python_text
+from intarsia_shapes import confine, python_text
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
@@ -187,7 +187,11 @@ class SymbolicNumber(ChangingNumber):
             constant = self._constant()
             return tx.binary(op, other, constant) if swapped else tx.binary(op, constant, other)
         first, second = (operand, self.number) if swapped else (self.number, operand)
-        return self._ask(lambda: function(first, second))
+        found = self._ask(lambda: function(first, second))
+        if isinstance(found, SymbolicNumber) and found.type() is int and not confine(found.number):
+            constant = self._constant()  # too large for kernels, which have integers of 64 bits
+            return tx.binary(op, other, constant) if swapped else tx.binary(op, constant, other)
+        return found
 
     def _with_other(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Meet a tensor, which decides itself, or something like a list or a string."""

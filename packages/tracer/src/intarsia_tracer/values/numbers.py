@@ -303,6 +303,8 @@ def _is_huge(function: Callable[..., Any], numbers: Sequence[Any], parts: Sequen
     """Tell whether an int may come out that takes long to compute: nothing is computed to find out."""
     if any(type(n) is not int for n in numbers):
         return False
+    if function is round:
+        return len(numbers) == 2
     if function is operator.pow:
         return isinstance(parts[1], ChangingNumber) or numbers[1] >= 0
     return function is operator.lshift and not 0 <= numbers[1] < 64
