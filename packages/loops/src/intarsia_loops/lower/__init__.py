@@ -152,7 +152,9 @@ class _Walk:
             self.inputs.append(node.name)
         else:
             self.env[node] = size = self.sizes(value) if isinstance(value, torch.SymInt) else value
-            self.inputs.append(repr(size) if isinstance(size, IndexExpr) else node.name)
+            # a number that turned out to be a constant, or equal to an earlier one, has no name of its own
+            named = isinstance(size, IndexExpr) and size.const() is None and repr(size) not in self.inputs
+            self.inputs.append(repr(size) if named else node.name)
 
     def _get_attr(self, node: fx.Node) -> None:
         value: Any = self.graph_module
