@@ -63,13 +63,14 @@ class Context:
 
     Args:
         root: What get_attr nodes refer to.
+        is_mixed: Whether the graph is over the CPU and another device: kernels are for the other one.
 
     Attributes:
         constant: Whether the value of a node is the same in every run, as far as it was asked.
     """
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self.root = root
+    def __init__(self, root: Mapping[str, Any], is_mixed: bool = False) -> None:
+        self.root, self.is_mixed = root, is_mixed
         self.constant: dict[fx.Node, bool] = {}
 
 

@@ -11,9 +11,9 @@ import torch.fx as fx
 from torch._ops import OpOverload
 
 from intarsia_ir import aten as aten_dialect
-from intarsia_rewrites._rules import CASTS, Call, Context, Found, Rule, is_static, number, tensor_of
+from intarsia_rewrites._rules import CASTS, Call, Context, Found, Rule, is_static, number, same_value, tensor_of
 
-__all__ = ["MAX_ELEMENTS", "RULES"]
+__all__ = ["LITERALS", "MAX_ELEMENTS", "RULES"]
 
 aten = torch.ops.aten
 
@@ -55,9 +55,10 @@ def constant_call(node: fx.Node, context: Context) -> Found:
 
     Condition: it's repeatable, can't raise, runs on the CPU, no tensor involved has more than MAX_ELEMENTS elements,
     and a user needs it that isn't constant itself. Calls that only fill, number or rearrange stay: emitters make
-    their values without reading memory. Law: a repeatable call gives the same value in every run.
+    their values without reading memory. So do pointwise calls, but for those on floats where emitters don't serve
+    the CPU. Law: a repeatable call gives the same value in every run.
     """
-    if not _is_constant(node, context) or not _has_costly(node):
+    if not _is_constant(node, context) or not _has_costly(node, context):
         return None
     if all(_is_constant(user, context) for user in node.users):  # folded together with its users
         return None
@@ -70,7 +71,21 @@ def constant_call(node: fx.Node, context: Context) -> Found:
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(result)
 
 
+def literal_copy(node: fx.Node, context: Context) -> Found:
+    """The copy of a tensor literal -> the literal, stored.
+
+    Condition: the graph has tensors on another device as well, so that the copy would be a call at every run.
+    Law: nobody else knows the literal.
+    """
+    source: Any = node.args[0]
+    if not context.is_mixed or source.op != "get_attr" or not _is_literal(source, context.root):
+        return None
+    literal: torch.Tensor = context.root[str(source.target)]
+    return literal if same_value(node, source) else None
+
+
 RULES: tuple[Rule, ...] = (Rule(None, uniform_call), Rule(None, constant_call))
+LITERALS: tuple[Rule, ...] = (Rule(frozenset([aten.lift_fresh_copy.default]), literal_copy),)
 
 _UNKNOWN = object()
 # types whose elements don't all pass through a Python number and `full` unchanged
@@ -175,11 +190,13 @@ def _is_literal(node: fx.Node, root: Mapping[str, Any]) -> bool:
     )
 
 
-def _has_costly(node: fx.Node) -> bool:
+def _has_costly(node: fx.Node, context: Context) -> bool:
     """Whether a constant involves a call for whose value memory has to be read or a loop to be run."""
-    if node.op == "call_function" and node.target not in _CHEAP and not _is_pointwise(node):
-        return True
-    return any(_has_costly(operand) for operand in node.all_input_nodes)
+    if node.op == "call_function" and node.target not in _CHEAP:
+        value = tensor_of(node)
+        if not _is_pointwise(node) or (context.is_mixed and value is not None and value.is_floating_point()):
+            return True
+    return any(_has_costly(operand, context) for operand in node.all_input_nodes)
 
 
 def _evaluate(node: fx.Node, root: Mapping[str, Any], known: dict[fx.Node, Any]) -> torch.Tensor:

@@ -9,7 +9,7 @@ and the law it relies on. They come in three groups, each in its own module:
 
     _algebra   x * 1, x - 0, -(-x), where(c, x, x), casts that change nothing
     _views     views of views; views and copies that change nothing
-    _values    calls of constants: a `full` where all elements are equal, a stored tensor otherwise
+    _values    calls of constants: a `full` where all elements are equal, a stored tensor otherwise; literals
 
 Side condition of all: the value that replaces has the same type, shape, strides and device (`meta.value` of the nodes),
 and no two results come to share memory that didn't. Rules about layouts leave tensors of symbolic size alone.
@@ -26,11 +26,11 @@ import torch.fx as fx
 
 from intarsia_rewrites import _algebra, _values, _views
 from intarsia_rewrites._draft import Draft
-from intarsia_rewrites._rules import Call, Context, Rule
+from intarsia_rewrites._rules import Call, Context, Rule, tensor_of
 
 __all__ = ["RULES", "fold_constants"]
 
-RULES: tuple[Rule, ...] = (*_algebra.RULES, *_views.RULES, *_values.RULES)
+RULES: tuple[Rule, ...] = (*_values.LITERALS, *_algebra.RULES, *_views.RULES, *_values.RULES)
 """All rules, in the order in which they are tried. Unstable: names and order may change."""
 
 
@@ -65,7 +65,7 @@ def fold_constants(gm: fx.GraphModule, *, fuel: int | None = None, check: bool =
 
 def fold(draft: Draft, rules: Sequence[Rule]) -> Draft:
     """Sweep over `draft` until no rule applies. A sweep goes forward: operands are as simple as they get."""
-    context = Context(draft.root)
+    context = Context(draft.root, _is_mixed(draft.graph))
     rules_for = functools.cache(lambda target: [r for r in rules if r.targets is None or target in r.targets])
     changed = True
     while changed:
@@ -77,6 +77,11 @@ def fold(draft: Draft, rules: Sequence[Rule]) -> Draft:
             if node.op == "call_function" and node.users:
                 changed |= any(_apply(draft, node, rule, context) for rule in rules_for(node.target))
     return draft
+
+
+def _is_mixed(graph: fx.Graph) -> bool:
+    kinds = {value.device.type for node in graph.nodes if (value := tensor_of(node)) is not None}
+    return len(kinds) > 1 and "cpu" in kinds
 
 
 def _apply(draft: Draft, node: fx.Node, rule: Rule, context: Context) -> bool:
