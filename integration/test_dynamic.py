@@ -298,6 +298,12 @@ def test_numbers_of_a_list_that_are_constants_after_all():
         assert mine == theirs
 
 
+def test_layouts_that_change_have_strides_that_are_symbols():
+    fast, x = compiled(lambda x: x * 2), torch.randn(2, 3, 4, 4)
+    for view in (x, x.to(memory_format=torch.channels_last), x.transpose(1, 2), x[:, ::2], x[:, :, 1:3]):
+        agree(lambda x: x * 2, fast, view)
+
+
 def test_sizes_from_rounded_numbers():
     def f(x, n):
         return x[: math.floor(n / 3)], x[: n >> 1] * 2, x[: min(n << 1, 30)], torch.zeros(math.ceil(n / 3))

@@ -60,8 +60,10 @@ def _bind(program: Program, args: list[Any], memory: dict[str, torch.Tensor]) ->
         else:
             sizes[name] = int(value)
     for name, tensor in memory.items():
-        for extent, n in zip(program.buffers[name].shape, tensor.shape, strict=True):
-            if (symbol := _plain_symbol(extent)) is not None:
+        buffer = program.buffers[name]
+        numbers = zip((*buffer.shape, *buffer.strides), (*tensor.shape, *tensor.stride()), strict=True)
+        for number, n in numbers:
+            if (symbol := _plain_symbol(number)) is not None:
                 sizes.setdefault(symbol, n)
     missing = symbols_of(program.buffers.values()) - sizes.keys()
     if missing:

@@ -120,6 +120,9 @@ class _View(fx.GraphModule):
         return super().__getattr__(name)
 
 
+_READS_SIZES = (torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int)
+
+
 class _Writer:
     def __init__(self, program: Program, values: Mapping[str, Any]) -> None:
         self.program, self.values = program, values
@@ -153,11 +156,11 @@ class _Writer:
     def _size_node(self, symbol: str) -> None:
         for name in (*self.program.inputs, *self.program.constants):
             buffer = self.program.buffers.get(name)
-            for dim, extent in enumerate(buffer.shape if buffer else ()):
-                if repr(extent) == symbol:
-                    node = self.graph.call_function(torch.ops.aten.sym_size.int, (self.env[name], dim))
-                    self._note(symbol, node, ())
-                    return
+            for op, numbers in zip(_READS_SIZES, (buffer.shape, buffer.strides) if buffer else (), strict=False):
+                for dim, number in enumerate(numbers):
+                    if repr(number) == symbol:
+                        self._note(symbol, self.graph.call_function(op, (self.env[name], dim)), ())
+                        return
         raise InvalidArgumentError(f"no input has the size {symbol}", code="loops.arguments")
 
     def _item(self, item: Item) -> None:
@@ -232,8 +235,10 @@ class _Reader:
             self.names[node] = replace(target.ref, buffer=self.names[node.args[0]])  # type: ignore[index]
         elif target is operator.getitem:
             self.names[node] = self.names[node.args[0]][node.args[1]]  # type: ignore[index]
-        elif target is torch.ops.aten.sym_size.int:
-            self.names[node] = repr(self.buffers[self.names[node.args[0]]].shape[node.args[1]])  # type: ignore[index]
+        elif target in _READS_SIZES:
+            buffer = self.buffers[self.names[node.args[0]]]  # type: ignore[index]
+            numbers = buffer.shape if target is _READS_SIZES[0] else buffer.strides
+            self.names[node] = repr(numbers[node.args[1]])  # type: ignore[index]
         else:
             self._unknown(node)
 
