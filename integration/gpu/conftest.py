@@ -11,7 +11,7 @@ if not torch.cuda.is_available():
 
 def pytest_terminal_summary(terminalreporter):
     if not torch.cuda.is_available():
-        terminalreporter.write_line("integration/gpu: not collected, it needs a GPU (tools/gpu_check.py --part 7 there)")
+        terminalreporter.write_line("integration/gpu: not collected: needs a GPU (tools/gpu_check.py --part 7 there)")
 
 
 @pytest.fixture(autouse=True)
