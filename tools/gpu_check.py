@@ -47,31 +47,31 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", type=int, required=True, choices=sorted(PARTS))
     parser.add_argument("names", nargs="*", help="only these cases")
-    parser.add_argument("--resume", type=Path, default=folder, metavar="FOLDER", help="with rows of an earlier run")
+    parser.add_argument("--resume", type=Path, default=folder, metavar="FOLDER", help="with more rows of earlier runs")
     options = parser.parse_args(arguments)
     for extension in ("intarsia_framehook", "intarsia_guards"):
         subprocess.run([sys.executable, "-m", f"{extension}.build"], check=True, env=environment())
     out = folder / f"gpu_part{options.part}.json"
     names, part = PARTS[options.part]
-    left = remaining(options.names or names(), options.resume / out.name)
+    left = remaining(options.names or names(), (out, options.resume / out.name))
     failed, start = 0, time.monotonic()
     with out.open("a", encoding="utf-8") as file:
-        for row in part(left) if left else ():
+        for number, row in enumerate(part(left) if left else (), 1):
             failed += "error" in row
             print(json.dumps(row), flush=True)
             file.write(json.dumps(row) + "\n")
             file.flush()
-            if time.monotonic() - start > LIMIT_S:
+            if time.monotonic() - start > LIMIT_S and number < len(left):
                 failed += 1
                 print(f"stopped after {LIMIT_S} s: run it again for the other cases", flush=True)
                 break
     return 1 if failed else 0
 
 
-def remaining(names: Iterable[str], earlier: Path) -> list[str]:
-    """Return the cases that no row of an earlier run shows to have passed."""
-    lines = earlier.read_text(encoding="utf-8").splitlines() if earlier.exists() else []
-    rows = [json.loads(line) for line in lines]
+def remaining(names: Iterable[str], earlier: Iterable[Path]) -> list[str]:
+    """Return the cases that no row of earlier runs shows to have passed."""
+    texts = [path.read_text(encoding="utf-8") for path in earlier if path.exists()]
+    rows = [json.loads(line) for text in texts for line in text.splitlines()]
     passed = {next(iter(row.values())) for row in rows if "error" not in row}
     print(f"{len(passed)} cases passed before", flush=True)
     return [name for name in names if name not in passed]
