@@ -21,6 +21,8 @@ __all__ = ["device_of", "host_nodes"]
 
 aten: Any = torch.ops.aten
 CPU = torch.device("cpu")
+# kinds of devices beside which the CPU may take part
+BESIDE = ("cuda",)
 # their indices may be on the CPU when the tensor isn't
 INDEXED = frozenset({aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default})
 
@@ -42,7 +44,7 @@ def device_of(gm: fx.GraphModule) -> torch.device:
             if not _travels(node, tensor):
                 found.setdefault(tensor.device, node)
     others = [device for device in found if device != CPU]
-    if len(others) > 1 or (len(found) > 1 and others[0].type != "cuda"):
+    if len(others) > 1 or (len(found) > 1 and others[0].type not in BESIDE):
         raise UnsupportedError(
             f"tensors of one graph are on {' and '.join(sorted(map(str, found)))}",
             code="aten.devices",
