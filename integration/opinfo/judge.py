@@ -61,7 +61,11 @@ class Judge:
         if isinstance(expected, Exception):
             return {"result": "eager", "why": line(expected)}
         compiled = intarsia.compile(
-            function, fullgraph=True, dynamic=self.dynamic, pipeline=self.pipeline, options={"on_error": "raise"}
+            function,
+            fullgraph=True,
+            dynamic=self.dynamic,
+            pipeline=self.pipeline,
+            options={"on_error": "raise", "rng": "eager"},
         )
         signal.alarm(SECONDS)
         try:

@@ -15,7 +15,7 @@ _NO_NAMES: Mapping[Atom, str] = MappingProxyType({})
 def index_text(expr: IndexExpr, names: Mapping[Atom, str], flat: Mapping[Atom, str] = _NO_NAMES) -> str:
     """Return an index expression over the names of its axes; size symbols keep their own names.
 
-    Quotients and remainders are of values that are never negative, so C's division is Python's.
+    Triton's quotients round to zero and those of index expressions to minus infinity, which differs below zero.
 
     Args:
         expr: The expression.
@@ -58,5 +58,7 @@ def _atom_text(atom: Atom, names: Mapping[Atom, str], flat: Mapping[Atom, str]) 
         extent, divisor = (axis.extent.const() if axis is not None else None), atom.b.const()
         if axis is not None and axis in flat and extent and divisor and extent % divisor == 0:
             return f"({flat[axis]} % {divisor})"
-    operator = "//" if atom.kind == "/" else "%"
-    return f"(({index_text(atom.a, names, flat)}) {operator} ({index_text(atom.b, names, flat)}))"
+    a, b = index_text(atom.a, names, flat), index_text(atom.b, names, flat)
+    if atom.a.lo < 0:
+        return f"{'integer_floordiv' if atom.kind == '/' else 'integer_mod'}({a}, {b})"
+    return f"(({a}) {'//' if atom.kind == '/' else '%'} ({b}))"

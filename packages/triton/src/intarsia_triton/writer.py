@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from intarsia_loops.index import Atom, IndexExpr, lift
-from intarsia_loops.program import Buffer, Kernel, Nest
+from intarsia_loops.program import Buffer, Kernel, Nest, Val
+from intarsia_loops.rewrites import postorder
 from intarsia_triton.blocks import Blocks
 from intarsia_triton.index import index_text, product
 from intarsia_triton.sets import NO_CHECKS
@@ -129,9 +130,16 @@ def _sizes(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[str, ...]:
     for step in kernel.steps:
         for a in (*step.axes, *step.red):
             found |= a.extent.symbols()
-        for v in step.body.loads:
-            found |= {s for e in v.args[1] if isinstance(e, IndexExpr) for s in e.symbols()}
+        for v in postorder(step.body):
+            found |= {s for e in _indices(v) for s in e.symbols()}
         for name in (*step.reads(), step.out):
             if name in buffers:
                 found |= {s for e in buffers[name].strides for s in e.symbols()}
     return tuple(sorted(found))
+
+
+def _indices(v: Val) -> tuple[IndexExpr, ...]:
+    """Return the index expressions that a value is written with."""
+    if v.op == "index":
+        return v.args
+    return tuple(e for e in v.args[1] if isinstance(e, IndexExpr)) if v.op in ("load", "gather") else ()

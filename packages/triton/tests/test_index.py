@@ -1,0 +1,27 @@
+"""Index expressions as text: quotients of what may be negative, and the sizes that a function takes for its values."""
+
+from intarsia_ir.records import Target
+from intarsia_loops.index import axis, lift, size_symbol
+from intarsia_loops.program import Buffer, Kernel, Nest, cast, index_value, load, val
+from intarsia_triton import emit
+from intarsia_triton.index import index_text
+
+
+def test_quotients_of_what_may_be_negative_round_to_minus_infinity():
+    s, i = size_symbol("s0", 2), axis("i0", 10)
+    names = {i: "x0"}
+    assert index_text(lift(i) // 3, names) == "((x0) // (3))"
+    assert index_text(lift(i) % s, names) == "((x0) % (s0))"
+    assert index_text(lift(-1) // s, names) == "integer_floordiv(-1, s0)"
+    assert index_text((lift(i) - 1) % s, names) == "integer_mod(-1 + x0, s0)"
+
+
+def test_a_function_takes_the_sizes_that_its_values_are_made_of():
+    n, m = size_symbol("s0", 2), size_symbol("s7", 2)
+    i = axis("i0", n)
+    body = val("mul", load("x", (lift(i),), "f32"), cast(index_value(m * 3), "f32"), dtype="f32")
+    vector = Buffer((n,), (lift(1),), "f32")
+    kernel = Kernel((i,), (Nest("y", (i,), (), "map", body, "f32"),))
+    source = emit(kernel, {"x": vector, "y": vector}, Target("cuda"))
+    assert source.launches[0].sizes == ("s0", "s7")
+    assert "def kernel0(p0, p1, s0, s7, " in source.text
