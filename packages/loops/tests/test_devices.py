@@ -184,6 +184,18 @@ def test_only_results_of_the_graph_may_be_late(results: str, waits: bool) -> Non
     assert dict(copy.kwargs)["non_blocking"] is not expected
 
 
+def test_nests_are_interpreted_on_their_device() -> None:
+    text = graph(
+        "%t: f32[] on 'meta', %s: f32[]",
+        "%0: i64[4] on 'meta' = aten.arange.default(4, device=device('meta'), pin_memory=False)",
+        "%1: f32[] on 'meta' = aten.mul.Tensor(%t, %s)",
+        "%2: f32[] on 'meta' = aten.add.Scalar(%1, 2)",
+        results="%0, %2",
+    )
+    made = intarsia_loops.loops.interpret(intarsia_loops.lower(parse_ir(text)), torch.empty((), device="meta"), S)
+    assert [m.device.type for m in made] == ["meta", "meta"]
+
+
 def test_a_graph_on_one_device_is_lowered_as_ever() -> None:
     text = graph(
         f"%x: f32[4, 3] {CUDA}",

@@ -7,6 +7,7 @@ then reduced ones. A value that doesn't depend on an axis has size 1 there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +20,14 @@ from intarsia_loops.ops import NEST_KINDS, SCALAR_OPS, identity_of
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, TensorRef, Val, scatter_of
 from intarsia_loops.rewrites import postorder
 
-__all__ = ["allocate", "call_extern", "run_kernel", "run_nest", "size_of", "tensor_of"]
+__all__ = ["allocate", "call_extern", "on", "run_kernel", "run_nest", "size_of", "tensor_of"]
 
 Sizes = Mapping[str, int]
+
+
+def on(device: str) -> AbstractContextManager[Any]:
+    """Return the context in which new tensors are on a device."""
+    return nullcontext() if device == "cpu" else torch.device(device)
 
 
 def size_of(expr: IndexExpr, sizes: Sizes) -> int:
@@ -74,6 +80,18 @@ def _run(
     buffer: Buffer,
 ) -> torch.Tensor:
     """What a nest writes; of what is in `made` it may read its own row only."""
+    with on(buffer.device):
+        return _run_here(nest, rows, made, memory, sizes, buffer)
+
+
+def _run_here(
+    nest: Nest,
+    rows: Sequence[Atom],
+    made: frozenset[str],
+    memory: Mapping[str, torch.Tensor],
+    sizes: Sizes,
+    buffer: Buffer,
+) -> torch.Tensor:
     parts = scatter_of(nest)
     if parts is None:
         return _Grid(nest, rows, made, memory, sizes).run(buffer)

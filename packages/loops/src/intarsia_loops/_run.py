@@ -9,7 +9,7 @@ import torch
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_loops._evaluate import call_extern, run_kernel, run_nest, size_of, tensor_of
+from intarsia_loops._evaluate import call_extern, on, run_kernel, run_nest, size_of, tensor_of
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef
 
@@ -26,7 +26,7 @@ def run_program(program: Program, args: Iterable[Any]) -> tuple[Any, ...]:
     Raises:
         InvalidArgumentError: The number of arguments is wrong, or a size can't be found in them.
     """
-    memory: dict[str, torch.Tensor] = dict(program.constants)
+    memory = {name: _placed(value, program.buffers[name]) for name, value in program.constants.items()}
     sizes = _bind(program, list(args), memory)
     arena = _Arena(program, sizes)
     for item in program.items:
@@ -56,7 +56,7 @@ def _bind(program: Program, args: list[Any], memory: dict[str, torch.Tensor]) ->
     sizes: dict[str, int] = {}
     for name, value in zip(program.inputs, args, strict=True):
         if name in program.buffers:
-            memory[name] = value
+            memory[name] = _placed(value, program.buffers[name])
         else:
             sizes[name] = int(value)
     for name, tensor in memory.items():
@@ -69,6 +69,11 @@ def _bind(program: Program, args: list[Any], memory: dict[str, torch.Tensor]) ->
     if missing:
         raise InvalidArgumentError(f"no input has the size {min(missing)}", code="loops.arguments")
     return sizes
+
+
+def _placed(value: torch.Tensor, buffer: Buffer) -> torch.Tensor:
+    """Return an input or constant where the program reads it: numbers on the CPU may be read on another device."""
+    return value if buffer.device == "cpu" else value.to(buffer.device)
 
 
 def _plain_symbol(extent: IndexExpr) -> str | None:
@@ -90,7 +95,8 @@ class _Arena:
         self._program, self._sizes = program, sizes
         self._offsets = program.placement.offsets if program.placement else {}
         n_bytes = program.placement.arena_bytes if program.placement else 0
-        self._bytes = torch.full((n_bytes,), 0xA5, dtype=torch.uint8)
+        with on(next((program.buffers[name].device for name in self._offsets), "cpu")):
+            self._bytes = torch.full((n_bytes,), 0xA5, dtype=torch.uint8)
 
     def hold(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """Return the tensor where the plan puts it; itself when the buffer isn't placed."""
