@@ -3,6 +3,7 @@
 import functools
 import gc
 import weakref
+from types import SimpleNamespace as Namespace
 from typing import Any
 
 import pytest
@@ -69,13 +70,17 @@ def test_errors_of_user_code_are_failed_guards(record: GuardRecord) -> None:
 
 def test_interrupts_are_not_failed_guards() -> None:
     class Interrupting:
-        @property
-        def value(self) -> int:
+        """A key that is compared with the one that is looked up."""
+
+        def __hash__(self) -> int:
+            return hash("value")
+
+        def __eq__(self, other: object) -> bool:
             raise KeyboardInterrupt
 
-    guards = build_guards([GuardRecord(GuardKind.CONSTANT, AttributeSource(X, "value"), 1)], function=f)
+    guards = build_guards([GuardRecord(GuardKind.CONSTANT, ItemSource(X, "value"), 1)], function=f)
     with pytest.raises(KeyboardInterrupt):
-        guards.check((Interrupting(),))
+        guards.check(({Interrupting(): 1},))
 
 
 # ---- weak references -------------------------------------------------------------------------------------------
@@ -175,8 +180,8 @@ def test_hold() -> None:
 class Counting:
     """Counts how often each attribute is fetched."""
 
-    def __init__(self) -> None:
-        object.__setattr__(self, "fetched", [])
+    def __init__(self, **own: Any) -> None:
+        self.__dict__.update(own, fetched=[])
 
     def __getattr__(self, name: str) -> Any:
         self.fetched.append(name)
@@ -187,9 +192,12 @@ def test_common_sources_are_fetched_once() -> None:
     deep: Source = AttributeSource(AttributeSource(X, "a"), "b")
     records = [GuardRecord(GuardKind.TYPE, AttributeSource(deep, name), Counting) for name in "cde"]
     guards = build_guards([*records, GuardRecord(GuardKind.TYPE, deep, Counting)], function=f)
-    x = Counting()
-    assert guards.check((x,))
-    assert x.fetched == ["a", "b", "c", "d", "e"]
+    text = guards.text(f.__code__)
+    assert [text.count(f"{name!r}") for name in "abcde"] == [1] * 5
+    assert guards.frame_check(f.__code__).check.n_operations == 5 + 4
+    leaf = Counting()
+    x = Namespace(a=Namespace(b=Counting(c=leaf, d=leaf, e=leaf)))
+    assert guards.check((x,)) and leaf.fetched == x.a.b.fetched == []
 
 
 def test_objects_are_checked_before_anything_is_fetched_from_them() -> None:

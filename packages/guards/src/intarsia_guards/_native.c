@@ -366,6 +366,17 @@ static PyObject *native_bind(PyObject *module, PyObject *addresses)
     return bind_torch(addresses) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+static PyObject *native_look_up(PyObject *module, PyObject *args)
+{
+    PyObject *attribute, *item;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO:look_up", &attribute, &item)) {
+        return NULL;
+    }
+    keep_lookups(attribute, item);
+    Py_RETURN_NONE;
+}
+
 static PyObject *native_tensor_facts(PyObject *module, PyObject *tensor)
 {
     int32_t facts[4];
@@ -390,6 +401,8 @@ static PyObject *native_state(PyObject *module, PyObject *device_type)
 
 static PyMethodDef methods[] = {
     {"bind", native_bind, METH_O, "bind(addresses, /)\n--\n\nTell where torch's entries are; see abi.py for the names."},
+    {"look_up", native_look_up, METH_VARARGS,
+     "look_up(attribute, item, /)\n--\n\nTell which functions look where it isn't plain that no code of the user runs."},
     {"tensor_facts", native_tensor_facts, METH_O,
      "tensor_facts(tensor, /)\n--\n\nReturn torch's numbers of the tensor's type, device type and device index, and requires_grad."},
     {"state", native_state, METH_O,

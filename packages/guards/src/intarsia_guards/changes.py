@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from intarsia_guards import meaning
+from intarsia_guards import lookup, meaning
 from intarsia_guards.codegen import HeldGuard
 from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.held import release
@@ -38,13 +38,13 @@ def changed(guards: Any, values: Mapping[str, Any], globals: Mapping[str, Any]) 
             continue
         try:
             actual = fetch(guard.source, frame)
-        except Exception:  # a missing name, or the user's own code that fails: nothing is there that could vary
+        except Exception:  # a missing name, or only code of the user could tell: nothing is there that could vary
             continue
         expected = release(guard.value)
         if guard.kind is GuardKind.CONSTANT:
             if type(actual) is type(expected) and type(actual) in (int, float) and actual != expected:
                 numbers.add(guard.source)
-        elif isinstance(actual, torch.Tensor) and actual.layout is torch.strided and _alike(expected, actual):
+        elif lookup.is_tensor(actual) and actual.layout is torch.strided and _alike(expected, actual):
             _note(sizes, guard.source, expected.shape, actual.shape)
             _note(strides, guard.source, expected.strides, actual.stride())
     return Symbolic(sizes, frozenset(numbers), strides=strides)

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from intarsia_guards import meaning
+from intarsia_guards import lookup, meaning
 from intarsia_guards.frame import sources_below
 from intarsia_guards.held import Held, release
 from intarsia_guards.relations import SizeTexts
@@ -34,6 +34,7 @@ from intarsia_ir.records import (
     GuardKind,
     ItemSource,
     ModuleSource,
+    PlainAttributeSource,
     ReferentSource,
     Source,
     TensorFacts,
@@ -230,13 +231,15 @@ class _Writer:
             case AttributeSource(base=base, name=name):
                 self._attribute(source, self.fetch(base), base, name)
             case ItemSource(base=base, key=key):
-                self._assign(source, f"{self.fetch(base)}[{self._key(key)}]")
+                self._item(source, self.fetch(base), self._key(key))
             case DictItemSource(base=base, key=key):
-                self._assign(source, f"{self.constant(dict.__getitem__)}({self.fetch(base)}, {self._key(key)})")
+                self._assign(source, f"{self.constant(lookup.dict_item)}({self.fetch(base)}, {self._key(key)})")
+            case PlainAttributeSource(base=base, name=name):
+                self._assign(source, f"{self.constant(lookup.plain_attribute)}({self.fetch(base)}, {name!r})")
             case TypeSource(base=base):
                 self._assign(source, f"type({self.fetch(base)})")
             case ReferentSource(base=base):
-                self._assign(source, f"{self.fetch(base)}()")
+                self._assign(source, f"{self.constant(lookup.referent)}({self.fetch(base)})")
             case _:
                 raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")
         return self.variables[source]
@@ -265,8 +268,12 @@ class _Writer:
         space = self.constant(vars(builtins))
         self.lines.append(f"{variable} = g[{name!r}] if {name!r} in g else {space}[{name!r}]")
 
+    def _item(self, source: Source, owner: str, key: str) -> None:
+        plain = f"{owner}[{key}] if type({owner}) in (dict, list, tuple)"
+        self._assign(source, f"{plain} else {self.constant(lookup.item)}({owner}, {key})")
+
     def _attribute(self, source: Source, owner: str, base: Source, name: str) -> None:
-        plain = f"{owner}.{name}" if name.isidentifier() else f"getattr({owner}, {name!r})"
+        plain = f"{self.constant(lookup.attribute)}({owner}, {name!r})"
         cls = self.classes.get(base)
         if cls is None or not looks_up_as_module(cls, name):
             self._assign(source, plain)
@@ -321,17 +328,17 @@ class _Writer:
             case GuardKind.SUBCLASS:
                 self.require(f"{self._slow(guard.kind, guard.value)}({v})")
             case GuardKind.LENGTH:
-                self.require(f"len({v}) == {guard.value}")
+                self.require(f"{self.constant(lookup.length)}({v}) == {guard.value}")
             case GuardKind.CODE:
                 expected, _ = self.held(guard.value)
-                self.require(f"{v}.__code__ is {expected}")
+                self.require(f"{self.constant(lookup.code_of)}({v}) is {expected} and {expected} is not None")
             case GuardKind.TENSOR:
                 self._tensor(v, guard.value)
             case GuardKind.DICT_KEYS:
                 self._dict_keys(v, guard.value)
             case GuardKind.HAS_ATTRIBUTE:
                 name, present = guard.value
-                self.require(f"hasattr({v}, {name!r}) is {present}")
+                self.require(f"{self.constant(lookup.has_attribute)}({v}, {name!r}) is {present}")
             case GuardKind.ABSENT:
                 self._absent(v, guard.value)
             case GuardKind.ALIASING:
@@ -367,11 +374,7 @@ class _Writer:
             self.require(f"{text} is not None and {same}" if may_die else same)
 
     def _dict_keys(self, v: str, keys: tuple[Any, ...]) -> None:
-        if all(isinstance(key, Held) and type(key.value) is str for key in keys):
-            names = tuple(key.value for key in keys)
-            self.require(f"len({v}) == {len(names)} and tuple({v}) == {self.constant(names)}")
-        else:
-            self.require(f"{self._slow(GuardKind.DICT_KEYS, keys)}({v})")
+        self.require(f"{self._slow(GuardKind.DICT_KEYS, keys)}({v})")
 
     def _absent(self, v: str, value: Any) -> None:
         key, may_die = self.held(value)

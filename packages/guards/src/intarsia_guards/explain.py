@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from intarsia_guards import meaning, relations
+from intarsia_guards import lookup, meaning, relations
 from intarsia_guards.codegen import HeldGuard
 from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.held import release
@@ -74,14 +74,14 @@ def _actual(guard: HeldGuard, frame: Frame) -> Any:
 def _fetched(source: Source, frame: Frame) -> Any:
     try:
         return fetch(source, frame)
-    except Exception:  # a missing name, or the user's property that raises: the value can't be had
+    except Exception:  # a missing name, or only code of the user could tell
         return meaning.MISSING
 
 
 def _failure(guard: HeldGuard, expected: Any, actual: Any, frame: Frame) -> GuardFailure:
     dims: tuple[int, ...] = ()
     shown = _shown(guard.kind, expected, actual, frame)
-    if guard.kind is GuardKind.TENSOR and isinstance(actual, torch.Tensor):
+    if guard.kind is GuardKind.TENSOR and lookup.is_tensor(actual):
         dims = _changed_dims(expected, actual)
     source = str(guard.source) if guard.source is not None else ""
     remedy = _remedy(guard, expected, actual, dims)
@@ -155,7 +155,7 @@ def _shown(kind: GuardKind, expected: Any, actual: Any, frame: Frame) -> tuple[s
         case GuardKind.ABSENT:
             return f"without {expected!r}", "with it"
         case GuardKind.CODE:
-            return f"the code {_brief(expected)}", f"{_brief(getattr(actual, '__code__', actual))}"
+            return f"the code {_brief(expected)}", _brief(lookup.code_of(actual) or actual)
         case GuardKind.IDENTITY:
             return f"the object {_brief(expected)}", f"another: {_brief(actual)}"
         case GuardKind.COMPARISON:
@@ -177,7 +177,7 @@ def _shown(kind: GuardKind, expected: Any, actual: Any, frame: Frame) -> tuple[s
 
 
 def _shown_tensor(expected: TensorFacts, actual: Any) -> tuple[str, str]:
-    if not isinstance(actual, torch.Tensor):
+    if not lookup.is_tensor(actual):
         return f"a {expected.type_name}", f"a {meaning.type_name(type(actual))}"
     now = meaning.tensor_facts(actual, expected)
     changed = [f.name for f in fields(expected) if getattr(now, f.name) != getattr(expected, f.name)]
@@ -195,29 +195,26 @@ def _changed_dims(expected: TensorFacts, actual: torch.Tensor) -> tuple[int, ...
 
 
 def _brief(value: Any) -> str:
-    """Return a short text; the user's `__repr__` may be long or fail."""
-    if isinstance(value, type):
+    """Return a short text; the user's `__repr__` isn't asked."""
+    if issubclass(type(value), type):
         return meaning.type_name(value)
-    if isinstance(value, torch.Tensor):
+    if lookup.is_tensor(value):
         return f"a {meaning.type_name(type(value))} of shape {tuple(value.shape)}"
-    try:
-        text = repr(value)
-    except Exception:  # the user's own __repr__ failed
-        text = object.__repr__(value)
+    text = repr(value) if lookup.is_shown_by_us(value) else object.__repr__(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _keys(value: Any) -> str:
     try:
-        return _brief(tuple(value))
-    except Exception:  # it can't be iterated, or the user's own code failed
+        return _brief(lookup.keys(value))
+    except lookup.RefusedError:
         return "that can't be listed"
 
 
 def _length(value: Any) -> Any:
     try:
-        return len(value)
-    except Exception:  # the user's own __len__ failed, or there is none
+        return lookup.length(value)
+    except lookup.RefusedError:
         return "unknown"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from intarsia_guards import lookup
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import (
     ArgumentSource,
@@ -19,6 +20,7 @@ from intarsia_ir.records import (
     GlobalSource,
     ItemSource,
     ModuleSource,
+    PlainAttributeSource,
     ReferentSource,
     SizeSource,
     Source,
@@ -44,10 +46,10 @@ class Frame:
 
 
 def fetch(source: Source, frame: Frame) -> Any:
-    """Return the value that `source` names in `frame`.
+    """Return the value that `source` names in `frame`, without running code of the user.
 
     Raises:
-        Exception: Whatever fetching raises: a missing name, a property of the user that fails.
+        Exception: Whatever fetching raises: a missing name, or something that only code of the user could tell.
     """
     match source:
         case ArgumentSource(name=name):
@@ -59,17 +61,22 @@ def fetch(source: Source, frame: Frame) -> Any:
         case ModuleSource(name=name):
             return sys.modules[name]
         case AttributeSource(base=base, name=name):
-            return getattr(fetch(base, frame), name)
+            return lookup.attribute(fetch(base, frame), name)
+        case PlainAttributeSource(base=base, name=name):
+            return lookup.plain_attribute(fetch(base, frame), name)
         case ItemSource(base=base, key=key):
-            return fetch(base, frame)[key]
+            return lookup.item(fetch(base, frame), key)
         case DictItemSource(base=base, key=key):
-            return dict.__getitem__(fetch(base, frame), key)
+            return lookup.dict_item(fetch(base, frame), key)
         case TypeSource(base=base):
             return type(fetch(base, frame))
         case ReferentSource(base=base):
-            return fetch(base, frame)()
+            return lookup.referent(fetch(base, frame))
         case SizeSource(base=base, kind=kind, dim=dim):
-            return getattr(fetch(base, frame), kind)(*(() if dim is None else (dim,)))
+            tensor = fetch(base, frame)
+            if lookup.is_tensor(tensor):
+                return getattr(tensor, kind)(*(() if dim is None else (dim,)))
+            raise TypeError(f"{base} is no tensor")
     raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.overrides import _get_current_function_mode_stack
 
+from intarsia_guards import lookup
 from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.held import DEAD
 from intarsia_ir.dtypes import dtype_from_name
@@ -49,7 +50,7 @@ def holds(kind: GuardKind, value: Any, actual: Any, frame: Frame) -> bool:
         return False
     try:
         return _MEANINGS[kind](value, actual, frame)
-    except Exception:  # the user's own code (`__len__`, `__eq__`, a property) failed: nothing can be relied on
+    except Exception:  # it can't be told, or not without the user's own code (`__len__`, a property)
         return False
 
 
@@ -73,7 +74,10 @@ def same_constant(actual: Any, expected: Any) -> bool:
     if isinstance(expected, dict):
         return same_constant(list(actual.items()), list(expected.items()))
     if isinstance(expected, (set, frozenset)):
-        return {(type(v), v) for v in actual} == {(type(v), v) for v in expected}
+        # elements of other classes may be hashed and compared by code of the user
+        kinds = {type(v) for v in expected}
+        alike = all(type(v) in kinds for v in actual)
+        return alike and {(type(v), v) for v in actual} == {(type(v), v) for v in expected}
     if isinstance(expected, slice):
         return same_constant((actual.start, actual.stop, actual.step), (expected.start, expected.stop, expected.step))
     return bool(actual == expected)
@@ -186,11 +190,11 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int, int]:
 
 
 def _tensor(value: TensorFacts, actual: Any, frame: Frame) -> bool:
-    return isinstance(actual, torch.Tensor) and tensor_facts(actual, value) == value
+    return lookup.is_tensor(actual) and tensor_facts(actual, value) == value
 
 
 def _dict_keys(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
-    keys = tuple(actual)
+    keys = lookup.keys(actual)
     return len(keys) == len(value) and all(map(_same_key, keys, value))
 
 
@@ -201,12 +205,12 @@ def _same_key(actual: Any, expected: Any) -> bool:
 
 
 def _has_attribute(value: tuple[str, bool], actual: Any, frame: Frame) -> bool:
-    return bool(hasattr(actual, value[0]) is value[1])
+    return lookup.has_attribute(actual, value[0]) is value[1]
 
 
 def _absent(value: Any, actual: Any, frame: Frame) -> bool:
-    """A mapping is asked for the item, anything else for the attribute."""
-    return bool(value not in actual) if isinstance(actual, Mapping) else not hasattr(actual, value)
+    """A dict is asked for the item, anything else for the attribute."""
+    return lookup.lacks(actual, value)
 
 
 def _aliasing(value: tuple[Any, bool], actual: Any, frame: Frame) -> bool:
@@ -253,10 +257,10 @@ _MEANINGS: dict[GuardKind, Callable[[Any, Any, Frame], bool]] = {
     GuardKind.NOT_IDENTITY: _not_identity,
     GuardKind.COMPARISON: _comparison,
     GuardKind.SUBCLASS: _subclass,
-    GuardKind.LENGTH: lambda value, actual, frame: len(actual) == value,
+    GuardKind.LENGTH: lambda value, actual, frame: lookup.length(actual) == value,
     GuardKind.DICT_KEYS: _dict_keys,
     GuardKind.HAS_ATTRIBUTE: _has_attribute,
-    GuardKind.CODE: lambda value, actual, frame: actual.__code__ is value,
+    GuardKind.CODE: lambda value, actual, frame: lookup.code_of(actual) is value and value is not DEAD,
     GuardKind.ALIASING: _aliasing,
     GuardKind.OVERLAP: _overlap,
     GuardKind.ABSENT: _absent,

@@ -18,7 +18,7 @@
  * those that Python uses (`_native.OPERATIONS`). */
 #define OPERATIONS(X) \
     /* fetch into `out` from `in`; `object` is the name or key */ \
-    X(CONST) X(ATTRIBUTE) X(SPACE) X(ITEM) X(DICT_ITEM) X(GLOBAL) X(TYPE_OF) X(REFERENT) X(MODULE_ATTRIBUTE) \
+    X(CONST) X(ATTRIBUTE) X(PLAIN_ATTRIBUTE) X(SPACE) X(ITEM) X(DICT_ITEM) X(GLOBAL) X(TYPE_OF) X(REFERENT) X(MODULE_ATTRIBUTE) \
     /* check `in` against `object` and `number` (ITEM_LENGTH: the length of the item `object` of the dict `in`) */ \
     X(ITEM_LENGTH) X(TYPE) X(TYPE_WEAK) X(IS) X(IS_WEAK) X(IS_NOT) X(IS_NOT_WEAK) X(EQUAL) X(FLOAT) X(LENGTH) X(CODE) X(CODE_WEAK) \
     X(SUBCLASS) X(SUBCLASS_WEAK) X(KEYS) X(HAS) X(LACKS) X(SAME) X(TENSOR) \
@@ -84,6 +84,9 @@ typedef struct {
 } Op;
 
 /* ---- run.c ---- */
+
+/* Keep the functions of lookup.py that are asked where it isn't plain that looking runs no code of the user. */
+void keep_lookups(PyObject *attribute, PyObject *item);
 
 typedef struct {
     PyObject **values;

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from intarsia_guards import abi, meaning
+from intarsia_guards import abi, lookup, meaning
 from intarsia_guards.codegen import (
     SET_BY_MODULE,
     HeldGuard,
@@ -46,6 +46,7 @@ from intarsia_ir.records import (
     GuardKind,
     ItemSource,
     ModuleSource,
+    PlainAttributeSource,
     ReferentSource,
     Source,
     TensorFacts,
@@ -64,9 +65,12 @@ def extension() -> types.ModuleType | None:
     try:
         native = importlib.import_module("intarsia_guards._native")
         native.bind(abi.addresses())
+        native.look_up(lookup.attribute, lookup.item)
         problem = abi.disagreement(native)
     except ImportError:
         problem = "the extension isn't built; run `python -m intarsia_guards.build` once (it needs a C compiler)"
+    except AttributeError:
+        problem = "the extension is of another version; run `python -m intarsia_guards.build` again"
     except (LookupError, OSError) as error:
         problem = str(error)
     if problem:
@@ -180,6 +184,13 @@ class _Writer:
                 return self._fetch("ITEM", self.fetch(base), number, key)
             case DictItemSource(base=base, key=key):
                 return self._fetch("DICT_ITEM", self.fetch(base), -1, key)
+            case PlainAttributeSource(base=base, name="__dict__"):
+                cls = self.classes.get(base)
+                if cls is not None and _has_usual_dict(cls):
+                    return self._fetch("SPACE", self.fetch(base))
+                return self._fetch("PLAIN_ATTRIBUTE", self.fetch(base), -1, "__dict__")
+            case PlainAttributeSource(base=base, name=name):
+                return self._fetch("PLAIN_ATTRIBUTE", self.fetch(base), -1, name)
             case TypeSource(base=base):
                 return self._fetch("TYPE_OF", self.fetch(base))
             case ReferentSource(base=base):
@@ -252,7 +263,8 @@ class _Writer:
             case GuardKind.TENSOR:
                 self._tensor(v, guard.source, value)
             case GuardKind.DICT_KEYS if all(isinstance(key, Held) and type(key.value) is str for key in value):
-                self._check("KEYS", v, 0, tuple(sys.intern(key.value) for key in value))
+                names = tuple(sys.intern(key.value) for key in value)
+                self._check("KEYS", v, 0, (names, _slow(guard.kind, value)))
             case GuardKind.HAS_ATTRIBUTE:
                 self._check("HAS", v, int(value[1]), value[0])
             case GuardKind.ABSENT if isinstance(value, Held) and type(value.value) is str:

@@ -20,6 +20,7 @@ from intarsia_ir.records import (
     GlobalSource,
     ItemSource,
     ModuleSource,
+    PlainAttributeSource,
     SizeFacts,
     Source,
     TypeSource,
@@ -172,6 +173,12 @@ def _source(node: ast.AST) -> Source | None:
         ):
             base = _source(value)
             return DictItemSource(base, key) if base is not None else None
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="object"), attr="__getattribute__"),
+            args=[value, ast.Constant(value=str(name))],
+        ):
+            base = _source(value)
+            return PlainAttributeSource(base, name) if base is not None else None
         case ast.Call(func=ast.Name(id="type"), args=[value]):
             base = _source(value)
             return TypeSource(base) if base is not None else None

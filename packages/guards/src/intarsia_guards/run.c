@@ -52,6 +52,96 @@ static int put_owned(Registers *r, int32_t out, PyObject *value)
     return value ? 1 : -1;
 }
 
+/* ---- looking without running code of the user ------------------------------------------------------------------- */
+
+static PyObject *slow_attribute, *slow_item;    /* of lookup.py; they also say what the functions here mean */
+
+void keep_lookups(PyObject *attribute, PyObject *item)
+{
+    Py_XSETREF(slow_attribute, Py_NewRef(attribute));
+    Py_XSETREF(slow_item, Py_NewRef(item));
+}
+
+/* Borrowed, or NULL without an error: what a class or a base defines. */
+static inline PyObject *in_class(PyTypeObject *type, const char *name, PyObject **interned)
+{
+    if (*interned == NULL && (*interned = PyUnicode_InternFromString(name)) == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    return _PyType_Lookup(type, *interned);
+}
+
+/* Whether reading what a class defines runs no code of the user; `raw` may be NULL. */
+static inline bool is_read_by_us(PyObject *raw)
+{
+    PyTypeObject *type = raw ? Py_TYPE(raw) : NULL;
+    return type == NULL || type->tp_descr_get == NULL || type == &PyFunction_Type || type == &PyMethodDescr_Type
+        || type == &PyWrapperDescr_Type || type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type
+        || type == &PyStaticMethod_Type;
+}
+
+/* Whether an object finds attributes as `object` says. */
+static inline bool is_usual(PyTypeObject *type)
+{
+    static PyObject *interned;
+    if (type->tp_getattro == PyObject_GenericGetAttr || type == &PyModule_Type) {
+        return true;
+    }
+    PyObject *getter = in_class(type, "__getattribute__", &interned);
+    return getter && getter == in_class(&PyBaseObject_Type, "__getattribute__", &interned);
+}
+
+static PyObject *attribute_of(PyObject *from, PyObject *name)
+{
+    PyTypeObject *type = Py_TYPE(from);
+    if (PyType_Check(from) && type->tp_getattro == PyType_Type.tp_getattro) {
+        if (is_read_by_us(_PyType_Lookup(type, name)) && is_read_by_us(_PyType_Lookup((PyTypeObject *)from, name))) {
+            return PyObject_GetAttr(from, name);
+        }
+    }
+    else if (is_usual(type) && is_read_by_us(_PyType_Lookup(type, name))) {
+        PyObject *value = PyObject_GenericGetAttr(from, name);
+        if (value || !PyErr_ExceptionMatches(PyExc_AttributeError) || type->tp_getattro == PyObject_GenericGetAttr) {
+            return value;
+        }
+        PyErr_Clear();          /* there may be a `__getattr__` */
+    }
+    return PyObject_CallFunctionObjArgs(slow_attribute, from, name, NULL);
+}
+
+/* Whether a class has a special method that is written in C. */
+static inline bool is_in_c(PyObject *method)
+{
+    return method && (Py_TYPE(method) == &PyWrapperDescr_Type || Py_TYPE(method) == &PyMethodDescr_Type);
+}
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *shown;            /* as CPython has it, in all versions */
+} Proxy;
+
+static PyObject *entry_of(PyObject *dict, PyObject *key)
+{
+    PyObject *value = Py_XNewRef(PyDict_GetItemWithError(dict, key));
+    if (value == NULL && !PyErr_Occurred()) {
+        PyErr_SetObject(PyExc_KeyError, key);
+    }
+    return value;
+}
+
+static PyObject *item_of(PyObject *from, PyObject *key)
+{
+    static PyObject *interned;
+    if (Py_TYPE(from) == &PyDictProxy_Type && PyDict_CheckExact(((Proxy *)from)->shown)) {
+        return entry_of(((Proxy *)from)->shown, key);
+    }
+    if (Py_TYPE(from) != &PyDictProxy_Type && is_in_c(in_class(Py_TYPE(from), "__getitem__", &interned))) {
+        return PyDict_Check(from) ? entry_of(from, key) : PyObject_GetItem(from, key);
+    }
+    return PyObject_CallFunctionObjArgs(slow_item, from, key, NULL);
+}
+
 /* ---- fetching ---------------------------------------------------------------------------------------------------- */
 
 /* The first look-up, and that after any change. It compares keys, and the dict may have some with code of the user. */
@@ -77,12 +167,7 @@ static inline int fetch_from_dict(Op *op, Registers *r, PyObject *dict)
 static Py_NO_INLINE int fetch_slowly(Op *op, Registers *r, PyObject *from, bool past_subclass)
 {
     secure(r, op->out);
-    PyObject *value = past_subclass ? Py_XNewRef(PyDict_GetItemWithError(from, op->object))
-                                    : PyObject_GetItem(from, op->object);
-    if (value == NULL && !PyErr_Occurred()) {
-        PyErr_SetObject(PyExc_KeyError, op->object);
-    }
-    return put_owned(r, op->out, value);
+    return put_owned(r, op->out, past_subclass ? entry_of(from, op->object) : item_of(from, op->object));
 }
 
 static inline int fetch_item(Op *op, Registers *r, PyObject *from)
@@ -111,7 +196,17 @@ static int fetch_dict_item(Op *op, Registers *r, PyObject *from)
 static int fetch_attribute(Op *op, Registers *r, PyObject *from)
 {
     secure(r, op->out);
-    return put_owned(r, op->out, PyObject_GetAttr(from, op->object));
+    return put_owned(r, op->out, attribute_of(from, op->object));
+}
+
+/* As `object` finds it, past the class's own look-up. */
+static int fetch_plain_attribute(Op *op, Registers *r, PyObject *from)
+{
+    secure(r, op->out);
+    if (!is_read_by_us(_PyType_Lookup(Py_TYPE(from), op->object))) {
+        return 0;
+    }
+    return put_owned(r, op->out, PyObject_GenericGetAttr(from, op->object));
 }
 
 /* An object keeps its dictionary, once it has one. */
@@ -131,7 +226,7 @@ static int fetch_global(Op *op, Registers *r, PyObject *globals)
     }
     secure(r, op->out);
     int has = PySequence_Contains(globals, op->object);
-    PyObject *value = has < 0 ? NULL : PyObject_GetItem(has ? globals : builtins, op->object);
+    PyObject *value = has < 0 ? NULL : item_of(has ? globals : builtins, op->object);
     if (value && has && PyDict_CheckExact(globals)) {
         remember(op, globals, value);
     }
@@ -213,6 +308,10 @@ static inline bool has_dict_length(PyObject *value)
 
 static int check_length(PyObject *value, int32_t number)
 {
+    static PyObject *interned;
+    if (!is_in_c(in_class(Py_TYPE(value), "__len__", &interned))) {
+        return 0;
+    }
     Py_ssize_t n = PyObject_Size(value);
     return n < 0 ? -1 : n == number;
 }
@@ -223,16 +322,13 @@ static int check_item_length(Op *op, Registers *r, PyObject *from)
     PyObject *item;
     secure(r, r->filled);
     if (PyDict_CheckExact(from)) {
-        item = Py_XNewRef(PyDict_GetItemWithError(from, op->object));
-        if (item == NULL && !PyErr_Occurred()) {
-            PyErr_SetObject(PyExc_KeyError, op->object);
-        }
+        item = entry_of(from, op->object);
         if (item) {
             remember(op, from, item);
         }
     }
     else {
-        item = PyObject_GetItem(from, op->object);
+        item = item_of(from, op->object);
     }
     int holds = item ? check_length(item, op->number) : -1;
     Py_XDECREF(item);
@@ -244,12 +340,10 @@ static int check_code(PyObject *value, PyObject *code)
     if (code == NULL) {
         return 0;
     }
-    if (PyFunction_Check(value)) {
-        return PyFunction_GET_CODE(value) == code;
+    while (PyMethod_Check(value)) {
+        value = PyMethod_GET_FUNCTION(value);
     }
-    PyObject *found = PyObject_GetAttrString(value, "__code__");
-    Py_XDECREF(found);
-    return found ? found == code : -1;
+    return PyFunction_Check(value) && PyFunction_GET_CODE(value) == code;
 }
 
 static int is_key(PyObject *key, PyObject *name)
@@ -257,23 +351,16 @@ static int is_key(PyObject *key, PyObject *name)
     return key == name || (PyUnicode_CheckExact(key) && PyUnicode_Compare(key, name) == 0);
 }
 
-/* The keys of a plain dict are these strings, in this order; of anything else, what iterating gives. */
+static int truth(PyObject *result);
+
+/* The keys of a plain dict are these strings, in this order. `object` is (names, the check for anything else). */
 static int check_keys(Op *op, PyObject *value)
 {
-    PyObject *names = op->object;
+    PyObject *names = PyTuple_GET_ITEM(op->object, 0);
     Py_ssize_t n = PyTuple_GET_SIZE(names), position = 0, i = 0;
     PyObject *key;
     if (!PyDict_CheckExact(value)) {
-        PyObject *keys = PySequence_Tuple(value);
-        if (keys == NULL) {
-            return -1;
-        }
-        int same = PyTuple_GET_SIZE(keys) == n;
-        for (; same && i < n; i++) {
-            same = is_key(PyTuple_GET_ITEM(keys, i), PyTuple_GET_ITEM(names, i));
-        }
-        Py_DECREF(keys);
-        return same;
+        return truth(PyObject_CallOneArg(PyTuple_GET_ITEM(op->object, 1), value));
     }
     if (is_remembered(op, value)) {
         return 1;
@@ -292,7 +379,7 @@ static int check_keys(Op *op, PyObject *value)
 
 static int check_has(PyObject *value, PyObject *name, int32_t wanted)
 {
-    PyObject *found = PyObject_GetAttr(value, name);
+    PyObject *found = attribute_of(value, name);
     if (found == NULL) {
         if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
             return -1;
@@ -363,7 +450,6 @@ static inline bool is_loud(const Op *op, PyObject *value)
 {
     switch (op->op) {
     case OP_LENGTH: case OP_KEYS: return !PyDict_CheckExact(value);
-    case OP_CODE: case OP_CODE_WEAK: return !PyFunction_Check(value);
     case OP_LACKS: case OP_HAS: case OP_CALL: case OP_SIZES: return true;
     default: return false;
     }
@@ -378,6 +464,7 @@ static Py_NO_INLINE int run_other(Op *op, Registers *r, PyObject *value)
     }
     switch ((Operation)op->op) {
     case OP_ATTRIBUTE: return fetch_attribute(op, r, value);
+    case OP_PLAIN_ATTRIBUTE: return fetch_plain_attribute(op, r, value);
     case OP_DICT_ITEM: return fetch_dict_item(op, r, value);
     case OP_GLOBAL: return fetch_global(op, r, value);
     case OP_REFERENT: return fetch_referent(op, r, value);

@@ -40,6 +40,7 @@ __all__ = [
     "ModuleSource",
     "Origin",
     "OutputSpec",
+    "PlainAttributeSource",
     "Recorded",
     "ReferentSource",
     "Role",
@@ -130,7 +131,7 @@ class ModuleSource(Source):
 
 @dataclass(frozen=True, slots=True)
 class AttributeSource(Source):
-    """`base.name`, fetched by getattr."""
+    """`base.name`, as far as no code of the user is run for it: whether that is so is part of what is guarded."""
 
     base: Source
     name: str
@@ -140,8 +141,19 @@ class AttributeSource(Source):
 
 
 @dataclass(frozen=True, slots=True)
+class PlainAttributeSource(Source):
+    """`object.__getattribute__(base, name)`: the dictionary or a slot of an instance, past its class's own look-up."""
+
+    base: Source
+    name: str
+
+    def __str__(self) -> str:
+        return f"object.__getattribute__({self.base}, {self.name!r})"
+
+
+@dataclass(frozen=True, slots=True)
 class ItemSource(Source):
-    """`base[key]` for a hashable constant key."""
+    """`base[key]` for a hashable constant key that is there: nothing is made for one that is missing."""
 
     base: Source
     key: Any

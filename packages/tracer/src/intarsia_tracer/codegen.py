@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from bytecode import BinaryOp, Instr
@@ -22,12 +23,14 @@ from intarsia_ir.records import (
     GlobalSource,
     ItemSource,
     ModuleSource,
+    PlainAttributeSource,
     ReferentSource,
     SizeSource,
     Source,
     TypeSource,
 )
 from intarsia_tracer.breaks import Unreconstructable
+from intarsia_tracer.descriptors import is_data_descriptor, is_plain_lookup
 from intarsia_tracer.values.base import NULL, Value
 from intarsia_tracer.values.constants import ATOMS, Const
 from intarsia_tracer.values.functions import Cell, MadeFunction
@@ -106,6 +109,19 @@ class Builder:
     def load_attribute(self, name: str) -> None:
         """Replace the top by its attribute."""
         self.emit("LOAD_ATTR", name if _311 else (False, name))
+
+    def plain_attribute(self, getter: Any, owner: Loader, name: str) -> None:
+        """Push an attribute as a `__getattribute__` written in C finds it."""
+        self.call(lambda: self.emit("LOAD_CONST", getter), [owner, lambda: self.emit("LOAD_CONST", name)])
+
+    def own_dict(self, owner: Object) -> None:
+        """Push the dictionary of an instance, past what its class makes of look-ups."""
+        if is_plain_lookup(owner.cls):
+            self.load(owner)
+            self.load_attribute("__dict__")
+        else:
+            getter = native_method(owner.cls, "__getattribute__")
+            self.plain_attribute(getter, partial(self.load, owner), "__dict__")
 
     def store_attribute(self, name: str, value: Value) -> None:
         """Pop the top and set its attribute."""
@@ -323,6 +339,14 @@ class Builder:
         for name, value in written.items():
             if isinstance(value, Traceback):
                 continue
+            if self._is_shadowed(owner.cls, name):
+                self.own_dict(owner)
+                if value is not None:
+                    self.store_item(value, Const(name))
+                else:
+                    self.emit("LOAD_CONST", name)
+                    self.emit("DELETE_SUBSCR")
+                continue
             if plain:
                 self.load(owner)
                 self.emit("DELETE_ATTR", name) if value is None else self.store_attribute(name, value)
@@ -333,6 +357,13 @@ class Builder:
             else:
                 loads: list[Loader] = [*named, partial(self.load, value)]
                 self.call_unbound(native_method(owner.cls, "__setattr__"), owner, loads)
+
+    def _is_shadowed(self, cls: Any, name: str) -> bool:
+        """Tell whether an entry of an instance's dictionary can't be set by its name: a descriptor takes it."""
+        raw = (self.tx.find_in_class(cls, name) or (None,))[0]
+        if isinstance(raw, MemberDescriptorType) or (issubclass(cls, BaseException) and hasattr(BaseException, name)):
+            return False
+        return is_data_descriptor(raw)
 
     # -- the frame's own variables -------------------------------------------------------------------------------
 
@@ -390,6 +421,9 @@ class Builder:
         elif isinstance(source, AttributeSource):
             self.emit("LOAD_FAST", self._fetch(source.base))
             self.load_attribute(source.name)
+        elif isinstance(source, PlainAttributeSource):
+            holder = self._fetch(source.base)
+            self.plain_attribute(object.__getattribute__, partial(self.emit, "LOAD_FAST", holder), source.name)
         elif isinstance(source, ItemSource):
             self.emit("LOAD_FAST", self._fetch(source.base))
             self.emit("LOAD_CONST", source.key)

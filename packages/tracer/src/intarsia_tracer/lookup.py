@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Raised
+from intarsia_tracer.descriptors import is_data_descriptor, is_plain_lookup
 from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import Const
@@ -35,6 +36,7 @@ __all__ = [
     "is_data_descriptor",
     "object_attribute",
     "object_hash_key",
+    "own_dict_source",
     "plain_attribute",
     "real_dict",
     "really_has",
@@ -172,14 +174,15 @@ def _slot(tx: Tracer, owner: Object, name: str, raw: Any) -> Value:
         return found
     if name in owner.written or not owner.existing:
         tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
+    plain = is_plain_lookup(owner.cls)
     if owner.source is not None and not _is_filled(raw, owner.value):
-        if tx.find_in_class(owner.cls, "__getattr__") is not None:
-            raise Break(
-                "tracer.attribute", f"the slot {name!r} of {owner.describe()} is empty, and __getattr__ is asked"
-            )
+        if tx.find_in_class(owner.cls, "__getattr__") is not None or not plain:
+            raise Break("tracer.attribute", f"the slot {name!r} of {owner.describe()} is empty, and its class is asked")
         tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
     value = tx.real(raw.__get__, owner.value, owner.cls)
-    source = None if owner.source is None else tx.sources.attribute(owner.source, name)
+    source = None
+    if owner.source is not None:
+        source = (tx.sources.attribute if plain else tx.sources.plain_attribute)(owner.source, name)
     model = owner.read[name] = tx.wrap(value, source)
     return model
 
@@ -217,10 +220,12 @@ def instance_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
         return None
     source = None
     if owner.source is not None:
-        getter = tx.find_in_class(owner.cls, "__getattribute__")
-        plain = getter is None or not isinstance(getter[0], types.FunctionType)
-        names = None if plain else tx.sources.attribute(owner.source, "__dict__")
-        source = tx.sources.attribute(owner.source, name) if names is None else tx.sources.item(names, name)
+        found_in_class = tx.find_in_class(owner.cls, name)
+        shadowed = found_in_class is not None and is_data_descriptor(found_in_class[0])
+        if shadowed or not is_plain_lookup(owner.cls):
+            source = tx.sources.item(tx.own_dict_source(owner), name)
+        else:
+            source = tx.sources.attribute(owner.source, name)
     model = owner.read[name] = tx.wrap(own[name], source)
     return model
 
@@ -232,7 +237,7 @@ def instance_dict(tx: Tracer, owner: Object) -> Dict:
         own = real_dict(owner.value) or {}
         names = dict.fromkeys(own)
         if owner.source is not None:
-            tx.guards.add(GuardKind.DICT_KEYS, tx.sources.attribute(owner.source, "__dict__"), tuple(own))
+            tx.guards.add(GuardKind.DICT_KEYS, tx.own_dict_source(owner), tuple(own))
     names.update(dict.fromkeys(owner.written))
     entries: dict[Hashable, tuple[Value, Value]] = {}
     for name in names:
@@ -254,7 +259,17 @@ def _guard_absent(tx: Tracer, owner: Value, name: str) -> None:
         return
     if name in owner.written:  # deleted before, whatever was there at the start
         return
-    tx.guards.add(GuardKind.ABSENT, tx.sources.attribute(owner.source, "__dict__"), name)
+    tx.guards.add(GuardKind.ABSENT, tx.own_dict_source(owner), name)
+
+
+def own_dict_source(tx: Tracer, owner: Object) -> Source:
+    """Return where the instance's own dict is found, past any `__getattribute__` of its class: that was evaluated."""
+    assert owner.source is not None
+    if is_plain_lookup(owner.cls):
+        return tx.sources.attribute(owner.source, "__dict__")
+    if issubclass(owner.cls, threading.local):
+        raise Break("tracer.attribute", f"{owner.describe()} is of one thread, and has a __getattribute__ of its own")
+    return tx.sources.plain_attribute(owner.source, "__dict__")
 
 
 def attribute_source(tx: Tracer, owner: Value, name: str) -> Source | None:
@@ -319,9 +334,3 @@ def really_has(value: Any, name: str) -> bool:
         return True
     slot = next((vars(cls)[name] for cls in type(value).__mro__ if name in vars(cls)), None)
     return isinstance(slot, types.MemberDescriptorType) and hasattr(value, name)
-
-
-def is_data_descriptor(raw: Any) -> bool:
-    """Tell whether a class attribute takes precedence over the instance dict."""
-    kind = type(raw)
-    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")

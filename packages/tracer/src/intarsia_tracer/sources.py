@@ -16,6 +16,7 @@ from intarsia_ir.records import (
     ItemSource,
     ModuleSource,
     Origin,
+    PlainAttributeSource,
     ReferentSource,
     Source,
     TypeSource,
@@ -51,6 +52,10 @@ class Sources:
     def attribute(self, base: Source, name: str) -> Source:
         """`base.name`."""
         return self._once(("attribute", id(base), name), lambda: AttributeSource(base, name))
+
+    def plain_attribute(self, base: Source, name: str) -> Source:
+        """`object.__getattribute__(base, name)`."""
+        return self._once(("plain attribute", id(base), name), lambda: PlainAttributeSource(base, name))
 
     def item(self, base: Source, key: Any) -> Source:
         """`base[key]`."""

@@ -18,7 +18,8 @@ from intarsia_tracer.values.sequences import Tuple
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
-from intarsia_tracer.lookup import has_dict, is_data_descriptor, really_has
+from intarsia_tracer.descriptors import is_data_descriptor, is_plain_lookup
+from intarsia_tracer.lookup import has_dict, really_has
 
 __all__ = [
     "check_no_arguments",
@@ -97,6 +98,8 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
             slot = found is not None and isinstance(found[0], types.MemberDescriptorType)
             tx.raise_error(AttributeError, name if slot else f"{owner.cls.__name__!r} object has no attribute {name!r}")
         if known is None and owner.source is not None:  # a slot, which nothing was read of
+            if not is_plain_lookup(owner.cls):
+                raise Break("tracer.mutation", f"the slot {name!r} of {owner.describe()} is deleted unread")
             tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, True))
     elif owner.existing and owner.written.get(name, value) is None:
         raise Break("tracer.mutation", f"attribute {name!r} is set again after it was deleted: it moves to the end")

@@ -108,6 +108,7 @@ class Tracer:
     hash_is_safe = lookup.hash_is_safe
     instance_attribute = lookup.instance_attribute
     instance_dict = lookup.instance_dict
+    own_dict_source = lookup.own_dict_source
     module_attribute = class_lookup.module_attribute
     module_globals = class_lookup.module_globals
     object_attribute = lookup.object_attribute

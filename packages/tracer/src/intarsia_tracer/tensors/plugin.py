@@ -26,6 +26,7 @@ from intarsia_ir.records import (
     InputSpec,
     ItemSource,
     Origin,
+    PlainAttributeSource,
     Role,
     Signature,
     SizeFacts,
@@ -198,8 +199,8 @@ class Tensors(Extension):
         """Return a readable name for an input."""
         parts = []
         while source is not None:
-            if isinstance(source, (AttributeSource, ItemSource)):
-                part = source.name if isinstance(source, AttributeSource) else str(source.key)
+            if isinstance(source, (AttributeSource, PlainAttributeSource, ItemSource)):
+                part = str(source.key) if isinstance(source, ItemSource) else source.name
                 if part not in ("_modules", "_parameters", "_buffers", "__dict__"):
                     parts.append(part)
                 source = source.base

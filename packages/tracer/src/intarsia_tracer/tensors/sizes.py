@@ -20,6 +20,7 @@ from intarsia_ir.records import (
     ItemSource,
     ModuleSource,
     Origin,
+    PlainAttributeSource,
     SizeFacts,
     SizeSource,
     Source,
@@ -199,7 +200,7 @@ def _readable(source: Source | None) -> bool:
             return name.isidentifier() and name not in _RESERVED
         case GlobalSource() | CellSource() | ModuleSource():
             return True
-        case AttributeSource(base=base, name=name):
+        case AttributeSource(base=base, name=name) | PlainAttributeSource(base=base, name=name):
             return name.isidentifier() and _readable(base)
         case ItemSource(base=base, key=key) | DictItemSource(base=base, key=key):
             return type(key) in (str, int) and _readable(base)

@@ -372,15 +372,23 @@ class InstanceDict(Value):
 
     def read(self, tx: Tracer, key: Value) -> Value | None:
         """Return an attribute of the instance, or None, which is relied on."""
-        name = attribute_key(key)
+        name = self._name(tx, key)
         found = tx.instance_attribute(self.owner, name)
         if found is None and self.owner.source is not None and name not in self.owner.written:
-            tx.guards.add(GuardKind.ABSENT, tx.sources.attribute(self.owner.source, "__dict__"), name)
+            tx.guards.add(GuardKind.ABSENT, tx.own_dict_source(self.owner), name)
         return found
+
+    def _name(self, tx: Tracer, key: Value) -> str:
+        """Return the name that a key is; the model of an object knows its slots by name, apart from nothing else."""
+        name = attribute_key(key)
+        found = tx.find_in_class(self.owner.cls, name)
+        if found is not None and isinstance(found[0], types.MemberDescriptorType):
+            raise Break("tracer.hashing", f"an instance dict is asked for {name!r}, which is a slot as well")
+        return name
 
     def write(self, tx: Tracer, key: Value, value: Value | None) -> None:
         """Set an attribute of the instance, or delete it."""
-        tx.write_attribute(self.owner, attribute_key(key), value)
+        tx.write_attribute(self.owner, self._name(tx, key), value)
 
     def whole(self, tx: Tracer) -> Value:
         """Return all attributes as a dict of their own."""
@@ -446,8 +454,7 @@ class InstanceDict(Value):
 
     def reconstruct(self, out: Builder) -> None:
         """Fetch it from the object."""
-        out.load(self.owner)
-        out.load_attribute("__dict__")
+        out.own_dict(self.owner)
 
 
 class Super(Value):

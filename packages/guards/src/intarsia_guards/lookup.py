@@ -1,0 +1,307 @@
+"""Looking into values without running code of the user, so that a guard changes nothing.
+
+What only the user's code could tell (a property, `__getattr__`, a default factory, `__missing__`, `__len__`) is
+refused: a guard that asks for it doesn't hold. Code of torch and of the standard library counts as ours.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import gc
+import sys
+import types
+import weakref
+from typing import Any
+
+import torch
+
+from intarsia_guards.held import DEAD
+
+__all__ = [
+    "RefusedError",
+    "attribute",
+    "code_of",
+    "dict_item",
+    "has_attribute",
+    "is_shown_by_us",
+    "is_tensor",
+    "item",
+    "keys",
+    "lacks",
+    "length",
+    "plain_attribute",
+    "referent",
+]
+
+
+class RefusedError(LookupError):
+    """Only code of the user could tell."""
+
+
+_MRO = type.__dict__["__mro__"].__get__
+_SPACE = type.__dict__["__dict__"].__get__
+_NOTHING = object()
+_HARMLESS = (
+    types.FunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.BuiltinFunctionType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    staticmethod,
+)
+_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Return `value.name`.
+
+    Raises:
+        AttributeError: There is none.
+        RefusedError: The class of the user would be asked.
+
+    Example:
+        >>> attribute(3 + 4j, "imag"), attribute(int, "__name__")
+        (4.0, 'int')
+    """
+    cls = type(value)
+    getter = _in_class(cls, "__getattribute__")
+    if _is_proxy(cls) or not _is_ours(getter):
+        raise RefusedError(f"the class of the user says what {name!r} is")
+    if issubclass(cls, type):
+        return _class_attribute(value, cls, name)
+    raw = _in_class(cls, name)
+    if not _is_read_by_us(raw):
+        # without `__set__` it comes after what the instance has itself
+        if type(raw) is property or any(_in_class(type(raw), n) is not _NOTHING for n in ("__set__", "__delete__")):
+            raise RefusedError(f"a descriptor of the user says what {name!r} is")
+        return _own_item(value, name)
+    try:
+        if issubclass(cls, types.ModuleType):
+            return object.__getattribute__(value, name)
+        return getter(value, name)
+    except AttributeError:
+        return _from_hook(value, cls, name)
+
+
+def has_attribute(value: Any, name: str) -> bool:
+    """Return whether `value` has an attribute.
+
+    Raises:
+        RefusedError: The class of the user would be asked.
+    """
+    try:
+        attribute(value, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def plain_attribute(value: Any, name: str) -> Any:
+    """Return what `object` finds under `name` in an instance, past the look-up that the class itself defines.
+
+    Raises:
+        AttributeError: There is none.
+        RefusedError: A descriptor of the user would be asked.
+    """
+    if not _is_read_by_us(_in_class(type(value), name)):
+        raise RefusedError(f"a descriptor of the user says what {name!r} is")
+    return object.__getattribute__(value, name)
+
+
+def item(value: Any, key: Any) -> Any:
+    """Return `value[key]`, of a dict what is in it.
+
+    Raises:
+        LookupError: There is none.
+        RefusedError: The class of the user would be asked.
+    """
+    cls = type(value)
+    if cls is types.MappingProxyType:
+        return item(gc.get_referents(value)[0], key)
+    if not isinstance(_in_class(cls, "__getitem__"), _IN_C):
+        raise RefusedError(f"{cls.__qualname__} says what its items are")
+    return dict_item(value, key) if issubclass(cls, dict) else value[key]
+
+
+def dict_item(value: Any, key: Any) -> Any:
+    """Return an entry of a dict, past what its class makes of look-ups.
+
+    Raises:
+        KeyError: There is none, or it is no dict.
+    """
+    found = dict.get(value, key, _NOTHING) if issubclass(type(value), dict) else _NOTHING
+    if found is _NOTHING:
+        raise KeyError(key)
+    return found
+
+
+def referent(value: Any) -> Any:
+    """Return what a weak reference refers to.
+
+    Raises:
+        RefusedError: It is no plain weak reference.
+    """
+    if type(value) is not weakref.ref:
+        raise RefusedError("no weak reference")
+    return value()
+
+
+def length(value: Any) -> int:
+    """Return `len(value)`.
+
+    Raises:
+        RefusedError: The class of the user would be asked.
+    """
+    if not isinstance(_in_class(type(value), "__len__"), _IN_C):
+        raise RefusedError(f"{type(value).__qualname__} says how long it is")
+    return len(value)
+
+
+def keys(value: Any) -> tuple[Any, ...]:
+    """Return the keys of a dict, or the elements of a set, in order.
+
+    Raises:
+        RefusedError: It is neither.
+    """
+    cls = type(value)
+    if cls is types.MappingProxyType:
+        return keys(gc.get_referents(value)[0])
+    if issubclass(cls, collections.OrderedDict):
+        return tuple(collections.OrderedDict.keys(value))
+    for kind in (dict, set, frozenset):
+        if issubclass(cls, kind):
+            return tuple(kind.__iter__(value))
+    raise RefusedError(f"{cls.__qualname__} says what is in it")
+
+
+def lacks(value: Any, key: Any) -> bool:
+    """Return whether a dict lacks a key, or anything else an attribute.
+
+    Raises:
+        RefusedError: The class of the user would be asked.
+    """
+    cls = type(value)
+    if cls is types.MappingProxyType:
+        return lacks(gc.get_referents(value)[0], key)
+    return not dict.__contains__(value, key) if issubclass(cls, dict) else not has_attribute(value, key)
+
+
+def code_of(value: Any) -> Any:
+    """Return the code of a function or bound method, None of anything else."""
+    while type(value) is types.MethodType:
+        value = value.__func__
+    return value.__code__ if type(value) is types.FunctionType else None
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether something is a tensor by its class, whatever it says its class is."""
+    return torch.Tensor in _MRO(type(value))
+
+
+def is_shown_by_us(value: Any) -> bool:
+    """Return whether `repr(value)` runs no code of the user, as far as that is cheap to tell.
+
+    Example:
+        >>> is_shown_by_us({"a": [1, 2.5]}), is_shown_by_us([object])
+        (True, True)
+    """
+    return _is_shown(value, 4)
+
+
+def _is_shown(value: Any, depth: int) -> bool:
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset) and len(value) <= _SHORT:
+        return depth > 0 and all(_is_shown(element, depth - 1) for element in value)
+    if kind is dict and len(value) <= _SHORT:
+        return depth > 0 and all(_is_shown(part, depth - 1) for entry in value.items() for part in entry)
+    return kind in _SHOWN or _in_class(kind, "__repr__") is object.__repr__
+
+
+_SHORT = 100
+_SHOWN = frozenset(
+    (bool, int, float, complex, str, bytes, type, type(None), type(Ellipsis), types.FunctionType, types.CodeType)
+    + (types.BuiltinFunctionType, torch.dtype, torch.device, torch.Size, type(DEAD))
+)
+
+
+# ---- attributes ------------------------------------------------------------------------------------------------
+
+
+def _in_class(cls: type, name: str) -> Any:
+    """What a class or a base defines, `_NOTHING` when none does."""
+    for parent in _MRO(cls):
+        found = _SPACE(parent).get(name, _NOTHING)
+        if found is not _NOTHING:
+            return found
+    return _NOTHING
+
+
+def _own_item(value: Any, name: str) -> Any:
+    """What an instance has in its dictionary, where a descriptor of its class comes second."""
+    try:
+        space = object.__getattribute__(value, "__dict__") if _is_read_by_us(_in_class(type(value), "__dict__")) else {}
+    except AttributeError:
+        space = {}
+    if name not in space:
+        raise RefusedError(f"a descriptor of the user says what {name!r} is")
+    return space[name]
+
+
+def _class_attribute(cls: Any, meta: type, name: str) -> Any:
+    """What a class has under a name."""
+    if issubclass(meta, enum.EnumMeta):
+        members = _SPACE(cls).get("_member_map_", {})
+        if name in members:
+            return members[name]
+    if not _is_read_by_us(_in_class(meta, name)) or not _is_read_by_us(_in_class(cls, name)):
+        raise RefusedError(f"a descriptor of the user says what {name!r} is")
+    try:
+        return type.__getattribute__(cls, name)
+    except AttributeError:
+        return _from_hook(cls, meta, name)
+
+
+def _from_hook(value: Any, cls: type, name: str) -> Any:
+    """What is said of a name that look-up didn't find."""
+    given: tuple[Any, ...] = (value, name)
+    hook = _in_class(cls, "__getattr__")
+    if hook is _NOTHING and issubclass(cls, types.ModuleType):
+        hook, given = object.__getattribute__(value, "__dict__").get("__getattr__", _NOTHING), (name,)
+    if hook is _NOTHING:
+        raise AttributeError(name)
+    if not _is_ours(hook):
+        raise RefusedError(f"__getattr__ of the user says what {name!r} is")
+    return hook(*given)
+
+
+def _is_read_by_us(raw: Any) -> bool:
+    """Whether reading what a class defines runs no code of the user."""
+    kind = type(raw)
+    if raw is _NOTHING or kind in _HARMLESS:
+        return True
+    if kind is property:
+        return _is_ours(raw.fget)
+    getter = _in_class(kind, "__get__")
+    return getter is _NOTHING or (isinstance(getter, _IN_C) and not issubclass(kind, (property, classmethod)))
+
+
+def _is_ours(function: Any) -> bool:
+    """Whether a function is written in C, or belongs to torch or to the standard library."""
+    if type(function) is types.FunctionType:
+        return _is_trusted(function.__module__)
+    return isinstance(function, _IN_C)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_trusted(module: object) -> bool:
+    root = module.partition(".")[0] if isinstance(module, str) else ""
+    return root == "torch" or (root in sys.stdlib_module_names and root != "__main__")
+
+
+def _is_proxy(cls: type) -> bool:
+    """Whether look-ups are handed on to another object."""
+    return cls in (weakref.ProxyType, weakref.CallableProxyType, super)
