@@ -278,3 +278,20 @@ def test_hidden_states_of_a_model_that_installs_hooks_as_it_runs():
         for _ in range(2):
             torch.testing.assert_close(fast(ids, output_hidden_states=True).hidden_states, want)
     assert counts()[0] > 0 and counts()[2] == 0
+
+
+def test_what_an_import_runs_is_left_alone(tmp_path, monkeypatch, fresh):
+    """A module's code, and what it calls, runs once: capturing it would cost seconds and help nobody."""
+    monkeypatch.syspath_prepend(tmp_path)
+    lines = ["import torch", "def made(n):", "    return torch.ones(n) * 2", "VALUES = [made(n) for n in range(1, 9)]"]
+    (tmp_path / "imported_once.py").write_text("\n".join(lines))
+
+    def function(x):
+        import imported_once
+
+        return x * 2 + imported_once.VALUES[1]
+
+    compiled = intarsia.compile(function, options={"on_error": "raise"})
+    assert compiled(torch.ones(2)).tolist() == [4.0, 4.0]
+    assert intarsia.stats().frames_compiled <= 2 and intarsia.stats().recompiles == 0
+    assert compiled(torch.zeros(2)).tolist() == [2.0, 2.0]

@@ -26,7 +26,7 @@ from intarsia_dispatch.graphs import graph_caller
 from intarsia_dispatch.hidden import hidden_from_user
 from intarsia_dispatch.hooked_calls import call_of, has_hooks
 from intarsia_dispatch.reports import as_intarsia_error, break_error, compilers_fault, first_line, line_of, warn_of
-from intarsia_dispatch.skipping import calls_debugger, debugger_active, is_repeated_later, root_codes
+from intarsia_dispatch.skipping import calls_debugger, debugger_active, is_import, is_repeated_later, root_codes
 from intarsia_dispatch.stats import Counts, DispatchStats
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
 from intarsia_ir.errors import (
@@ -154,6 +154,9 @@ class Dispatcher:
         """The callback of the frame hook, which is paused in this thread meanwhile."""
         if is_repeated_later(code):
             self._native(code, None, "what it calls is run again in the backward pass, and both runs must be alike")
+            framehook.quiet(code)
+            return None
+        if is_import(code):
             framehook.quiet(code)
             return None
         if self._config.skip_code(code):

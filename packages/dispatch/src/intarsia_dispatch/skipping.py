@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["calls_debugger", "code_under", "debugger_active", "is_repeated_later", "root_codes"]
+__all__ = ["calls_debugger", "code_under", "debugger_active", "is_import", "is_repeated_later", "root_codes"]
 
 _DEBUGGER_CALLS = frozenset({"breakpoint", "set_trace"})
 _DEBUGGER_MODULES = ("pydevd", "_pydevd", "debugpy")
@@ -61,6 +61,11 @@ def is_repeated_later(code: CodeType) -> bool:
     Both runs have to save the same tensors, so the function is left alone in the first one.
     """
     return code.co_filename == _CHECKPOINT
+
+
+def is_import(code: CodeType) -> bool:
+    """Whether code imports a module, or is a module's own: it runs once, so nothing beneath it is worth compiling."""
+    return code.co_name == "<module>" or code.co_filename.startswith("<frozen importlib")
 
 
 def root_codes(function: Any) -> tuple[CodeType, ...]:
