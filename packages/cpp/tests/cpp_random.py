@@ -12,7 +12,7 @@ from cpp_harness import Case, contiguous
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_loops.index import Atom, IndexExpr, axis, floordiv, lift, mod, size_symbol
 from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Buffer, Kernel, Nest, Val, cast, const, index_value, load, val
+from intarsia_loops.program import Buffer, Kernel, Nest, Val, cast, const, index_value, load, scatter, val
 
 EXTENTS = (1, 2, 3, 5, 7, 16, 17, 33, 40, 64, 70)
 BIG = (130, 257, 600)
@@ -202,6 +202,33 @@ class Builder:
         result = NEST_KINDS[kind].out_type or body.dtype
         self.steps.append(Nest(out, tuple(axes), tuple(over), kind, body, result))
 
+    def scatter(self) -> None:
+        """The one step of a scatter: places are the points' own indices, data, or numbers."""
+        rng, dtype = self.rng, self.rng.choice(COMPUTE)
+        axes = [self.axis(f"i{d}", rng.choice(EXTENTS)) for d in range(rng.choice((1, 2, 2, 3)))]
+        points: list[Atom] = []
+        places: list[IndexExpr | Val] = []
+        for a in axes:
+            if rng.random() < 0.5:
+                points.append(axis(f"r{len(points)}", a.extent))
+                places.append(lift(points[-1]))
+            else:
+                places.append(lift(0))
+        points += [self.axis(f"r{len(points) + k}", rng.choice(EXTENTS)) for k in range(rng.choice((0, 1, 1, 2)))]
+        order = rng.sample(points, len(points)) if rng.random() < 0.4 else points
+        for d, a in enumerate(axes):
+            if places[d] is lift(0) and rng.random() < 0.9:
+                places[d] = self._place(d, self.extent(a), [p for p in order if rng.random() < 0.6])
+        kind = rng.choice(("scatter_sum", "scatter_sum", "scatter_max", "scatter_min"))
+        body = scatter(self.value([], axes, dtype, 2), self.value([], order, dtype, 2), places)
+        self.steps.append(Nest("o0", tuple(axes), tuple(order), kind, body, dtype))
+
+    def _place(self, d: int, n: int, over: list[Atom]) -> Val:
+        """An element of a new tensor of indices."""
+        shape = [self.extent(p) for p in over]
+        self.inputs[f"p{d}"] = torch.randint(0, n, shape, generator=self.generator())
+        return load(f"p{d}", tuple(map(lift, over)), "i64")
+
     def _fold_kind(self, dtype: str) -> str:
         return self.rng.choice(FOLDS)
 
@@ -210,6 +237,11 @@ def random_case(seed: int, symbolic: bool = False) -> Case:
     """Return the kernel number `seed`."""
     rng = random.Random(seed)
     b = Builder(rng, symbolic)
+    if seed % 7 == 5:
+        b.scatter()
+        (step,) = b.steps
+        outputs = {step.out: _permuted(rng, tuple(a.extent for a in step.axes), step.dtype)}
+        return Case(f"seed {seed}", Kernel((), (step,)), b.inputs, outputs, b.sizes)
     pool = EXTENTS if rng.random() < 0.85 else BIG
     rows = [b.axis(f"i{k}", rng.choice(EXTENTS)) for k in range(rng.choice((0, 1, 1, 2, 2, 3)))]
     inner = [rng.choice(pool if k == 0 else (2, 3, 5, 16)) for k in range(rng.choice((0, 1, 1, 1, 2)))]

@@ -17,7 +17,7 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.rewrites import postorder
 from intarsia_testkit.fired import Tally
 
-SHAPES = ("pointwise", "tiled", "rows", "columns")
+SHAPES = ("pointwise", "tiled", "rows", "columns", "scatter")
 TALLY = Tally("cpp: kernel shapes and nest kinds compared", [*SHAPES, *(f"kind {k}" for k in NEST_KINDS)])
 PER_UNIT = (24, 12, 12)  # kernels for the best instruction set of this machine, and for the others
 

@@ -17,7 +17,7 @@ from intarsia_loops.ops import FLOATS, INTEGERS, NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Val, cast, const, index_value, load, val
 
 NAN, INF = float("nan"), float("inf")
-REDUCTIONS = [k for k in NEST_KINDS.values() if k.name != "map" and not k.scan]
+REDUCTIONS = [k for k in NEST_KINDS.values() if k.name != "map" and not k.scan and not k.scatter]
 SCANS = [k for k in NEST_KINDS.values() if k.scan]
 
 

@@ -93,7 +93,7 @@ class Scope:
             whole = self.tail is None or self.context.is_padded(buffer, address, self.lane)
             self.lines.append(f"st({target}, {rep.text});" if whole else f"stt({target}, {rep.text}, {self.tail});")
         else:
-            self._lane_loop(f"{pointer}[{self._lane_address(address)}] = {self.name(rep).text}[l];")
+            self.each_lane(f"{pointer}[{self.lane_address(address)}] = {self.name(rep).text}[l];")
 
     # ---- where a value lives ----
 
@@ -143,19 +143,19 @@ class Scope:
 
     def _load(self, v: Val) -> Rep:
         register = self._register(v.args[0])
-        return register if register is not None else self._read(v, self.context.pointer(v.args[0]), v.args[1][0])
+        return register if register is not None else self.read(v, self.context.pointer(v.args[0]), v.args[1][0])
 
     def _gather(self, v: Val, args: list[Rep]) -> Rep:
         """A data-dependent read; where only the part of the address that isn't data moves with the lanes, a load."""
         moving, fixed = v.args[1]
         pointer, position = self.context.pointer(v.args[0]), self.name(args[0]).text
         if self.lane is None or self.lane not in self.context.axes_of(moving):
-            return self._read(v, f"{pointer} + {position}[0]", fixed)
-        element = f"{pointer}[{position}[l] + {self._lane_address(fixed)}]"
+            return self.read(v, f"{pointer} + {position}[0]", fixed)
+        element = f"{pointer}[{position}[l] + {self.lane_address(fixed)}]"
         return self._from_memory(self._by_lane(vector(v.dtype, self.context.lanes), element), v.dtype)
 
-    def _read(self, v: Val, pointer: str, address: IndexExpr) -> Rep:
-        """The elements from `pointer + address` on, as far apart as the lanes move it."""
+    def read(self, v: Val, pointer: str, address: IndexExpr) -> Rep:
+        """Return the elements from `pointer + address` on, as far apart as the lanes move it."""
         context, ctype = self.context, vector(v.dtype, self.context.lanes)
         where = f"{pointer} + {context.c(address)}"
         step = self._walk(address)
@@ -169,7 +169,7 @@ class Scope:
             text = f"strided<{ctype}>({where}, {context.c(step)}, {count})"
         else:
             text = self._by_lane(
-                ctype, f"({pointer})[{self._lane_address(address)}]", self._at_once(ctype, where, address)
+                ctype, f"({pointer})[{self.lane_address(address)}]", self._at_once(ctype, where, address)
             )
         return self._from_memory(text, v.dtype)
 
@@ -195,12 +195,12 @@ class Scope:
         if walk is ZERO:
             return self.name(Rep(f"bc<{ctype}>({self._saturated(self.context.c(expr), wide)})", v.dtype, ctype))
         if wide and (walk is None or walk.const() is None or abs(walk.const() or 0) > 1 << 20):
-            return self.name(Rep(self._by_lane(ctype, f"saturated({self._lane_address(expr)})"), v.dtype, ctype))
+            return self.name(Rep(self._by_lane(ctype, f"saturated({self.lane_address(expr)})"), v.dtype, ctype))
         if walk is not None:
             step = "" if walk is ONE else f" * bc<{ctype}>({self.context.c(walk)})"
             first = self._saturated(self.context.c(expr), wide)
             return self.name(Rep(f"bc<{ctype}>({first}) + iota<{ctype}>(){step}", v.dtype, ctype))
-        return self.name(Rep(self._by_lane(ctype, self._lane_address(expr)), v.dtype, ctype))
+        return self.name(Rep(self._by_lane(ctype, self.lane_address(expr)), v.dtype, ctype))
 
     @staticmethod
     def _saturated(text: str, wide: bool) -> str:
@@ -220,12 +220,14 @@ class Scope:
         """What one lane adds to `expr`; None when that isn't the same for every lane."""
         return ZERO if self.lane is None else lane_step(expr, self.lane, self.context.lanes)
 
-    def _lane_address(self, expr: IndexExpr) -> str:
+    def lane_address(self, expr: IndexExpr) -> str:
+        """Return an index expression at lane `l`, as C text."""
         assert self.lane is not None
         lane = axis("l", self.context.lanes)
         return self.context.c(expr.subst({self.lane: lift(self.lane) + lift(lane)}))
 
-    def _lane_loop(self, statement: str) -> None:
+    def each_lane(self, statement: str) -> None:
+        """Add a statement for each lane `l` in use, in order."""
         self.lines.append(f"for (int l = 0; l < {self.tail or self.context.lanes}; l++) {statement}")
 
     def _by_lane(self, ctype: str, text: str, at_once: tuple[str, str] | None = None) -> str:
@@ -235,5 +237,5 @@ class Scope:
         if at_once is not None:
             self.lines.append(f"if ({at_once[0]}) {name} = {at_once[1]};")
             self.lines.append("else")
-        self._lane_loop(f"{name}[l] = {text};")
+        self.each_lane(f"{name}[l] = {text};")
         return name

@@ -253,6 +253,10 @@ class Context:
         """Size symbols used so far, sorted."""
         return tuple(sorted(self._sizes))
 
+    def share_parameters(self, other: Context) -> None:
+        """Be a part of the function of another kernel: take, and add to, its parameters."""
+        self.params, self._sizes = other.params, other._sizes
+
     def temp(self, prefix: str = "t") -> str:
         """Return a fresh C name."""
         self._temps += 1

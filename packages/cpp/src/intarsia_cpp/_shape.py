@@ -13,6 +13,7 @@ from intarsia_cpp._ops import WIDTH
 from intarsia_cpp.columns import emit_columns
 from intarsia_cpp.pointwise import emit_pointwise, is_pointwise, is_tiled
 from intarsia_cpp.rows import emit_rows
+from intarsia_cpp.scatter import emit_scatter, is_scatter
 from intarsia_ir.records import Target
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis
 from intarsia_loops.program import Buffer, Kernel
@@ -35,6 +36,8 @@ def emit_lines(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) ->
         target: Instruction set and number of threads.
     """
     kernel = narrowed(kernel)
+    if is_scatter(kernel):
+        return emit_scatter(kernel, buffers, target)
     context = Context(kernel, buffers, target.isa, target.threads)
     shape, position = _choose(context)
     if shape == "empty":
@@ -47,7 +50,9 @@ def emit_lines(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) ->
 
 
 def kernel_shape(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> str:
-    """Return which shape is chosen for a kernel: `empty`, `pointwise`, `tiled`, `rows` or `columns`."""
+    """Return which shape is chosen for a kernel: `empty`, `pointwise`, `tiled`, `rows`, `columns` or `scatter`."""
+    if is_scatter(kernel):
+        return "scatter"
     context = Context(narrowed(kernel), buffers, target.isa, target.threads)
     shape, _ = _choose(context)
     return "tiled" if shape == "pointwise" and is_tiled(context) else shape

@@ -15,7 +15,7 @@ from intarsia_cpp._text import indented
 from intarsia_cpp.prelude import prelude
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops.graph import from_fx
-from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, scatter_of
 from intarsia_loops.rewrites import canonical
 
 __all__ = ["emit", "emit_unit"]
@@ -116,7 +116,7 @@ def _call(item: object, program: Program, target: Target, functions: dict[object
 def _alone(item: object) -> Kernel:
     """A nest outside any kernel, as a kernel of its own."""
     assert isinstance(item, Nest)
-    rows = tuple(itertools.takewhile(lambda a: a not in item.red, item.axes))
+    rows = () if scatter_of(item) else tuple(itertools.takewhile(lambda a: a not in item.red, item.axes))
     return Kernel(rows, (item,))
 
 
