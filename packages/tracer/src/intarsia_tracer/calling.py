@@ -414,9 +414,9 @@ def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Key
         raise Break("tracer.exception", f"{callee.describe()} isn't callable")
     if isinstance(method[0], types.FunctionType):
         return tx.call(tx.class_function(callee, callee.cls, "__call__"), [callee, *args], keywords)
-    if isinstance(callee.value, weakref.ref) and not args and not keywords:
+    if issubclass(type(callee.value), weakref.ref) and not args and not keywords:
         return _call_reference(tx, callee)
-    if isinstance(callee.value, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
+    if issubclass(type(callee.value), (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
         return tx.call_getter(callee.value, args)
     return _call_marked(tx, callee, args, keywords)
 

@@ -109,7 +109,7 @@ def class_function(tx: Tracer, owner: Value, cls: Any, name: str, part: str = ""
     value = getattr(raw, part) if part else raw
     base = None if is_trusted(getattr(value, "__module__", None)) else tx.class_source(owner, cls)
     source = None
-    if base is not None and not part and isinstance(raw, types.FunctionType):
+    if base is not None and not part and issubclass(type(raw), types.FunctionType):
         source = tx.sources.attribute(base, name)
     elif base is not None:
         order = tx.sources.attribute(base, "__mro__")
@@ -141,13 +141,13 @@ def class_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
 
 def _bound_to_class(tx: Tracer, owner: ClassValue, cls: Any, name: str, raw: Any) -> Value:
     """Bind what was found in the class to the class."""
-    if isinstance(raw, types.FunctionType):
+    if issubclass(type(raw), types.FunctionType):
         return tx.class_function(owner, cls, name)
-    if isinstance(raw, staticmethod):
+    if issubclass(type(raw), staticmethod):
         return tx.class_function(owner, cls, name, "__func__")
-    if isinstance(raw, classmethod):
+    if issubclass(type(raw), classmethod):
         return BoundMethod(tx.class_function(owner, cls, name, "__func__"), owner)
-    if isinstance(raw, _C_DESCRIPTORS) or type(raw) in _PASSIVE:
+    if issubclass(type(raw), _C_DESCRIPTORS) or type(raw) in _PASSIVE:
         return tx.wrap(tx.real(getattr, cls, name), None)
     getter = tx.find_in_class(type(raw), "__get__")
     if getter is None:
@@ -301,22 +301,22 @@ def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any,
     """Bind what `super()` found in `base`."""
     raw = base.__dict__[name]
     model = _base_class(tx, bound, cls, base)
-    if isinstance(raw, types.FunctionType):
+    if issubclass(type(raw), types.FunctionType):
         function = tx.class_function(model, base, name)
         return function if of_class else BoundMethod(function, bound)
-    if isinstance(raw, staticmethod):
+    if issubclass(type(raw), staticmethod):
         return (
             tx.class_function(model, base, name, "__func__")
             if isinstance(raw.__func__, types.FunctionType)
             else tx.wrap(raw.__func__, None)
         )
-    if isinstance(raw, classmethod):
+    if issubclass(type(raw), classmethod):
         first = bound if of_class else tx.wrap(cls, tx.class_source(bound, cls))
         return BoundMethod(tx.class_function(model, base, name, "__func__"), first)
-    if isinstance(raw, property):
+    if issubclass(type(raw), property):
         return tx.call(tx.class_function(model, base, name, "fget"), [bound], {})
-    if isinstance(raw, _C_DESCRIPTORS):
-        if isinstance(raw, types.ClassMethodDescriptorType):
+    if issubclass(type(raw), _C_DESCRIPTORS):
+        if issubclass(type(raw), types.ClassMethodDescriptorType):
             return BoundBuiltin(bound if of_class else tx.wrap(cls, tx.class_source(bound, cls)), name, raw)
         return tx.wrap(raw, None) if of_class or name == "__new__" else BoundBuiltin(bound, name, raw)
     if tx.find_in_class(type(raw), "__get__") is None:

@@ -100,7 +100,7 @@ def _is_its_own_copy(value: Object) -> bool:
     """Tell whether copies of an existing object are the object itself, as for members of enumerations."""
     import enum
 
-    return isinstance(value.value, enum.Enum) or type(value.value) in (types.GenericAlias, types.UnionType)
+    return issubclass(type(value.value), enum.Enum) or type(value.value) in (types.GenericAlias, types.UnionType)
 
 
 def _is_plain(tx: Tracer, value: Object) -> bool:

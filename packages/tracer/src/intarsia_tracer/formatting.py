@@ -60,7 +60,7 @@ def printable(tx: Tracer, value: Value) -> Any:
     own_repr: Any = type(value.value).__repr__ if isinstance(value, ClassValue) else None
     if isinstance(value, ClassValue) and own_repr is type.__repr__:
         return value.value
-    if isinstance(value, Object) and not isinstance(value.value, enum.Enum):
+    if isinstance(value, Object) and not issubclass(type(value.value), enum.Enum):
         return _Text(str(tx.call_repr(value).as_python()))
     if isinstance(value, (Const, Slice, Tuple, SetValue, Object)):
         try:
@@ -74,7 +74,7 @@ def object_text(tx: Tracer, value: Object, name: str) -> Value:
     """Ask `__str__` or `__repr__` of an instance."""
     found = tx.find_in_class(value.cls, name)
     raw = found[0] if found else None
-    if isinstance(value.value, enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
+    if issubclass(type(value.value), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
         return Const(str(value.value) if name == "__str__" else repr(value.value))
     if isinstance(raw, types.FunctionType):
         return tx.special(value, name, [])
@@ -119,7 +119,7 @@ def _object_format(tx: Tracer, value: Object, spec: str) -> Value:
     """Ask `__format__` of an instance."""
     found = tx.find_in_class(value.cls, "__format__")
     raw = found[0] if found else None
-    if isinstance(value.value, enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
+    if issubclass(type(value.value), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
         return Const(tx.real(format, value.value, spec))
     if raw is object.__format__ and not spec:
         return tx.call_str(value)
@@ -148,7 +148,7 @@ def _formattable(tx: Tracer, value: Value) -> Any:
     value = value.settled()
     if isinstance(value, Const):
         return value.value
-    if isinstance(value, Object) and not isinstance(value.value, enum.Enum):
+    if isinstance(value, Object) and not issubclass(type(value.value), enum.Enum):
         return _Text(str(tx.call_str(value).as_python()), str(tx.call_repr(value).as_python()))
     return tx.printable(value)
 

@@ -76,7 +76,7 @@ def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True)
         return tx.wrap(cls, tx.class_source(owner, cls))
     if name == "__dict__" and has_dict(cls):
         return InstanceDict(owner)
-    if isinstance(owner.value, enum.Enum) and name in ("name", "value", "_name_", "_value_"):
+    if issubclass(type(owner.value), enum.Enum) and name in ("name", "value", "_name_", "_value_"):
         return tx.wrap(tx.real(getattr, owner.value, name), None)
     found = tx.find_in_class(cls, name)
     raw = found[0] if found else None
@@ -114,30 +114,30 @@ def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
 
 def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -> Value:
     """Bind what was found in the class, and isn't a data descriptor, to the instance."""
-    if isinstance(raw, (types.FunctionType, _CACHED)):
+    if issubclass(type(raw), (types.FunctionType, _CACHED)):
         tx.guard_not_in_instance(owner, name)
         return BoundMethod(tx.class_function(owner, cls, name), owner)
-    if isinstance(raw, staticmethod):
+    if issubclass(type(raw), staticmethod):
         tx.guard_not_in_instance(owner, name)
         return tx.class_function(owner, cls, name, "__func__")
-    if isinstance(raw, classmethod):
+    if issubclass(type(raw), classmethod):
         tx.guard_not_in_instance(owner, name)
         return BoundMethod(tx.class_function(owner, cls, name, "__func__"), tx.wrap(cls, tx.class_source(owner, cls)))
-    if isinstance(raw, property):
+    if issubclass(type(raw), property):
         return tx.call(tx.class_function(owner, cls, name, "fget"), [owner], {})
-    if isinstance(raw, functools.cached_property):
+    if issubclass(type(raw), functools.cached_property):
         _guard_absent(tx, owner, name)
         value = tx.call(tx.class_function(owner, cls, name, "func"), [owner], {})
         tx.write_attribute(cast(Object, owner), name, value)
         return value
-    if isinstance(raw, types.ClassMethodDescriptorType):
+    if issubclass(type(raw), types.ClassMethodDescriptorType):
         return BoundBuiltin(tx.wrap(cls, tx.class_source(owner, cls)), name, raw)
-    if isinstance(raw, _C_METHODS):
+    if issubclass(type(raw), _C_METHODS):
         return BoundBuiltin(owner, name, raw)
-    if isinstance(raw, functools.partialmethod) or type(raw) is functools.partial:
+    if issubclass(type(raw), functools.partialmethod) or type(raw) is functools.partial:
         raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
     getter = tx.find_in_class(type(raw), "__get__")
-    if getter is None or isinstance(raw, type):
+    if getter is None or issubclass(type(raw), type):
         return tx.wrap(raw, attribute_source(tx, owner, name))
     if isinstance(getter[0], types.FunctionType):
         _guard_absent(tx, owner, name)
@@ -149,13 +149,13 @@ def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -
 
 def _from_data_descriptor(tx: Tracer, owner: Object, name: str, raw: Any) -> Value:
     """Read a property, a slot, or another descriptor that has `__set__`."""
-    if isinstance(raw, property):
+    if issubclass(type(raw), property):
         if raw.fget is None:
             raise Break("tracer.exception", f"property {name!r} of {owner.describe()} can't be read")
         return tx.call(tx.class_function(owner, owner.cls, name, "fget"), [owner], {})
     if issubclass(owner.cls, BaseException) and hasattr(raw, "__objclass__") and not raw.__objclass__.__flags__ & _HEAP:
         return tx.exception_attribute(owner, name)
-    if isinstance(raw, types.MemberDescriptorType):
+    if issubclass(type(raw), types.MemberDescriptorType):
         return _slot(tx, owner, name, raw)
     getter = tx.find_in_class(type(raw), "__get__")
     if getter is not None and isinstance(getter[0], types.FunctionType):
@@ -295,8 +295,9 @@ def object_hash_key(tx: Tracer, owner: Object) -> Hashable:
     if owner.cls.__hash__ is object.__hash__ and owner.cls.__eq__ is object.__eq__:
         key: Hashable = owner.value if owner.existing else owner
         return key
-    if isinstance(owner.value, enum.Enum) and owner.cls.__hash__ in _SAFE_HASHES:
-        return owner.value
+    if issubclass(type(owner.value), enum.Enum) and owner.cls.__hash__ in _SAFE_HASHES:
+        member: Hashable = owner.value
+        return member
     raise Break("tracer.hashing", f"{owner.describe()} is used as a key")
 
 

@@ -57,13 +57,13 @@ def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | Non
         if not has_dict(owner.cls):
             tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
         tx.write_attribute(owner, name, value)
-    elif isinstance(raw, property):
+    elif issubclass(type(raw), property):
         part = "fdel" if value is None else "fset"
         if getattr(raw, part) is None:
             raise Break("tracer.exception", f"property {name!r} of {owner.describe()} can't be set")
         function = tx.class_function(owner, owner.cls, name, part)
         tx.call(function, [owner] if value is None else [owner, value], {})
-    elif isinstance(raw, types.MemberDescriptorType):
+    elif issubclass(type(raw), types.MemberDescriptorType):
         tx.write_attribute(owner, name, value)
     elif issubclass(owner.cls, BaseException) and name in _EXCEPTION_STATE and not owner.existing:
         plain = isinstance(value, (Object, Traceback)) or (
@@ -119,7 +119,7 @@ def object_slot(
     home = getattr(raw, "__objclass__", None)
     if home in (object, BaseException, None) or (name == "__init__" and issubclass(owner.cls, BaseException)):
         return _slot_of_object(tx, owner, raw, name, args, keywords)
-    if isinstance(owner.value, enum.Enum):
+    if issubclass(type(owner.value), enum.Enum):
         return tx.call_pure(raw, [owner, *args], dict(keywords))
     return None
 

@@ -197,7 +197,7 @@ def _wrap_bound(tx: Tracer, value: Any, kind: type, source: Source | None) -> Va
 
 def _wrap_object(tx: Tracer, value: Any, kind: type, source: Source | None) -> Value:
     """Model an instance of any other class."""
-    if isinstance(value, _IDENTITY) or kind is object:
+    if issubclass(kind, _IDENTITY) or kind is object:
         if source is not None:
             tx.guards.add(GuardKind.IDENTITY, source, value)
     else:

@@ -118,7 +118,7 @@ class Tensors(Extension):
             return contexts.existing_autocast(self, tx, value, source)
         if kind in SYMBOLIC:
             return self.sizes.model(value)
-        if not isinstance(value, torch.Tensor):
+        if not issubclass(kind, torch.Tensor):
             return None
         if kind not in _PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
             return None

@@ -165,9 +165,12 @@ _OPS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 def is_leaf(function: Any) -> bool:
     """Tell whether a call of `function` becomes a node."""
-    if isinstance(function, _OPS):
+    kind = type(function)
+    if issubclass(kind, _OPS):
         return True
-    if isinstance(function, types.BuiltinFunctionType):
+    if any(isinstance(method, types.FunctionType) for method in (kind.__hash__, kind.__eq__)):
+        return False  # an object of the user, whose methods aren't called for this
+    if issubclass(kind, types.BuiltinFunctionType):
         name = function.__name__
         if any(getattr(home, name, None) is function for home in _OPERATION_HOMES):
             return True

@@ -83,7 +83,7 @@ class Dict(Value):
     def find(self, tx: Tracer, key: Hashable) -> Value | None:
         """Return the value of `key`, or None when there is none."""
         self._check_current(tx)
-        found = self._entries.get(key)
+        found = self._entry(key)
         if found is not None or self._whole:
             return found[1] if found else None
         logged = self._log.get(key)
@@ -103,6 +103,15 @@ class Dict(Value):
         self._entries[key] = (tx.key_value(key), model)
         return model
 
+    def _entry(self, key: Hashable) -> tuple[Value, Value] | None:
+        """Return the entry of a key, where comparing keys tells: a tensor has the hash of its `id`, and compares."""
+        try:
+            return self._entries.get(key)
+        except RecursionError:
+            raise
+        except RuntimeError as error:
+            raise Break("tracer.hashing", f"comparing keys raises {error}") from None
+
     def _check_current(self, tx: Tracer) -> None:
         """Break if what a read-only view shows was changed meanwhile: the view has a model of its own."""
         if self.cls is types.MappingProxyType and self.real is not None:
@@ -119,7 +128,7 @@ class Dict(Value):
         """Break if looking something up in the existing dict may run user code: hashes or equalities of its keys."""
         if not self.checked:
             assert self.real is not None
-            for key in self.real.keys() if isinstance(self.real, types.MappingProxyType) else dict.keys(self.real):
+            for key, _ in plain_items(self.real):
                 if type(key) not in ATOMS:
                     tx.key_of(key)
             self.checked = True
@@ -220,7 +229,7 @@ class Dict(Value):
         """Store under a key whose hash key is known."""
         self._check_writable()
         tx.changed(self)
-        old = self._entries.get(hashed)
+        old = self._entry(hashed)
         self._entries[hashed] = (old[0] if old else key, value)
         if self.real is not None:
             logged = self._log.get(hashed)
@@ -306,9 +315,9 @@ class Dict(Value):
 
 def plain_items(real: Any) -> list[tuple[Any, Any]]:
     """Return the entries of a real dict in order, past what a subclass overrides; no key is hashed or compared."""
-    if isinstance(real, types.MappingProxyType):
+    if issubclass(type(real), types.MappingProxyType):
         return list(real.items())
-    items = collections.OrderedDict.items if isinstance(real, collections.OrderedDict) else dict.items
+    items = collections.OrderedDict.items if issubclass(type(real), collections.OrderedDict) else dict.items
     return list(items(real))
 
 

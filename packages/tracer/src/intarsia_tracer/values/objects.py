@@ -275,7 +275,7 @@ class Object(Value):
         found = tx.object_slot(self, raw, name, args, keywords)
         if found is None and self.foreign:
             raise Break("tracer.tensor_input", f"{name!r} of {self.foreign} is called")
-        if found is None and isinstance(self.value, types.GeneratorType):
+        if found is None and issubclass(type(self.value), types.GeneratorType):
             raise Break("tracer.iterator", f"{name!r} of a generator that was made outside of the frame is called")
         return super().call_method(tx, name, args, keywords) if found is None else found
 
@@ -345,7 +345,7 @@ def _counts_by_identity(value: object) -> bool:
     """Tell whether a real object may be used while tracing: nothing it holds ever changes."""
     import enum
 
-    return isinstance(value, (enum.Enum, types.GenericAlias, types.UnionType)) or type(value) is object
+    return issubclass(type(value), (enum.Enum, types.GenericAlias, types.UnionType)) or type(value) is object
 
 
 def attribute_key(key: Value) -> str:
