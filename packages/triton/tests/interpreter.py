@@ -45,6 +45,7 @@ def install():
         builder._unchecked = (builder.create_masked_load, builder.create_masked_store)
         builder.create_masked_load = _checked(builder._unchecked[0], 1)
         builder.create_masked_store = _checked(builder._unchecked[1], 2)
+        builder.create_atomic_rmw = _checked_atomic(builder.create_atomic_rmw)
 
 
 def _checked(function, mask_position):
@@ -54,6 +55,16 @@ def _checked(function, mask_position):
             if not any(low <= address < high for low, high in self._ranges):
                 raise IndexError(f"access at {address} outside of {self._ranges}")
         return function(self, pointers, *rest, **kwargs)
+
+    return call
+
+
+def _checked_atomic(function):
+    def call(self, operation, pointers, value, mask, *rest):
+        def same(self, pointers, value, mask):
+            return function(self, operation, pointers, value, mask, *rest)
+
+        return _checked(same, 2)(self, pointers, value, mask)
 
     return call
 

@@ -24,11 +24,12 @@ import torch
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.index import Atom, IndexExpr, lift, row_major
 from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val, load
+from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val, load, scatter_of
 from intarsia_loops.rewrites import at, rebuild
 from intarsia_triton.blocks import choose_blocks
 from intarsia_triton.index import address, product
 from intarsia_triton.plan import loops_of, pieces
+from intarsia_triton.scatter import is_scatter
 from intarsia_triton.split import split_reductions, spread
 
 __all__ = ["Joint", "joined"]
@@ -117,6 +118,8 @@ def _unchecked(joint: Joint) -> Joint:
 def _checked(check: Joint, user: Joint, program: Program, readers: Mapping[str, int]) -> Joint | None:
     """Return the kernel of `user` with the check as its first step; None where a side condition fails."""
     (step,), kernel = check.kernel.steps, user.kernel
+    if is_scatter(kernel):
+        return None
     inner = next((loop.inner for loop in loops_of(kernel) if loop.inner), ()) if len(pieces(kernel)) == 1 else ()
     written = {s.out for s in kernel.steps}
     seen = {**program.buffers, **user.views}
@@ -151,7 +154,7 @@ def _parts(item: Item) -> tuple[Kernel | Extern, ...]:
     if isinstance(item, Extern):
         return (item,)
     if isinstance(item, Nest):
-        n_rows = next((k for k, a in enumerate(item.axes) if a in item.red), len(item.axes))
+        n_rows = next((k for k, a in enumerate(item.axes) if a in item.red or scatter_of(item)), len(item.axes))
         item = Kernel(item.axes[:n_rows], (item,))
     return pieces(item)
 
@@ -199,7 +202,7 @@ def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, i
 
 
 def _scans(kernel: Kernel) -> bool:
-    return any(NEST_KINDS[s.kind].scan for s in kernel.steps)
+    return is_scatter(kernel) or any(NEST_KINDS[s.kind].scan for s in kernel.steps)
 
 
 def _moved(

@@ -135,7 +135,9 @@ def _fits(step: Nest, n_rows: int) -> bool:
 
 
 def _alone(step: Nest) -> Kernel:
-    """One step as a kernel: every axis a row, but for the scanned one."""
+    """One step as a kernel: every axis a row, but for the scanned one; a scatter has none."""
+    if NEST_KINDS[step.kind].scatter:
+        return Kernel((), (step,))
     if not NEST_KINDS[step.kind].scan:
         return Kernel(step.axes, (step,))
     (scanned,) = step.red

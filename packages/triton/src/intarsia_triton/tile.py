@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from intarsia_loops.index import Atom, IndexExpr, lower, upper
@@ -97,6 +97,21 @@ class Tile:
         mask = self.points.mask()
         policy = f', eviction_policy="{self._policies[buffer]}"' if buffer in self._policies else ""
         self.lines.append(f"tl.store({where}, {shaped}{f', {mask}' if mask else ''}{policy})")
+
+    def atomic(self, name: str, buffer: str, places: Sequence[str], value: str) -> None:
+        """Fold `value` into the element of a buffer at a place, which other points may have too.
+
+        Args:
+            name: `"add"`, `"max"` or `"min"`.
+            buffer: The buffer.
+            places: Names of the indices, one a dimension.
+            value: Name of the value.
+        """
+        terms = [f"{at} * ({self._index(s)})" for at, s in zip(places, self._buffers[buffer].strides, strict=True)]
+        where = f"{self._pointer(buffer)} + ({' + '.join(terms)} + tl.zeros({self.points.shape}, tl.int32))"
+        shaped = f"tl.broadcast_to({value}, {self.points.shape})"
+        mask = self.points.mask()
+        self.lines.append(f'tl.atomic_{name}({where}, {shaped}{f", {mask}" if mask else ""}, sem="relaxed")')
 
     def check(self, value: str, message: str) -> None:
         """Stop the GPU with a message unless `value` is true at every point."""

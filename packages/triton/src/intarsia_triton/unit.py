@@ -15,6 +15,7 @@ from intarsia_triton.kernel import Function, function
 from intarsia_triton.merge import joined
 from intarsia_triton.plan import pieces
 from intarsia_triton.prelude import PRELUDE
+from intarsia_triton.scatter import is_scatter, scatter_launches
 from intarsia_triton.sets import Part, part_of, side_by_side
 from intarsia_triton.split import split_reductions, spread
 
@@ -103,6 +104,9 @@ def _spread(
     kernel: Kernel, buffers: Mapping[str, Buffer], scratch: dict[str, Buffer]
 ) -> Iterator[tuple[Kernel, Mapping[str, Buffer], Finish | None]]:
     """Yield the launches of a kernel, each with the layouts it needs; `scratch` grows by what they share."""
+    if is_scatter(kernel):
+        yield from ((part, buffers, None) for part in scatter_launches(kernel))
+        return
     walks = spread(kernel, buffers)
     layouts = {**buffers, **walks.scratch}
     scratch.update(walks.scratch)
