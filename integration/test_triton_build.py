@@ -43,6 +43,26 @@ def test_kernels_are_compiled_ahead_of_time(isa, tmp_path):
     assert again.key == library.key
 
 
+@pytest.mark.parametrize("isa", ["sm_80", "sm_90"])
+def test_every_atomic_operation_is_compiled_ahead_of_time(isa, tmp_path):
+    def scatters(f32, f64, i32, i64, index):
+        sums = [x.index_add(0, index, x[:3] * 2) for x in (f32, f64, i32, i64)]
+        rows = index[:, None].expand(3, 5)
+        tops = [x.scatter_reduce(0, rows, x, reduce) for x in (i32, i64) for reduce in ("amax", "amin")]
+        return (*sums, *tops)
+
+    x = torch.randn(40, 5)
+    inputs = (x, x.double(), x.int(), x.long(), torch.tensor([0, 39, 0]))
+    target = Target("cuda", isa, intarsia_runtime.detect_target().compiler)
+    source = intarsia_triton.emit_unit(lowered(scatters, *inputs), target)
+    assert source.text.count("tl.atomic_add(p") == 4
+    assert source.text.count("tl.atomic_max(p") == source.text.count("tl.atomic_min(p") == 2
+    library = intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(tmp_path))
+    for segment in segments(source):
+        n_arguments = len(segment.buffers) + len(segment.sizes) + 1
+        assert callable(library.launcher(segment.entry, n_arguments))
+
+
 _spec = importlib.util.spec_from_file_location("ahead", Path(__file__).parent.parent / "benchmarks" / "ahead.py")
 ahead = importlib.util.module_from_spec(_spec)
 sys.modules["ahead"] = ahead  # where a dataclass looks for its annotations

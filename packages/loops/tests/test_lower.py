@@ -1000,6 +1000,68 @@ def embeddings() -> Calls:
     yield (tensor(f32, 4, 5), torch.tensor([[0, 3], [2, 2]])), {}
 
 
+@case(aten.index_add.default)
+def index_adds() -> Calls:
+    for dtype in ALL:
+        yield (tensor(dtype, 4, 5), 0, torch.tensor([3, 0, 3]), tensor(dtype, 3, 5)), {}
+    yield (tensor(f32, 4, 5), -1, torch.tensor([0, 4, 2, 2], dtype=torch.int32), tensor(f32, 4, 4)), {"alpha": 2.5}
+    yield (tensor(f32, 4), 0, torch.tensor([0, 1, 1]), tensor(f32, 3)), {}
+    yield (tensor(f32, 5, 4).t(), 0, torch.tensor([1, 1]), tensor(f32, 5, 2).t()), {}
+    yield (tensor(f32, 4, 5), 0, torch.tensor([], dtype=i64), tensor(f32, 0, 5)), {}
+    yield (tensor(f32, 4, 0), 0, torch.tensor([1]), tensor(f32, 1, 0)), {}
+    yield (tensor(f32), 0, torch.tensor([0]), tensor(f32)), {}
+
+
+@case(aten.scatter_add.default)
+def scatter_adds() -> Calls:
+    for dtype in ALL:
+        yield (tensor(dtype, 4, 5), 0, torch.tensor([[3, 0, 3], [0, 0, 1]]), tensor(dtype, 3, 4)), {}
+    yield (tensor(f32, 4, 5), 1, torch.tensor([[4], [0], [2]]).expand(3, 6), tensor(f32, 4, 6)), {}
+    yield (tensor(f32, 4), 0, torch.tensor([0, 1, 1]), tensor(f32, 3)), {}
+    yield (tensor(f32), 0, torch.tensor(0), tensor(f32)), {}
+
+
+@case(aten.scatter_reduce.two)
+def scatter_reduces() -> Calls:
+    for dtype in (*FLOATS, *INTEGERS):
+        for reduce in ("sum", "amax", "amin", "prod", "mean"):
+            yield (tensor(dtype, 4, 5), 0, torch.tensor([[3, 0, 3], [0, 0, 1]]), tensor(dtype, 3, 4), reduce), {}
+    yield (tensor(f32, 4), 0, torch.tensor([1, 1]), tensor(f32, 3), "amax"), {"include_self": False}
+
+
+@case(aten.index_reduce.default)
+def index_reduces() -> Calls:
+    for dtype in (f32, f64, bf16, i64):
+        for reduce in ("amax", "amin", "prod"):
+            yield (tensor(dtype, 4, 5), 1, torch.tensor([3, 0, 3]), tensor(dtype, 4, 3), reduce), {}
+
+
+@case(aten.index_put.default, aten._unsafe_index_put.default)
+def index_puts() -> Calls:
+    for dtype in ALL:
+        yield (tensor(dtype, 4, 5), [torch.tensor([0, -1, 2, -4])], tensor(dtype, 4, 5), True), {}
+    x, i = tensor(f32, 4, 5, 3), torch.tensor([[0, -1], [3, 3]])
+    yield (x, [i], tensor(f32), True), {}
+    yield (x, [None, i], tensor(f32, 2, 1, 3), True), {}
+    yield (x, [i, None, torch.tensor([2, -3])], tensor(f32, 5), True), {}
+    yield (x, [i, torch.tensor(4), torch.tensor([0])], tensor(f32, 2, 2), True), {}
+    yield (x, [torch.tensor(1)], tensor(f32, 5, 3), True), {}
+    yield (tensor(f32, 3), [torch.tensor(-1)], tensor(f32), True), {}
+    yield (x, [tensor(torch.bool, 4)], tensor(f32), True), {}
+    yield (x, [i], tensor(f32, 3), False), {}
+
+
+@case(aten.embedding_dense_backward.default)
+def embedding_gradients() -> Calls:
+    words = torch.tensor([[0, 3, 3], [2, 5, 2]])
+    for dtype in FLOATS:
+        yield (tensor(dtype, 2, 3, 4), words, 6, -1, False), {}
+    yield (tensor(f32, 2, 3, 4), words.int(), 6, 2, False), {}
+    yield (tensor(f32, 2, 3, 4), words, 6, -1, True), {}
+    yield (tensor(f32, 4), torch.tensor(3), 6, -1, False), {}
+    yield (tensor(f32, 0, 4), torch.tensor([], dtype=i64), 6, -1, False), {}
+
+
 # ---- pooling ------------------------------------------------------------------------------------------------
 
 
@@ -1173,7 +1235,13 @@ CALLED_ON_INPUTS = {
     aten.embedding.default,
     aten.gather.default,
     aten.index.Tensor,
+    aten.index_add.default,
+    aten.index_put.default,
+    aten.index_reduce.default,
     aten.index_select.default,
+    aten.scatter_add.default,
+    aten.scatter_reduce.two,
+    aten._unsafe_index_put.default,
 }
 
 

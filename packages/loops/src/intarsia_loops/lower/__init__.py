@@ -25,7 +25,17 @@ from intarsia_ir.records import SizeFacts
 from intarsia_loops.graph import to_fx
 from intarsia_loops.index import IndexExpr, row_major
 from intarsia_loops.loops.verify import verify as verify_loops
-from intarsia_loops.lower import creation, indexing, normalisations, pointwise, pooling, random, reductions, views
+from intarsia_loops.lower import (
+    creation,
+    indexing,
+    normalisations,
+    pointwise,
+    pooling,
+    random,
+    reductions,
+    scattering,
+    views,
+)
 from intarsia_loops.lower._builder import Builder, Spec
 from intarsia_loops.lower._devices import Devices
 from intarsia_loops.lower._sizes import Sizes
@@ -36,7 +46,7 @@ from intarsia_loops.program import Extern, Nest, Program, TensorRef, Val
 
 __all__ = ["coverage", "lower", "lower_to_program"]
 
-_FAMILIES = (creation, indexing, normalisations, pointwise, pooling, reductions, views)
+_FAMILIES = (creation, indexing, normalisations, pointwise, pooling, reductions, scattering, views)
 _LOWERINGS: Mapping[Any, Lowering] = MappingProxyType(
     {overload: row for family in _FAMILIES for overload, row in family.TABLE.rows.items()}
 )

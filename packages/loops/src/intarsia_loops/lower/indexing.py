@@ -250,7 +250,10 @@ def check_range(b: Builder, index: Tensor, size: IndexExpr, *, may_wrap: bool) -
         least = val("neg", n, dtype="i64") if may_wrap else constant(0, "i64")
         return m.and_(val("le", least, i, dtype="b8"), val("lt", i, n, dtype="b8"))
 
-    valid = b.nest("all", b.temp_spec((), "b8"), index.shape, inside, "valid")
+    # an element that stands for many, as in an expanded tensor, is looked at once
+    repeated = [stride is ZERO for stride in index.strides or ()] or [False] * len(index.shape)
+    shape = [ONE if again and n.const() else n for n, again in zip(index.shape, repeated, strict=True)]
+    valid = b.nest("all", b.temp_spec((), "b8"), shape, inside, "valid")
     b.check(valid, "index out of range")
 
 
