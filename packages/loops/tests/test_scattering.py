@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch._subclasses import FakeTensorMode
 
 import intarsia_loops
+from intarsia_ir import meta
 from intarsia_ir.aten import interpret, parse_ir
+from intarsia_ir.records import Origin
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Extern, Nest, Program, scatter_of
+from intarsia_testkit.fired import Tally
 
 _spec = importlib.util.spec_from_file_location("symbolic_recorder", Path(__file__).parent / "test_symbolic.py")
 symbolic = importlib.util.module_from_spec(_spec)
@@ -189,3 +195,104 @@ def test_symbolic_sizes() -> None:
         torch.testing.assert_close(loops(gradients, words)[0], want)
     (nest,) = intarsia_loops.from_fx(loops).items
     assert NEST_KINDS[nest.kind].scatter
+
+
+# ---- random calls -----------------------------------------------------------------------------------------------
+
+FIRED = Tally("loops: random additions by index", ["scatter", "call", "raises", "wraps", "repeats"])
+EXTENTS = st.sampled_from((1, 2, 3, 5))
+TYPES = st.sampled_from((torch.float32, torch.float64, torch.int64, torch.uint8))
+
+
+def numbers(draw: Any, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+    """Small whole numbers, sometimes as an expanded or a permuted tensor."""
+    how, generator = draw(st.integers(0, 4)), torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    if how == 0 and shape:
+        return torch.randint(0, 9, shape[:-1] + [1], generator=generator).to(dtype).expand(shape)
+    if how == 1 and len(shape) > 1:
+        return torch.randint(0, 9, shape[::-1], generator=generator).to(dtype).permute(*range(len(shape))[::-1])
+    return torch.randint(0, 9, shape, generator=generator).to(dtype)
+
+
+def positions(draw: Any, shape: list[int], size: int, *, wraps: bool) -> torch.Tensor:
+    """Places in a dimension, with repetitions; one in some is out of range."""
+    low, high = (-size if wraps else 0), size
+    if draw(st.integers(0, 9)) == 0:
+        low, high = low - 1, high + 1
+    n = max(1, torch.Size(shape).numel())
+    values = torch.tensor(draw(st.lists(st.integers(low, high - 1), min_size=n, max_size=n)))
+    FIRED.count("wraps") if wraps and bool((values < 0).any()) else None
+    FIRED.count("repeats") if len(set(values.tolist())) < n else None
+    return values[: torch.Size(shape).numel()].reshape(shape)
+
+
+@st.composite
+def additions(draw: Any) -> tuple[Any, tuple[Any, ...]]:
+    """An overload and its arguments."""
+    shape, dtype = draw(st.lists(EXTENTS, min_size=1, max_size=3)), draw(TYPES)
+    x, dim = numbers(draw, shape, dtype), draw(st.integers(0, len(shape) - 1))
+    kind, n = draw(st.sampled_from(("add", "scatter", "put", "words"))), draw(st.sampled_from((0, 1, 3, 6)))
+    if kind == "add":
+        index = positions(draw, [n], shape[dim], wraps=False)
+        return aten.index_add.default, (x, dim, index, numbers(draw, [*shape[:dim], n, *shape[dim + 1 :]], dtype))
+    if kind == "scatter":
+        taken = [n if d == dim else draw(st.integers(1, size)) for d, size in enumerate(shape)]
+        index, source = positions(draw, taken, shape[dim], wraps=False), [t + draw(st.integers(0, 1)) for t in taken]
+        reduce = draw(st.sampled_from(("sum", "amax", "amin")))
+        return aten.scatter_reduce.two, (x, dim, index, numbers(draw, source, dtype), reduce)
+    if kind == "words":
+        gradients = numbers(draw, [n, 2, 3], torch.float32)
+        return aten.embedding_dense_backward.default, (gradients, positions(draw, [n, 2], 4, wraps=True), 4, 1, False)
+    which = draw(st.lists(st.booleans(), min_size=len(shape), max_size=len(shape)).filter(any))
+    broad = ([n, 2], [2], [n, 1], [])
+    indices = [
+        positions(draw, list(draw(st.sampled_from(broad))), s, wraps=True) if w else None for s, w in zip(shape, which)
+    ]
+    values = numbers(draw, draw(st.sampled_from(([], list(x[tuple(_zeros(indices))].shape)))), dtype)
+    return aten.index_put.default, (x, indices, values, True)
+
+
+def _zeros(indices: list[torch.Tensor | None]) -> list[Any]:
+    return [slice(None) if i is None else torch.zeros_like(i) for i in indices]
+
+
+def lowered(op: Any, args: tuple[Any, ...], result: torch.Tensor) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
+    graph, mode, inputs = torch.fx.Graph(), FakeTensorMode(), []
+
+    def lift(value: Any) -> Any:
+        if isinstance(value, list):
+            return [lift(v) for v in value]
+        if not isinstance(value, torch.Tensor):
+            return value
+        node = graph.placeholder(f"x{len(inputs)}")
+        meta.set_value(node, mode.from_tensor(value))
+        inputs.append(value)
+        return node
+
+    node = graph.call_function(op, tuple(map(lift, args)))
+    meta.set_value(node, mode.from_tensor(result))
+    meta.set_origins(node, [Origin("model.py", 1, "forward", "call")])
+    graph.output((node,))
+    return intarsia_loops.lower(torch.fx.GraphModule({}, graph)), inputs
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(additions())
+def test_random_additions_are_eagers(call: tuple[Any, tuple[Any, ...]]) -> None:
+    op, args = call
+    try:
+        expected, raises = op(*args), False
+    except (IndexError, RuntimeError):
+        expected, raises = args[0].clone(), True
+    loops, inputs = lowered(op, args, expected)
+    program = intarsia_loops.from_fx(loops)
+    FIRED.count("raises" if raises else "scatter" if any("scatter" in k for k in kinds(program)) else "call")
+    if raises:
+        with pytest.raises((IndexError, RuntimeError)):
+            loops(*inputs)
+        return
+    torch.testing.assert_close(loops(*inputs)[0], expected, rtol=0, atol=0)
+
+
+def test_every_way_was_taken() -> None:
+    assert not FIRED.missing(), FIRED.text()

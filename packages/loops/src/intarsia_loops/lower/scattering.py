@@ -8,7 +8,7 @@ business or would not be eager's result:
                 minima of floats, whose NaN atomics lose; everything where deterministic algorithms are demanded
   no elements   of a size that is known
 
-On the CPU (2 busy cores, best runs, time of ATen's kernel over that of the generated one): accumulating `index_put` 3 to
+On the CPU (2 busy cores, best runs, ATen's time over that of the generated kernel): accumulating `index_put` 3 to
 13 times, an embedding's gradient 2.7 to 4.8 times, and 0.9 to 1.05 where filling a large table with zeros is all the
 work (32000 x 256 for 16 to 512 words); `index_add` 0.95 to 9 times; `scatter_add` 0.8 to 1.6 times; maxima and minima
 1.4 to 2.6 times.
