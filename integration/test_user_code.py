@@ -147,6 +147,57 @@ def test_a_class_with_look_up_and_slots():
     as_eager(world)
 
 
+def test_a_class_with_look_up_and_attributes_of_its_own():
+    def world(log):
+        class Looking:
+            names = {"alias": "v"}
+
+            def __getattribute__(self, name):
+                log.append(name)
+                if name in object.__getattribute__(self, "names"):
+                    name = object.__getattribute__(self, "names")[name]
+                return object.__getattribute__(self, name)
+
+        a = Looking()
+        a.v = 2
+        change = lambda: object.__setattr__(a, "names", {"alias": "w"})
+        return (lambda x: x * a.alias), [lambda: setattr(a, "v", 3), lambda: setattr(a, "w", 5), change], lambda: 0
+
+    as_eager(world)
+
+
+def test_a_module_with_look_up_of_its_own():
+    def world(log):
+        class Layer(torch.nn.Linear):
+            def __getattribute__(self, name):
+                log.append(name)
+                return super().__getattribute__(name)
+
+            def forward(self, x):
+                return super().forward(x) * self.scale
+
+        layer = Layer(2, 2)
+        layer.scale = 2
+        torch.nn.init.ones_(layer.weight)
+        torch.nn.init.ones_(layer.bias)
+        return (lambda x: layer(x).detach()), [lambda: setattr(layer, "scale", 3)], lambda: 0
+
+    as_eager(world)
+
+
+def test_an_exception_with_look_up_of_its_own():
+    def world(log):
+        class Problem(Exception):
+            def __getattribute__(self, name):
+                log.append(name)
+                return super().__getattribute__(name)
+
+        problem = Problem(2)
+        return (lambda x: x * problem.args[0]), [], lambda: 0
+
+    as_eager(world)
+
+
 def field(log, get=lambda kept: kept, put=lambda value: value):
     """Return a descriptor that keeps its value in the instance's dictionary under its own name."""
 

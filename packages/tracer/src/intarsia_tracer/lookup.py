@@ -37,6 +37,7 @@ __all__ = [
     "object_attribute",
     "object_hash_key",
     "own_dict_source",
+    "own_source",
     "plain_attribute",
     "real_dict",
     "really_has",
@@ -220,14 +221,18 @@ def instance_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
         return None
     source = None
     if owner.source is not None:
-        found_in_class = tx.find_in_class(owner.cls, name)
-        shadowed = found_in_class is not None and is_data_descriptor(found_in_class[0])
-        if shadowed or not is_plain_lookup(owner.cls):
-            source = tx.sources.item(tx.own_dict_source(owner), name)
-        else:
-            source = tx.sources.attribute(owner.source, name)
+        source = tx.own_source(owner, name)
     model = owner.read[name] = tx.wrap(own[name], source)
     return model
+
+
+def own_source(tx: Tracer, owner: Object, name: str) -> Source:
+    """Return where an entry of the instance's own dict is found: by its name, unless its class says what that is."""
+    assert owner.source is not None
+    found = tx.find_in_class(owner.cls, name)
+    if is_plain_lookup(owner.cls) and (found is None or not is_data_descriptor(found[0])):
+        return tx.sources.attribute(owner.source, name)
+    return tx.sources.item(tx.own_dict_source(owner), name)
 
 
 def instance_dict(tx: Tracer, owner: Object) -> Dict:
@@ -274,6 +279,8 @@ def own_dict_source(tx: Tracer, owner: Object) -> Source:
 
 def attribute_source(tx: Tracer, owner: Value, name: str) -> Source | None:
     """Return `owner.name` as a source, or through the class of an object made while tracing."""
+    if owner.source is not None and isinstance(owner, Object) and not is_plain_lookup(owner.cls):
+        return tx.sources.plain_attribute(owner.source, name)  # its `__getattribute__` was evaluated
     if owner.source is not None:
         return tx.sources.attribute(owner.source, name)
     if isinstance(owner, Object):

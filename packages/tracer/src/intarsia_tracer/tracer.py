@@ -109,6 +109,7 @@ class Tracer:
     instance_attribute = lookup.instance_attribute
     instance_dict = lookup.instance_dict
     own_dict_source = lookup.own_dict_source
+    own_source = lookup.own_source
     module_attribute = class_lookup.module_attribute
     module_globals = class_lookup.module_globals
     object_attribute = lookup.object_attribute

@@ -13,6 +13,7 @@ from types import CellType
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import ArgumentSource, DictItemSource, GuardKind, ItemSource, Source
+from intarsia_tracer.descriptors import is_plain_lookup
 from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import ATOMS, FALSE, NONE, TRUE, Const
@@ -207,7 +208,9 @@ def _wrap_object(tx: Tracer, value: Any, kind: type, source: Source | None) -> V
         base = Dict(cls=collections.OrderedDict if issubclass(kind, collections.OrderedDict) else dict, real=value)
         base.source = source
     elif issubclass(kind, BaseException):
-        base = tx.wrap(value.args, source and tx.sources.attribute(source, "args"))
+        plain = is_plain_lookup(kind)
+        args = source and (tx.sources.attribute if plain else tx.sources.plain_attribute)(source, "args")
+        base = tx.wrap(BaseException.args.__get__(value), args)  # type: ignore[attr-defined]
     made = Object(kind, value, source, base)
     made.foreign = tx.extension.foreign(value)
     return made

@@ -9,6 +9,7 @@ import torch
 
 from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break
+from intarsia_tracer.descriptors import is_plain_lookup
 from intarsia_tracer.lookup import real_dict
 from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
@@ -43,7 +44,7 @@ class Registered(Dict):
 def call_module(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
     """Call a module. With hooks, its own `_call_impl` is evaluated."""
     found = tx.find_in_class(callee.cls, "__call__")
-    if found is None or found[0] is not _CALL:
+    if found is None or found[0] is not _CALL or not is_plain_lookup(callee.cls):
         return None
     own = real_dict(callee.value) or {}
     if own.get("_compiled_call_impl") is not None:
@@ -66,7 +67,7 @@ def _has_hooks(tx: Tracer, callee: Object) -> bool:
             if hooks is not None and hooks.length(tx):
                 return True
         elif callee.source is not None:
-            tx.guards.add(GuardKind.LENGTH, tx.sources.attribute(callee.source, name), 0)
+            tx.guards.add(GuardKind.LENGTH, tx.own_source(callee, name), 0)
     return False
 
 
@@ -115,7 +116,7 @@ def module_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
 
 def _is_plain_module(tx: Tracer, owner: Object) -> bool:
     """Tell whether an object finds attributes as `nn.Module` does."""
-    if not issubclass(owner.cls, torch.nn.Module):
+    if not issubclass(owner.cls, torch.nn.Module) or not is_plain_lookup(owner.cls):
         return False
     getter = tx.find_in_class(owner.cls, "__getattr__")
     return getter is not None and getter[0] is _GETATTR
@@ -136,7 +137,7 @@ def registered(tx: Tracer, owner: Object, name: str) -> Dict | None:
     shared = tx.known.get(id(real))
     if isinstance(shared, Dict):
         return shared
-    source = None if owner.source is None else tx.sources.attribute(owner.source, name)
+    source = None if owner.source is None else tx.own_source(owner, name)
     made = Registered(source=source, real=real)
     owner.read[name] = made
     tx.known[id(real)] = made
