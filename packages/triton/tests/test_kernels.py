@@ -14,7 +14,7 @@ from intarsia_loops.graph import to_fx
 from intarsia_loops.index import axis, lift, row_major, size_symbol
 from intarsia_loops.ops import NEST_KINDS, SCALAR_OPS, Rule
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, cast, const, index_value, load, val
-from intarsia_triton import emit, emit_unit
+from intarsia_triton import blocks, emit, emit_unit
 from intarsia_triton.kernel import function
 from intarsia_triton.prelude import PRELUDE
 
@@ -130,6 +130,24 @@ def softmax_kernel(rows, columns):
     steps = (top, powers, total, Nest("y", (i, j), (), "map", quotient, "f32"))
     shapes = {"x": (rows, columns), "m": (rows,), "e": (rows, columns), "s": (rows,), "y": (rows, columns)}
     return {n: buffer(s) for n, s in shapes.items()}, Kernel((i,), steps, frozenset({"m", "e", "s"}))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_softmax_of_values_far_from_0_in_rows_that_are_walked(parts, monkeypatch, tmp_path):
+    """exp(0 - x) overflows below -88: a lane must not start relative to 0."""
+    monkeypatch.setattr(blocks, "LONGEST_ROW", 32)
+    monkeypatch.setattr(blocks, "TILE", 16)
+    monkeypatch.setattr(blocks, "LONG_WARPS", 1)
+    monkeypatch.setattr(blocks, "PARTS", parts)
+    rows = torch.randn(9, 300)
+    x = torch.stack([*(rows[:4] - torch.tensor([[100.0], [1e4], [-1e4], [3e37]])), *rows[4:]])
+    x[4, :200] = x[5, 100:] = x[6, :] = float("-inf")
+    x[6, 299] = -1e5
+    x[7, 5] = float("inf")
+    x[8, 7] = float("nan")
+    buffers, kernel = softmax_kernel(9, 300)
+    source = check(buffers, (kernel,), {"x": x}, ("y",), tmp_path, rtol=1e-5, atol=1e-6)
+    assert "base_" in source.text
 
 
 @pytest.mark.parametrize("shape", [(3, 7), (1, 1), (5, 130), (4, 2100)])

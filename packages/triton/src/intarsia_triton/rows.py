@@ -118,7 +118,8 @@ class Rows(Writer):
         for step in (*reductions, *(s.step for s in loop.sums)):
             self.lines += self._accumulators(step)
         for s in loop.sums:
-            self.lines.append(f"base_{s.step.out} = tl.zeros({self.lanes}, {TYPES[s.exponent.dtype]})")
+            least = constant(float("-inf"), s.exponent.dtype)
+            self.lines.append(f"base_{s.step.out} = tl.broadcast_to({least}, {self.lanes})")
         for q in loop.squares:
             zeros = f"tl.zeros({self.lanes}, {TYPES[q.value.dtype]})"
             self.lines.append(f"acc_{q.step.out}, mean_{q.step.out} = {zeros}, {zeros}")
@@ -205,7 +206,10 @@ class Rows(Writer):
         return [*lines, *tile.lines]
 
     def _exp_sum(self, s: ExpSum, tile: Tile) -> None:
-        """Add a tile to a sum of exponentials, which each lane keeps relative to the largest value it has seen."""
+        """Add a tile to a sum of exponentials, which each lane keeps relative to the largest value it has seen.
+
+        A lane that has seen none yet is relative to minus infinity, not to 0: that may be far above all values.
+        """
         value = f"tl.broadcast_to({tile.value(s.exponent)}, {self.tile})"
         mask, acc, base = tile.points.inner_mask, f"acc_{s.step.out}", f"base_{s.step.out}"
         if mask:
@@ -213,8 +217,8 @@ class Rows(Writer):
         tile.lines += [
             f"value = {value}",
             f"largest = fold_max(acc_{s.top}, {self._folded('value', 'max')})",
-            'largest = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)',
-            f"{acc} = {acc} * tl.exp({base} - largest) + {self._folded('tl.exp(value - largest)', 'sum')}",
+            'finite = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)',
+            f"{acc} = {acc} * tl.exp({base} - finite) + {self._folded('tl.exp(value - finite)', 'sum')}",
             f"{base} = largest",
         ]
 

@@ -107,9 +107,9 @@ class Writer:
         return {axes[-1]: flat} if axes else {}
 
     def _wide(self) -> str:
-        """Text that makes indices 64 bits wide, when some buffer's offsets need it."""
+        """Text that makes indices 64 bits wide: where some buffer's offsets need it, and beside sizes, which are so."""
         largest = max((_last_offset(b) for b in self.buffers.values()), default=0)
-        return ".to(tl.int64)" if largest >= LARGEST_32_BIT else ""
+        return ".to(tl.int64)" if self.sizes or largest >= LARGEST_32_BIT else ""
 
 
 def divides(block: int, extent: IndexExpr) -> bool:
