@@ -43,6 +43,7 @@ class RefusedError(LookupError):
 _MRO = type.__dict__["__mro__"].__get__
 _SPACE = type.__dict__["__dict__"].__get__
 _NOTHING = object()
+_OF_MODULES = frozenset(dir(types.ModuleType))
 _HARMLESS = (
     types.FunctionType,
     types.MethodDescriptorType,
@@ -68,6 +69,10 @@ def attribute(value: Any, name: str) -> Any:
         (4.0, 'int')
     """
     cls = type(value)
+    if cls is types.ModuleType and name in (space := value.__dict__) and name not in _OF_MODULES:
+        return space[name]
+    if cls is types.FunctionType:
+        return getattr(value, name)
     getter = _in_class(cls, "__getattribute__")
     if _is_proxy(cls) or not _is_ours(getter):
         raise RefusedError(f"the class of the user says what {name!r} is")
