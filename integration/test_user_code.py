@@ -5,6 +5,7 @@ result, have run the same code (the log), and leave the same state behind.
 """
 
 import collections
+import weakref
 
 import pytest
 import torch
@@ -194,6 +195,20 @@ def test_an_exception_with_look_up_of_its_own():
 
         problem = Problem(2)
         return (lambda x: x * problem.args[0]), [], lambda: 0
+
+    as_eager(world)
+
+
+def test_a_weak_proxy():
+    def world(log):
+        class A:
+            v = 2
+
+        a = A()
+        a.w = 4
+        held = [a]
+        changes = [lambda: held.__setitem__(0, weakref.proxy(a)), lambda: setattr(a, "w", 6)]
+        return (lambda x: x * held[0].v + held[0].w), changes, lambda: 0
 
     as_eager(world)
 

@@ -6,6 +6,7 @@ import enum
 import functools
 import threading
 import types
+import weakref
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -73,6 +74,8 @@ def object_attribute(tx: Tracer, owner: Object, name: str) -> Value:
 def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True) -> Value:
     """Model `object.__getattribute__`, then `__getattr__`."""
     cls = owner.cls
+    if cls in (weakref.ProxyType, weakref.CallableProxyType):
+        raise Break("tracer.attribute", f"{name!r} is looked up through a weak proxy")
     if name == "__class__" and (tx.find_in_class(cls, name) or (None,))[0] is vars(object)["__class__"]:
         return tx.wrap(cls, tx.class_source(owner, cls))
     if name == "__dict__" and has_dict(cls):
