@@ -1,10 +1,11 @@
-"""Index expressions as text: quotients of what may be negative, and the sizes that a function takes for its values."""
+"""What only shows on a GPU, read off the text: quotients of what may be negative, sizes of values, short integers."""
 
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift, size_symbol
 from intarsia_loops.program import Buffer, Kernel, Nest, cast, index_value, load, val
 from intarsia_triton import emit
 from intarsia_triton.index import index_text
+from intarsia_triton.ops import operation
 
 
 def test_quotients_of_what_may_be_negative_round_to_minus_infinity():
@@ -25,3 +26,12 @@ def test_a_function_takes_the_sizes_that_its_values_are_made_of():
     source = emit(kernel, {"x": vector, "y": vector}, Target("cuda"))
     assert source.launches[0].sizes == ("s0", "s7")
     assert "def kernel0(p0, p1, s0, s7, " in source.text
+
+
+def test_floats_become_short_integers_that_wrap():
+    for source in ("f32", "f64", "bf16"):
+        x = load("x", (), source)
+        assert operation(cast(x, "u8"), ["t0"]) == "t0.to(tl.int64).to(tl.uint8)"
+        assert operation(cast(x, "i8"), ["t0"]) == "t0.to(tl.int64).to(tl.int8)"
+        assert operation(cast(x, "i32"), ["t0"]) == "t0.to(tl.int32)"
+    assert operation(cast(load("x", (), "i32"), "u8"), ["t0"]) == "t0.to(tl.uint8)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from intarsia_ir.errors import UnsupportedError
+from intarsia_loops.ops import FLOATS, HALVES
 from intarsia_loops.program import Val
 from intarsia_triton.halves import OPS
 
@@ -149,6 +150,9 @@ def _cast(text: str, source: str, target: str) -> str:
         return f"({text} != 0)"
     if target in ("f16", "bf16") and source == "f64":
         text = f"{text}.to(tl.float32)"
+    if target in ("u8", "i8", "i16") and source in FLOATS | HALVES:
+        # short integers wrap, as eager's do, where a GPU's own conversion stops at their limits
+        text = f"{text}.to(tl.int64)"
     return f"{text}.to({TYPES[target]})"
 
 
