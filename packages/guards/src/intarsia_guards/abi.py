@@ -43,6 +43,7 @@ _SYMBOLS = {
         "requires_grad": "_ZNK3c1010TensorImpl13requires_gradEv",
         "grad_mode": "_ZN3c108GradMode10is_enabledEv",
         "inference_mode": "_ZN3c1013InferenceMode10is_enabledEv",
+        "dispatch_modes": "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv",
         "default_dtype": "_ZN3c1017get_default_dtypeEv",
     },
 }
@@ -129,7 +130,7 @@ def _state(native: Any) -> tuple[Any, ...]:
         torch.are_deterministic_algorithms_enabled() + 2 * torch.is_deterministic_algorithms_warn_only_enabled(),
         torch.is_autocast_enabled("cpu") + 2 * number(torch.get_autocast_dtype("cpu")),
         torch.is_autocast_cache_enabled(),
-        torch._C._len_torch_function_stack(),
+        torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack(),
     )
 
 

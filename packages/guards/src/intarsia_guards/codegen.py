@@ -438,6 +438,7 @@ class _Writer:
 
     def _modes(self, value: tuple[Any, ...]) -> None:
         self.require(f"{self.constant(torch._C._len_torch_function_stack)}() == {len(value)}")
+        self.require(f"{self.constant(torch._C._len_torch_dispatch_stack)}() == 0")
         if value:
             expected = "".join(self.held(item)[0] + ", " for item in value)
             self.require(f"{self.constant(meaning.torch_function_modes)}() == ({expected})")

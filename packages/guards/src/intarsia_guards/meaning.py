@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from intarsia_guards import lookup
 from intarsia_guards.frame import Frame, fetch
@@ -299,8 +300,9 @@ def deterministic_state() -> tuple[bool, bool]:
 
 
 def torch_function_modes() -> tuple[type, ...]:
-    """Return the types of the torch function modes that are on, outermost first."""
-    return tuple(type(mode) for mode in _get_current_function_mode_stack())
+    """Return the types of the torch function modes that are on, outermost first, and of dispatch modes after them."""
+    dispatch = _get_current_dispatch_mode_stack()
+    return tuple(type(mode) for mode in (*_get_current_function_mode_stack(), *dispatch))
 
 
 _AMBIENT: dict[GuardKind, Callable[[], Any]] = {

@@ -24,7 +24,7 @@ static struct {
     bool (*deterministic)(void *context), (*warn_only)(void *context);
     bool (*autocast)(int8_t device_type);
     int8_t (*autocast_dtype)(int8_t device_type);
-    int64_t (*modes)(void);
+    int64_t (*modes)(void), (*dispatch_modes)(void);
 } torch;
 
 bool torch_is_bound(void)
@@ -57,7 +57,8 @@ int bind_torch(PyObject *addresses)
         {"grad_mode", &torch.grad_mode}, {"inference_mode", &torch.inference_mode},
         {"autocast_cache", &torch.autocast_cache}, {"default_dtype", &torch.default_dtype},
         {"context", &torch.context}, {"deterministic", &torch.deterministic}, {"warn_only", &torch.warn_only},
-        {"autocast", &torch.autocast}, {"autocast_dtype", &torch.autocast_dtype}, {"modes", &torch.modes}};
+        {"autocast", &torch.autocast}, {"autocast_dtype", &torch.autocast_dtype}, {"modes", &torch.modes},
+        {"dispatch_modes", &torch.dispatch_modes}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (take_address(addresses, rows[i].name, rows[i].to) < 0) {
             return -1;
@@ -165,7 +166,7 @@ bool is_autocast_cache_enabled(void)
 
 int64_t count_modes(void)
 {
-    return torch.modes();
+    return torch.modes() + torch.dispatch_modes();
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */

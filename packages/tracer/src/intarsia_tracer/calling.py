@@ -368,6 +368,8 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
     base = getattr(maker, "__self__", None)
     if getattr(raw, "__abstractmethods__", None):
         raise Break("tracer.exception", f"{cls.describe()} is abstract")
+    if tx.find_in_class(raw, "__del__") is not None:
+        raise Break("tracer.call", f"{cls.describe()} has a __del__, which runs when CPython lets go of the object")
     if issubclass(raw, BaseException):
         return Object(raw, base=Tuple(args), birth=tx.step)
     if base is object:

@@ -292,9 +292,16 @@ def super_attribute(tx: Tracer, owner: Super, name: str) -> Value:
     for base in order[order.index(owner.after) + 1 :]:
         if name in base.__dict__:
             return _bound_by_super(tx, owner, bound, cls, base, name, of_class)
+        _guard_passed_over(tx, _base_class(tx, bound, cls, base), name)
     if name == "__class__":
         return tx.wrap(super, None)
     tx.raise_error(AttributeError, f"'super' object has no attribute {name!r}")
+
+
+def _guard_passed_over(tx: Tracer, base: ClassValue, name: str) -> None:
+    """Rely on a class that `super()` passes over defining no such name."""
+    if base.source is not None and not is_trusted(base.value.__module__):
+        tx.guards.add(GuardKind.ABSENT, tx.sources.attribute(base.source, "__dict__"), name)
 
 
 def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any, name: str, of_class: bool) -> Value:

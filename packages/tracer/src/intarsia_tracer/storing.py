@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break
+from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.objects import Object, Traceback
@@ -168,10 +169,13 @@ def _slot_of_object(
 
 
 def use_lock(tx: Tracer, owner: Object, name: str) -> Value | None:
-    """Take a lock that nobody holds, or release one that was taken while tracing; anything else isn't modelled.
+    """Take a lock in code of the standard library that nobody holds, or release one that was taken while tracing.
 
-    Effects are carried out later, in one go, so a lock taken and released again needs no code.
+    What the standard library does under its own locks needs none of them here. The user's code relies on others being
+    kept out meanwhile, which no effect carried out later in one go would do: it breaks.
     """
+    if not is_trusted(tx.frames[-1].globals.real.get("__name__")):
+        raise Break("tracer.call", f"method {name!r} of {owner.describe()}: others are kept out only in CPython")
     if name in ("__enter__", "acquire") and owner not in tx.locks and "unlocked" in repr(owner.value):
         tx.changes += 1
         tx.locks[owner] = None

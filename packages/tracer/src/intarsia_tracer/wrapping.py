@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import ArgumentSource, DictItemSource, GuardKind, ItemSource, Source
 from intarsia_tracer.descriptors import is_plain_lookup
+from intarsia_tracer.storing import LOCKS
 from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import ATOMS, FALSE, NONE, TRUE, Const
@@ -116,6 +117,8 @@ def _wrap_plain(tx: Tracer, value: Any, kind: type, source: Source | None) -> Va
         return Function(value, source)
     if kind is types.CodeType:
         return CodeValue(value, source)
+    if kind is types.BuiltinFunctionType and type(value.__self__) in LOCKS and source is not None:
+        return _method_of_lock(tx, value, source)
     if issubclass(kind, (type, types.ModuleType, *_BUILTINS)):
         return _wrap_reference(tx, value, kind, source)
     if kind is types.MappingProxyType and type(gc.get_referents(value)[0]) not in _DICTS:
@@ -126,6 +129,13 @@ def _wrap_plain(tx: Tracer, value: Any, kind: type, source: Source | None) -> Va
         _guard_shape(tx, value, source)
         return Tuple(cls=kind, source=source, real=value, tx=tx)
     return _wrap_bound(tx, value, kind, source) or _wrap_object(tx, value, kind, source)
+
+
+def _method_of_lock(tx: Tracer, value: Any, source: Source) -> Value:
+    """Model what a `with` statement keeps for leaving a lock: another object each time, of the same lock."""
+    _guard_type(tx, types.BuiltinFunctionType, source)
+    tx.guards.add(GuardKind.CONSTANT, tx.sources.attribute(source, "__name__"), value.__name__)
+    return BoundBuiltin(tx.wrap(value.__self__, tx.sources.attribute(source, "__self__")), value.__name__)
 
 
 def _wrap_reference(tx: Tracer, value: Any, kind: type, source: Source | None) -> Value:

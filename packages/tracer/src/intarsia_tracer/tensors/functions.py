@@ -1,26 +1,26 @@
 """Users' autograd functions where gradients are needed: one node of the graph, which applies the function.
 
 What records the graph runs the function's own `forward` and `backward`, so their code must only compute: it runs when
-the graph is compiled, not at every call. A function that writes globals or variables of an enclosing function, or
-prints, breaks the graph instead.
+the graph is compiled, not at every call. A function that reads or writes what may change between calls, or prints,
+breaks the graph instead.
 """
 
 from __future__ import annotations
 
-import dis
-from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_tracer.breaks import Break
+from intarsia_tracer.tensors.computing import what_else_it_does
+from intarsia_tracer.values.functions import Function
 from intarsia_tracer.values.objects import ClassValue
 
-__all__ = ["AppliedFunction", "applied_function"]
+if TYPE_CHECKING:
+    from intarsia_tracer.tracer import Tracer
 
-_WRITES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF"})
-_SEEN_OUTSIDE = frozenset({"print", "input", "open"})
+__all__ = ["AppliedFunction", "applied_function"]
 
 
 class AppliedFunction:
@@ -39,18 +39,17 @@ class AppliedFunction:
         return self.cls.apply(*args)  # type: ignore[no-untyped-call]
 
 
-def applied_function(cls: ClassValue) -> AppliedFunction:
-    """Return what a node calls for a user's autograd function.
+def applied_function(tx: Tracer, cls: ClassValue) -> AppliedFunction:
+    """Return what a node calls for a user's autograd function, and rely on what its code uses.
 
     Raises:
         Break: The function does more than compute.
     """
     for name in ("forward", "backward", "setup_context", "jvp", "vjp"):
-        code = getattr(getattr(cls.value, name, None), "__code__", None)
-        if code is not None and code.co_filename != torch.autograd.function.__file__:
-            doing = _effect_of(code)
-            if doing:
-                raise Break("tracer.tensor_op", f"{name} of {cls.describe()} {doing}, and gradients are needed")
+        part = cls.get_attribute(tx, name)
+        doing = what_else_it_does(tx, part) if isinstance(part, Function) else "isn't a Python function"
+        if doing:
+            raise Break("tracer.tensor_op", f"{name} of {cls.describe()} {doing}, and gradients are needed")
     # a subclass of ours would be seen by a hook for subclasses
     if any("__init_subclass__" in vars(base) for base in cls.value.__mro__[:-1]):
         raise Break("tracer.tensor_op", f"{cls.describe()} has an __init_subclass__, and gradients are needed")
@@ -68,14 +67,3 @@ def _refuse_missing(ctx: Any, materialize: bool) -> None:
     """One graph is compiled for whichever gradients are given, and takes those that are missing for zeros."""
     if not materialize:
         raise UnsupportedError("an autograd function asks which gradients are missing", code="tracer.missing_gradients")
-
-
-def _effect_of(code: CodeType) -> str:
-    """Return what code does besides computing, as far as its instructions tell; "" for nothing."""
-    for instruction in dis.get_instructions(code):
-        own = instruction.argval in code.co_cellvars
-        if instruction.opname in _WRITES and not own:
-            return f"writes {instruction.argval}"
-        if instruction.opname == "LOAD_GLOBAL" and instruction.argval in _SEEN_OUTSIDE:
-            return f"calls {instruction.argval}"
-    return ""

@@ -385,7 +385,7 @@ class Tensors(Extension):
         forward = cls.get_attribute(tx, "forward")
         if torch.is_grad_enabled() and any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
             cls.get_attribute(tx, "backward")  # guarded, as forward is
-            return self.record(tx, "call_function", applied_function(cls), args, {})
+            return self.record(tx, "call_function", applied_function(tx, cls), args, {})
         if cls.value.setup_context is not torch.autograd.Function.setup_context:
             return tx.call(forward, args, {})
         return tx.call(forward, [Object(torch.autograd.function.FunctionCtx, birth=tx.step), *args], {})

@@ -1,0 +1,195 @@
+"""Compiled code sees what changes between calls, whatever Python feature it is reached by, and leaves nothing out."""
+
+import threading
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import intarsia
+
+RAISE = {"on_error": "raise"}
+EPS = 1.5
+
+
+def test_an_autograd_function_that_reads_a_dict_reads_it_at_each_call(fresh):
+    state = {"k": 1}
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.k = state["k"]
+            return x * state["k"]
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * state["k"] + ctx.k
+
+    compiled = intarsia.compile(lambda x: Scaled.apply(x) + 1, options=RAISE)
+    for k in range(1, 5):
+        x = torch.ones(2, requires_grad=True)
+        y = compiled(x)
+        state["k"] += 1
+        y.sum().backward()
+        assert y.tolist() == [k + 1.0] * 2 and x.grad.tolist() == [2 * k + 1.0] * 2
+    assert intarsia.stats().fallbacks == 0
+
+
+class Counted(torch.autograd.Function):
+    calls, scale = 0, 2
+
+    @staticmethod
+    def forward(ctx, x):
+        Counted.calls += 1
+        return x * Counted.scale
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+def test_what_an_autograd_function_writes_is_written_once_a_call(fresh):
+    compiled = intarsia.compile(lambda x: Counted.apply(x) + 1, options=RAISE)
+    x = torch.ones(2, requires_grad=True)
+    before = Counted.calls
+    for calls in range(1, 4):
+        compiled(x)
+        assert Counted.calls == before + calls
+
+
+def helper(g):
+    return g * EPS
+
+
+class Pure(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.nn.functional.relu(x) * EPS
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return helper(torch.where(x > 0, g, torch.zeros_like(g)))
+
+
+def other_backward(ctx, g):
+    return g * 100
+
+
+def test_an_autograd_function_that_computes_is_one_graph_and_its_constants_are_guarded(fresh, monkeypatch):
+    compiled = intarsia.compile(lambda x: Pure.apply(x) + 1, fullgraph=True)
+    x = torch.ones(2, requires_grad=True)
+
+    def gradient():
+        return torch.autograd.grad(compiled(x).sum(), x)[0].tolist()
+
+    assert gradient() == gradient() == [1.5] * 2
+    assert intarsia.stats().graphs == 1 and intarsia.stats().fallbacks == 0
+    monkeypatch.setattr(f"{__name__}.EPS", 3.0)
+    assert gradient() == [3.0] * 2
+    monkeypatch.setattr(Pure, "backward", staticmethod(other_backward))
+    assert gradient() == [100.0] * 2
+
+
+@pytest.mark.parametrize("kind", [threading.Lock, threading.RLock])
+@pytest.mark.parametrize("form", ["with", "methods"])
+def test_a_lock_keeps_other_threads_out(kind, form, fresh):
+    lock, n = kind(), [0]
+
+    def by_with(x):
+        with lock:
+            n[0] += 1
+            y = x + n[0]
+        return y
+
+    def by_methods(x):
+        lock.acquire()
+        n[0] += 1
+        y = x + n[0]
+        lock.release()
+        return y
+
+    compiled = intarsia.compile(by_with if form == "with" else by_methods, options=RAISE)
+    x = torch.ones(2)
+    for _ in range(4):
+        compiled(x)
+    held, results = threading.Event(), []
+
+    def call():
+        held.set()
+        results.append(compiled(x))
+
+    with lock:
+        thread = threading.Thread(target=call)
+        thread.start()
+        held.wait()
+        thread.join(0.1)
+        assert not results
+        n[0] = 100
+    thread.join()
+    assert results[0].tolist() == [102.0] * 2 and n == [101]
+    assert intarsia.stats().fallbacks == 0
+
+
+def test_super_finds_what_a_class_in_between_gains(fresh, monkeypatch):
+    class Base(torch.nn.Module):
+        k = 1
+
+        def scale(self, x):
+            return x * 2
+
+        def forward(self, x):
+            return x + self.scale(x)
+
+    class Between(Base):
+        pass
+
+    class Last(Between):
+        def scale(self, x):
+            return super().scale(x) + super().k
+
+    module, x = Last(), torch.ones(2)
+    compiled = intarsia.compile(module, options=RAISE)
+    assert compiled(x).tolist() == [4.0] * 2
+    Between.scale = lambda self, x: x * 20
+    assert compiled(x).tolist() == [22.0] * 2
+    Between.k = 5
+    assert compiled(x).tolist() == [26.0] * 2
+
+
+class AddTen(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {})) + 10
+
+
+def test_a_dispatch_mode_sees_what_was_compiled_before(fresh):
+    def function(y):
+        return y.sin() + 1
+
+    compiled, y = intarsia.compile(function, options=RAISE), torch.ones(2)
+    torch.testing.assert_close(compiled(y), function(y))
+    with AddTen():
+        inside, expected = compiled(y), function(y)
+    torch.testing.assert_close(inside, expected)
+    graphs = intarsia.stats().graphs
+    torch.testing.assert_close(compiled(y), function(y))
+    assert intarsia.stats().graphs == graphs and intarsia.stats().fallbacks == 0
+
+
+def test_an_object_whose_class_has_a_del_is_made(fresh):
+    log = []
+
+    class Noting:
+        def __del__(self):
+            log.append("del")
+
+    def function(x):
+        Noting()
+        return x + 1
+
+    compiled = intarsia.compile(function, options=RAISE)
+    compiled(torch.ones(2))
+    compiled(torch.ones(2))
+    assert log == ["del"] * 2 and intarsia.stats().fallbacks == 0

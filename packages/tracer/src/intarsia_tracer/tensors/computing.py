@@ -1,0 +1,179 @@
+"""Whether a Python function only computes from its arguments, as far as its instructions tell.
+
+What a user's autograd function does in Python happens once, when a graph is recorded. So its code may use its
+arguments, its own variables, torch's functions, built-in functions without effects, constants (which are guarded), and
+Python functions of which the same holds. Anything else could change between calls, or be seen from outside.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import os
+from collections.abc import Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from intarsia_tracer.tensors.tensor import plain_number
+from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.functions import Function, guard_code
+
+if TYPE_CHECKING:
+    from intarsia_tracer.tracer import Tracer
+
+__all__ = ["what_else_it_does"]
+
+_PURE = frozenset(
+    {"Ellipsis", "NotImplemented", "abs", "all", "any", "bool", "bytes", "callable", "complex", "dict",
+     "divmod", "enumerate", "filter", "float", "frozenset", "getattr", "hasattr", "int", "isinstance",
+     "issubclass", "iter", "len", "list", "map", "max", "min", "next", "pow", "range", "reversed", "round",
+     "set", "slice", "sorted", "str", "sum", "tuple", "type", "zip"}
+)  # fmt: skip
+_FORBIDDEN = frozenset(
+    {"__builtins__", "__class__", "__closure__", "__code__", "__dict__", "__globals__", "_backward_cls",
+     "_forward_cls", "manual_seed", "register_hook", "register_post_accumulate_grad_hook"}
+)  # fmt: skip
+_IMMUTABLE = (
+    bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout,
+    torch.memory_format,
+)  # fmt: skip
+_MODULES = frozenset({"torch", "math", "cmath", "operator", "functools"})
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+_WRITES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "IMPORT_STAR"})
+_FREE = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF", "LOAD_CLOSURE"})
+_DEEPEST = 6
+
+
+def what_else_it_does(tx: Tracer, function: Function, depth: int = 0) -> str:
+    """Return what a function does besides computing; "" for nothing. What it relies on is guarded."""
+    code, value = function.code, function.value
+    if code.co_filename.startswith(_TORCH):
+        tx.guard_identity(function)
+        return "" if depth > _DEEPEST else _held_by_wrapper(tx, function, depth)
+    if depth > _DEEPEST:
+        return f"calls functions more than {_DEEPEST} deep"
+    guard_code(tx, function)
+    tx.guard_identity(function)
+    for default in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
+        if not _is_immutable(default):
+            return "has a default that may be changed"
+    for inner in _codes(code):
+        doing = _in_code(tx, function, inner, depth)
+        if doing:
+            return doing
+    return ""
+
+
+def _held_by_wrapper(tx: Tracer, function: Function, depth: int) -> str:
+    """Look at the functions that a decorator of torch's wraps."""
+    for index, cell in enumerate(function.value.__closure__ or ()):
+        if type(cell.cell_contents) is FunctionType:
+            held = function.cells(tx)[index].load(tx, function.code.co_freevars[index], free=True)
+            doing = what_else_it_does(tx, held, depth + 1) if isinstance(held, Function) else "is wrapped"
+            if doing:
+                return doing
+    return ""
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _in_code(tx: Tracer, function: Function, code: CodeType, depth: int) -> str:
+    """Look at each instruction. A name is followed through the attributes that are read of it right away."""
+    instructions = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG", "PUSH_NULL")]
+    for index, instruction in enumerate(instructions):
+        name, opname = instruction.argval, instruction.opname
+        if opname in _WRITES:
+            return f"writes {name}"
+        if opname == "IMPORT_NAME" and str(name).partition(".")[0] not in _MODULES:
+            return f"imports {name}"
+        if "ATTR" in opname or "METHOD" in opname:
+            if name in _FORBIDDEN:
+                return f"uses {name}"
+        elif opname.startswith("LOAD_GLOBAL") or opname == "LOAD_NAME":
+            doing = _global(tx, function, str(name), _attributes(instructions[index + 1 :]), depth)
+            if doing:
+                return doing
+        elif opname in _FREE and name in function.code.co_freevars:
+            if not opname.startswith("LOAD"):
+                return f"writes {name}"
+            position = function.code.co_freevars.index(name)
+            if opname == "LOAD_CLOSURE":
+                continue  # for a function within, of which the instructions are looked at as well
+            found = function.cells(tx)[position].load(tx, str(name), free=True)
+            doing = _used(tx, found, str(name), _attributes(instructions[index + 1 :]), depth)
+            if doing:
+                return doing
+    return ""
+
+
+def _attributes(instructions: list[dis.Instruction]) -> list[str]:
+    """Return the names that are read, one of the other, from what was pushed before."""
+    found = []
+    for instruction in instructions:
+        if instruction.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+            break
+        found.append(str(instruction.argval))
+    return found
+
+
+def _global(tx: Tracer, function: Function, name: str, attributes: list[str], depth: int) -> str:
+    names = function.value.__globals__
+    if name not in names:
+        found = getattr(builtins, name, None)
+        pure = name in _PURE or (isinstance(found, type) and issubclass(found, BaseException))
+        if not pure:
+            return f"uses {name}"
+        function.global_names(tx).guard_absent(tx, name)
+        return ""
+    model = function.global_names(tx).find(tx, name)
+    return f"reads {name}" if model is None else _used(tx, model, name, attributes, depth)
+
+
+def _used(tx: Tracer, model: Any, name: str, attributes: list[str], depth: int) -> str:
+    """Tell what using a variable from outside amounts to."""
+    model = plain_number(model)
+    if isinstance(model, Const):
+        return ""
+    if isinstance(model, Function):
+        return what_else_it_does(tx, model, depth + 1)
+    value = model.identity()
+    for attribute in attributes:
+        if not isinstance(value, ModuleType):
+            break
+        if value.__name__.partition(".")[0] not in _MODULES:
+            return f"uses the module {name}"
+        value = getattr(value, attribute, None)
+    if isinstance(value, type) and issubclass(value, torch.autograd.Function) and attributes[:1] == ["apply"]:
+        return _parts(tx, model, depth + 1)
+    module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    trusted = str(module).partition(".")[0] in _MODULES or (module == "builtins" and isinstance(value, type))
+    if (trusted and (callable(value) or isinstance(value, ModuleType))) or _is_immutable(value):
+        return ""
+    return f"reads {name}"
+
+
+def _parts(tx: Tracer, cls: Any, depth: int) -> str:
+    """Look at each part of an autograd function that is applied."""
+    if depth > _DEEPEST:
+        return "applies itself"
+    for part in ("forward", "backward", "setup_context"):
+        found = cls.get_attribute(tx, part)
+        if not isinstance(found, Function):
+            return f"applies {cls.describe()}"
+        doing = what_else_it_does(tx, found, depth)
+        if doing:
+            return doing
+    return ""
+
+
+def _is_immutable(value: object) -> bool:
+    if type(value) in (tuple, frozenset):
+        return all(map(_is_immutable, value))  # type: ignore[call-overload]
+    return isinstance(value, _IMMUTABLE)
