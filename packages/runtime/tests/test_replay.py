@@ -1,8 +1,10 @@
 """Replays: which calls are recorded, and that nothing held is ever overwritten. CUDA graphs need a GPU: here a
 recording runs the program again and copies what it gives to where the recording's results lie."""
 
+import gc
 import threading
 import warnings
+import weakref
 from collections import Counter
 
 import pytest
@@ -107,6 +109,54 @@ def test_numbers_streams_and_symbolic_layouts_tell_calls_apart():
                 for machine.stream in (0, 1):
                     assert machine.run(torch.ones(size), n)[0].tolist() == [float(n)] * size
     assert machine.counts["recordings"] == 8
+
+
+@pytest.mark.parametrize("numbers", [(1, 1.0, True), (0.0, -0.0, 0, False), (complex(0, 0.0), complex(0, -0.0))])
+def test_equal_numbers_that_differ_tell_calls_apart(numbers):
+    machine = Machine(lambda x, n: (x * n, n))
+    for _ in range(3):
+        for n in numbers:
+            result, number = machine.run(torch.ones(2), n)
+            assert (type(number), str(number)) == (type(n), str(n))
+            assert str(result) == str(torch.ones(2) * n)
+    assert machine.counts["recordings"] == len(numbers)
+
+
+def test_not_a_number_looks_like_itself():
+    machine = Machine(lambda x, n: (x * n,))
+    for _ in range(3):
+        machine.run(torch.ones(2), float("nan"))
+    assert machine.counts["replays"] == 2
+
+
+def test_a_parameter_in_another_place_is_another_call():
+    machine = Machine(lambda a, b: (a - b,))
+    parameter, x = torch.nn.Parameter(torch.full((2,), 5.0)), torch.ones(2)
+    with torch.no_grad():
+        for _ in range(3):
+            assert machine.run(parameter, x)[0].tolist() == [4.0, 4.0]
+            assert machine.run(x, parameter)[0].tolist() == [-4.0, -4.0]
+
+
+def test_calls_in_inference_mode_share_nothing_with_others():
+    machine = Machine(double)
+    for _ in range(3):
+        for mode in (True, False):
+            with torch.inference_mode(mode):
+                (result,) = machine.run(torch.ones(2))
+            assert result.tolist() == [2.0, 2.0]
+            assert result.is_inference() == mode
+
+
+def test_autograd_keeps_no_input_that_was_copied():
+    machine = Machine(lambda x: (x.detach() * 2,))
+    x = torch.ones(2, requires_grad=True)
+    for _ in range(3):
+        machine.run(x)
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
 
 
 def test_calls_that_are_not_seen_again_are_forgotten():

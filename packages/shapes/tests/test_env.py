@@ -177,3 +177,10 @@ def test_integers_that_are_too_large_already_are_not_confined() -> None:
     assert isinstance(n, torch.SymInt)
     before = len(env.guards)
     assert not confine(n * n * n) and len(env.guards) == before
+
+
+def test_a_size_of_more_elements_than_usual_is_taken_as_it_is() -> None:
+    env = ShapeEnv()
+    n = env.create_size(1 << 32, "n", duck=False)
+    assert isinstance(n, torch.SymInt)
+    assert confine(n) and not confine(n * n)

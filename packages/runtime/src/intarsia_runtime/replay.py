@@ -4,8 +4,9 @@
     call 2      looks the same: its launches are recorded into a CUDA graph, with a memory pool of its own, and replayed
     call 3 ...  inputs are copied to where the recording reads them, and one driver call launches everything
 
-Two calls look the same when their numbers, the stream, the addresses of parameters and of saved values are equal, and
-the layouts of tensors where these aren't constants. All other inputs may be anywhere: they are copied.
+Two calls look the same when their numbers, the stream, the addresses of parameters and of saved values are equal,
+inference mode, and the layouts of tensors where these aren't constants. All other inputs may be anywhere: they are
+copied.
 
 Invariants:
     - A replay never overwrites a result that someone still holds. While one is held the call is recorded once more,
@@ -142,13 +143,14 @@ class _Replayer:
         return self.run(*inputs) if results is None else results
 
     def _key(self, inputs: tuple[Any, ...], stream: int) -> Hashable:
-        key: list[Hashable] = [stream]
+        # tensors that inference mode makes are of no use outside
+        key: list[Hashable] = [stream, torch.is_inference_mode_enabled()]
         for position, value in enumerate(inputs):
             if not isinstance(value, Tensor):
-                key.append(value)
+                key.append(_exactly(value))
                 continue
             if self._stays(position, value):
-                key.append(value.data_ptr())
+                key.append((position, value.data_ptr()))
             if self.symbolic:
                 key.append((value.shape, value.stride()))
         return tuple(key)
@@ -174,8 +176,9 @@ class _Replayer:
             return None
         if not call.recordings:
             call.buffers = tuple(self._buffers(inputs))
-        for buffer in call.buffers:
-            buffer.fill(inputs[buffer.position])
+        with torch.no_grad():  # else autograd would keep every input that was ever copied
+            for buffer in call.buffers:
+                buffer.fill(inputs[buffer.position])
         if held is None:
             held = self._recorded(call, inputs)
             if held is None:
@@ -226,6 +229,13 @@ class _Held:
     def results(self) -> tuple[Any, ...]:
         """Return the results as new tensors over the same memory."""
         return tuple(r.detach() if isinstance(r, Tensor) else r for r in self.recording.results)
+
+
+def _exactly(number: Any) -> Hashable:
+    """Return what is equal for equal numbers of one type only: 0.0 equals -0.0 and False, and nan not itself."""
+    if type(number) is int:
+        return number
+    return type(number), repr(number) if isinstance(number, float | complex) else number
 
 
 def _share_places(shape: Sequence[int], strides: Sequence[int]) -> bool:

@@ -40,9 +40,9 @@ def confine(number: torch.SymInt) -> bool:
     env, expr = node.shape_env, node.expr
     known = env.knowledge.range_of()
     symbols = sorted(expr.free_symbols, key=str)
-    if _fits(expr, {s: _usual(known(s)) for s in symbols}):
-        return True
     hints = {s: env.size_hint(s) for s in symbols}
+    if _fits(expr, {s: _usual(known(s), hints[s]) for s in symbols}):
+        return True
     for growth in _GROWTH:
         limits = {s: min(known(s)[1], max(2, abs(hints[s])) * growth) for s in symbols}
         if _fits(expr, {s: (known(s)[0], limits[s]) for s in symbols}):
@@ -57,5 +57,5 @@ def _fits(expr: Any, ranges: Mapping[Any, Interval]) -> bool:
     return low >= -_INT64 and high < _INT64
 
 
-def _usual(bounds: Interval) -> Interval:
-    return bounds[0], _LARGEST_SIZE if bounds[1] == INF else bounds[1]
+def _usual(bounds: Interval, now: int) -> Interval:
+    return bounds[0], max(_LARGEST_SIZE, now) if bounds[1] == INF else bounds[1]
