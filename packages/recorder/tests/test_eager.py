@@ -230,7 +230,9 @@ def test_dimensions_are_checked(function: Callable[[torch.Tensor, int], Any]) ->
             function(mode.from_tensor(x), dim)
 
 
-@pytest.mark.parametrize("name", ["add_", "mul_", "sub_", "div_", "ldexp_", "multiply_"])
+@pytest.mark.parametrize(
+    "name", ["add_", "mul_", "sub_", "div_", "multiply_", "remainder_", "fmod_", "atan2_", "copysign_"]
+)
 @pytest.mark.parametrize(
     "other", [0.5, 2, 1j, torch.tensor(0.5), torch.tensor([1j, 2j]), torch.tensor([2, 3])], ids=str
 )

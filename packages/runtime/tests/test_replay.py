@@ -159,6 +159,34 @@ def test_autograd_keeps_no_input_that_was_copied():
     assert gone() is None
 
 
+def test_a_call_from_within_a_recording_runs_as_usual():
+    answers = []
+
+    def function(x):
+        if x[0] == 1 and machine.counts["recordings"]:
+            answers.append(machine.run(x + 1)[0].tolist())
+        return (x * 2,)
+
+    machine = Machine(function)
+    for _ in range(2):
+        assert machine.run(torch.ones(2))[0].tolist() == [2.0, 2.0]
+    assert answers == [[4.0, 4.0]] * 2  # once while it is recorded, once in what stands for its replay
+
+
+def test_a_recording_that_memory_was_too_small_for_is_tried_again():
+    failures = [torch.OutOfMemoryError("out of memory")]
+
+    def record(work):
+        if failures:
+            raise failures.pop()
+        return Recording(lambda: None, tuple(work()))
+
+    run = replayed(double, (), CPU, record, lambda: 0)
+    for _ in range(3):
+        assert run(torch.ones(2))[0].tolist() == [2.0, 2.0]
+    assert not failures
+
+
 def test_calls_that_are_not_seen_again_are_forgotten():
     machine = Machine(lambda x, n: (x * n,))
     for _ in range(2):

@@ -154,14 +154,18 @@ def _refuse(func: Any, args: Sequence[Any], refused: _Refusal) -> None:
 
 
 # in-place forms that meta kernels let store what the type of their first operand can't hold
-_STORED = {"add": "promoted", "mul": "promoted", "sub": "promoted", "ldexp": "float", "logit": "float"}
+_STORED = {
+    **dict.fromkeys(["add", "addcmul", "bitwise_and", "fmod", "mul", "remainder", "sub"], "promoted"),
+    **dict.fromkeys(["atan2", "copysign", "hypot", "ldexp", "logit"], "float"),
+}
 
 
 def _check_stored(args: Sequence[Any], how: str) -> None:
     """Raise if the first operand can't take the result: of the type that the operands promote to, or of a float one."""
     kept = dtype = args[0].dtype
-    if how == "promoted" or (len(args) > 1 and isinstance(args[1], torch.Tensor)):
-        dtype = torch.result_type(*args[:2])
+    for other in args[1:3]:
+        if isinstance(other, torch.Tensor) or (how == "promoted" and isinstance(other, int | float | complex)):
+            dtype = torch.promote_types(dtype, torch.result_type(args[0], other))
     if how == "float" and not (dtype.is_floating_point or dtype.is_complex):
         dtype = torch.get_default_dtype()
     if not torch.can_cast(dtype, kept):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["Counters"]
+__all__ = ["Counters", "is_recorded"]
 
 
 class Counters:
@@ -25,7 +25,7 @@ class Counters:
 
         While the stream is recorded they are new, and zeroed by the recording: it may be replayed on any stream.
         """
-        if torch.cuda.is_current_stream_capturing():
+        if is_recorded(self._device.index):
             return self._zeros()
         found = self._of_stream.get(stream)
         if found is None:
@@ -34,3 +34,11 @@ class Counters:
 
     def _zeros(self) -> Tensor:
         return torch.zeros(self._n, dtype=torch.int32, device=self._device)
+
+
+def is_recorded(index: int) -> bool:
+    """Tell whether the current stream of a CUDA device is being recorded into a CUDA graph."""
+    if torch.cuda.current_device() == index:
+        return torch.cuda.is_current_stream_capturing()
+    with torch.cuda.device(index):
+        return torch.cuda.is_current_stream_capturing()

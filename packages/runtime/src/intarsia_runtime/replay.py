@@ -28,6 +28,7 @@ from torch import Tensor
 
 from intarsia_ir.where import warn_user
 from intarsia_runtime._device import span
+from intarsia_runtime.counters import is_recorded
 
 __all__ = ["Recorder", "Recording", "cuda_stream", "record_cuda_graph", "replayed"]
 
@@ -130,16 +131,22 @@ class _Replayer:
         self.symbolic = getattr(run, "symbolic", True)
         self.calls: OrderedDict[Hashable, _Call] = OrderedDict()
         self.lock = threading.Lock()
+        self.holder = 0  # the thread that has the lock
         self.refused = False
 
     def call(self, inputs: tuple[Any, ...]) -> Sequence[Any]:
-        stream = None if self.refused else self.stream()
+        # what the collector calls while this thread records, such as a `__del__`, may call the same function
+        stream = None if self.refused or self.holder == threading.get_ident() else self.stream()
         if stream is None:
             return self.run(*inputs)
         key = self._key(inputs, stream)
         # from choosing a recording to holding its results nothing else may use it
         with self.lock:
-            results = self._replay(self.calls[key], inputs) if self._seen(key) else None
+            self.holder = threading.get_ident()
+            try:
+                results = self._replay(self.calls[key], inputs) if self._seen(key) else None
+            finally:
+                self.holder = 0
         return self.run(*inputs) if results is None else results
 
     def _key(self, inputs: tuple[Any, ...], stream: int) -> Hashable:
@@ -206,6 +213,8 @@ class _Replayer:
             placed[buffer.position] = buffer.tensor
         try:
             return _Held(self.record(lambda: self.run(*placed)))
+        except torch.OutOfMemoryError:  # perhaps there is room for a recording at another time
+            return None
         except Exception as error:  # what can't be recorded can still run, and raises for itself what is wrong with it
             self.refused = True
             self.calls.clear()
@@ -254,7 +263,7 @@ def cuda_stream(device: torch.device) -> Callable[[], int | None]:
     index = device.index
 
     def stream() -> int | None:
-        if torch.cuda.is_current_stream_capturing():
+        if is_recorded(index):
             return None
         current: int = torch._C._cuda_getCurrentRawStream(index)
         return current
