@@ -49,6 +49,16 @@ def test_what_passed_is_not_run_again(gpu_check, tmp_path):
     assert gpu_check.ran == ["a", "b", "c", "b", "b"]
 
 
+def test_what_failed_again_and_what_is_named_is_run(gpu_check, tmp_path):
+    gpu_check.broken = set()
+    assert gpu_check.main(["--part", "1"]) == 0
+    gpu_check.broken = {"b"}
+    assert gpu_check.main(["--part", "1", "b"]) == 1
+    gpu_check.broken = set()
+    assert gpu_check.main(["--part", "1"]) == 0
+    assert gpu_check.ran == ["a", "b", "c", "b", "b"]
+
+
 def test_rows_of_an_earlier_run_may_lie_elsewhere(gpu_check, tmp_path):
     earlier = tmp_path / "earlier"
     earlier.mkdir()

@@ -2,7 +2,7 @@
 
 Needs a C++ compiler, torch with CUDA, triton, and the `bytecode` package. Each part ends in less than 8 minutes and
 appends one JSON object a case to `$OUT/gpu_part<N>.json`, so a run that is stopped keeps what it measured. Run again, a
-part leaves out the cases that passed before, in `$OUT` or in a folder named by `--resume`.
+part leaves out the cases that passed before, in `$OUT` or in a folder named by `--resume`, unless they are asked for by name.
 
 Parts:
   1  demo models in float32 inference: equal to eager, kernels, extern calls, microseconds
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
         subprocess.run([sys.executable, "-m", f"{extension}.build"], check=True, env=environment())
     out = folder / f"gpu_part{options.part}.json"
     names, part = PARTS[options.part]
-    left = remaining(options.names or names(), (out, options.resume / out.name))
+    left = options.names or remaining(names(), (options.resume / out.name, out))
     failed, start = 0, time.monotonic()
     with out.open("a", encoding="utf-8") as file:
         for number, row in enumerate(part(left) if left else (), 1):
@@ -69,10 +69,11 @@ def main(arguments: list[str]) -> int:
 
 
 def remaining(names: Iterable[str], earlier: Iterable[Path]) -> list[str]:
-    """Return the cases that no row of earlier runs shows to have passed."""
+    """Return the cases whose last row in earlier runs, the latest last, doesn't show that they passed."""
     texts = [path.read_text(encoding="utf-8") for path in earlier if path.exists()]
     rows = [json.loads(line) for text in texts for line in text.splitlines()]
-    passed = {next(iter(row.values())) for row in rows if "error" not in row}
+    last = {next(iter(row.values())): row for row in rows}
+    passed = {name for name, row in last.items() if "error" not in row}
     print(f"{len(passed)} cases passed before", flush=True)
     return [name for name in names if name not in passed]
 
