@@ -2,7 +2,8 @@
 
 Needs a C++ compiler, torch with CUDA, triton, and the `bytecode` package. Each part ends in less than 8 minutes and
 appends one JSON object a case to `$OUT/gpu_part<N>.json`, so a run that is stopped keeps what it measured. Run again, a
-part leaves out the cases that passed before, in `$OUT` or in a folder named by `--resume`, unless they are asked for by name.
+part leaves out the cases that passed before, in `$OUT` or in a folder named by `--resume`, unless they are asked for by
+name.
 
 Parts:
   1  demo models in float32 inference: equal to eager, kernels, extern calls, microseconds
