@@ -26,12 +26,12 @@ _spec.loader.exec_module(symbolic)
 aten: Any = torch.ops.aten
 
 
-def program_of(call: str, result: str, **inputs: str) -> tuple[Program, Any, str]:
+def program_of(call: str, result: str, deterministic: bool = False, **inputs: str) -> tuple[Program, Any, str]:
     """The lowered program of one call, its view, and the text of the graph."""
     given = ", ".join(f"%{name}: {kind}" for name, kind in inputs.items())
     lines = ["// dialect: aten 1", f"graph({given}) {{", f"  %y: {result} = {call}  # model.py:1 in forward"]
     text = "\n".join([*lines, "  return (%y,)", "}", ""])
-    loops = intarsia_loops.lower(parse_ir(text))
+    loops = intarsia_loops.lower(parse_ir(text), deterministic=deterministic)
     intarsia_loops.loops.verify(loops, origins=True)
     return intarsia_loops.from_fx(loops), loops, text
 
@@ -173,11 +173,7 @@ def test_a_gpu_finds_maxima_of_integers_only(dtype: str) -> None:
 def test_deterministic_algorithms_are_left_to_calls_on_a_gpu(device: str) -> None:
     call, inputs, _ = CALLS["index_add"]
     inputs = on_cuda(inputs) if device == "cuda" else inputs
-    torch.use_deterministic_algorithms(True)
-    try:
-        program, _, _ = program_of(call, inputs["x"], **inputs)
-    finally:
-        torch.use_deterministic_algorithms(False)
+    program, _, _ = program_of(call, inputs["x"], deterministic=True, **inputs)
     assert ("scatter_sum" in kinds(program)) == (device == "cpu")
 
 

@@ -150,5 +150,6 @@ def _partition(p: Program, policy: Any) -> Program:
 
 
 def _lower(p: Program, rng: str | None) -> Program:
-    lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, check=False)
+    ordered = torch.are_deterministic_algorithms_enabled()
+    lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, deterministic=ordered, check=False)
     return replace(p, graph_module=lowered, device=intarsia_ir.aten.device_of(p.graph_module))

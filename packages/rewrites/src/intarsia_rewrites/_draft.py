@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 import torch.fx as fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.utils import _pytree as pytree
 
 from intarsia_ir import aten, meta
 from intarsia_ir.errors import InvalidArgumentError
@@ -88,6 +90,15 @@ class Draft:
         meta.set_origins(node, ())
         return node
 
+    def insert_computed(
+        self, before: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], source: fx.Node
+    ) -> fx.Node:
+        """Insert a call in front of `before`, with the value that it gives and the origins of `source`."""
+        node = self.insert_call(before, target, args, kwargs)
+        meta.set_value(node, value_of(node))
+        meta.set_origins(node, meta.origins(source))
+        return node
+
     def insert_constant(self, before: fx.Node, value: torch.Tensor) -> fx.Node:
         """Insert a node that holds `value`, in front of all calls, with the metadata of `before`."""
         name = next(n for k in range(len(self.root) + 1) if (n := f"_folded{k}") not in self.root)
@@ -127,6 +138,14 @@ class Draft:
     def _roots_of_results(self) -> set[fx.Node]:
         (output,) = self.graph.find_nodes(op="output")
         return {root for result in output.all_input_nodes for root in roots(result)}
+
+
+def value_of(node: fx.Node) -> Any:
+    """Return what a call gives for the fake values of its operands."""
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), meta.value)  # type: ignore[misc,arg-type]
+    mode = next(v.fake_mode for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, FakeTensor))
+    with mode, torch.no_grad():
+        return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def is_removable(node: fx.Node) -> bool:

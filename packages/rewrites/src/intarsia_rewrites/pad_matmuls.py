@@ -166,10 +166,4 @@ def _padded_bias(draft: Draft, product: _Product) -> fx.Node:
 
 def _call(draft: Draft, user: fx.Node, target: Any, args: Any, kwargs: Any = None) -> fx.Node:
     """Insert a call before `user`, with its origins."""
-    node = draft.insert_call(user, target, args, dict(kwargs or {}))
-    values = fx.node.map_arg((node.args, node.kwargs), meta.value)
-    mode = next(v.fake_mode for v in values[0] if isinstance(v, FakeTensor))  # type: ignore[index,union-attr]
-    with mode, torch.no_grad():
-        meta.set_value(node, target(*values[0], **values[1]))  # type: ignore[index]
-    meta.set_origins(node, meta.origins(user))
-    return node
+    return draft.insert_computed(user, target, args, dict(kwargs or {}), user)

@@ -17,7 +17,7 @@ Law: the same values; results have the strides they had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from intarsia_ir import aten, meta
-from intarsia_rewrites._draft import Draft
+from intarsia_rewrites._draft import Draft, value_of
 
 __all__ = ["prefer_channels_last"]
 
@@ -135,7 +135,7 @@ class _Layouts:
         """Compute a node's value anew; False when it can't take operands of these layouts."""
         old = meta.value(node)
         try:
-            new = _run(node.target, *fx.node.map_arg((node.args, node.kwargs), meta.value))  # type: ignore[arg-type]
+            new = value_of(node)
         except (RuntimeError, ValueError):  # a view that the new layout doesn't have
             return False
         if _strides(new) != _strides(old):
@@ -168,17 +168,7 @@ class _Layouts:
 
     def _call(self, user: fx.Node, source: fx.Node, target: Any, args: Any, kwargs: Any = None) -> fx.Node:
         """Insert a call before `user`, with the origins of `source`."""
-        node = self.draft.insert_call(user, target, args, kwargs or {})
-        meta.set_value(node, _run(target, *fx.node.map_arg((node.args, node.kwargs), meta.value)))  # type: ignore[arg-type]
-        meta.set_origins(node, meta.origins(source))
-        return node
-
-
-def _run(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call an op on fake values."""
-    modes = [v.fake_mode for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, FakeTensor)]
-    with modes[0], torch.no_grad():
-        return target(*args, **kwargs)
+        return self.draft.insert_computed(user, target, args, kwargs or {}, source)
 
 
 def _strides(value: Any) -> list[Any]:

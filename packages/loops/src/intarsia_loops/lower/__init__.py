@@ -58,6 +58,7 @@ def lower(
     facts: SizeFacts | None = None,
     fuel: int | None = None,
     rng: str | None = None,
+    deterministic: bool = False,
     check: bool = True,
 ) -> fx.GraphModule:
     """Lower a functional ATen graph to loop nests: FX(aten) -> FX(loops).
@@ -69,6 +70,7 @@ def lower(
         rng: `"eager"`: random ops stay extern calls, which draw eager's numbers. `"philox"`: a seed is drawn instead,
             and the numbers are a function of it and of the element: they can be fused, and are the same whatever
             emitter is used. None: `"philox"` for results on a CUDA device, `"eager"` for others.
+        deterministic: Leave what a GPU adds up in any order to library calls, which then have an order.
         check: Whether both programs are verified.
 
     Returns:
@@ -93,7 +95,7 @@ def lower(
     one_of("rng", rng, (None, "eager", "philox"))
     if check:
         verify_aten(graph_module, functional=True, origins=False)
-    walk = _Walk(graph_module, facts or SizeFacts(), fuel, rng)
+    walk = _Walk(graph_module, facts or SizeFacts(), fuel, rng, deterministic)
     program = walk.program()
     if check:
         verify_loops(program)
@@ -124,14 +126,19 @@ class _Walk:
     """One pass over the graph, node by node in order."""
 
     def __init__(
-        self, graph_module: fx.GraphModule, facts: SizeFacts, fuel: int | None, rng: str | None = None
+        self,
+        graph_module: fx.GraphModule,
+        facts: SizeFacts,
+        fuel: int | None,
+        rng: str | None = None,
+        deterministic: bool = False,
     ) -> None:
         self.graph_module, self.rng = graph_module, rng
         self.facts = facts
         self.fuel = fuel
         self.values: dict[str, Any] = {}
         self.sizes = Sizes(facts)
-        self.builder = Builder(self.sizes, {n.name for n in graph_module.graph.nodes})
+        self.builder = Builder(self.sizes, {n.name for n in graph_module.graph.nodes}, deterministic)
         self.devices = Devices(graph_module)
         self.copied: dict[TensorRef, Tensor] = {}
         self.env: dict[fx.Node, Any] = {}

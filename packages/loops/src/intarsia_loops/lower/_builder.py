@@ -38,10 +38,11 @@ class Builder:
     Args:
         sizes: Translator of sizes.
         taken: Buffer names that must not be made up for intermediates.
+        deterministic: As for `lower`.
     """
 
-    def __init__(self, sizes: Sizes, taken: set[str]) -> None:
-        self.sizes = sizes
+    def __init__(self, sizes: Sizes, taken: set[str], deterministic: bool = False) -> None:
+        self.sizes, self.deterministic = sizes, deterministic
         self.buffers: dict[str, Buffer] = {}
         self.items: list[Item] = []
         self.inputs: set[str] = set()
