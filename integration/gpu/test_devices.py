@@ -67,20 +67,6 @@ def test_two_streams_share_no_memory_of_a_call():
                 assert torch.equal(actual, wanted)
 
 
-if torch.cuda.device_count() > 1:
-
-    @torch.no_grad()
-    def test_kernels_run_on_the_device_of_the_inputs():
-        fast = intarsia.compile(normalised, options=RAISE)
-        for index in (1, 0, 1):
-            x, w = torch.randn(64, 1000, device=f"cuda:{index}"), torch.rand(1000, device=f"cuda:{index}")
-            with torch.cuda.device(1 - index):
-                result = fast(x, w)
-            assert result.device == x.device
-            torch.testing.assert_close(result, normalised(x, w))
-        assert intarsia.stats().fallbacks == 0
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_one_kernel_serves_all_sizes(dtype):
