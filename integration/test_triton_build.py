@@ -45,18 +45,37 @@ def test_kernels_are_compiled_ahead_of_time(isa, tmp_path):
 
 @pytest.mark.parametrize("isa", ["sm_80", "sm_90"])
 def test_every_atomic_operation_is_compiled_ahead_of_time(isa, tmp_path):
-    def scatters(f32, f64, i32, i64, index):
-        sums = [x.index_add(0, index, x[:3] * 2) for x in (f32, f64, i32, i64)]
+    def scatters(f32, f64, i32, i64, i8, u8, index):
+        sums = [x.index_add(0, index, x[:3] * 2) for x in (f32, f64, i32, i64, i8, u8)]
         rows = index[:, None].expand(3, 5)
-        tops = [x.scatter_reduce(0, rows, x, reduce) for x in (i32, i64) for reduce in ("amax", "amin")]
+        tops = [x.scatter_reduce(0, rows, x, how) for x in (f32, f64, i32, i64, i8) for how in ("amax", "amin")]
         return (*sums, *tops)
 
     x = torch.randn(40, 5)
-    inputs = (x, x.double(), x.int(), x.long(), torch.tensor([0, 39, 0]))
+    inputs = (x, x.double(), x.int(), x.long(), x.char(), x.byte(), torch.tensor([0, 39, 0]))
     target = Target("cuda", isa, intarsia_runtime.detect_target().compiler)
     source = intarsia_triton.emit_unit(lowered(scatters, *inputs), target)
-    assert source.text.count("tl.atomic_add(p") == 4
-    assert source.text.count("tl.atomic_max(p") == source.text.count("tl.atomic_min(p") == 2
+    emitted = source.text.split("KERNELS")[0].split("def kernel0")[1]
+    assert emitted.count("tl.atomic_add(p") == 6
+    assert emitted.count("tl.atomic_max(p") == emitted.count("tl.atomic_min(p") == 3
+    assert emitted.count("float_atomic_max(p") == emitted.count("float_atomic_min(p") == 2
+    assert_built(source, target, tmp_path)
+
+
+@pytest.mark.parametrize("isa", ["sm_80", "sm_90"])
+def test_scans_and_integer_powers_are_compiled_ahead_of_time(isa, tmp_path):
+    def scans(x, n, small):
+        columns = [t.cumsum(0) for t in (x, n)]
+        return (*columns, x.cumprod(1), x.flatten().cumsum(0), n[:40, :40].cumsum(-1), n.pow(small), small.pow(small))
+
+    inputs = (torch.randn(3000, 70), torch.ones(3000, 70, dtype=torch.int64), torch.ones(70, dtype=torch.int16))
+    target = Target("cuda", isa, intarsia_runtime.detect_target().compiler)
+    source = intarsia_triton.emit_unit(lowered(scans, *inputs), target)
+    assert source.text.count("tl.associative_scan(") > 4 and source.text.count("integer_pow(") == 3
+    assert_built(source, target, tmp_path)
+
+
+def assert_built(source, target, tmp_path):
     library = intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(tmp_path))
     for segment in segments(source):
         n_arguments = len(segment.buffers) + len(segment.sizes) + 1

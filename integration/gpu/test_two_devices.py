@@ -118,9 +118,7 @@ def test_the_stream_of_the_device_is_honoured():
 
 @torch.no_grad()
 def test_replays_run_on_the_device_of_the_inputs(turns):
-    fast = intarsia.compile(
-        lambda x, w: F.dropout(normalised(x @ w, w[0]), 0.0), mode="reduce-overhead", options=RAISE
-    )
+    fast = intarsia.compile(lambda x, w: F.dropout(normalised(x @ w, w[0]), 0.0), mode="reduce-overhead", options=RAISE)
     for index, current in turns * 3:
         x, w = torch.randn(64, 256, device=f"cuda:{index}"), torch.randn(256, 256, device=f"cuda:{index}")
         with torch.cuda.device(current):

@@ -156,17 +156,17 @@ def on_cuda(inputs: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "bf16", "i8", "u8"])
-def test_a_gpu_adds_what_it_has_atomics_for(dtype: str) -> None:
+def test_a_gpu_adds_as_a_cpu_does(dtype: str) -> None:
     inputs = on_cuda({"x": f"{dtype}[5, 4]", **INDEX, "v": f"{dtype}[3, 4]"})
     program, _, _ = program_of("aten.index_add.default(%x, 0, %i, %v)", inputs["x"], **inputs)
-    assert ("scatter_sum" in kinds(program)) == (dtype in ("f32", "f64", "i32", "i64"))
+    assert ("scatter_sum" in kinds(program)) == (dtype != "bf16")
 
 
-@pytest.mark.parametrize("dtype", ["f32", "i64"])
-def test_a_gpu_finds_maxima_of_integers_only(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["f32", "i64", "i16"])
+def test_a_gpu_finds_maxima(dtype: str) -> None:
     inputs = on_cuda({"x": f"{dtype}[5, 4]", "j": "i64[2, 3]", "v": f"{dtype}[3, 4]"})
     program, _, _ = program_of("aten.scatter_reduce.two(%x, 0, %j, %v, 'amax')", inputs["x"], **inputs)
-    assert ("scatter_max" in kinds(program)) == (dtype == "i64")
+    assert "scatter_max" in kinds(program)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -69,8 +69,11 @@ def _checked_atomic(function):
     return call
 
 
-def run(source, buffers, values, tmp_path):
-    """Launch everything in `source`; returns buffer -> tensor for all buffers."""
+def run(source, buffers, values, tmp_path, sizes=None):
+    """Launch everything in `source`; returns buffer -> tensor for all buffers. `sizes` gives symbols' numbers."""
+    sizes = sizes or {}
+    names = {repr(symbol): n for symbol, n in sizes.items()}
+    known = {next(iter(symbol.atoms())): n for symbol, n in sizes.items()}
     install()
     path = tmp_path / f"emitted_{next(_numbers)}.py"
     path.write_text(source.text)
@@ -81,19 +84,20 @@ def run(source, buffers, values, tmp_path):
     buffers = {**buffers, **dict(source.scratch)}
     for launch in source.launches:
         for name in launch.buffers:
-            memory.setdefault(name, empty(buffers[name]).fill_(0 if name == source.counters else 1))
+            memory.setdefault(name, empty(buffers[name], known).fill_(0 if name == source.counters else 1))
         # on the builder: every copy of this module patches the same one
         interpreter.InterpreterBuilder._ranges = [_range(t) for t in memory.values()]
-        grid = tuple(eval(text, {}) for text in launch.grid)
+        grid = tuple(eval(text, dict(names)) for text in launch.grid)
         if all(grid):
-            getattr(module, launch.entry)[grid](*(memory[b] for b in launch.buffers))
+            arguments = [*(memory[b] for b in launch.buffers), *(names[size] for size in launch.sizes)]
+            getattr(module, launch.entry)[grid](*arguments)
     if source.counters:
         assert not memory[source.counters].any(), "a counter isn't put back to 0"
     return memory
 
 
-def empty(buffer):
-    shape, strides = ([n.const() for n in numbers] for numbers in (buffer.shape, buffer.strides))
+def empty(buffer, known):
+    shape, strides = ([n.value(known) for n in numbers] for numbers in (buffer.shape, buffer.strides))
     # filled, so that an element nobody wrote is the same wrong value in every run
     return torch.empty_strided(shape, strides, dtype=dtype_from_name(buffer.dtype)).fill_(1)
 

@@ -29,6 +29,8 @@ __all__ = ["Blocks", "across", "choose_blocks", "flat_points", "memory_order", "
 TILE = 2048
 # points of the longest row that is kept in registers, in one tile
 LONGEST_ROW = 16384
+# points of a row that is scanned in one tile
+LONGEST_SCAN = 4096
 # a longer row: 16 bytes a load, and tiles of several loads a thread
 LONG_WARPS = 16
 PARTS = 4
@@ -78,10 +80,11 @@ def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence
     if not inner:
         return Blocks(min(n_rows, flat_points(buffers), max(LEAST, n_rows // PROCESSORS)), 1)
     width = max(inner)
+    along_rows = _along_rows(kernel, buffers, loops)
     if any(NEST_KINDS[s.kind].scan for s in kernel.steps):
-        return Blocks(1, width, _warps(width), True)  # the whole range at once
+        return _scan_blocks(n_rows, width, all(loop.inner[0].extent.const() for loop in loops), along_rows)
     n_slow = _slow_functions(loops)
-    if _along_rows(kernel, buffers, loops):
+    if along_rows:
         return Blocks(min(n_rows, SQUARE), min(width, 32))
     if _fits_registers(loops, buffers, width):
         rows = max(1, min(n_rows, TILE // width))
@@ -92,6 +95,13 @@ def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence
         return Blocks(1, parts * LONG_WARPS * 32 * _points_a_load(loops, buffers), LONG_WARPS, parts=parts)
     rows = max(1, min(n_rows, TILE // width))
     return Blocks(rows, width, _warps(rows * width))
+
+
+def _scan_blocks(n_rows: int, width: int, is_known: bool, along_rows: bool) -> Blocks:
+    longest = 32 if along_rows else LONGEST_SCAN
+    inner = min(width, longest)
+    rows = min(n_rows, SQUARE if along_rows else max(1, TILE // 2 // inner))
+    return Blocks(rows, inner, _warps(rows * inner), is_known and width <= longest)
 
 
 def across(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Atom | None:
@@ -192,13 +202,16 @@ def _unit_axes(offsets: Sequence[IndexExpr]) -> list[Atom]:
 def _along_rows(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop]) -> bool:
     """Tell whether memory is contiguous along the last row axis, and not along an inner one.
 
-    Only what varies along an inner axis counts: a number for each row, such as the index of a gather, is small.
+    Only what varies along both counts: a number for each row, such as the index of a gather, is small, and so is one
+    for each inner point, such as a weight.
     """
+    if not kernel.rows:
+        return False
     loads = [v for loop in loops for s in loop.steps for v in s.body.loads if v.args[0] in buffers]
-    inner = {a for loop in loops for a in loop.inner}
+    inner, last = {a for loop in loops for a in loop.inner}, kernel.rows[-1]
     offsets = [_known_offset(v.args[1], buffers[v.args[0]].strides) for v in loads]
-    unit = _unit_axes([offset for offset in offsets if not inner.isdisjoint(offset.axes())])
-    return bool(kernel.rows) and kernel.rows[-1] in unit and inner.isdisjoint(unit)
+    unit = _unit_axes([o for o in offsets if last in o.axes() and not inner.isdisjoint(o.axes())])
+    return last in unit and inner.isdisjoint(unit)
 
 
 def _fits_registers(loops: Sequence[Loop], buffers: Mapping[str, Buffer], width: int) -> bool:

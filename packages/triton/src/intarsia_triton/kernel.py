@@ -13,6 +13,7 @@ from intarsia_triton.index import product
 from intarsia_triton.ops import POINTED
 from intarsia_triton.plan import loops_of
 from intarsia_triton.rows import Rows
+from intarsia_triton.scan import Scan, is_scan
 from intarsia_triton.scatter import Scatter, is_scatter
 from intarsia_triton.sets import NO_CHECKS
 from intarsia_triton.writer import INDENT, Writer, divides
@@ -121,9 +122,11 @@ def _picks(names: Sequence[str], copies: int) -> list[str]:
     return lines
 
 
-def _writer(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Maps | Rows | Scatter:
+def _writer(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Maps | Rows | Scan | Scatter:
     if is_scatter(kernel):
         return Scatter(kernel, buffers)
+    if is_scan(kernel):
+        return Scan(kernel, buffers)
     axis = across(kernel, buffers)
     if axis is not None:  # each buffer runs along one of two axes
         *others, inner = kernel.rows

@@ -90,6 +90,7 @@ _INTEGER = {
     "fmod": "({0} % {1})",
     "floordiv": "integer_floordiv({0}, {1})",
     "mod": "integer_mod({0}, {1})",
+    "pow": "integer_pow({0}, {1})",
     "not": "({0} ^ -1)",
 }
 

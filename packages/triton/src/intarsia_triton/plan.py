@@ -5,8 +5,8 @@ is a tile [rows, inner]. That shape needs three things, established here:
   1. Maps are computed where they are read: a load of an earlier map step becomes its body, at that index. No thread
      ever reads what another one wrote.
   2. A reduction whose axes are the rows becomes a row scalar, a tile [rows, 1].
-  3. Anything else (scans, reductions with inner axes) is a kernel of its own, as is each step of a kernel that has
-     one: `pieces` splits it.
+  3. Anything else (scans, reductions with inner axes, what gathers from a step before it) is a kernel of its own, as is
+     each step of a kernel that has one: `pieces` splits it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from intarsia_ir.errors import UnsupportedError
 from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Val
@@ -34,10 +33,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-
-# points of the largest tile that Triton takes
-LONGEST_SCAN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +96,9 @@ def pieces(kernel: Kernel) -> tuple[Kernel, ...]:
     """
     n_rows = len(kernel.rows)
     alone = len(kernel.steps) == 1
-    if all(_fits(step, n_rows) or alone for step in kernel.steps):
+    made = {step.out for step in kernel.steps}
+    gathers = any(v.op == "gather" and v.args[0] in made for step in kernel.steps for v in step.body.loads)
+    if alone or (not gathers and all(_fits(step, n_rows) for step in kernel.steps)):
         return (kernel if not alone else _alone(kernel.steps[0]),)
     groups: list[list[Nest]] = []
     for step in kernel.steps:
@@ -135,21 +132,9 @@ def _fits(step: Nest, n_rows: int) -> bool:
 
 
 def _alone(step: Nest) -> Kernel:
-    """One step as a kernel: every axis a row, but for the scanned one; a scatter has none."""
-    if NEST_KINDS[step.kind].scatter:
-        return Kernel((), (step,))
-    if not NEST_KINDS[step.kind].scan:
-        return Kernel(step.axes, (step,))
-    (scanned,) = step.red
-    if step.axes[-1] is not scanned:
-        # rows are leading axes in the dialect; the order of loops is free, so only a scan along the last axis
-        # needs nothing more than this form
-        raise UnsupportedError(f"{step.kind} along an inner dimension has no Triton form yet", code="triton.scan")
-    length = scanned.extent.const()
-    if length is None or length > LONGEST_SCAN:  # one tile holds all of it, so its length must be known
-        shown = scanned.extent if length is None else length
-        raise UnsupportedError(f"{step.kind} over {shown} elements has no Triton form yet", code="triton.scan")
-    return Kernel(step.axes[:-1], (step,))
+    """One step as a kernel: every axis a row; scans and scatters have none here."""
+    kind = NEST_KINDS[step.kind]
+    return Kernel(() if kind.scatter or kind.scan else step.axes, (step,))
 
 
 def loops_of(kernel: Kernel) -> tuple[Loop, ...]:
@@ -260,8 +245,7 @@ def over_one_range(loops: Sequence[Loop]) -> tuple[Loop, ...]:
 def _joins(loop: Loop, inner: Sequence[Atom], step: Nest, made: set[str]) -> bool:
     """A step shares a loop when it walks the same points and needs no row scalar that this very loop makes."""
     same = [a.extent for a in loop.inner] == [a.extent for a in inner]
-    scan = NEST_KINDS[step.kind].scan or any(NEST_KINDS[s.kind].scan for s in loop.steps)
-    return same and not scan and made.isdisjoint(step.reads())
+    return same and made.isdisjoint(step.reads())
 
 
 def _with_rows(step: Nest, rows: tuple[Atom, ...]) -> Nest:
@@ -284,6 +268,4 @@ def _inlined(body: Val, maps: Mapping[str, Nest]) -> Val:
         made = maps[v.args[0]]
         return at(made.body, dict(zip(made.axes, v.args[1], strict=True)))
 
-    if any(v.op == "gather" and v.args[0] in maps for v in body.loads):
-        raise UnsupportedError("a gather from a value of its own kernel has no Triton form", code="triton.gather")
     return rebuild(body, leaf)

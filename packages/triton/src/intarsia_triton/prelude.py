@@ -38,6 +38,36 @@ def integer_mod(a, b):
 
 
 @triton.jit
+def integer_pow(a, b):
+    one = a * 0 + b * 0 + 1
+    result, square, left = one, a * one, b * one
+    for _ in range(63):
+        result = tl.where((left & 1) != 0, result * square, result)
+        square = square * square
+        left = left >> 1
+    inverse = tl.where(a + 1 == 0, tl.where((b & 1) != 0, a, one), one * 0)
+    return tl.where(b < 0, tl.where(a == 1, one, inverse), result)
+
+
+# Extrema of floats by those of their bits. As signed numbers these rise with the floats that have no sign bit, as
+# unsigned ones they fall with those that have one. NAN is beyond the infinity that wins, so it stays.
+@triton.jit
+def float_atomic_max(pointer, value, mask, SIGNED: tl.constexpr, UNSIGNED: tl.constexpr, NAN: tl.constexpr):
+    bits = tl.where(value != value, NAN, value.to(SIGNED, bitcast=True)).to(SIGNED)
+    tl.atomic_max(pointer.to(tl.pointer_type(SIGNED), bitcast=True), bits, mask & (bits >= 0), sem="relaxed")
+    unsigned = bits.to(UNSIGNED, bitcast=True)
+    tl.atomic_min(pointer.to(tl.pointer_type(UNSIGNED), bitcast=True), unsigned, mask & (bits < 0), sem="relaxed")
+
+
+@triton.jit
+def float_atomic_min(pointer, value, mask, SIGNED: tl.constexpr, UNSIGNED: tl.constexpr, NAN: tl.constexpr):
+    bits = tl.where(value != value, NAN, value.to(SIGNED, bitcast=True)).to(SIGNED)
+    tl.atomic_min(pointer.to(tl.pointer_type(SIGNED), bitcast=True), bits, mask & (bits >= 0), sem="relaxed")
+    unsigned = bits.to(UNSIGNED, bitcast=True)
+    tl.atomic_max(pointer.to(tl.pointer_type(UNSIGNED), bitcast=True), unsigned, mask & (bits < 0), sem="relaxed")
+
+
+@triton.jit
 def half_gelu(x):
     u = tl.minimum(x * x, 30.25)
     p = tl.fma(u, 5.17340999e-09, -3.85581198e-07)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from intarsia_loops.index import Atom, lift
-from intarsia_loops.ops import NEST_KINDS, identity_of
+from intarsia_loops.ops import identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest
 from intarsia_triton.align import Shift, shift_of
 from intarsia_triton.blocks import choose_blocks
@@ -81,10 +81,6 @@ class Rows(Writer):
             self._write(tile, step, value)
             return
         filled = self._filled(step, value, tile.points.inner_mask)
-        if NEST_KINDS[step.kind].scan:
-            fold = "fold_sum" if step.kind == "cumsum" else "fold_prod"
-            tile.store(step.out, tuple(map(lift, step.axes)), f"tl.associative_scan({filled}, 1, {fold})")
-            return
         scalar = f"s_{step.out}"
         if step.kind in ("argmax", "argmin"):
             at = "tl.broadcast_to(r, [XBLOCK, RBLOCK])"
@@ -94,13 +90,6 @@ class Rows(Writer):
             tile.lines.append(f"{scalar} = tl.reduce({filled}, 1, fold_{step.kind})")
         tile.lines.append(f"{scalar} = {scalar}[:, None]")
         self._keep(step, scalar, tile.lines)
-
-    def _filled(self, step: Nest, value: str, mask: str) -> str:
-        """Return a value with the kind's neutral element in the points outside."""
-        whole = f"tl.broadcast_to({value}, {self.tile})"
-        kind = step.kind[3:] if step.kind in ("argmax", "argmin") else step.kind
-        neutral = constant(identity_of(kind, step.body.dtype), step.body.dtype)
-        return f"tl.where({mask}, {whole}, {neutral})" if mask else whole
 
     # ---- tile by tile ------------------------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
-"""Scatters: a launch that stores the initial value everywhere, and one in which every point adds to its element.
+"""Scatters: a launch that stores the initial value everywhere, and one in which every point folds into its element.
 
     y = f; for each point r: y[p(r)] += g(r)      →      y[i] = f(i);   atomic: y[p(r)] += g(r), for blocks of points
 
-Additions of one element happen in any order: sums of floats differ in their last digits from run to run, as those of
-eager's kernels on a GPU do. Side condition: the element type has an atomic operation of this kind that is exact.
+Folds of one element happen in any order: sums of floats differ in their last digits from run to run, as those of
+eager's kernels on a GPU do. Extrema of floats fold the bits as integers (see `prelude`). What is shorter than any atomic
+operation is folded as i32, and converted by a third launch: the same modulo the size of its type.
 """
 
 from __future__ import annotations
@@ -11,21 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from intarsia_ir.errors import UnsupportedError
+from intarsia_loops.index import lift, row_major
 from intarsia_loops.ops import FLOATS
-from intarsia_loops.program import Buffer, Kernel, const, scatter, scatter_of
+from intarsia_loops.program import Buffer, Kernel, Nest, Val, cast, const, load, scatter, scatter_of, val
 from intarsia_triton.blocks import choose_blocks
+from intarsia_triton.split import Split, new_name
 from intarsia_triton.writer import Writer
 
 __all__ = ["Scatter", "is_scatter", "scatter_launches"]
 
-# what atomics there are for each element type
-ATOMICS = {
-    "f32": ("scatter_sum",),
-    "f64": ("scatter_sum",),
-    "i32": ("scatter_sum", "scatter_max", "scatter_min"),
-    "i64": ("scatter_sum", "scatter_max", "scatter_min"),
-}
+SHORT = frozenset({"i8", "i16", "u8"})
 NAMES = {"scatter_sum": "add", "scatter_max": "max", "scatter_min": "min"}
 
 
@@ -34,23 +30,45 @@ def is_scatter(kernel: Kernel) -> bool:
     return len(kernel.steps) == 1 and scatter_of(kernel.steps[0]) is not None
 
 
-def scatter_launches(kernel: Kernel) -> tuple[Kernel, Kernel]:
-    """Return the kernel that stores the initial value, and the one whose points add to it.
+def scatter_launches(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
+    """Return the kernel that stores the initial value, and the one whose points fold into it, which has none.
 
     Args:
-        kernel: A scatter. The second result is it without an initial value; its function does nothing about that.
-
-    Raises:
-        UnsupportedError: The element type has no such atomic operation.
+        kernel: A scatter.
+        buffers: Layout of every buffer in memory.
     """
     (step,) = kernel.steps
+    if step.dtype not in SHORT:
+        return Split(_launches(step), {})
+    wide = _widened(step, new_name(f"{step.out}_wide", buffers))
+    here, shape = tuple(map(lift, step.axes)), tuple(a.extent for a in step.axes)
+    body = cast(load(wide.out, here, wide.dtype), step.dtype)
+    narrow = Kernel(step.axes, (replace(step, red=(), kind="map", body=body),))
+    return Split((*_launches(wide), narrow), {wide.out: Buffer(shape, row_major(shape), wide.dtype)})
+
+
+def _widened(step: Nest, out: str) -> Nest:
     parts = scatter_of(step)
     assert parts is not None, "not a scatter"
-    if step.kind not in ATOMICS.get(step.dtype, ()):
-        raise UnsupportedError(f"{step.kind} of {step.dtype} has no Triton form", code="triton.atomic")
-    start = replace(step, red=(), kind="map", body=parts.initial)
+    body = scatter(cast(parts.initial, "i32"), cast(parts.value, "i32"), parts.places)
+    return replace(step, out=out, body=body, dtype="i32")
+
+
+def _launches(step: Nest) -> tuple[Kernel, Kernel]:
+    parts = scatter_of(step)
+    assert parts is not None, "not a scatter"
+    start = replace(step, red=(), kind="map", body=_initial(step, parts.initial))
     nothing = const(0.0 if step.dtype in FLOATS else 0, step.dtype)
     return Kernel(step.axes, (start,)), Kernel((), (replace(step, body=scatter(nothing, parts.value, parts.places)),))
+
+
+def _initial(step: Nest, value: Val) -> Val:
+    """Return the initial value; where extrema of floats are folded, a NaN has the sign that lets it win."""
+    if step.dtype not in FLOATS or step.kind == "scatter_sum":
+        return value
+    sign = const(1.0 if step.kind == "scatter_max" else -1.0, step.dtype)
+    nan = val("copysign", const(float("nan"), step.dtype), sign, dtype=step.dtype)
+    return val("where", val("isnan", value, dtype="b8"), nan, value, dtype=step.dtype)
 
 
 class Scatter(Writer):

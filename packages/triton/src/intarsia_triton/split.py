@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from intarsia_loops.index import Atom, IndexExpr, axis, lift, row_major
-from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, load
 from intarsia_loops.rewrites import at
 from intarsia_triton.blocks import choose_blocks
 from intarsia_triton.index import product
 from intarsia_triton.plan import loops_of
 
-__all__ = ["Split", "split_reductions", "spread"]
+__all__ = ["BUSY", "Split", "new_name", "split_reductions", "spread"]
 
 KINDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 # programs that keep a large GPU busy: four for each of its 132 processors
@@ -54,9 +53,8 @@ def spread(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
     """
     loops = loops_of(kernel)
     walks = [loop for loop in loops if loop.inner]
-    scans = any(NEST_KINDS[s.kind].scan for s in kernel.steps)
     blocks = choose_blocks(kernel, buffers, loops)
-    if scans or blocks.persistent or len(walks) < 2 or not _idle(kernel, walks[0].inner, blocks.rows):
+    if blocks.persistent or len(walks) < 2 or not _idle(kernel, walks[0].inner, blocks.rows):
         return Split((kernel,), {})
     kernels: list[Kernel] = []
     scratch: dict[str, Buffer] = {}
@@ -97,7 +95,8 @@ def split_reductions(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
     n_parts = _parts(kernel, red, blocks.rows)
     if n_parts < 2:
         return Split((kernel,), {})
-    partials = tuple(_partial(step, kernel.rows, red, n_parts, _new_name(step.out, buffers)) for step in steps)
+    names = [new_name(f"{step.out}_partial", buffers) for step in steps]
+    partials = tuple(_partial(step, kernel.rows, red, n_parts, name) for step, name in zip(steps, names, strict=True))
     scratch = {p.out: _layout(p) for p in partials}
     done = {step.out: _finished(step, partial) for step, partial in zip(steps, partials, strict=True)}
     finish = replace(kernel, steps=tuple(done.get(step.out, step) for step in kernel.steps))
@@ -117,8 +116,8 @@ def _parts(kernel: Kernel, red: Sequence[Atom], block: int) -> int:
     return max((d for d in range(1, min(outer, most) + 1) if outer % d == 0), default=1)
 
 
-def _new_name(out: str, buffers: Mapping[str, Buffer]) -> str:
-    name = f"{out}_partial"
+def new_name(name: str, buffers: Mapping[str, Buffer]) -> str:
+    """Return `name`, longer where a buffer has it."""
     while name in buffers:
         name += "_"
     return name

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from intarsia_loops.index import Atom, IndexExpr, lower, upper
+from intarsia_loops.ops import FLOATS
 from intarsia_loops.program import Buffer, Val
 from intarsia_loops.rewrites import operands, postorder
 from intarsia_triton.demand import Wanted, wanted
@@ -110,7 +111,14 @@ class Tile:
         terms = [f"{at} * ({self._index(s)})" for at, s in zip(places, self._buffers[buffer].strides, strict=True)]
         where = f"{self._pointer(buffer)} + ({' + '.join(terms)} + tl.zeros({self.points.shape}, tl.int32))"
         shaped = f"tl.broadcast_to({value}, {self.points.shape})"
-        mask = self.points.mask()
+        mask, dtype = self.points.mask(), self._buffers[buffer].dtype
+        if dtype in FLOATS and name != "add":
+            points = mask or f"tl.full({self.points.shape}, 1, tl.int1)"
+            nan = {"f32": 0x7FC00000, "f64": 0x7FF8000000000000}[dtype]
+            nan = nan if name == "max" else nan - (1 << int(dtype[1:]) - 1)  # with the sign bit
+            types = f"tl.int{dtype[1:]}, tl.uint{dtype[1:]}, {nan}"
+            self.lines.append(f"float_atomic_{name}({where}, {shaped}, {points}, {types})")
+            return
         self.lines.append(f'tl.atomic_{name}({where}, {shaped}{f", {mask}" if mask else ""}, sem="relaxed")')
 
     def check(self, value: str, message: str) -> None:

@@ -15,6 +15,7 @@ from intarsia_triton.kernel import Function, function
 from intarsia_triton.merge import joined
 from intarsia_triton.plan import pieces
 from intarsia_triton.prelude import PRELUDE
+from intarsia_triton.scan import is_scan, scan_launches
 from intarsia_triton.scatter import is_scatter, scatter_launches
 from intarsia_triton.sets import Part, part_of, side_by_side
 from intarsia_triton.split import split_reductions, spread
@@ -104,8 +105,10 @@ def _spread(
     kernel: Kernel, buffers: Mapping[str, Buffer], scratch: dict[str, Buffer]
 ) -> Iterator[tuple[Kernel, Mapping[str, Buffer], Finish | None]]:
     """Yield the launches of a kernel, each with the layouts it needs; `scratch` grows by what they share."""
-    if is_scatter(kernel):
-        yield from ((part, buffers, None) for part in scatter_launches(kernel))
+    if is_scatter(kernel) or is_scan(kernel):
+        found = scatter_launches(kernel, buffers) if is_scatter(kernel) else scan_launches(kernel, buffers)
+        scratch.update(found.scratch)
+        yield from ((part, {**buffers, **found.scratch}, None) for part in found.kernels)
         return
     walks = spread(kernel, buffers)
     layouts = {**buffers, **walks.scratch}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from intarsia_loops.index import Atom, IndexExpr, lift
+from intarsia_loops.ops import identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest, Val
 from intarsia_loops.rewrites import postorder
 from intarsia_triton.blocks import Blocks
 from intarsia_triton.index import index_text, product
+from intarsia_triton.ops import constant
 from intarsia_triton.sets import NO_CHECKS
 from intarsia_triton.tile import Points, Tile
 
@@ -75,6 +77,13 @@ class Writer:
             tile.check(value, self.checks[step.out])
         else:
             tile.store(step.out, tuple(map(lift, step.axes)), value)
+
+    def _filled(self, step: Nest, value: str, mask: str) -> str:
+        """Return a value with the kind's neutral element in the points outside."""
+        whole = f"tl.broadcast_to({value}, {self.tile})"
+        kind = step.kind[3:] if step.kind in ("argmax", "argmin") else step.kind
+        neutral = constant(identity_of(kind, step.body.dtype), step.body.dtype)
+        return f"tl.where({mask}, {whole}, {neutral})" if mask else whole
 
     def _unflatten(self, flat: str, axes: Sequence[Atom], lines: list[str], start: str = "") -> dict[Atom, str]:
         """Write the index of each axis from a row-major number; a lone axis is the number itself.

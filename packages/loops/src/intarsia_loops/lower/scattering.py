@@ -4,8 +4,7 @@ Each becomes one scatter nest over the points of its source, on top of the opera
 kept inside the result as those of gathers are (see `indexing`). Library calls are left, where this is not a lowering's
 business or would not be eager's result:
   half types    eager rounds after each addition, in an order that depends on the device
-  a GPU         other types than float32, float64, int32 and int64, which it has no atomic addition for; maxima and
-                minima of floats, whose NaN atomics lose; everything where deterministic algorithms are demanded
+  a GPU         everything where deterministic algorithms are demanded
   no elements   of a size that is known
 
 On the CPU (2 busy cores, best runs, ATen's time over that of the generated kernel): accumulating `index_put` 3 to
@@ -28,7 +27,7 @@ from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
 from intarsia_loops.lower._values import Point, Tensor, constant, read
 from intarsia_loops.lower.indexing import check_range, entry
-from intarsia_loops.ops import FLOATS, NUMBERS
+from intarsia_loops.ops import NUMBERS
 from intarsia_loops.program import Val, cast, index_value, scatter, val
 
 __all__ = ["TABLE"]
@@ -36,21 +35,18 @@ __all__ = ["TABLE"]
 aten: Any = torch.ops.aten
 TABLE = Table("scattering")
 
-ATOMIC = frozenset({"f32", "f64", "i32", "i64"})
 FOLDS = {"sum": "scatter_sum", "amax": "scatter_max", "amin": "scatter_min"}
 
 
-def _is_lowered(b: Builder, kind: str, *tensors: Tensor) -> bool:
+def _is_lowered(b: Builder, *tensors: Tensor) -> bool:
     """Whether generated code folds into elements of the result's type where the result is; see the module."""
     spec = b.spec()
     if any(n is ZERO for shape in (spec.shape, *(t.shape for t in tensors)) for n in shape):
         return False
     if not spec.shape or elements_overlap(spec.shape, spec.strides):
         return False
-    if torch.device(spec.device).type == "cpu":
-        return spec.dtype in NUMBERS
-    exact = kind == "scatter_sum" or spec.dtype not in FLOATS
-    return spec.dtype in ATOMIC and exact and not b.deterministic
+    on_cpu = torch.device(spec.device).type == "cpu"
+    return spec.dtype in NUMBERS and (on_cpu or not b.deterministic)
 
 
 def _along(
@@ -73,7 +69,7 @@ def _along(
 def _index_add(
     b: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: bool | int | float = 1
 ) -> Any:
-    if not index.shape or not source.shape or not _is_lowered(b, "scatter_sum", index, source):
+    if not index.shape or not source.shape or not _is_lowered(b, index, source):
         return DECLINED
     dim, dtype = dim % len(self.shape), self.dtype
 
@@ -91,7 +87,7 @@ def _index_reduce(
     kind = FOLDS.get(reduce)
     if kind is None or not include_self or not index.shape or not source.shape:
         return DECLINED
-    if not _is_lowered(b, kind, index, source):
+    if not _is_lowered(b, index, source):
         return DECLINED
     dim = dim % len(self.shape)
     given = (source.shape, lambda r: cast(source.at(r), self.dtype))
@@ -110,7 +106,7 @@ def _scatter_reduce(
     kind = FOLDS.get(reduce)
     if kind is None or not include_self or not len(self.shape) == len(index.shape) == len(src.shape):
         return DECLINED
-    if not _is_lowered(b, kind, index, src):
+    if not _is_lowered(b, index, src):
         return DECLINED
     # only as much of the source as the index has
     given = (index.shape, lambda r: cast(src.at(r), self.dtype))
@@ -126,7 +122,7 @@ def _index_put(
     if not accumulate or not given or any(t.dtype in ("b8", "u8") for t in given.values()):
         return DECLINED  # masks: as many places as data says
     inner = _broadcast([t.shape for t in given.values()])
-    if inner is None or not _is_lowered(b, "scatter_sum", values, *given.values()):
+    if inner is None or not _is_lowered(b, values, *given.values()):
         return DECLINED
     dims = list(given)
     start = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
@@ -168,7 +164,7 @@ def _embedding_backward(
     b: Builder, grad_output: Tensor, indices: Tensor, num_weights: Any, padding_idx: Any, scale_grad_by_freq: bool
 ) -> Any:
     """Rows of the gradient, added up by their word. As in eager, words out of range, and the padding, get nothing."""
-    if scale_grad_by_freq or not _is_lowered(b, "scatter_sum", grad_output, indices):
+    if scale_grad_by_freq or not _is_lowered(b, grad_output, indices):
         return DECLINED
     size, dtype = b.spec().shape[0], b.spec().dtype
     padding = index_value(lift(padding_idx))
