@@ -3,8 +3,8 @@
     y = f; for each point r: y[p(r)] += g(r)      →      y[i] = f(i);   atomic: y[p(r)] += g(r), for blocks of points
 
 Folds of one element happen in any order: sums of floats differ in their last digits from run to run, as those of
-eager's kernels on a GPU do. Extrema of floats fold the bits as integers (see `prelude`). What is shorter than any atomic
-operation is folded as i32, and converted by a third launch: the same modulo the size of its type.
+eager's kernels on a GPU do. Extrema of floats fold the bits as integers (see `prelude`). What is shorter than any
+atomic operation is folded as i32, and converted by a third launch: the same modulo the size of its type.
 """
 
 from __future__ import annotations
