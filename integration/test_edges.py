@@ -1,5 +1,6 @@
 """What must be right at the edges: breaks, effects, randomness, mutation, and errors that name the user's line."""
 
+import threading
 import warnings
 from typing import ClassVar
 
@@ -286,3 +287,49 @@ def test_forward_mode_derivatives_are_those_of_eager():
         with pytest.warns(FallbackWarning, match="forward_ad"):
             tangent = forward_ad.unpack_dual(compiled(dual)).tangent
     assert torch.equal(tangent, 2 * x)
+
+
+def test_an_error_while_the_rest_is_compiled_leaves_the_blocks_around_the_break():
+    lock, seen = threading.Lock(), []
+
+    def f(x, n):
+        with lock, torch.no_grad():
+            try:
+                print(end="")
+                for _ in range(n):
+                    x = x * 2
+                return x
+            finally:
+                seen.append(n)
+
+    fast = intarsia.compile(f, options=RAISE | {"recompile_limit": 2}, dynamic=False)
+    x = torch.ones(3, requires_grad=True)
+    for n in (1, 2):
+        assert torch.equal(fast(x, n), f(x, n))
+    seen.clear()
+    with pytest.raises(intarsia.UnsupportedError, match="recompile_limit"):
+        fast(x, 3)
+    assert seen == [3] and not lock.locked() and torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError], ids=lambda error: error.__name__)
+def test_a_handler_around_the_break_sees_what_a_backend_raises_for_the_rest(error):
+    def backend(gm, inputs):
+        if "mul" in str(gm.graph):
+            raise error("no products")
+        return gm
+
+    def f(x, names):
+        x = x + 1
+        with torch.no_grad():
+            try:
+                print(end="")
+                return x * 2
+            except BaseException as caught:
+                names.append(type(caught).__name__)
+                raise
+
+    names = []
+    with pytest.raises((error, intarsia.IntarsiaError)):
+        intarsia.compile(f, backend=backend, options=RAISE)(torch.ones(3), names)
+    assert len(names) == 1 and torch.is_grad_enabled()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from triton.runtime.errors import InterpreterError
 
+from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import Target
 from intarsia_loops import kernels
 from intarsia_loops.graph import to_fx
@@ -22,6 +23,7 @@ from intarsia_loops.program import (
     const,
     index_value,
     load,
+    scatter,
     val,
 )
 from intarsia_triton import blocks, emit_unit, merge
@@ -145,6 +147,26 @@ def test_indices_are_checked_where_they_are_used(n_tokens, tmp_path):
         tokens[n_tokens // 2] = wrong
         with pytest.raises(InterpreterError, match="index out of range"):
             interpreter.run(source, program.buffers, {"t": tokens, "x": table}, tmp_path)
+
+
+@pytest.mark.parametrize(("dtype", "launches"), [("f32", 2), ("i8", 3)])
+def test_indices_of_a_scatter_are_checked_where_its_points_fold(dtype, launches, tmp_path):
+    valid, asserted, _ = lookup(300, 7, 3).items
+    r, j = axis("r0", 300), axis("r1", 3)
+    place, value = load("t", (lift(r),), "i64"), load("x", (lift(r), lift(j)), dtype)
+    added = Nest("y", (axis("i0", 7), axis("i1", 3)), (r, j), "scatter_sum",
+                 scatter(const(0, dtype), value, (place, lift(j))), dtype)  # fmt: skip
+    buffers = {"t": buffer((300,), "i64"), "v": buffer((), "b8"), "x": buffer((300, 3), dtype)}
+    buffers["y"] = buffer((7, 3), dtype)
+    output = TensorRef("y", buffers["y"].shape, buffers["y"].strides, lift(0))
+    program = Program(buffers, ("t", "x"), (valid, asserted, Kernel((), (added,))), (output,))
+    tokens, values = torch.arange(300) % 7, torch.ones(300, 3).to(dtype_from_name(dtype))
+    source = check(program, (tokens, values), tmp_path)
+    assert len(source.launches) == launches and source.launches[0].items[0] == 0 and source.launches[-1].items[1] == 3
+    assert source.text.count("tl.device_assert") == 1
+    tokens[150] = 7
+    with pytest.raises(InterpreterError, match="index out of range"):
+        interpreter.run(source, program.buffers, {"t": tokens, "x": values}, tmp_path)
 
 
 def test_a_check_of_more_than_is_used_stays_a_call():

@@ -82,6 +82,10 @@ def _nothing(code: CodeType) -> bool:
     return False
 
 
+def _raise(code: CodeType, error: BaseException) -> CodeType:
+    raise error
+
+
 def _ignore_event(event: FrameEvent) -> None:
     return None
 
@@ -100,6 +104,8 @@ class DispatchConfig:
         compile_graph: From a capture with a graph to what runs it; a plain callable stands for `CompiledGraph(run)`.
         build_guards: Joins the guards and facts of all stages into one.
         link: The tracer's `link`: fills the named holes of replacement bytecode.
+        raise_inside: The tracer's: from the code of a frame that is to raise before it begins, code that raises where
+            that frame goes on after a break, for the user's handlers around it; it raises itself for all other code.
         skip_code: Code that no dispatcher of the process should look at, such as torch's own; the frame runs
             natively, what it calls is dispatched all the same.
         helpers: What further holes of replacement bytecode are filled with, by name.
@@ -120,6 +126,7 @@ class DispatchConfig:
     compile_graph: Callable[[Capture], CompiledGraph | Callable[..., Any]]
     build_guards: BuildGuards
     link: Callable[[LinkableCode, Mapping[str, object]], CodeType]
+    raise_inside: Callable[[CodeType, BaseException], CodeType] = _raise
     skip_code: Callable[[CodeType], bool] = _nothing
     helpers: Mapping[str, object] = field(default_factory=dict)
     on_error: Literal["eager", "raise"] = "eager"

@@ -152,6 +152,12 @@ class Dispatcher:
 
     def _answer(self, code: CodeType, frame: FrameInfo) -> _Answer:
         """The callback of the frame hook, which is paused in this thread meanwhile."""
+        try:
+            return self._fitting(code, frame)
+        except BaseException as error:  # what resumes a frame is in the middle of the user's `with` and `try`
+            return self._config.raise_inside(code, error)
+
+    def _fitting(self, code: CodeType, frame: FrameInfo) -> _Answer:
         if is_repeated_later(code):
             self._native(code, None, "what it calls is run again in the backward pass, and both runs must be alike")
             framehook.quiet(code)

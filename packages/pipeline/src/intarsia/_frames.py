@@ -82,6 +82,7 @@ def make_dispatcher(
             compile_graph=compile_graph,
             build_guards=_build_guards,
             link=intarsia_tracer.link,
+            raise_inside=intarsia_tracer.raise_inside,
             skip_code=_skip_code(),
             on_error=options.on_error,  # type: ignore[arg-type]  # checked by Options
             fullgraph=fullgraph,

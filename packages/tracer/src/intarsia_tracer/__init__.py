@@ -15,6 +15,7 @@ Example:
 from intarsia_tracer.capture import Frame, FrameInfo, capture, capture_frame
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.link import Hole, link
+from intarsia_tracer.raising import raise_inside
 from intarsia_tracer.tracer import Limits
 
 __version__ = "0.1.0"
@@ -28,4 +29,5 @@ __all__ = [
     "capture",
     "capture_frame",
     "link",
+    "raise_inside",
 ]

@@ -13,10 +13,11 @@ from bytecode.instr import CellVar, TryBegin, TryEnd
 
 from intarsia_ir.records import LinkableCode
 from intarsia_tracer.codegen import Builder, Loader, parameters
-from intarsia_tracer.decode import Instruction, decode
+from intarsia_tracer.decode import Handler, Instruction, decode
 from intarsia_tracer.link import Hole
 from intarsia_tracer.liveness import assigned_locals, live_locals, skipped_at_loop_end, successors
 from intarsia_tracer.opcodes.stack import entries
+from intarsia_tracer.raising import handler_left
 from intarsia_tracer.resume import ResumeInfo, StackEntry, carried_code, info_of, place_of, resume_code, singles
 from intarsia_tracer.values.base import NULL, Value
 from intarsia_tracer.values.functions import Cell, Globals
@@ -350,11 +351,17 @@ class _BreakAssembly:
         places = before.places if before else frozenset()
         place = place_of(self.instruction)
         info = ResumeInfo(places | {place}, place in places)
-        return name, resume_code(self.code, index, name, names, stack, info)
+        left = self.instruction.index if self._left(index) else None
+        return name, resume_code(self.code, index, name, names, stack, info, left)
+
+    def _left(self, index: int) -> Handler | None:
+        """Return the handler that a resume function at `index` begins in and leaves at once."""
+        return handler_left(self.decoded, self.instruction.index, index)
 
     def _passed_locals(self, index: int) -> list[str]:
         """Return the locals that a resume function needs; the first parameter comes first, for `super()`."""
-        live = live_locals(self.code, index)
+        left = self._left(index)
+        live = live_locals(self.code, index) | (live_locals(self.code, left.target) if left else frozenset())
         names = [n for n in self.frame.locals if n in live]
         first = self.code.co_varnames[0] if self.code.co_argcount else None
         if first in self.frame.locals and "__class__" in self.code.co_freevars:

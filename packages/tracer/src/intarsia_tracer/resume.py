@@ -19,7 +19,18 @@ from intarsia_tracer.decode import Instruction, decode
 from intarsia_tracer.liveness import assigned_cells
 from intarsia_tracer.polyfills import own_cell, resumed_view
 
-__all__ = ["Place", "ResumeInfo", "StackEntry", "carried_code", "info_of", "place_of", "resume_code", "singles"]
+__all__ = [  # noqa: RUF022  (plain order)
+    "Place",
+    "ResumeInfo",
+    "StackEntry",
+    "call_with",
+    "carried_code",
+    "info_of",
+    "place_of",
+    "region_at",
+    "resume_code",
+    "singles",
+]
 
 Place = tuple[str, int | None, int | None, int | None, int | None]
 Item = Instr | Label | TryBegin | TryEnd
@@ -64,7 +75,13 @@ def place_of(instruction: Instruction) -> Place:
 
 
 def resume_code(
-    code: CodeType, index: int, name: str, locals_: Sequence[str], stack: Sequence[StackEntry], info: ResumeInfo
+    code: CodeType,
+    index: int,
+    name: str,
+    locals_: Sequence[str],
+    stack: Sequence[StackEntry],
+    info: ResumeInfo,
+    left: int | None = None,
 ) -> CodeType:
     """Return the code of a resume function.
 
@@ -75,16 +92,24 @@ def resume_code(
         locals_: Locals that are passed, the first parameter of the original first.
         stack: The stack there, bottom first.
         info: What it remembers.
+        left: Decoded instruction whose try region ends with it, when that is where it goes on from: the function
+            begins with a place in that region.
     """
     original = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
     start = Label()
-    body = _reachable(_with_label(original, code, index, start), start)
+    items = _with_label(original, code, index, start)
+    region = region_at(items, decode(code).instructions[left].first) if left is not None else None
+    body = _reachable(items, [start, *([region.target] if region is not None else [])])
     made = Bytecode()
     made._copy_attr_from(original)
     free = [*code.co_freevars, *code.co_cellvars]
     _set_signature(made, name, locals_, stack, free)
     line = decode(code).instructions[index].line
-    made.extend(_prologue(stack, len(free), start, line))
+    made.extend(_prologue(stack, len(free), line))
+    if region is not None:
+        begin = region.copy()
+        made.extend([begin, Instr("NOP", lineno=line), TryEnd(begin)])
+    made.append(Instr("JUMP_FORWARD", start, lineno=line))
     unbound = _maybe_unbound(original, code)
     for item in singles(body):
         if id(item) in unbound:
@@ -109,8 +134,8 @@ def _set_signature(
     made.docstring = None
 
 
-def _prologue(stack: Sequence[StackEntry], n_free: int, start: Label, line: int) -> list[Instr]:
-    """Put the stack back and go on."""
+def _prologue(stack: Sequence[StackEntry], n_free: int, line: int) -> list[Instr]:
+    """Put the stack back."""
     out = [Instr("COPY_FREE_VARS", n_free, lineno=line)] if n_free else []
     out.append(Instr("RESUME", 0, lineno=line))
 
@@ -121,7 +146,6 @@ def _prologue(stack: Sequence[StackEntry], n_free: int, start: Label, line: int)
         _put_back(entry, emit)
     for name in dict.fromkeys(n for entry in stack for n in entry.names):
         emit("DELETE_FAST", name)
-    emit("JUMP_FORWARD", start)
     return out
 
 
@@ -132,10 +156,10 @@ def _put_back(entry: StackEntry, emit: Any) -> None:
         return
     if entry.kind == "enumerate":
         inner = _INNER[len(entry.names)]
-        _call_with(emit, enumerate, lambda: _put_back(StackEntry(inner, entry.names[:-1]), emit), entry.names[-1:])
+        call_with(emit, enumerate, lambda: _put_back(StackEntry(inner, entry.names[:-1]), emit), entry.names[-1:])
         return
     if entry.kind == "view":
-        _call_with(emit, resumed_view, lambda: None, entry.names)
+        call_with(emit, resumed_view, lambda: None, entry.names)
         return
     emit("LOAD_FAST", entry.names[0])
     if entry.kind == "value":
@@ -154,7 +178,7 @@ def _put_back(entry: StackEntry, emit: Any) -> None:
 _INNER = {2: "range", 3: "iterator", 5: "view"}
 
 
-def _call_with(emit: Any, function: Any, first: Callable[[], None], names: Sequence[str]) -> None:
+def call_with(emit: Any, function: Any, first: Callable[[], None], names: Sequence[str]) -> None:
     """Call with what `first` pushes, if anything, and locals."""
     new = sys.version_info >= (3, 13)
     if not new:
@@ -185,7 +209,7 @@ def carried_code(code: CodeType, index: int) -> tuple[Label, list[Item], list[In
     original = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
     start = Label()
     instructions = [item for item in original if isinstance(item, Instr)]
-    return start, _reachable(_with_label(original, code, index, start), start), instructions
+    return start, _reachable(_with_label(original, code, index, start), [start]), instructions
 
 
 def _with_label(original: Bytecode, code: CodeType, index: int, start: Label) -> list[Item]:
@@ -202,8 +226,14 @@ def _with_label(original: Bytecode, code: CodeType, index: int, start: Label) ->
     return out
 
 
-def _reachable(items: list[Item], start: Label) -> list[Item]:
-    """Drop what can't be reached from `start`, and the try regions of what was dropped."""
+def region_at(items: Sequence[Item], number: int) -> TryBegin | None:
+    """Return the try region around an instruction, by its number among CPython's."""
+    loads = [region for item, region in zip(items, _regions(items), strict=True) if isinstance(item, Instr)]
+    return loads[number]
+
+
+def _regions(items: Sequence[Item]) -> list[TryBegin | None]:
+    """Return the try region of each item."""
     regions: list[TryBegin | None] = []
     current: TryBegin | None = None
     for item in items:
@@ -212,9 +242,15 @@ def _reachable(items: list[Item], start: Label) -> list[Item]:
         regions.append(current)
         if isinstance(item, TryEnd):
             current = None
+    return regions
+
+
+def _reachable(items: list[Item], starts: Sequence[Label]) -> list[Item]:
+    """Drop what can't be reached from `starts`, and the try regions of what was dropped."""
+    regions = _regions(items)
     places = {id(item): index for index, item in enumerate(items) if isinstance(item, Label)}
     seen: set[int] = set()
-    work = [places[id(start)]]
+    work = [places[id(start)] for start in starts]
     while work:
         index = work.pop()
         while index < len(items) and index not in seen:

@@ -118,12 +118,12 @@ def _unchecked(joint: Joint) -> Joint:
 def _checked(check: Joint, user: Joint, program: Program, readers: Mapping[str, int]) -> Joint | None:
     """Return the kernel of `user` with the check as its first step; None where a side condition fails."""
     (step,), kernel = check.kernel.steps, user.kernel
-    if _scans(kernel):
+    if any(NEST_KINDS[s.kind].scan for s in kernel.steps):
         return None
     inner = next((loop.inner for loop in loops_of(kernel) if loop.inner), ()) if len(pieces(kernel)) == 1 else ()
     written = {s.out for s in kernel.steps}
     seen = {**program.buffers, **user.views}
-    if len(pieces(kernel)) > 1 or written & step.reads() or not _launched_once(kernel, seen):
+    if len(pieces(kernel)) > 1 or written & step.reads() or not (is_scatter(kernel) or _launched_once(kernel, seen)):
         return None
     over = replace(step, axes=step.red, red=(), kind="map")
     for env in _places(over, kernel, inner):

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Kernel, Nest, Val
+from intarsia_loops.program import Kernel, Nest, Val, scatter_of
 from intarsia_loops.rewrites import at, rebuild
 
 __all__ = [
@@ -94,6 +94,8 @@ def pieces(kernel: Kernel) -> tuple[Kernel, ...]:
     The kernel itself, when it does; else kernels of steps that follow each other and have the same axes. Local buffers
     that others of them read live in memory.
     """
+    if scatter_of(kernel.steps[-1]) is not None:  # with checks of its points, perhaps
+        return (Kernel((), kernel.steps, kernel.local),)
     n_rows = len(kernel.rows)
     alone = len(kernel.steps) == 1
     made = {step.out for step in kernel.steps}
@@ -132,9 +134,8 @@ def _fits(step: Nest, n_rows: int) -> bool:
 
 
 def _alone(step: Nest) -> Kernel:
-    """One step as a kernel: every axis a row; scans and scatters have none here."""
-    kind = NEST_KINDS[step.kind]
-    return Kernel(() if kind.scatter or kind.scan else step.axes, (step,))
+    """One step as a kernel: every axis a row; a scan has none here."""
+    return Kernel(() if NEST_KINDS[step.kind].scan else step.axes, (step,))
 
 
 def loops_of(kernel: Kernel) -> tuple[Loop, ...]:

@@ -9,12 +9,13 @@ atomic operation is folded as i32, and converted by a third launch: the same mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from intarsia_loops.index import lift, row_major
 from intarsia_loops.ops import FLOATS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, cast, const, load, scatter, scatter_of, val
+from intarsia_loops.rewrites import at
 from intarsia_triton.blocks import choose_blocks
 from intarsia_triton.split import Split, new_name
 from intarsia_triton.writer import Writer
@@ -26,8 +27,8 @@ NAMES = {"scatter_sum": "add", "scatter_max": "max", "scatter_min": "min"}
 
 
 def is_scatter(kernel: Kernel) -> bool:
-    """Tell whether a kernel is a scatter, which is its only step."""
-    return len(kernel.steps) == 1 and scatter_of(kernel.steps[0]) is not None
+    """Tell whether a kernel is a scatter, which is its last step; those before it are checks of its points."""
+    return scatter_of(kernel.steps[-1]) is not None
 
 
 def scatter_launches(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
@@ -37,14 +38,14 @@ def scatter_launches(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
         kernel: A scatter.
         buffers: Layout of every buffer in memory.
     """
-    (step,) = kernel.steps
+    *checks, step = kernel.steps
     if step.dtype not in SHORT:
-        return Split(_launches(step), {})
+        return Split(_launches(step, checks), {})
     wide = _widened(step, new_name(f"{step.out}_wide", buffers))
     here, shape = tuple(map(lift, step.axes)), tuple(a.extent for a in step.axes)
     body = cast(load(wide.out, here, wide.dtype), step.dtype)
     narrow = Kernel(step.axes, (replace(step, red=(), kind="map", body=body),))
-    return Split((*_launches(wide), narrow), {wide.out: Buffer(shape, row_major(shape), wide.dtype)})
+    return Split((*_launches(wide, checks), narrow), {wide.out: Buffer(shape, row_major(shape), wide.dtype)})
 
 
 def _widened(step: Nest, out: str) -> Nest:
@@ -54,12 +55,13 @@ def _widened(step: Nest, out: str) -> Nest:
     return replace(step, out=out, body=body, dtype="i32")
 
 
-def _launches(step: Nest) -> tuple[Kernel, Kernel]:
+def _launches(step: Nest, checks: Sequence[Nest]) -> tuple[Kernel, Kernel]:
     parts = scatter_of(step)
     assert parts is not None, "not a scatter"
     start = replace(step, red=(), kind="map", body=_initial(step, parts.initial))
     nothing = const(0.0 if step.dtype in FLOATS else 0, step.dtype)
-    return Kernel(step.axes, (start,)), Kernel((), (replace(step, body=scatter(nothing, parts.value, parts.places)),))
+    points = replace(step, body=scatter(nothing, parts.value, parts.places))
+    return Kernel(step.axes, (start,)), Kernel((), (*checks, points))
 
 
 def _initial(step: Nest, value: Val) -> Val:
@@ -75,7 +77,7 @@ class Scatter(Writer):
     """A block of points, each of which adds to its element. The rows of the tile are the points."""
 
     def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> None:
-        (self.step,) = kernel.steps
+        *self.asserted, self.step = kernel.steps
         blocks = choose_blocks(Kernel(self.step.red, ()), buffers, ())
         super().__init__(kernel, buffers, self.step.red, blocks)
 
@@ -86,6 +88,9 @@ class Scatter(Writer):
         parts = scatter_of(self.step)
         assert parts is not None, "not a scatter"
         tile = self._tile(self._row_points())
+        for check in self.asserted:
+            body = at(check.body, dict(zip(check.axes, map(lift, self.step.red), strict=False)))
+            tile.check(tile.value(body), self.checks[check.out])
         value = tile.value(parts.value)
         places = [tile.value(place) for place in parts.places]
         tile.atomic(NAMES[self.step.kind], self.step.out, places, value)
