@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import enum
 import functools
+import sys
 import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -255,8 +256,15 @@ def module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
     value = module.__dict__[name]
     if is_trusted(module.__name__) and isinstance(value, STABLE):
         return tx.wrap(value, None)
-    source = None if owner.source is None else tx.sources.attribute(owner.source, name)
-    return tx.wrap(value, source)
+    return tx.wrap(value, _source_in_module(tx, owner, name))
+
+
+def _source_in_module(tx: Tracer, owner: ModuleValue, name: str) -> Source | None:
+    """Return where a variable of a module is found, also of one that was reached through modules of torch."""
+    source, module = owner.source, owner.value
+    if source is None and is_trusted(module.__name__) and sys.modules.get(module.__name__) is module:
+        source = tx.sources.module(module.__name__)
+    return None if source is None else tx.sources.attribute(source, name)
 
 
 def _lazy_module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
@@ -275,7 +283,8 @@ def _lazy_module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
             source = tx.sources.item(names, "__getattr__")
         return tx.call(tx.wrap(hook, source), [Const(name)], {})
     if is_trusted(module.__name__) and hasattr(module, name):
-        return tx.wrap(getattr(module, name), None)
+        value = getattr(module, name)
+        return tx.wrap(value, None if isinstance(value, STABLE) else _source_in_module(tx, owner, name))
     if hasattr(types.ModuleType, name):
         return tx.wrap(getattr(module, name), None)
     raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is computed by the module")

@@ -35,7 +35,7 @@ def raise_inside(code: CodeType, error: BaseException) -> CodeType:
     """
     if info_of(code) is None:
         raise error
-    items = list(Bytecode.from_code(code, conserve_exception_block_stackdepth=True))
+    items: list[Any] = list(Bytecode.from_code(code, conserve_exception_block_stackdepth=True))
     decoded = decode(code)
     end = next(i for i in decoded.instructions if i.op in ("NOP", "JUMP_FORWARD"))  # of the prologue
     loads = [item for item in items if isinstance(item, Instr)]

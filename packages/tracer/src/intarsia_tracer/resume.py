@@ -19,7 +19,7 @@ from intarsia_tracer.decode import Instruction, decode
 from intarsia_tracer.liveness import assigned_cells
 from intarsia_tracer.polyfills import own_cell, resumed_view
 
-__all__ = [  # noqa: RUF022  (plain order)
+__all__ = [
     "Place",
     "ResumeInfo",
     "StackEntry",
