@@ -111,6 +111,13 @@ def test_a_long_row_is_cut_into_chunks(tmp_path):
     assert source.launches[2].grid == ("(16 + 0) // 1",)
 
 
+def test_as_many_chunks_as_rows(tmp_path):
+    """Axes of one extent are not one axis."""
+    source = check((2, 128, 3), 1, "cumsum", "f32", tmp_path)
+    assert len(source.launches) == 3
+    check((4, 100, 4), 1, "cumprod", "i64", tmp_path)
+
+
 def test_rows_that_keep_a_gpu_busy_are_walked_whole(tmp_path):
     source = check((40, 100), 1, "cumsum", "f32", tmp_path)
     assert len(source.launches) == 1

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from intarsia_loops.index import Atom, axis, lift, row_major
+from intarsia_loops.index import Atom, lift, row_major
 from intarsia_loops.ops import NEST_KINDS, identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, const, index_value, load, val
 from intarsia_loops.rewrites import at
 from intarsia_triton.blocks import Blocks, choose_blocks
 from intarsia_triton.index import index_text, product
 from intarsia_triton.plan import Loop
-from intarsia_triton.split import BUSY, Split, new_name
+from intarsia_triton.split import BUSY, Split, new_axis, new_name
 from intarsia_triton.writer import INDENT, Writer, divides
 
 __all__ = ["Scan", "is_scan", "scan_launches"]
@@ -51,7 +51,7 @@ def scan_launches(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
         return Split((kernel,), {})
     (scanned,), others = step.red, _others(step, buffers)
     n_full, kind = scanned.extent // length, step.kind.removeprefix("cum")
-    k, q = axis("k0", n_full), axis("q0", length)
+    k, q = new_axis("k0", n_full, step.axes), new_axis("q0", lift(length), step.axes)
     total = Nest(
         new_name(f"{step.out}_totals", buffers),
         (k, *others),
@@ -62,7 +62,7 @@ def scan_launches(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
     )
     read = load(total.out, tuple(map(lift, total.axes)), total.dtype)
     running = Nest(new_name(f"{step.out}_before", buffers), total.axes, (k,), step.kind, read, total.dtype)
-    start = _start(step, running, axis("k0", (scanned.extent + (length - 1)) // length))
+    start = _start(step, running, new_axis("k0", (scanned.extent + (length - 1)) // length, step.axes))
     shape = tuple(a.extent for a in total.axes)
     scratch = {one.out: Buffer(shape, row_major(shape), one.dtype) for one in (total, running)}
     first, last = Kernel(total.axes, (total,)), Kernel((), (start, step), frozenset({start.out}))
@@ -114,8 +114,8 @@ class Scan(Writer):
         self.first = _identity(self.step)
         self.chunk = 0
         for start in starts:
-            rows = (start.axes[0], *others)
-            self.first = at(start.body, dict(zip(start.axes[1:], map(lift, others), strict=True)))
+            rows = (new_axis("k0", start.axes[0].extent, self.step.axes), *others)
+            self.first = at(start.body, dict(zip(start.axes, map(lift, rows), strict=True)))
             self.chunk = _chunk(self.step, buffers)
         super().__init__(kernel, buffers, rows, _blocks(self.step, buffers))
         self._alone = True  # each tile is for one body

@@ -9,7 +9,7 @@ loses digits that a tree keeps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from intarsia_loops.index import Atom, IndexExpr, axis, lift, row_major
@@ -19,7 +19,7 @@ from intarsia_triton.blocks import choose_blocks
 from intarsia_triton.index import product
 from intarsia_triton.plan import loops_of
 
-__all__ = ["BUSY", "Split", "new_name", "split_reductions", "spread"]
+__all__ = ["BUSY", "Split", "new_axis", "new_name", "split_reductions", "spread"]
 
 KINDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 # programs that keep a large GPU busy: four for each of its 132 processors
@@ -123,11 +123,17 @@ def new_name(name: str, buffers: Mapping[str, Buffer]) -> str:
     return name
 
 
+def new_axis(name: str, extent: IndexExpr, others: Collection[Atom]) -> Atom:
+    """Return an axis that is none of others: axes of one name and extent are one."""
+    while axis(name, extent) in others:
+        name += "_"
+    return axis(name, extent)
+
+
 def _partial(step: Nest, rows: tuple[Atom, ...], red: tuple[Atom, ...], n_parts: int, name: str) -> Nest:
     """The reduction of one part, for each part and row."""
     length = (red[0].extent.const() or 0) // n_parts
-    part = axis("p0", n_parts)
-    within = axis("q0", length)
+    part, within = (new_axis(name, lift(n), (*rows, *red)) for name, n in (("p0", n_parts), ("q0", length)))
     position: IndexExpr = lift(part) * length + lift(within)
     kept = (within, *red[1:]) if length > 1 or len(red) == 1 else red[1:]
     env = {red[0]: position if within in kept else lift(part)}
@@ -137,7 +143,7 @@ def _partial(step: Nest, rows: tuple[Atom, ...], red: tuple[Atom, ...], n_parts:
 
 def _finished(step: Nest, partial: Nest) -> Nest:
     """The reduction of the partial results, in the place of the whole one."""
-    part = axis("p0", partial.axes[0].extent)
+    part = new_axis("p0", partial.axes[0].extent, step.axes)
     index = (lift(part), *map(lift, step.axes))
     return replace(step, red=(part,), body=load(partial.out, index, partial.dtype))
 
