@@ -50,6 +50,10 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "baddbmm": (_BATCH, _BATCH, _BATCH),
     "bmm": (_BATCH, _BATCH),
     "bucketize.Tensor": (_X, _ROW),
+    "clamp": (_X, _X),
+    "clamp.default": (_X, True),
+    "clamp_max.default": (_X, True),
+    "clamp_min.default": (_X, True),
     "div.Scalar_mode": (_X, True),
     "div.Tensor_mode": (_X, _X),
     "dot": (_ROW, _ROW),
@@ -92,7 +96,10 @@ _NAMED: dict[str, dict[str, Any]] = {
     "div.Tensor_mode": {"rounding_mode": "trunc"},
     "round.decimals": {"decimals": 1},
 }
-_TYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
+_TYPES = (
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.bfloat16, torch.complex64),
+)
 
 
 def _overload(name: str) -> OpOverload:
@@ -236,7 +243,7 @@ def test_dimensions_are_checked(function: Callable[[torch.Tensor, int], Any]) ->
 @pytest.mark.parametrize(
     "other", [0.5, 2, 1j, torch.tensor(0.5), torch.tensor([1j, 2j]), torch.tensor([2, 3])], ids=str
 )
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.float32, torch.complex64])
 def test_no_result_is_stored_that_its_place_cannot_hold(name: str, other: Any, dtype: torch.dtype) -> None:
     def refuses(x: torch.Tensor, y: Any) -> bool:
         try:
@@ -250,6 +257,44 @@ def test_no_result_is_stored_that_its_place_cannot_hold(name: str, other: Any, d
         y = mode.from_tensor(other) if isinstance(other, torch.Tensor) else other
         refused = refuses(x, y)
     assert refused == refuses(torch.ones(2, dtype=dtype), other)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.masked_fill_(x > 0, 2.0),
+        lambda x: x.masked_fill_((x > 0).byte(), 2.0),
+        lambda x: x.masked_scatter_(x.bool().byte(), x),
+        lambda x: x.put_(x.long() * 0, x.clone()),
+        lambda x: x.put_(x.int() * 0, x),
+        lambda x: x.put_(x.long() * 0, x.double()),
+        lambda x: x.heaviside_(x.double()),
+        lambda x: torch.heaviside(x, x),
+        lambda x: torch.ldexp(x, x > 0),
+        lambda x: x.addcdiv_(x > 0, x > 0),
+        lambda x: torch.addcdiv(x, x.int(), x.float()),
+        lambda x: torch.addcmul(x > 0, x, x),
+        lambda x: x.int().bernoulli_(0.5),
+        lambda x: x.uniform_(),
+        lambda x: torch.clamp(x, x > 0),
+        lambda x: (x > 0).clamp_(True),
+        lambda x: (x > 0).clamp_(2),
+        lambda x: x < 2j,
+        lambda x: x.lt_(x.to(torch.complex64)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.float32, torch.complex64])
+def test_types_that_do_not_go_together_are_refused_where_eager_does(function: Any, dtype: torch.dtype) -> None:
+    def refuses(x: torch.Tensor) -> bool:
+        try:
+            function(x)
+        except (RuntimeError, TypeError):
+            return True
+        return False
+
+    with EagerMode() as mode:
+        refused = refuses(mode.from_tensor(torch.ones(2, dtype=dtype)))
+    assert refused == refuses(torch.ones(2, dtype=dtype))
 
 
 def test_no_bool_is_subtracted() -> None:

@@ -8,6 +8,7 @@ some results other strides than eager does. Both are tables over op names, check
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,9 +43,11 @@ class EagerMode(FakeTensorMode):
         rules = _RULES.get(func)
         if rules is None:
             rules = _RULES[func] = _rules_of(func)
-        refused, dims, correct, stored = rules
+        refused, dims, correct, stored, mismatched = rules
         if refused:
             _refuse(func, args, refused)
+        if mismatched is not None and mismatched(*args):
+            raise RuntimeError(f"{func} isn't implemented for {', '.join(map(_type_of, args))}")
         if stored:
             _check_stored(args, stored)
         if dims:
@@ -56,8 +59,7 @@ class EagerMode(FakeTensorMode):
 def refused_types() -> dict[str, frozenset[torch.dtype]]:
     """Return the table of refusals: op, with or without its overload -> element types that eager's CPU kernel refuses.
 
-    The type is that of the first tensor; what the first two operands promote to, for ops that promote; for `sub` that
-    of either.
+    The type is that of the first tensor; what the operands promote to, for ops that promote; for `sub` that of either.
 
     Example:
         >>> torch.bool in refused_types()["ceil"], torch.int64 in refused_types()["ceil"]
@@ -84,6 +86,7 @@ _BOOL = frozenset({torch.bool})
 _INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 _FLOATS = _HALVES | {torch.float32, torch.float64}
+_COMPLEX = frozenset({torch.complex32, torch.complex64, torch.complex128})
 _NOT_LONG = _BOOL | _INTEGERS - {torch.int64}
 
 _REFUSED: dict[str, frozenset[torch.dtype]] = {}
@@ -103,9 +106,9 @@ for _types, _names in (
     (
         _BOOL | _INTEGERS,
         """_adaptive_avg_pool3d _prelu_kernel _safe_softmax _softmax _softmax_backward_data adaptive_max_pool2d
-        adaptive_max_pool3d bernoulli celu gelu glu grid_sampler_2d grid_sampler_3d hardshrink hardsigmoid hardswish
-        hypot igamma igammac lerp logcumsumexp max_pool2d_with_indices_backward max_unpool2d max_unpool3d mish nextafter
-        round.decimals silu softplus upsample_linear1d upsample_trilinear3d""",
+        adaptive_max_pool3d bernoulli.default celu gelu glu grid_sampler_2d grid_sampler_3d hardshrink hardsigmoid
+        hardswish hypot igamma igammac lerp logcumsumexp max_pool2d_with_indices_backward max_unpool2d max_unpool3d
+        mish nextafter round.decimals silu softplus upsample_linear1d upsample_trilinear3d""",
     ),
     (_NOT_LONG - {torch.uint8}, "avg_pool2d"),
     (_NOT_LONG - {torch.uint8} | _HALVES, "avg_pool3d"),
@@ -116,14 +119,38 @@ for _types, _names in (
     ),
     (_FLOATS, "bitwise_and bitwise_not bitwise_or bitwise_xor lcm"),
     (_BOOL | _FLOATS, "bitwise_left_shift bitwise_right_shift gcd"),
-    (_HALVES, "_cdist_forward special_airy_ai special_bessel_j0 special_erfcx special_ndtri special_zeta"),
+    (
+        _HALVES,
+        "_cdist_forward special_airy_ai special_bessel_j0 special_erfcx special_log_ndtr special_ndtri special_zeta",
+    ),
+    (_BOOL | _INTEGERS, "uniform"),
+    (_BOOL, "argmax argmin clamp.default clamp_max.default clamp_min.default"),
+    (
+        _COMPLEX,
+        """_adaptive_avg_pool3d _log_softmax _prelu_kernel _safe_softmax _softmax _softmax_backward_data
+        _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d adaptive_max_pool2d
+        adaptive_max_pool3d amax amin argmax argmin atan2 avg_pool2d avg_pool3d bernoulli.default binary_cross_entropy
+        binary_cross_entropy_with_logits bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
+        bitwise_xor bucketize.Tensor ceil celu clamp clamp.default clamp_max clamp_max.default clamp_min
+        clamp_min.default copysign digamma div.Scalar_mode div.Tensor_mode elu erf erfc erfinv floor fmax fmin fmod frac
+        gcd ge gelu glu grid_sampler_2d grid_sampler_3d gt hardshrink hardsigmoid hardswish hardtanh heaviside
+        huber_loss hypot i0 igamma igammac kthvalue lcm le lgamma log_sigmoid_forward lt max
+        max_pool2d_with_indices max_pool2d_with_indices_backward max_pool3d_with_indices max_unpool2d max_unpool3d
+        maximum median min minimum mish nanmedian nextafter nll_loss2d_forward nll_loss_forward relu remainder round
+        round.decimals sign signbit smooth_l1_loss softplus special_airy_ai special_bessel_j0 special_entr special_erfcx
+        special_i0e special_i1 special_i1e special_log_ndtr special_ndtri special_zeta threshold topk trunc
+        upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
+        upsample_nearest3d upsample_trilinear3d xlogy""",
+    ),
 ):
-    _REFUSED |= dict.fromkeys(_names.split(), _types)
+    for _name in _names.split():
+        _REFUSED[_name] = _REFUSED.get(_name, frozenset()) | _types
 
 _PROMOTING_NAMES = """
-    bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor div.Scalar_mode
-    div.Tensor_mode fmod gcd hypot igamma igammac lcm logaddexp logaddexp2 nextafter pow.Tensor_Tensor remainder
-    special_zeta
+    addcdiv addcmul atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor clamp
+    clamp.default clamp_max clamp_max.default clamp_min clamp_min.default copysign div.Scalar_mode div.Tensor_mode
+    fmax fmin fmod gcd ge gt hypot igamma igammac lcm le logaddexp logaddexp2 lt maximum minimum nextafter
+    pow.Tensor_Tensor remainder special_zeta xlogy
 """
 _PROMOTING = frozenset(_PROMOTING_NAMES.split())
 # eager subtracts no bools, numbers included
@@ -140,23 +167,68 @@ _Refusal = tuple[frozenset[torch.dtype], str, bool]  # types, how operands decid
 def _refuse(func: Any, args: Sequence[Any], refused: _Refusal) -> None:
     """Raise if the types of the operands are among the refused ones."""
     types, how, empty_passes = refused
-    operands = args[:1] if how == "first" else args[:2]
+    operands = args[:1] if how == "first" else [x for x in args if isinstance(x, _OPERANDS)]
     tensors = [x for x in operands if isinstance(x, torch.Tensor)]
     if not tensors or any(_device(x) != "cpu" or (empty_passes and _is_empty(x)) for x in tensors):
         return
     dtype = tensors[0].dtype
     if how == "either" and any(_is_bool(x) for x in operands):
         dtype = torch.bool
-    elif how == "promoted" and all(isinstance(x, (torch.Tensor, bool, int, float)) for x in operands):
-        dtype = torch.result_type(*operands)
+    elif how == "promoted":
+        dtype = _promoted(operands)
     if dtype in types:
         raise RuntimeError(f"{func} isn't implemented for {dtype} on the CPU")
+
+
+_OPERANDS = (torch.Tensor, bool, int, float, complex)
+
+
+def _promoted(operands: Sequence[Any]) -> torch.dtype:
+    """Return the type that tensors and numbers promote to."""
+    first, *rest = operands
+    types = [torch.result_type(first, other) for other in rest] or [first.dtype]
+    return functools.reduce(torch.promote_types, types)
+
+
+def _have_two_types(x: Any, y: Any) -> bool:
+    return bool(x.dtype != y.dtype)
+
+
+def _has_bool_exponent(x: Any, exponent: Any) -> bool:
+    return bool(x.is_floating_point() and exponent.dtype is torch.bool and _device(x) == "cpu")
+
+
+def _takes_no_mask(x: Any, mask: Any, *rest: Any) -> bool:
+    return mask.dtype is not torch.bool
+
+
+def _puts_wrongly(x: Any, index: Any, source: Any, *rest: Any) -> bool:
+    return index.dtype is not torch.int64 or source.dtype is not x.dtype
+
+
+def _divides_integers(x: Any, dividend: Any, divisor: Any) -> bool:
+    return not any(t.is_floating_point() or t.is_complex() for t in (dividend, divisor))
+
+
+# refusals for types that don't go together
+_MISMATCHED: dict[str, Callable[..., bool]] = {
+    "addcdiv": _divides_integers,
+    "heaviside": _have_two_types,
+    "ldexp": _has_bool_exponent,
+    "masked_fill": _takes_no_mask,
+    "masked_scatter": _takes_no_mask,
+    "put": _puts_wrongly,
+}
+
+
+def _type_of(x: Any) -> str:
+    return str(x.dtype) if isinstance(x, torch.Tensor) else type(x).__name__
 
 
 # in-place forms that meta kernels let store what the type of their first operand can't hold
 _STORED = {
     **dict.fromkeys(["add", "addcmul", "bitwise_and", "fmod", "mul", "remainder", "sub"], "promoted"),
-    **dict.fromkeys(["atan2", "copysign", "hypot", "ldexp", "logit"], "float"),
+    **dict.fromkeys(["addcdiv", "atan2", "copysign", "hypot", "ldexp", "logit"], "float"),
 }
 
 
@@ -281,14 +353,14 @@ _CORRECTED: dict[str, _Correction] = {
     "pow.Tensor_Scalar": _power_of_bool,
 }
 
-_Rules = tuple[_Refusal | None, _Places, _Correction | None, str]
+_Rules = tuple[_Refusal | None, _Places, _Correction | None, str, Callable[..., bool] | None]
 _RULES: dict[Any, _Rules] = {}
 
 
 def _rules_of(func: Any) -> _Rules:
     """Return what the tables say about an overload, in-place forms included."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
-        return None, (), None, ""
+        return None, (), None, "", None
     name = func._schema.name.partition("::")[2]
     written = func._schema.is_mutable
     base = name.removesuffix("_") if written else name
@@ -300,4 +372,4 @@ def _rules_of(func: Any) -> _Rules:
     correct = None if written and "batch_norm" not in name else _CORRECTED.get(full) or _CORRECTED.get(name)
     refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
     stored = _STORED.get(base, "") if written and name.endswith("_") else ""
-    return refused, dims, correct, stored
+    return refused, dims, correct, stored, _MISMATCHED.get(base)
