@@ -1,14 +1,19 @@
 """Compiled code sees what changes between calls, whatever Python feature it is reached by, and leaves nothing out."""
 
+import functools
+import math
+import operator
 import threading
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import intarsia
 from intarsia_dispatch import FallbackWarning
+from intarsia_ir.errors import UnsupportedError
 
 RAISE = {"on_error": "raise"}
 EPS = 1.5
@@ -93,6 +98,82 @@ def test_an_autograd_function_that_computes_is_one_graph_and_its_constants_are_g
     assert gradient() == [3.0] * 2
     monkeypatch.setattr(Pure, "backward", staticmethod(other_backward))
     assert gradient() == [100.0] * 2
+
+
+SETTINGS = (torch.get_num_threads, torch.initial_seed)
+PAIR = (1.0, [2.0])
+APPEND = [].append
+DROPOUT = torch.nn.Dropout(0.0)
+PARTIAL = functools.partial(SETTINGS[0])
+CALLS = {
+    "a setting": lambda x: x * torch.get_num_threads(),
+    "a setting's setter": lambda x: torch.set_rng_state(x.new_zeros(5, dtype=torch.uint8)),
+    "a flag of a module": lambda x: x * torch.backends.mkldnn.enabled,
+    "a list in a tuple": lambda x: x * PAIR[1][0],
+    "a bound method": lambda x: APPEND(x),
+    "a module of torch": lambda x: DROPOUT(x),
+    "a partial function": lambda x: x * PARTIAL(),
+    "a number of NumPy's": lambda x: x * NUMBER,
+}
+NUMBER = np.float64(2.0)
+
+
+@pytest.mark.parametrize("forward", CALLS.values(), ids=CALLS)
+def test_an_autograd_function_that_uses_what_holds_state_breaks(forward, fresh):
+    class Applied(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    reason = "and gradients are needed"
+    with pytest.raises(UnsupportedError, match=reason):
+        intarsia.compile(lambda x: Applied.apply(x) + 1, fullgraph=True)(torch.ones(2, requires_grad=True))
+
+
+class OfPair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * WEIGHTS[0] + operator.add(WEIGHTS[1], math.pi)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+WEIGHTS = (1.0, 2.0)
+
+
+def test_numbers_in_a_tuple_that_an_autograd_function_reads_are_guarded(fresh, monkeypatch):
+    compiled = intarsia.compile(lambda x: OfPair.apply(x), options=RAISE)
+    x = torch.ones(2, requires_grad=True)
+    for pair in ((1.0, 2.0), (2.0, 2.0), (3.0, 4.0), (4.0, 5.0)):
+        monkeypatch.setattr(f"{__name__}.WEIGHTS", pair)
+        torch.testing.assert_close(compiled(x), OfPair.apply(x))
+    assert intarsia.stats().fallbacks == 0
+
+
+def of_module(x):
+    return x * (2 if torch.backends.mha._is_fastpath_enabled else 3)
+
+
+def of_property(x):
+    return x * (2 if torch.backends.mkldnn.enabled else 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "module", "name"),
+    [(of_module, torch.backends.mha, "_is_fastpath_enabled"), (of_property, torch.backends.mkldnn, "enabled")],
+)
+def test_a_flag_in_a_module_of_torch_is_read_at_each_call(function, module, name, fresh, monkeypatch):
+    compiled = intarsia.compile(function, options=RAISE)
+    for value in (True, False, True):
+        monkeypatch.setattr(module, name, value)
+        assert compiled(torch.ones(2)).tolist() == [2.0 if value else 3.0] * 2
+    assert (intarsia.stats().recompiles, intarsia.stats().fallbacks) == (1, 0)
 
 
 @pytest.mark.parametrize("kind", [threading.Lock, threading.RLock])

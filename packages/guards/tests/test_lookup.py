@@ -217,6 +217,12 @@ def test_modules_that_compute_attributes() -> None:
     assert not any(holds(GuardKind.HAS_ATTRIBUTE, ("w", present), module) for present in (True, False))
 
 
+def test_a_setting_that_a_module_of_torch_computes() -> None:
+    source = AttributeSource(X, "enabled")
+    assert holds(GuardKind.CONSTANT, torch.backends.mkldnn.enabled, torch.backends.mkldnn, source)
+    assert not holds(GuardKind.CONSTANT, not torch.backends.mkldnn.enabled, torch.backends.mkldnn, source)
+
+
 def test_what_is_registered_in_a_module_of_torch() -> None:
     layer = torch.nn.Linear(2, 2)
     source = AttributeSource(X, "weight")

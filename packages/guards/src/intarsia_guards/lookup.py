@@ -290,6 +290,8 @@ def _is_read_by_us(raw: Any) -> bool:
         return True
     if kind is property:
         return _is_ours(raw.fget)
+    if kind is torch.backends.ContextProp:  # type: ignore[attr-defined]
+        return _is_ours(raw.getter)
     getter = _in_class(kind, "__get__")
     return getter is _NOTHING or (isinstance(getter, _IN_C) and not issubclass(kind, (property, classmethod)))
 

@@ -261,9 +261,9 @@ def module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
 
 def _source_in_module(tx: Tracer, owner: ModuleValue, name: str) -> Source | None:
     """Return where a variable of a module is found, also of one that was reached through modules of torch."""
-    source, module = owner.source, owner.value
-    if source is None and is_trusted(module.__name__) and sys.modules.get(module.__name__) is module:
-        source = tx.sources.module(module.__name__)
+    source, module = owner.source, owner.value.__name__
+    if source is None and is_trusted(module) and sys.modules.get(module) is owner.value:
+        source = tx.sources.module(module)
     return None if source is None else tx.sources.attribute(source, name)
 
 

@@ -1,8 +1,9 @@
 """Whether a Python function only computes from its arguments, as far as its instructions tell.
 
 What a user's autograd function does in Python happens once, when a graph is recorded. So its code may use its
-arguments, its own variables, torch's functions, built-in functions without effects, constants (which are guarded), and
-Python functions of which the same holds. Anything else could change between calls, or be seen from outside.
+arguments, its own variables, torch's functions but those for settings, built-in functions without effects, constants
+(which are guarded), and Python functions of which the same holds. Anything else could change between calls, or be seen
+from outside.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ import builtins
 import dis
 import os
 from collections.abc import Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from intarsia_tracer.tensors.tables import ANSWERS, PURE, is_leaf
 from intarsia_tracer.tensors.tensor import plain_number
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Function, guard_code
+from intarsia_tracer.values.numbers import ChangingNumber
+from intarsia_tracer.values.objects import Reference
+from intarsia_tracer.values.sequences import Slice, Tuple
+from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
@@ -40,6 +46,16 @@ _IMMUTABLE = (
     torch.memory_format,
 )  # fmt: skip
 _MODULES = frozenset({"torch", "math", "cmath", "operator", "functools"})
+#: Functions of torch that tell what guards rely on at the entry, and what regions of the program change.
+_GUARDED = frozenset(
+    {torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
+     torch.is_autocast_cache_enabled, torch.get_default_dtype, torch.is_tensor}
+)  # fmt: skip
+#: Modules of torch whose functions read and write no settings of the process.
+_COMPUTING = (
+    "torch.amp.autocast_mode", "torch.autograd", "torch.cuda.amp.autocast_mode", "torch.func", "torch.functional",
+    "torch.masked", "torch.nn.functional", "torch.utils._pytree", "torch.utils.checkpoint",
+)  # fmt: skip
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 _WRITES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "IMPORT_STAR"})
 _FREE = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF", "LOAD_CLOSURE"})
@@ -137,13 +153,22 @@ def _global(tx: Tracer, function: Function, name: str, attributes: list[str], de
 
 
 def _used(tx: Tracer, model: Any, name: str, attributes: list[str], depth: int) -> str:
-    """Tell what using a variable from outside amounts to."""
+    """Tell what using a variable from outside amounts to. What may be another later is not relied on."""
     model = plain_number(model)
-    if isinstance(model, Const):
+    if isinstance(model, Const) or (isinstance(model, SetValue) and _is_immutable(model.real)):
+        return ""  # guarded
+    if isinstance(model, ChangingNumber):
+        model.as_python()  # guards what it is now
         return ""
     if isinstance(model, Function):
-        return what_else_it_does(tx, model, depth + 1)
-    value = model.identity()
+        own = not _is_of_torch(model.value) or _only_computes(model.value)
+        return what_else_it_does(tx, model, depth + 1) if own else f"calls {name}"
+    if isinstance(model, Slice) or (isinstance(model, Tuple) and model.cls in (tuple, torch.Size)):
+        parts = model.parts if isinstance(model, Slice) else model.items
+        return next(filter(None, (_used(tx, part, name, [], depth) for part in parts)), "")
+    if not isinstance(model, Reference):
+        return f"reads {name}"
+    value: Any = model.identity()
     for attribute in attributes:
         if not isinstance(value, ModuleType):
             break
@@ -152,11 +177,28 @@ def _used(tx: Tracer, model: Any, name: str, attributes: list[str], depth: int) 
         value = getattr(value, attribute, None)
     if isinstance(value, type) and issubclass(value, torch.autograd.Function) and attributes[:1] == ["apply"]:
         return _parts(tx, model, depth + 1)
-    module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    trusted = str(module).partition(".")[0] in _MODULES or (module == "builtins" and isinstance(value, type))
-    if (trusted and (callable(value) or isinstance(value, ModuleType))) or _is_immutable(value):
-        return ""
-    return f"reads {name}"
+    return "" if _only_computes(value) else f"reads {'.'.join([name, *attributes])}"
+
+
+def _only_computes(value: Any) -> bool:
+    """Tell whether something of a trusted module, or a built-in class, gives the same for the same arguments always."""
+    if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format | float):
+        return True  # such as torch.float32, math.pi
+    module = value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", None))
+    if isinstance(value, ModuleType | type):
+        return module.partition(".")[0] in {*_MODULES, "builtins"}
+    if is_leaf(value):
+        return True
+    if not isinstance(value, FunctionType | BuiltinFunctionType):  # an object, which may hold anything
+        return False
+    if not _is_of_torch(value):
+        return module.lstrip("_") in _MODULES
+    known = value in PURE or value in _GUARDED or value.__name__ in ANSWERS
+    return known or any(module == m or module.startswith(m + ".") for m in _COMPUTING)
+
+
+def _is_of_torch(value: Any) -> bool:
+    return str(value.__module__).partition(".")[0] == "torch"
 
 
 def _parts(tx: Tracer, cls: Any, depth: int) -> str:
@@ -176,4 +218,4 @@ def _parts(tx: Tracer, cls: Any, depth: int) -> str:
 def _is_immutable(value: object) -> bool:
     if type(value) in (tuple, frozenset):
         return all(map(_is_immutable, value))  # type: ignore[call-overload]
-    return isinstance(value, _IMMUTABLE)
+    return type(value) in _IMMUTABLE  # objects of subclasses may hold anything
