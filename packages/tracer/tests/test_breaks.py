@@ -398,3 +398,24 @@ def test_transforms_are_named():
     assert len(seen) == 4  # torch's own jvp scripts functions, which tests of packages must not
     assert {broken.code for broken in seen} == {"tracer.tensor_input"}
     assert all("torch.func transform" in broken.reason for broken in seen)
+
+
+@pytest.mark.parametrize("name", ["unsqueeze_", "t_", "squeeze_", "transpose_", "swapdims_"])
+def test_an_existing_tensor_gets_another_shape_outside_of_the_graph(name):
+    arguments = {"unsqueeze_": (0,), "transpose_": (0, 1), "swapdims_": (0, 1)}.get(name, ())
+
+    def f(x):
+        y = x + 1
+        getattr(x, name)(*arguments)
+        getattr(y, name)(*arguments)
+        return x * 2, y
+
+    executor = Executor()
+    ours, eager = torch.ones(2, 1), torch.ones(2, 1)
+    results, expected = executor.call(f, ours), f(eager)
+    assert ours.shape == eager.shape and ours.stride() == eager.stride()
+    for result, wanted in zip(results, expected, strict=True):
+        assert torch.equal(result, wanted) and result.stride() == wanted.stride()
+    broken, *_ = executor.captures[0].breaks
+    assert broken.code == "tracer.tensor_op" and "shape or strides" in broken.reason
+    assert executor.captures[0].example_inputs[0].shape == (2, 1) and executor.captures[-1].breaks == ()

@@ -40,7 +40,7 @@ from intarsia_tracer.tensors.calls import call_leaf_or_table
 from intarsia_tracer.tensors.functions import applied_function
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
-from intarsia_tracer.tensors.tables import ATOM_TYPES, PRODUCTS, is_inlined, is_leaf
+from intarsia_tracer.tensors.tables import ATOM_TYPES, PRODUCTS, RESHAPING, is_inlined, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue, plain_number
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
@@ -252,6 +252,8 @@ class Tensors(Extension):
             raise Break("tracer.tensor_op", f"{_shown(target)} is called with {unknown}") from None
         if name in PRODUCTS:
             self._refuse_mixed(target, [*fakes, *fake_named.values()])
+        if name in RESHAPING and args and isinstance(args[0], TensorValue) and args[0].real is not None:
+            raise Break("tracer.tensor_op", f"{_shown(target)} changes the shape or strides of an existing tensor")
         if isinstance(fake_named.get("out"), torch.Tensor):
             self._refuse_resizing(kind, target, fakes, fake_named)
         result = self.propagate(kind, target, fakes, fake_named)

@@ -22,6 +22,7 @@ __all__ = [
     "INLINED",
     "PRODUCTS",
     "PURE",
+    "RESHAPING",
     "is_inlined",
     "is_leaf",
 ]
@@ -116,6 +117,9 @@ BREAKING_METHODS = MappingProxyType(
         **dict.fromkeys(_STATE_METHODS.split(), "tracer.tensor_op"),
     }
 )
+
+#: Methods that give their tensor another shape: a tensor from outside of the graph must have it at once.
+RESHAPING = frozenset({"as_strided_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"})
 
 #: Modules of torch whose Python functions are evaluated; calls into others break.
 INLINED = (
