@@ -18,11 +18,12 @@ OPTIONS = {"on_error": "raise", "rng": "philox"}
 
 
 def drawing(x):
-    return F.dropout(torch.relu(x), 0.3) + torch.rand_like(x), torch.bernoulli(x, 0.25), torch.randn(x.shape)
+    return F.dropout(torch.relu(x), 0.3) + torch.rand_like(x), torch.bernoulli(x, 0.25), torch.randn_like(x)
 
 
-def test_cpp_draws_what_the_interpreter_draws(tmp_path):
-    x = torch.randn(7, 1030)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_cpp_draws_what_the_interpreter_draws(dtype, tmp_path):
+    x = torch.randn(7, 1030, dtype=dtype)
     with torch.no_grad():
         pure = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(drawing, (x,)))
     loops = intarsia_loops.lower(pure.graph_module, rng="philox")
@@ -37,6 +38,15 @@ def test_cpp_draws_what_the_interpreter_draws(tmp_path):
     expected = intarsia_loops.loops.interpret(loops, x)
     assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
     torch.testing.assert_close(found[2], expected[2])  # by a logarithm and a cosine
+
+
+def test_doubles_have_53_random_bits():
+    compiled = intarsia.compile(lambda x: (torch.rand_like(x), torch.randn_like(x)), options=OPTIONS)
+    uniform, normal = compiled(torch.empty(10_000, dtype=torch.float64))
+    assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.02
+    assert ((uniform * 2**53) == (uniform * 2**53).floor()).all()
+    assert 0.4 < ((uniform * 2**53) % 2).mean() < 0.6  # the last bit
+    assert abs(normal.std() - 1) < 0.05
 
 
 def test_calls_differ_and_a_seed_repeats_them():

@@ -35,3 +35,11 @@ def test_floats_become_short_integers_that_wrap():
         assert operation(cast(x, "i8"), ["t0"]) == "t0.to(tl.int64).to(tl.int8)"
         assert operation(cast(x, "i32"), ["t0"]) == "t0.to(tl.int32)"
     assert operation(cast(load("x", (), "i32"), "u8"), ["t0"]) == "t0.to(tl.uint8)"
+
+
+def test_positions_beyond_32_bits_are_computed_in_64(tmp_path):
+    i = axis("i0", 200)
+    body = index_value(lift(i) * (1 << 24) - (1 << 31))
+    kernel = Kernel((i,), (Nest("y", (i,), (), "map", body, "i64"),))
+    text = emit(kernel, {"y": Buffer((lift(200),), (lift(1),), "i64")}, Target("cuda")).text
+    assert "16777216 * x.to(tl.int64)" in text and "tl.store(p0 + (x + " in text

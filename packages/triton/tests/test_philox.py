@@ -22,8 +22,8 @@ def test_philox(tmp_path):
     first, second, *_ = philox.words(load("seed", (), "i64"), index_value(lift(i) * 3))
     nests = (
         Nest("word", (i,), (), "map", second, "i64"),
-        Nest("uniform", (i,), (), "map", philox.uniform(first), "f32"),
-        Nest("normal", (i,), (), "map", philox.normal(first, second), "f32"),
+        Nest("uniform", (i,), (), "map", philox.uniform((first,)), "f32"),
+        Nest("normal", (i,), (), "map", philox.normal((first, second)), "f32"),
     )
     layouts = {"seed": Buffer((), (), "i64"), **{n.out: Buffer(shape, row_major(shape), n.dtype) for n in nests}}
     outputs = tuple(TensorRef(n.out, shape, row_major(shape), lift(0)) for n in nests)

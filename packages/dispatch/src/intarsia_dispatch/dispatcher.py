@@ -154,6 +154,11 @@ class Dispatcher:
         """The callback of the frame hook, which is paused in this thread meanwhile."""
         try:
             return self._fitting(code, frame)
+        except RecursionError as error:  # so little stack is left that nothing can be said, nor remembered
+            if self._config.on_error == "raise":
+                return self._config.raise_inside(code, error)
+            self._counts.add(fallbacks=1)
+            return False
         except BaseException as error:  # what resumes a frame is in the middle of the user's `with` and `try`
             return self._config.raise_inside(code, error)
 

@@ -45,9 +45,19 @@ def line_of(code: CodeType, error: BaseException | None) -> Origin:
 
 
 def as_intarsia_error(error: Exception, code: CodeType, *, while_doing: str) -> IntarsiaError:
-    """Return an error of the compiler as it is; anything else becomes an `InternalError` about it."""
+    """Return an error of the compiler as it is; anything else becomes an `InternalError` about it.
+
+    But for a `RecursionError`: how much stack is left is the caller's matter.
+    """
     if isinstance(error, IntarsiaError):
         return error
+    if isinstance(error, RecursionError):
+        return UnsupportedError(
+            f"the recursion limit was reached while {while_doing} {code.co_qualname}",
+            code="dispatch.depth",
+            where=(first_line(code),),
+            hints=("raise sys.setrecursionlimit, or call it from fewer nested calls",),
+        )
     return InternalError(
         f"{type(error).__name__} while {while_doing} {code.co_qualname}: {error}",
         code="dispatch.internal",

@@ -144,6 +144,7 @@ def naming_stage(stage: str, *, ours: bool = True) -> Iterator[None]:
         ours: Whether an error that is none of these is the compiler's fault, or of whoever gave the stage.
 
     Raises:
+        UnsupportedError: For a `RecursionError`: the graph nests too deeply for the stack that is left.
         InternalError: For any other error, when the stage is ours.
         InvalidArgumentError: For any other error, when it isn't.
 
@@ -160,6 +161,14 @@ def naming_stage(stage: str, *, ours: bool = True) -> Iterator[None]:
     except IntarsiaError as error:
         error.stage = error.stage or stage
         raise
+    except RecursionError as error:
+        refused = UnsupportedError(
+            "the recursion limit was reached",
+            code="pipeline.depth",
+            hints=("raise sys.setrecursionlimit, or call the function from fewer nested calls",),
+        )
+        refused.stage = stage
+        raise refused from error
     except Exception as error:
         kind = InternalError if ours else InvalidArgumentError
         named = kind(f"{type(error).__name__}: {error}", code="pipeline.stage")

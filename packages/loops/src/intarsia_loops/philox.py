@@ -7,6 +7,7 @@ same numbers from one seed without knowing about it. Salmon et al., "Parallel ra
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from intarsia_loops.program import Val, cast, const, val
 
@@ -44,17 +45,26 @@ def words(seed: Val, counter: Val) -> tuple[Val, Val, Val, Val]:
     return x[0], x[1], x[2], x[3]
 
 
-def uniform(word: Val, dtype: str = "f32") -> Val:
-    """Return a number in [0, 1) from a random word: its upper 24 bits, exact in both float types."""
-    kept = cast(_i64("shr", word, const(8, "i64")), dtype)
-    return val("mul", kept, const(2.0**-24, dtype), dtype=dtype)
+def uniform(words: Sequence[Val], dtype: str = "f32") -> Val:
+    """Return a number in [0, 1) of as many random bits as the type has.
+
+    Args:
+        words: Random words. f32 takes 24 bits of the first one, f64 takes 53 of the first two.
+        dtype: f32 or f64.
+    """
+    bits, kept = 24, _i64("shr", words[0], const(8, "i64"))
+    if dtype == "f64":
+        bits, high = 53, _i64("shl", words[0], const(21, "i64"))
+        kept = _i64("or", high, _i64("shr", words[1], const(11, "i64")))
+    return val("mul", cast(kept, dtype), const(2.0**-bits, dtype), dtype=dtype)
 
 
-def normal(first: Val, second: Val, dtype: str = "f32") -> Val:
-    """Return a number of the standard normal distribution from two random words (Box and Muller)."""
-    positive = val("sub", const(1.0, dtype), uniform(first, dtype), dtype=dtype)  # (0, 1]: its logarithm is finite
+def normal(words: Sequence[Val], dtype: str = "f32") -> Val:
+    """Return a number of the standard normal distribution from two random words, or four for f64 (Box and Muller)."""
+    half = 2 if dtype == "f64" else 1
+    positive = val("sub", const(1.0, dtype), uniform(words, dtype), dtype=dtype)  # (0, 1]: its logarithm is finite
     radius = val("mul", const(-2.0, dtype), val("log", positive, dtype=dtype), dtype=dtype)
-    angle = val("mul", uniform(second, dtype), const(2.0 * math.pi, dtype), dtype=dtype)
+    angle = val("mul", uniform(words[half:], dtype), const(2.0 * math.pi, dtype), dtype=dtype)
     return val("mul", val("sqrt", radius, dtype=dtype), val("cos", angle, dtype=dtype), dtype=dtype)
 
 

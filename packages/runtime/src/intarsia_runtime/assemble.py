@@ -60,4 +60,4 @@ def _replayed(run: Run, stay: Collection[int], device: torch.device | None) -> R
     if getattr(run, "uses_host", False):
         warn_user("a graph isn't replayed as a CUDA graph, it runs as usual: it has tensors on the CPU", RuntimeWarning)
         return run
-    return replayed(run, stay, device, record_cuda_graph(device), cuda_stream(device))
+    return replayed(run, stay, device, record_cuda_graph(device, getattr(run, "draws", True)), cuda_stream(device))

@@ -58,12 +58,14 @@ class Runner(Protocol):
         owns_results: True: every result has storage of its own.
         symbolic: Whether sizes or strides of inputs may differ between calls.
         uses_host: Whether it reads or makes tensors on the CPU, beside a CUDA device or alone.
+        draws: Whether it draws from torch's generator.
     """
 
     source: str
     owns_results: bool
     symbolic: bool
     uses_host: bool
+    draws: bool
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run the program once."""
@@ -102,6 +104,7 @@ def link(
     writer = _Writer(program, source, library, device or torch.device("cpu"), debug)
     run = _compile_text(writer.write(), writer.names.bound)
     run.symbolic = writer.refs.is_symbolic()
+    run.draws = any(isinstance(item, Extern) and _draws(item) for item in program.items)
     run.uses_host = not writer.device.is_cuda or _uses_any(program, writer.on_host)
     return run
 
@@ -279,6 +282,10 @@ def _uses_any(program: Program, buffers: Set[str]) -> bool:
         if isinstance(item, Extern):
             used.update(item.outs, item.reads())
     return not buffers.isdisjoint(used)
+
+
+def _draws(item: Extern) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(item.target, "tags", (torch.Tag.nondeterministic_seeded,))
 
 
 def _schedule(program: Program, launches: tuple[Launch, ...]) -> list[Launch | Extern]:

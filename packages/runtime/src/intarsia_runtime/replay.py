@@ -17,9 +17,11 @@ Invariants:
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -227,13 +229,18 @@ class _Held:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        addresses = [r.untyped_storage()._cdata for r in recording.results if isinstance(r, Tensor)]
-        self.owned = [(address, torch._C._storage_Use_Count(address)) for address in addresses]
+        # these objects are kept: whoever asks a tensor for its storage gets the same one
+        self.storages = [r.untyped_storage() for r in recording.results if isinstance(r, Tensor)]
+        self.own = self._uses()
+
+    def _uses(self) -> list[tuple[int, ...]]:
+        """Return, of each storage, by how many it is held from C++ and from Python, and where its memory is."""
+        count = torch._C._storage_Use_Count
+        return [(count(s._cdata), sys.getrefcount(s), s.data_ptr(), s.nbytes()) for s in self.storages]
 
     def is_free(self) -> bool:
-        """Tell whether nobody else holds one of the results, or a view of one."""
-        count = torch._C._storage_Use_Count
-        return all(count(address) == own for address, own in self.owned)
+        """Tell whether nobody else holds one of the results, a view of one or its storage, or took its memory away."""
+        return self._uses() == self.own
 
     def results(self) -> tuple[Any, ...]:
         """Return the results as new tensors over the same memory."""
@@ -271,25 +278,72 @@ def cuda_stream(device: torch.device) -> Callable[[], int | None]:
     return stream
 
 
-def record_cuda_graph(device: torch.device) -> Recorder:
+def record_cuda_graph(device: torch.device, draws: bool = True) -> Recorder:
     """Return the recorder of a CUDA device: every recording is a CUDA graph with a memory pool of its own.
 
-    The graph's random operations draw from torch's generator anew at each replay.
+    Args:
+        device: With its index.
+        draws: Whether what is recorded draws from torch's generator. It then does so anew at each replay, and nothing
+            else may draw on this device while it is recorded.
     """
 
     def record(work: Callable[[], Sequence[Any]]) -> Recording:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(device):
-            stream, ours = torch.cuda.current_stream(), torch.cuda.Stream()
+        with _ONE_AT_A_TIME, torch.cuda.device(device):
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
             # a library's workspace is part of the graph's memory: it must neither be one that others write to
             # meanwhile, nor be found by others afterwards
             torch._C._cuda_clearCublasWorkspaces()
+            graph = torch.cuda.CUDAGraph()
             try:
-                with torch.cuda.graph(graph, stream=ours, capture_error_mode="thread_local"):
+                with torch.cuda.stream(torch.cuda.Stream()), _recorded(graph, device.index, draws):
                     results = tuple(work())
             finally:
-                torch.cuda.set_stream(stream)
                 torch._C._cuda_clearCublasWorkspaces()
         return Recording(graph.replay, results)
 
     return record
+
+
+# a device has one generator, and each recording borrows it
+_ONE_AT_A_TIME = threading.RLock()
+
+
+@contextmanager
+def _recorded(graph: torch.cuda.CUDAGraph, index: int, draws: bool) -> Iterator[None]:
+    """Record the current stream into `graph`; where that fails the generator is left as it was."""
+    generator = torch.cuda.default_generators[index]
+    state = generator.graphsafe_get_state()
+    if not draws:  # a graph takes possession of the state that it finds: this one nobody else draws from
+        generator.graphsafe_set_state(generator.clone_state())
+    try:
+        graph.capture_begin(capture_error_mode="thread_local")
+    finally:
+        generator.graphsafe_set_state(state)
+    try:
+        yield
+    except BaseException:
+        _abandon(graph)
+        if draws:
+            _free_generator()
+        raise
+    try:
+        graph.capture_end()
+    except BaseException:
+        if draws:
+            _free_generator()
+        raise
+
+
+def _abandon(graph: torch.cuda.CUDAGraph) -> None:
+    """End a recording that has failed: what is wrong with it is known already."""
+    with suppress(RuntimeError):
+        graph.capture_end()
+
+
+def _free_generator() -> None:
+    """Let others draw again, by recording something that succeeds: a recording that failed keeps the generator."""
+    graph, x = torch.cuda.CUDAGraph(), torch.zeros(1, device="cuda")
+    graph.capture_begin(capture_error_mode="thread_local")
+    x.add_(1)
+    graph.capture_end()

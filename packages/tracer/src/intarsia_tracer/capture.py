@@ -153,6 +153,8 @@ def capture_frame(
         found = Attempts(code, frame, number, extension, limits, force, symbolic, dynamic is not False).run()
     except IntarsiaError:
         raise
+    except RecursionError:  # even the code that answers the others had too little stack
+        found = _too_deep(code)
     except Exception as error:
         where = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
         what = f"tracing {code.co_qualname} failed: {type(error).__name__}: {error}"
@@ -160,6 +162,13 @@ def capture_frame(
     if fullgraph and found.breaks and found.breaks[0].code != "tracer.exception":
         _refuse(found.breaks[0])
     return found
+
+
+def _too_deep(code: CodeType) -> Capture:
+    """Return that the frame runs as it is: little stack is left for it."""
+    where = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
+    broken = graph_break("tracer.depth", "the recursion limit is too near to trace anything", where)
+    return Capture(None, Signature(), (), (), LinkableCode(code), (broken,))
 
 
 def _refuse(broken: GraphBreak) -> NoReturn:

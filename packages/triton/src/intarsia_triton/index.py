@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from intarsia_loops.index import Atom, IndexExpr, lift
 
-__all__ = ["address", "index_text", "product"]
+__all__ = ["address", "index_text", "needs_64_bits", "product"]
 
 _NO_NAMES: Mapping[Atom, str] = MappingProxyType({})
 
@@ -38,6 +39,24 @@ def address(index: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> IndexEx
     for position, stride in zip(index, strides, strict=True):
         total = total + position * stride
     return total
+
+
+def needs_64_bits(expr: IndexExpr) -> bool:
+    """Tell whether an expression without size symbols, or a part of it, may be beyond what 32 bits hold.
+
+    Example:
+        >>> from intarsia_loops.index import axis
+        >>> i = lift(axis("i", 100))
+        >>> needs_64_bits(i * (1 << 24)), needs_64_bits(i * (1 << 25)), needs_64_bits(i * (1 << 25) % 7)
+        (False, True, True)
+    """
+    if expr.symbols():
+        return False
+    largest = 0
+    for monomial, coefficient in expr.terms:
+        largest += abs(coefficient) * math.prod(max(abs(a.lo), abs(a.hi)) for a in monomial)
+    inner = (part for a in expr.atoms() if a.kind in "/%" for part in (a.a, a.b))
+    return largest >= 1 << 31 or any(map(needs_64_bits, inner))
 
 
 def product(extents: Sequence[IndexExpr]) -> IndexExpr:

@@ -18,8 +18,9 @@ def float_mod(a, b):
 
 @triton.jit
 def float_floordiv(a, b):
-    r = float_mod(a, b)
+    r = libdevice.fmod(a, b)
     q = (a - r) / b
+    q = tl.where((r != 0) & ((r < 0) != (b < 0)), q - 1, q)
     nearest = tl.floor(q)
     nearest = tl.where(q - nearest > 0.5, nearest + 1, nearest)
     return tl.where(b == 0, a / b, tl.where(q == 0, libdevice.copysign(q * 0, a / b), nearest))

@@ -11,7 +11,7 @@ from intarsia_loops.program import Buffer, Val
 from intarsia_loops.rewrites import operands, postorder
 from intarsia_triton.demand import Wanted, wanted
 from intarsia_triton.halves import with_half_forms
-from intarsia_triton.index import address, index_text
+from intarsia_triton.index import address, index_text, needs_64_bits
 from intarsia_triton.ops import TYPES, constant, operation
 
 __all__ = ["Points", "Tile"]
@@ -175,7 +175,10 @@ class Tile:
         return texts
 
     def _index(self, expr: IndexExpr) -> str:
-        return index_text(expr, self.points.names, self.points.flat)
+        names, flat = self.points.names, self.points.flat
+        if needs_64_bits(expr):
+            names, flat = ({a: f"{name}.to(tl.int64)" for a, name in given.items()} for given in (names, flat))
+        return index_text(expr, names, flat)
 
     def _pointer(self, buffer: str) -> str:
         return self._pointers.setdefault(buffer, f"p{len(self._pointers)}")

@@ -116,8 +116,9 @@ class Writer:
         return {axes[-1]: flat} if axes else {}
 
     def _wide(self) -> str:
-        """Text that makes indices 64 bits wide: where some buffer's offsets need it, and beside sizes, which are so."""
-        largest = max((_last_offset(b) for b in self.buffers.values()), default=0)
+        """Text that makes indices 64 bits wide: where offsets or numbers of points need it, and beside sizes."""
+        points = [product([a.extent for a in (*s.axes, *s.red)]).const() or 0 for s in self.kernel.steps]
+        largest = max((*map(_last_offset, self.buffers.values()), *points), default=0)
         return ".to(tl.int64)" if self.sizes or largest >= LARGEST_32_BIT else ""
 
 

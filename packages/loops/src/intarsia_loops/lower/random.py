@@ -52,7 +52,7 @@ def _uniform(b: Builder, *_: Any, **__: Any) -> Any:
     if spec.dtype in HALVES:  # fewer bits than the type has, so that 1 is never rounded to
         kept = {"bf16": 8, "f16": 11}[spec.dtype]
         return b.map(lambda p: _few_bits(words(p)[0], kept))
-    return b.map(lambda p: philox.uniform(words(p)[0], spec.dtype))
+    return b.map(lambda p: philox.uniform(words(p), spec.dtype))
 
 
 def _few_bits(word: Val, bits: int) -> Val:
@@ -66,11 +66,7 @@ def _normal(b: Builder, *_: Any, **__: Any) -> Any:
         return DECLINED
     words = _words(b, spec.shape)
 
-    def drawn(p: Point) -> Val:
-        first, second, *_ = words(p)
-        return philox.normal(first, second, compute_type(spec.dtype))
-
-    return b.map(drawn)
+    return b.map(lambda p: philox.normal(words(p), compute_type(spec.dtype)))
 
 
 TABLE.put([aten.rand.default, aten.rand_like.default], _uniform)
@@ -102,4 +98,4 @@ def _native_dropout(b: Builder, input: Tensor, p: Any, train: bool | None) -> An
 
 
 def _happens(word: Val, probability: Val) -> Val:
-    return val("lt", philox.uniform(word), probability, dtype="b8")
+    return val("lt", philox.uniform((word,)), probability, dtype="b8")

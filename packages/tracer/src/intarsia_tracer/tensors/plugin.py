@@ -293,6 +293,8 @@ class Tensors(Extension):
             ) from None
         except UnsupportedOperatorException as error:
             raise Break("tracer.tensor_op", f"{_shown(target)} can't be run on fake tensors ({error})") from None
+        except RecursionError:
+            raise  # the evaluator's own frames take a share of the stack
         except Exception as error:  # whatever eager raises, it raises at the break
             reason = f"{_shown(target)} raised {type(error).__name__} while tracing: {error}"
             raise Break("tracer.operation_raised", reason) from None
