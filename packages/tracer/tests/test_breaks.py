@@ -419,3 +419,15 @@ def test_an_existing_tensor_gets_another_shape_outside_of_the_graph(name):
     broken, *_ = executor.captures[0].breaks
     assert broken.code == "tracer.tensor_op" and "shape or strides" in broken.reason
     assert executor.captures[0].example_inputs[0].shape == (2, 1) and executor.captures[-1].breaks == ()
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+def test_a_recurrent_network_off_the_cpu_ends_the_graph_where_gradients_are_needed(kind):
+    def function(x):
+        return module(x)[0] * 2
+
+    module, x = kind(3, 4, device="meta"), torch.ones(5, 2, 3, device="meta")
+    breaks = intarsia_tracer.capture(function, (x,)).breaks
+    assert [found.code for found in breaks] == ["tracer.tensor_op"] and "on a GPU" in breaks[0].reason
+    with torch.no_grad():
+        assert not intarsia_tracer.capture(function, (x,)).breaks

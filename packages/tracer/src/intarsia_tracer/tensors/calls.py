@@ -15,7 +15,7 @@ from intarsia_tracer.tensors.tables import ANSWERS, PURE, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
-from intarsia_tracer.values.sequences import Tuple
+from intarsia_tracer.values.sequences import Items, Tuple
 
 if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
@@ -118,6 +118,20 @@ def _one_hot(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywo
     return plugin.record(tx, "call_function", torch.nn.functional.one_hot, args, keywords)
 
 
+def _recurrent(function: Any) -> Handler:
+    """A recurrent network: on a GPU a library runs it, and keeps for the gradients what only the library knows."""
+
+    def handler(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        given = [part for a in args for part in (a.items if isinstance(a, Items) else [a])]
+        tensors = [part.fake for part in given if isinstance(part, TensorValue)]
+        graded = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        if graded and any(t.device.type != "cpu" for t in tensors):
+            raise Break("tracer.tensor_op", f"{function.__name__} is called on a GPU, and gradients are needed")
+        return plugin.record(tx, "call_function", function, args, keywords)
+
+    return handler
+
+
 def _nothing(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return NONE
 
@@ -150,6 +164,7 @@ def _combine(op: Any, input: Any, mask: Any, *args: Any) -> Any:
 
 HANDLERS: dict[Any, Handler] = {
     **optimizers.HANDLERS,
+    **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
     torch.is_tensor: _is_tensor,
     torch.utils.checkpoint.checkpoint: _checkpoint,
     torch._check: _check,
