@@ -1,5 +1,7 @@
 """What must be right at the edges: breaks, effects, randomness, mutation, and errors that name the user's line."""
 
+import inspect
+import sys
 import threading
 import warnings
 from typing import ClassVar
@@ -333,3 +335,27 @@ def test_a_handler_around_the_break_sees_what_a_backend_raises_for_the_rest(erro
     with pytest.raises((error, intarsia.IntarsiaError)):
         intarsia.compile(f, backend=backend, options=RAISE)(torch.ones(3), names)
     assert len(names) == 1 and torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("policy", ["eager", "raise"])
+def test_a_near_recursion_limit_is_told_as_such(policy):
+    def f(x):
+        return x * 2 + 1
+
+    x = torch.ones(3)
+    intarsia.compile(f, options=RAISE)(x)
+    depth = len(inspect.stack(0))
+    before, told = sys.getrecursionlimit(), []
+    for frames in range(20, 60, 4):
+        intarsia.reset()
+        fast = intarsia.compile(f, options={"on_error": policy})
+        sys.setrecursionlimit(depth + frames)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FallbackWarning)
+                assert torch.equal(fast(x), f(x))
+        except intarsia.UnsupportedError as error:
+            told.append(error.code)
+        finally:
+            sys.setrecursionlimit(before)
+    assert set(told) <= {"tracer.depth", "dispatch.depth", "pipeline.depth"} and bool(told) == (policy == "raise")

@@ -155,7 +155,7 @@ class Dispatcher:
         try:
             return self._fitting(code, frame)
         except RecursionError as error:  # so little stack is left that nothing can be said, nor remembered
-            if self._config.on_error == "raise":
+            if self._config.on_error == "raise" or self._config.fullgraph:
                 return self._config.raise_inside(code, error)
             self._counts.add(fallbacks=1)
             return False

@@ -44,7 +44,8 @@ class Counters:
     def add(self, **amounts: int) -> None:
         """Add to the named counters."""
         with self._lock:
-            self._values.update(amounts)
+            for name, amount in amounts.items():  # `update` asks for more stack, which may be short
+                self._values[name] += amount
 
     def snapshot(self) -> Stats:
         """Return the counters as they are now."""
