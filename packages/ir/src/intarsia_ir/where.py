@@ -14,7 +14,7 @@ _OURS = ("intarsia", "torch")
 def user_frame() -> FrameType:
     """Return the innermost running frame that is neither Intarsia's nor torch's; the outermost when all are."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _package(frame).startswith(_OURS):
+    while frame.f_back is not None and _is_ours(frame):
         frame = frame.f_back
     return frame
 
@@ -25,5 +25,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno)
 
 
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+def _is_ours(frame: FrameType) -> bool:
+    if frame.f_code.co_filename.startswith("<intarsia "):  # generated
+        return True
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0].startswith(_OURS)
