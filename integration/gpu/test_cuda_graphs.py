@@ -1,5 +1,7 @@
 """`mode="reduce-overhead"` on a GPU: replays give what eager gives, and nothing that is held is overwritten."""
 
+import threading
+import warnings
 from collections import Counter
 
 import pytest
@@ -18,8 +20,8 @@ def counts(monkeypatch):
     made = Counter()
     record_cuda_graph = replay.record_cuda_graph
 
-    def counting(device):
-        record = record_cuda_graph(device)
+    def counting(device, draws):
+        record = record_cuda_graph(device, draws)
 
         def recorded(work):
             made["recordings"] += 1
@@ -205,3 +207,56 @@ def test_what_cannot_be_recorded_runs_and_says_so(counts):
     for _ in range(3):
         torch.testing.assert_close(other(x), x + 1)
     assert counts["replays"] == 2
+
+
+@torch.no_grad()
+def test_random_numbers_can_be_drawn_after_a_recording_that_failed(counts):
+    """A recording that fails must not keep the device's generator."""
+    for inside in (torch.zeros_like, torch.rand_like):
+        fast = compiled(lambda x, noise=inside: torch.linalg.eigvals(x).abs().sum() + noise(x).sum() * 0)
+        x = cuda(6, 6)
+        fast(x)
+        with pytest.warns(RuntimeWarning, match="isn't replayed as a CUDA graph"):
+            fast(x)
+        torch.cuda.manual_seed(1)
+        first = cuda(10)
+        torch.cuda.manual_seed(1)
+        assert torch.equal(first, cuda(10))
+    assert counts["replays"] == 0
+
+
+@torch.no_grad()
+def test_threads_record_and_replay_at_once(counts):
+    """Each thread has libraries of its own, which must have started before its first recording."""
+    fast = compiled(lambda x: (x @ x).softmax(-1))
+    inputs = [cuda(64, 64) for _ in range(40)]
+    expected = [(x @ x).softmax(-1) for x in inputs]
+    results, errors = {}, []
+
+    def work(part):
+        try:
+            for n in range(part, len(inputs), 4):
+                results[n] = fast(inputs[n])
+        except Exception as error:  # raised below, in the thread of the test
+            errors.append(error)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not errors, errors
+    for n, wanted in enumerate(expected):
+        torch.testing.assert_close(results[n], wanted)
+    assert counts["recordings"] == 2
+
+
+@torch.no_grad()
+def test_a_storage_that_is_held_keeps_its_values(counts):
+    fast = compiled(lambda x: x * 2)
+    held = [fast(torch.full((64,), float(n), device="cuda")).untyped_storage() for n in range(6)]
+    for n, storage in enumerate(held):
+        assert (torch.empty(0, device="cuda").set_(storage) == 2 * n).all()
+    assert counts["recordings"] == 2

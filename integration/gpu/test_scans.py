@@ -74,7 +74,7 @@ def test_scatters_of_many_points_to_few_places(reduce, dtype):
         actual, eager = fast(x, i, v), x.scatter_reduce(0, i, v, reduce)
         close = {"rtol": 1e-4, "atol": 1e-2} if reduce == "sum" and dtype.is_floating_point else {"rtol": 0, "atol": 0}
         torch.testing.assert_close(actual, eager, equal_nan=True, **close)
-    assert intarsia.stats().kernels_generated and not intarsia.stats().extern_calls
+    assert intarsia.stats().kernels_generated > 1 and intarsia.stats().extern_calls == 1  # the check of indices
 
 
 @torch.no_grad()

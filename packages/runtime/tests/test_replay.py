@@ -56,6 +56,26 @@ def test_the_first_call_runs_the_second_is_recorded_and_further_ones_are_replaye
     assert machine.counts == {"runs": 2, "recordings": 1, "replays": 5}
 
 
+def test_a_thread_records_only_what_it_has_run():
+    """Libraries that start while a thread records would spoil the recording."""
+    machine = Machine(double)
+    machine.run(torch.ones(3))
+
+    def twice():
+        for n in range(2):
+            assert machine.run(torch.full((3,), float(n)))[0].tolist() == [2.0 * n] * 3
+            seen.append(dict(machine.counts))
+
+    seen = []
+    thread = threading.Thread(target=twice)
+    thread.start()
+    thread.join()
+    assert seen[0] == {"runs": 2}
+    assert seen[1] == {"runs": 3, "recordings": 1, "replays": 1}
+    machine.run(torch.ones(3))
+    assert machine.counts["replays"] == 2  # but it may replay what another recorded
+
+
 def test_results_that_are_held_are_not_overwritten():
     machine = Machine(double)
     held = [machine.run(torch.full((3,), float(n)))[0] for n in range(8)]

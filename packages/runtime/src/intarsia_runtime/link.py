@@ -285,7 +285,15 @@ def _uses_any(program: Program, buffers: Set[str]) -> bool:
 
 
 def _draws(item: Extern) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(item.target, "tags", (torch.Tag.nondeterministic_seeded,))
+    """Tell whether a call may draw random numbers: attention without dropout doesn't."""
+    if torch.Tag.nondeterministic_seeded not in getattr(item.target, "tags", (torch.Tag.nondeterministic_seeded,)):
+        return False
+    arguments = item.target._schema.arguments if isinstance(item.target, torch._ops.OpOverload) else ()
+    for position, argument in enumerate(arguments):
+        if argument.name == "dropout_p":
+            given = item.args[position] if position < len(item.args) else dict(item.kwargs).get("dropout_p", 0.0)
+            return bool(given != 0.0)
+    return True
 
 
 def _schedule(program: Program, launches: tuple[Launch, ...]) -> list[Launch | Extern]:

@@ -1,6 +1,6 @@
 """A compiled graph's launches as CUDA graphs: recorded when a call looks like one before, replayed after that.
 
-    call 1      runs as linked: libraries and kernels load, and choose what they will do
+    call 1      runs as linked: libraries and kernels load, and choose what they will do, for each thread anew
     call 2      looks the same: its launches are recorded into a CUDA graph, with a memory pool of its own, and replayed
     call 3 ...  inputs are copied to where the recording reads them, and one driver call launches everything
 
@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -116,6 +117,7 @@ class _Call:
 
     buffers: tuple[_Buffer, ...] = ()
     recordings: list[_Held] = field(default_factory=list)
+    threads: WeakSet[threading.Thread] = field(default_factory=WeakSet)  # in which it ran as linked
 
 
 class _Replayer:
@@ -146,7 +148,7 @@ class _Replayer:
         with self.lock:
             self.holder = threading.get_ident()
             try:
-                results = self._replay(self.calls[key], inputs) if self._seen(key) else None
+                results = self._replay(self._looked_up(key), inputs)
             finally:
                 self.holder = 0
         return self.run(*inputs) if results is None else results
@@ -168,22 +170,22 @@ class _Replayer:
         stays = position in self.stay or type(value) is torch.nn.Parameter
         return stays and value.device == self.device
 
-    def _seen(self, key: Hashable) -> bool:
-        """Tell whether a call looks like one before; it is remembered from now on, as the latest."""
-        seen = key in self.calls
-        if not seen:
-            self.calls[key] = _Call()
+    def _looked_up(self, key: Hashable) -> _Call:
+        """Return what is known of calls like this; it is remembered from now on, as the latest."""
+        found = self.calls.get(key)
+        if found is None:
+            found = self.calls[key] = _Call()
             if len(self.calls) > MOST_CALLS:
                 self.calls.popitem(last=False)
         self.calls.move_to_end(key)
-        return seen
+        return found
 
     def _replay(self, call: _Call, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Return the results of a replay; None where the call must run as linked."""
         held = next((h for h in call.recordings if h.is_free()), None)
-        if held is None and len(call.recordings) == MOST_RECORDINGS:
+        if held is None and not self._may_record(call):
             return None
-        if not call.recordings:
+        if not call.buffers:
             call.buffers = tuple(self._buffers(inputs))
         with torch.no_grad():  # else autograd would keep every input that was ever copied
             for buffer in call.buffers:
@@ -195,6 +197,13 @@ class _Replayer:
             call.recordings.append(held)
         held.recording.replay()
         return held.results()
+
+    def _may_record(self, call: _Call) -> bool:
+        """Tell whether this call may be recorded: another of its thread ran, which starts that thread's libraries."""
+        thread = threading.current_thread()
+        has_run = thread in call.threads
+        call.threads.add(thread)
+        return has_run and len(call.recordings) < MOST_RECORDINGS
 
     def _buffers(self, inputs: tuple[Any, ...]) -> Iterator[_Buffer]:
         """Make a place for each input that may be anywhere."""

@@ -50,6 +50,7 @@ __all__ = [
     "special",
 ]
 
+_DISPATCH = functools.singledispatch(lambda _: None).dispatch.__code__
 _NOT_INLINED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _STARS = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
 _PLAIN_FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
@@ -72,6 +73,8 @@ def call_function(tx: Tracer, function: Function, args: Sequence[Value], keyword
     if found is not None:
         tx.guard_identity(function)
         return found
+    if function.code is _DISPATCH:
+        return _dispatched(tx, function, *args)
     stand_in = tx.stand_ins.get(function.value) or tx.builtin_calls.get(function.value)
     if stand_in is not None:
         return stand_in(tx, args, keywords)
@@ -80,6 +83,16 @@ def call_function(tx: Tracer, function: Function, args: Sequence[Value], keyword
         raise Break("tracer.call", f"{function.describe()} of the standard library isn't evaluated")
     guard_code(tx, function)
     return tx.inline(function, args, keywords)
+
+
+def _dispatched(tx: Tracer, function: Function, cls: Value) -> Value:
+    """Choose the implementation for a class as `functools.singledispatch` does, without its weak cache."""
+    cells = dict(zip(function.code.co_freevars, function.cells(tx), strict=True))
+    registry = cells["registry"].load(tx, "registry", free=True)
+    real = registry.real if isinstance(registry, Dict) else None
+    if real is None or any(hasattr(known, "__abstractmethods__") for known in real):
+        raise Break("tracer.call", f"{function.describe()} of singledispatch knows abstract classes")
+    return tx.polyfill("registered_for", [registry, cls])
 
 
 def inline(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords) -> Value:

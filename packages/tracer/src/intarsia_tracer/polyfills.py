@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -339,6 +339,26 @@ def own_cell(cell: CellType, name: str) -> Any:
 def changed_size() -> Iterator[Any]:
     raise RuntimeError("dictionary changed size during iteration")
     yield
+
+
+def add_note(error: BaseException, note: str, /) -> None:
+    if not isinstance(note, str):
+        raise TypeError(f"note must be a str, not '{type(note).__name__}'")
+    if not hasattr(error, "__notes__"):
+        error.__notes__ = []
+    error.__notes__.append(note)
+
+
+def registered_for(registry: Mapping[type, Any], cls: type) -> Any:
+    """What `functools.singledispatch` chooses, as long as no class is registered that others are subclasses of by hook.
+
+    All that is registered is looked at: a class of that kind may come.
+    """
+    known = list(registry)
+    for base in cls.__mro__:
+        if base in known:
+            return registry[base]
+    raise RuntimeError("nothing is registered for object")
 
 
 _WRITTEN: dict[Any, Callable[..., Any]] = {

@@ -163,6 +163,8 @@ def _slot_of_object(
         return tx.plain_attribute(owner, str(args[0].as_python()), fallback=False)
     if name in ("__eq__", "__ne__"):
         return Const(name == "__eq__") if tx.same(owner, args[0]) else Const(NotImplemented)
+    if name == "add_note" and issubclass(owner.cls, BaseException):
+        return tx.polyfill("add_note", [owner, *args], dict(keywords))
     if name in ("__str__", "__repr__") and issubclass(owner.cls, BaseException):
         return tx.exception_text(owner, name, raw)
     return tx.object_text(owner, "__repr__") if name == "__str__" else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import numbers
 import types
 import weakref
 
@@ -127,7 +128,34 @@ def nothing(*args):
     return None
 
 
+@functools.singledispatch
+def chosen(value):
+    return "any"
+
+
+def registers(cls):
+    """Return a change that registers another implementation, and undoes it."""
+
+    def change(*args):
+        registry = next(c for c in chosen.dispatch.__closure__ if type(c.cell_contents) is dict).cell_contents
+        before = dict(registry)
+        chosen.register(cls, lambda value: "other")
+
+        def undo():
+            registry.clear()
+            registry.update(before)
+            chosen._clear_cache()
+
+        return undo
+
+    return change
+
+
 CASES = {
+    "implementation for a class": (lambda x: chosen(x), (1,), registers(int)),
+    "implementation for a base": (lambda x: chosen(x), (True,), registers(int)),
+    "implementation for an abstract class": (lambda x: chosen(x), (1,), registers(numbers.Number)),
+    "implementation for object": (lambda x: chosen(x), (1,), registers(object)),
     "constant": (lambda x: x + 1, (1,), nothing, (2,), [GuardKind.CONSTANT]),
     "type of a constant": (lambda x: [x], (1,), nothing, (True,), [GuardKind.CONSTANT]),
     "type": (lambda x: x[0], ([1],), nothing, ((1,),), [GuardKind.TYPE]),

@@ -110,9 +110,53 @@ def generator_in_a_cell():
     return out
 
 
+@functools.singledispatch
+def described(value):
+    return "something"
+
+
+@described.register
+def _(value: int):
+    return f"int {value}"
+
+
+@described.register(list)
+def _(value):
+    return [described(item) for item in value]
+
+
+class Shape:
+    @functools.singledispatchmethod
+    def sides(self, value):
+        return 0
+
+    @sides.register
+    def _(self, value: str):
+        return len(value)
+
+
+def dispatched_by_class():
+    shape = Shape()
+    return described([1, True, "a", [2.5]]), shape.sides("abc"), shape.sides(3)
+
+
+def notes():
+    found = []
+    try:
+        raise ValueError("a")
+    except ValueError as error:
+        error.add_note("first")
+        error.add_note("second")
+        try:
+            error.add_note(3)
+        except TypeError as refused:
+            found.append(str(refused))
+        return found, error.__notes__
+
+
 PROGRAMS = [
     zip_of_unequal_lengths, wrong_arguments, sorting_by_tuples, stack_of_contexts, getters, counting, deques, handled,
-    methods, variables, generator_in_a_cell,
+    methods, variables, generator_in_a_cell, dispatched_by_class, notes,
 ]  # fmt: skip
 
 

@@ -152,8 +152,8 @@ def _cast(text: str, source: str, target: str) -> str:
     if target in ("f16", "bf16") and source == "f64":
         text = f"{text}.to(tl.float32)"
     if target in ("u8", "i8", "i16") and source in FLOATS | HALVES:
-        # short integers wrap, as eager's do, where a GPU's own conversion stops at their limits; what is beyond those of
-        # the type in between stops there
+        # short integers wrap, as eager's do, where a GPU's own conversion stops at their limits; so does this one, at
+        # those of the type in between
         text = f"{text}.to({'tl.int64' if target == 'u8' else 'tl.int32'})"
     return f"{text}.to({TYPES[target]})"
 
