@@ -206,7 +206,7 @@ class Builder:
             self.results.append(value)
             self._temporaries[id(value)] = name = self.temporary()
             self.emit("LOAD_FAST", name)
-        elif value.source is not None and not isinstance(value, (Const, Cell)):
+        elif value.source is not None and not isinstance(value, Cell):
             self.load_source(value.source)
         elif value is NULL:
             self.emit("PUSH_NULL")

@@ -90,7 +90,7 @@ def same(tx: Tracer, a: Value, b: Value) -> bool:
     if a.type() in _NUMBERS and b.type() in _NUMBERS:
         a, b = a.settled(), b.settled()
     if isinstance(a, Const) and isinstance(b, Const):
-        return _same_atoms(tx, a.value, b.value)
+        return _same_nans(tx, a, b) if a.is_nan() and b.is_nan() else _same_atoms(tx, a.value, b.value)
     if isinstance(a, Const) or isinstance(b, Const):
         return False
     one, other = a.identity(), b.identity()
@@ -119,6 +119,20 @@ def _same_atoms(tx: Tracer, a: Any, b: Any) -> bool:
     raise Break("tracer.identity", f"equal values are compared by identity: {a!r}")
 
 
+def _same_nans(tx: Tracer, a: Const, b: Const) -> bool:
+    """Compare two NaNs by identity, and rely on it where one is the call's."""
+    same = a.value is b.value
+    if a.source is not None and b.source is not None:
+        tx.guards.add(GuardKind.ALIASING, a.source, (b.source, same))
+        return same
+    source = a.source or b.source
+    if source is not None and same:
+        tx.guards.add(GuardKind.IDENTITY, source, a.value)
+    elif source is not None:
+        raise Break("tracer.identity", "a NaN of the call is compared by identity with another")
+    return same
+
+
 def _rely_on_identity(tx: Tracer, a: Value, b: Value, equal: bool) -> None:
     """Guard what an identity test found."""
     functions = [value for value in (a, b) if isinstance(value, Function)]
@@ -137,6 +151,10 @@ def same_or_equal(tx: Tracer, a: Value, b: Value) -> bool:
     """Model the comparison that containers make: identity first, then equality."""
     if a is b:
         return True
+    if a.is_nan() or b.is_nan():
+        a, b = a.settled(), b.settled()
+        if a.is_nan() and b.is_nan():
+            return tx.same(a, b)
     if isinstance(a, Const) and isinstance(b, Const):
         return a.value is b.value or bool(tx.real(operator.eq, a.value, b.value))
     one = a.identity()

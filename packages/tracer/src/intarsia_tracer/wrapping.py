@@ -61,6 +61,8 @@ def wrap(tx: Tracer, value: Any, source: Source | None) -> Value:
             if found is not None:
                 return found
             tx.guards.add(GuardKind.CONSTANT, source, value)
+            if kind in (float, complex) and value != value:
+                return Const(value, source)
         return _atom(tx, value)
     known = tx.known.get(id(value))
     if known is not None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import numbers
 import types
 import weakref
 
 import pytest
-from executor import call_with_locals
+from executor import Executor, call_with_locals
 from guard_check import failures
 
 from intarsia_ir.records import GuardKind
@@ -151,7 +152,19 @@ def registers(cls):
     return change
 
 
+NAN, OTHER_NAN = float("nan"), float("nan")
+
+
+def compares_nans(a, b):
+    return a is b, a in [b], (a, 1) == (b, 1), [b, b].count(a), a == b
+
+
 CASES = {
+    "one NaN": (compares_nans, (NAN, NAN), nothing, (NAN, OTHER_NAN), [GuardKind.ALIASING]),
+    "two NaNs": (compares_nans, (NAN, OTHER_NAN), nothing, (OTHER_NAN, OTHER_NAN), [GuardKind.ALIASING]),
+    "a NaN and a number": (compares_nans, (NAN, 1.0), nothing, (NAN, NAN)),
+    "a NaN of an item": (lambda items, x: x in items, ([1.0, NAN], NAN), nothing, ([1.0, NAN], OTHER_NAN)),
+    "a known NaN": (lambda x: x is math.nan, (math.nan,), nothing, (NAN,)),
     "implementation for a class": (lambda x: chosen(x), (1,), registers(int)),
     "implementation for a base": (lambda x: chosen(x), (True,), registers(int)),
     "implementation for an abstract class": (lambda x: chosen(x), (1,), registers(numbers.Number)),
@@ -296,3 +309,21 @@ def test_aliased_lists_that_are_written():
     found, code = captured(f, ([1], [1]))
     alias = FrameInfo(*frame_of_call(f, (shared, shared), {})[1])
     assert failures(found.guards, alias, code)
+
+
+@pytest.mark.parametrize("args", [(NAN, NAN), (NAN, OTHER_NAN), (NAN, 1.0)], ids=str)
+def test_nans_are_told_apart_by_identity(args):
+    found, _ = captured(compares_nans, args)
+    assert call_with_locals(types.FunctionType(link(found.code, {}), {}), dict(zip("ab", args, strict=True))) == (
+        compares_nans(*args)
+    )
+
+
+def test_a_nan_that_goes_on_behind_a_break_is_the_one_of_the_call():
+    def f(a, b):
+        print(end="")
+        return [a, a in {b}, {a: 1}.get(b)]
+
+    for args in ((NAN, NAN), (NAN, OTHER_NAN)):
+        result, expected = Executor(Extension, force=True).call(f, *args), f(*args)
+        assert result[0] is args[0] and result[1:] == expected[1:]

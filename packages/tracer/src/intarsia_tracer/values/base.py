@@ -58,6 +58,10 @@ class Value:
         """
         raise NotConstantError(self.describe())
 
+    def is_nan(self) -> bool:
+        """Tell whether it is a number that differs from itself."""
+        return False
+
     def settled(self) -> Value:
         """Return the constant that this is, if it is a number that later calls are made to share; else itself."""
         return self

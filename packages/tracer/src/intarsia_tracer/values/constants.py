@@ -25,7 +25,12 @@ _SIZED = (str, bytes, range)
 
 
 class Const(Value):
-    """An atom: an immutable value known in full. Operations on it run while tracing."""
+    """An atom: an immutable value known in full. Operations on it run while tracing.
+
+    Args:
+        value: The object.
+        source: Where a NaN of the call is found: other than equal numbers, NaNs are told apart by being objects.
+    """
 
     __slots__ = ("value",)
     shared = False
@@ -42,6 +47,10 @@ class Const(Value):
         """Return the object itself."""
         return self.value
 
+    def is_nan(self) -> bool:
+        """Tell whether it differs from itself."""
+        return type(self.value) in (float, complex) and self.value != self.value
+
     def describe(self) -> str:
         """Return a few words for messages."""
         text = repr(self.value)
@@ -49,6 +58,8 @@ class Const(Value):
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """Return the object itself."""
+        if self.is_nan():
+            raise Break("tracer.hashing", "a NaN is a key, which only its own object finds")
         key: Hashable = self.value
         tx.real(hash, key)
         return key

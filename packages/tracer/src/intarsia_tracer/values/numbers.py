@@ -134,7 +134,11 @@ class OpenNumber(ChangingNumber):
                 self.guards.add(GuardKind.CONSTANT, self.source, self.value, "the number itself was needed")
             for part in self.parts:
                 part.settled()
-        return Const(self.value)
+        return Const(self.value, self.source if self.is_nan() else None)
+
+    def is_nan(self) -> bool:
+        """Tell whether it differs from itself in this call."""
+        return bool(self.value != self.value)
 
     def as_python(self) -> Any:
         """Return the value; relies on it."""
