@@ -4,6 +4,7 @@ The kinds of guards are met as programs meet them, through the whole pipeline. T
 `explain` shows.
 """
 
+import copy
 import logging
 import math
 import re
@@ -235,3 +236,50 @@ def test_versions_that_fit_in_turns_are_found_without_compiling_again() -> None:
     for x in inputs * 5:
         torch.testing.assert_close(fast(x), plain(x))
     assert intarsia.stats().frames_compiled == 4 and intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.nn.BatchNorm1d(4, momentum=None),
+    lambda: torch.nn.BatchNorm2d(4, momentum=None, affine=False),
+    lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4, momentum=None), torch.nn.ReLU()),
+], ids=["1d", "2d", "model"])  # fmt: skip
+def test_a_momentum_counted_from_batches_is_compiled_twice(make):
+    torch.manual_seed(0)
+    ours = make()
+    eager = copy.deepcopy(ours)
+    fast = intarsia.compile(ours, options={"on_error": "raise"})
+    shape = (3, 4, 2, 2) if isinstance(ours, torch.nn.BatchNorm2d) else (3, 4)
+    for step in range(12):
+        x = torch.randn(shape)
+        given, expected = x.clone().requires_grad_(), x.clone().requires_grad_()
+        result, wanted = fast(given), eager(expected)
+        torch.testing.assert_close(result, wanted)
+        result.square().sum().backward()
+        wanted.square().sum().backward()
+        torch.testing.assert_close(given.grad, expected.grad)
+        if step == 2:
+            graphs = intarsia.stats().graphs
+    torch.testing.assert_close(ours.state_dict(), eager.state_dict())
+    assert intarsia.stats().graphs == graphs and intarsia.stats().fallbacks == 0
+    fast.eval(), eager.eval()
+    torch.testing.assert_close(fast(x), eager(x))
+
+
+@pytest.mark.parametrize("name", ["batch_norm", "instance_norm"])
+def test_a_momentum_that_changes_is_no_constant(name):
+    function = getattr(torch.nn.functional, name)
+
+    def f(x, mean, var, momentum, use):
+        return function(x, mean, var, None, None, use, momentum=1.0 / momentum)
+
+    fast = intarsia.compile(f, options={"on_error": "raise"})
+    ours, eager = [[torch.zeros(4), torch.ones(4)] for _ in range(2)]
+    for use in (True, False):
+        intarsia.reset()
+        for momentum in (1.0, 2.0, 3.0, 7.0, 11.0):
+            x = torch.randn(3, 4, 5)
+            torch.testing.assert_close(fast(x, *ours, momentum, use), f(x, *eager, momentum, use))
+        torch.testing.assert_close(ours, eager)
+        assert intarsia.stats().graphs == 2 and intarsia.stats().fallbacks == 0
+    with pytest.raises(ZeroDivisionError):
+        fast(x, *ours, 0.0, True)

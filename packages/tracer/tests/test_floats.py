@@ -130,7 +130,6 @@ def test_attributes_globals_and_cells():
         lambda x, lr: x.clamp(max=lr),
         lambda x, lr: torch.nn.functional.leaky_relu(x, lr),
         lambda x, lr: (x + 1, len(f"{lr:.3f}" + str(lr)), {lr: 1}[lr]),
-        lambda x, lr: x * (1 / lr),
         lambda x, lr: x**lr,
         lambda x, lr: (x + 1, max(lr, 0.5), abs(lr), int(lr), lr * 2 == 0.5),
     ],
@@ -240,3 +239,33 @@ def test_open_ints_promote_as_python_ints_do(dtype):
     _, g = compiled(f, (x, 6), N)
     for actual, expected in zip(g(x, 6), f(x, 6), strict=True):
         torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
+def test_a_number_divided_by_an_open_float_relies_on_it_being_no_zero():
+    def f(x, lr):
+        return x * (1 / lr) - 3.0 / lr
+
+    x = torch.rand(3)
+    found, g = compiled(f, (x, 0.75))
+    assert relied_on(found) == []
+    assert (GuardKind.COMPARISON, LR, ("!=", 0.0, True)) in {
+        (r.kind, r.source, r.value) for r in found.guards if r.kind is GuardKind.COMPARISON
+    }
+    for number in (0.1, -2.0, float("inf"), 1e-30):
+        assert torch.equal(g(x, number), f(x, number))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_momentum_stays_open(training):
+    def f(x, mean, var, lr):
+        return torch.nn.functional.batch_norm(x, mean, var, training=training, momentum=lr)
+
+    x = torch.rand(3, 4)
+    found, g = compiled(f, (x, torch.zeros(4), torch.ones(4), 0.75))
+    assert LR not in relied_on(found)
+    for number in (0.1, 0.0, 1.0):
+        (mine, theirs) = [
+            [torch.rand(4, generator=torch.Generator().manual_seed(1)) for _ in range(2)] for _ in range(2)
+        ]
+        torch.testing.assert_close(g(x, *mine, number), f(x, *theirs, number))
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=0)

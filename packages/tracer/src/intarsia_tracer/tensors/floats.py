@@ -6,11 +6,13 @@ rounding, can't be had, the operation takes the number as a constant, and the ca
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812  (its usual name)
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.tensors.tensor import TensorValue
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["NumberInput", "exchanged", "open_float", "open_negative"]
+__all__ = ["AVERAGED", "NumberInput", "averaged", "exchanged", "open_float", "open_negative"]
 
 Call = tuple[str, Any, Sequence[Value], Keywords]
 _LARGEST = 1 << 48  # its sums and small multiples fit a float exactly
@@ -45,6 +47,15 @@ _ALIASES = {
 }  # fmt: skip
 #: What combines tensors with a number -> how many tensors.
 _COMBINED = {"add": 2, "sub": 2, "lerp": 2, "addcmul": 3, "addcdiv": 3}
+_OF_TORCH = "input weight bias running_mean running_var {} momentum eps cudnn_enabled"
+#: What averages statistics into running ones -> its parameters.
+AVERAGED = {
+    F.batch_norm: tuple(inspect.signature(F.batch_norm).parameters),
+    F.instance_norm: tuple(inspect.signature(F.instance_norm).parameters),
+    torch.batch_norm: _OF_TORCH.format("training").split(),
+    torch.instance_norm: _OF_TORCH.format("use_input_stats").split(),
+}
+_STATISTICS = ("running_mean", "running_var")
 _SCALED = ("addcdiv", "addcdiv_", "addcmul", "addcmul_")
 _OPERATORS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
 
@@ -253,6 +264,44 @@ def _fused_step(
     settled = {k: v.settled() for k, v in keywords.items() if k != "lr"}
     number = _made(plugin, rate, torch.float64, torch.device("cpu"))
     return kind, target, [a.settled() for a in args], {**settled, "lr": number}
+
+
+def averaged(
+    plugin: Tensors, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Value | None:
+    """Take `batch_norm(..., momentum=float)` apart: the running statistics are averaged outside of it.
+
+    Before: batch_norm(x, mean, var, training=True, momentum=m); after: the same with new tensors for the statistics
+    and a momentum of 1, which makes them the batch's, then mean = m * new + (1 - m) * mean. Eager adds these in double
+    precision on the CPU, and so does this.
+    """
+    named = {**dict(zip(AVERAGED[target], args, strict=False)), **keywords}
+    momentum, batch = named.get("momentum"), named.get("training", named.get("use_input_stats"))
+    if not isinstance(momentum, OpenNumber) or not isinstance(batch, Const):
+        return None
+    kept = [value for value in map(named.get, _STATISTICS) if isinstance(value, TensorValue)]
+    x = named.pop("input")
+    if not batch.value or not kept:  # nothing is averaged
+        return plugin.record(tx, kind, target, [x], {**named, "momentum": Const(0.0)})
+    if momentum.type() is int or len(kept) != 2 or not _are_plain(kept):
+        return None
+    new = [plugin.record(tx, "call_function", torch.zeros_like, [old], {}) for old in kept]
+    named |= dict(zip(_STATISTICS, new, strict=True))
+    result = plugin.record(tx, kind, target, [x], {**named, "momentum": Const(1.0)})
+    rest = tx.binary("-", Const(1.0), momentum)
+    for old, of_batch in zip(kept, new, strict=True):
+        parts = [_weighted_by(plugin, tx, *part) for part in ((of_batch, momentum), (old, rest))]
+        total = plugin.record(tx, "call_function", operator.add, parts, {})
+        plugin.record(tx, "call_method", "copy_", [old, total], {})
+    return result
+
+
+def _weighted_by(plugin: Tensors, tx: Tracer, value: Value, weight: Value) -> Value:
+    """Return a product, in double precision on the CPU."""
+    assert isinstance(value, TensorValue)
+    if _is_on_cpu(value):
+        value = plugin.record(tx, "call_method", "to", [value, Const(torch.float64)], {})
+    return plugin.record(tx, "call_function", operator.mul, [value, weight], {})
 
 
 def _is_on_cpu(value: Value) -> bool:

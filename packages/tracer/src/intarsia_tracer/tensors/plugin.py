@@ -243,6 +243,10 @@ class Tensors(Extension):
             apart = foreach.taken_apart(self, tx, target, args, keywords)
             if apart is not None:
                 return apart
+        if target in floats.AVERAGED:
+            averaged = floats.averaged(self, tx, kind, target, args, keywords)
+            if averaged is not None:
+                return averaged
         if floats.are_open(self, args, keywords):
             kind, target, args, keywords = floats.exchanged(self, tx, kind, target, args, keywords)
         try:

@@ -162,7 +162,7 @@ class OpenNumber(ChangingNumber):
         if not isinstance(other, ChangingNumber) and not _is_number(other):
             return None
         left, right = (other, self) if swapped else (self, other)
-        if op == "/" and isinstance(right, OpenNumber) and right.limits is None:
+        if op == "/" and isinstance(right, OpenNumber) and right.limits is None and not right.is_given():
             right = right.settled()
         found = opened(self.guards, OPERATORS[op], (left, right)) if op in OPERATORS else None
         return found if found is not None else tx.binary(op, left.settled(), right.settled())
@@ -174,7 +174,7 @@ class OpenNumber(ChangingNumber):
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Compare with numbers: with a known one, later calls must give the same answer, whatever the float is."""
-        if self.source is not None and not self.relied_on and _is_number(other) and op in COMPARISONS:
+        if self.is_given() and _is_number(other) and op in COMPARISONS:
             return boolean(self._answer(op, other.as_python()))
         if self.limits is not None and _is_number(other):
             answers = {bool(COMPARISONS[op](limit, other.as_python())) for limit in self.limits}
@@ -200,11 +200,19 @@ class OpenNumber(ChangingNumber):
 
     def truth(self, tx: Tracer) -> bool:
         """Tell by comparing with zero."""
-        if self.source is not None and not self.relied_on:
+        if self.is_given():
             return self._answer("!=", 0.0)
         if self.limits is not None and not self.limits[0] <= 0 <= self.limits[1]:
             return True
         return self.settled().truth(tx)
+
+    def is_given(self) -> bool:
+        """Tell whether it is a number of the call that nothing knows the value of."""
+        return self.source is not None and not self.relied_on
+
+    def is_never_zero(self) -> bool:
+        """Tell whether other calls can be made to have no zero here; then they are."""
+        return self.is_given() and self._answer("!=", 0.0)
 
     def _answer(self, op: str, number: float) -> bool:
         """Answer a comparison; relies on the answer."""
@@ -316,8 +324,10 @@ def _is_huge(function: Callable[..., Any], numbers: Sequence[Any], parts: Sequen
 
 def _never_fails(function: Callable[..., Any], parts: Sequence[Value]) -> bool:
     """Tell whether a float comes out whatever floats the changing parts are; nothing was raised this time."""
-    divides = function is operator.truediv and isinstance(parts[1], Const)
-    return divides or function in (operator.add, operator.sub, operator.mul, operator.neg)
+    if function is operator.truediv:
+        divisor = parts[1]
+        return isinstance(divisor, Const) or (isinstance(divisor, OpenNumber) and divisor.is_never_zero())
+    return function in (operator.add, operator.sub, operator.mul, operator.neg)
 
 
 def _bounds(value: Value) -> Bounds | None:
