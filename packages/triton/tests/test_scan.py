@@ -30,6 +30,7 @@ FIRED = Tally("triton: forms of scans", FORMS)
 def small_tiles(monkeypatch):
     """As for long rows, in numbers that the interpreter is quick with."""
     monkeypatch.setattr(blocks, "LONGEST_SCAN", 16)
+    monkeypatch.setattr(blocks, "GUESS", 16)
     monkeypatch.setattr(blocks, "SQUARE", 4)
     monkeypatch.setattr(blocks, "TILE", 64)
     monkeypatch.setattr(scan, "LONGEST_CHUNK", 64)

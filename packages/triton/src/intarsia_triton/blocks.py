@@ -37,6 +37,8 @@ PARTS = 4
 # what has a slow path, for large numbers: a reduction by a table, or a long division
 SLOW = frozenset({"sin", "cos", "tan", "fmod", "mod", "floordiv"})
 SQUARE = 64
+# points of a row of unknown length
+GUESS = 1024
 # fewer points than this for each processor are spread over all of them, one point a thread at least
 PROCESSORS = 128
 LEAST = 128
@@ -250,4 +252,4 @@ def _at_least(extent: IndexExpr, least: int) -> bool:
 def _power_of_two(extent: IndexExpr) -> int:
     """Return the least power of two that holds an extent; a guess for symbolic ones, which loops and masks serve."""
     known = extent.const()
-    return 1024 if known is None else 1 << max(0, known - 1).bit_length()
+    return GUESS if known is None else 1 << max(0, known - 1).bit_length()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from intarsia_loops.index import Atom, IndexExpr, lift
+from intarsia_loops.index import INF, Atom, IndexExpr, lift
 
 __all__ = ["address", "index_text", "needs_64_bits", "product"]
 
@@ -44,13 +44,15 @@ def address(index: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> IndexEx
 def needs_64_bits(expr: IndexExpr) -> bool:
     """Tell whether an expression without size symbols, or a part of it, may be beyond what 32 bits hold.
 
+    Beside size symbols, and along axes of unknown size, indices have 64 bits anyway.
+
     Example:
         >>> from intarsia_loops.index import axis
         >>> i = lift(axis("i", 100))
         >>> needs_64_bits(i * (1 << 24)), needs_64_bits(i * (1 << 25)), needs_64_bits(i * (1 << 25) % 7)
         (False, True, True)
     """
-    if expr.symbols():
+    if expr.symbols() or any(a.hi >= INF for a in expr.atoms()):
         return False
     largest = 0
     for monomial, coefficient in expr.terms:

@@ -2,18 +2,21 @@
 
     y[i] = sum over r of f(i, r)      →      p[s, i] = sum over q of f(i, s * L + q);   y[i] = sum over s of p[s, i]
 
-Side condition: the reduction is associative (not an argmax, not a scan), its extents are known, and nothing walks the
-row again afterwards. Two reasons: few rows leave most of a GPU idle, and a long chain of additions in one register
-loses digits that a tree keeps.
+Side condition: the reduction is associative (not an argmax, not a scan), the number of rows is known, and nothing walks
+the row again afterwards. Where the length isn't known, parts have a fixed one, and the second launch also walks what is
+left over. Two reasons: few rows leave most of a GPU idle, and a long chain of additions in one register loses digits
+that a tree keeps.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from intarsia_loops.index import Atom, IndexExpr, axis, lift, row_major
-from intarsia_loops.program import Buffer, Kernel, Nest, load
+from intarsia_loops.program import Buffer, Kernel, Nest, cast, load, val
 from intarsia_loops.rewrites import at
 from intarsia_triton.blocks import choose_blocks
 from intarsia_triton.index import product
@@ -21,12 +24,15 @@ from intarsia_triton.plan import loops_of
 
 __all__ = ["BUSY", "Split", "new_axis", "new_name", "split_reductions", "spread"]
 
-KINDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+# kinds of reductions, with the op that folds two of their results
+FOLDS = MappingProxyType({"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"})
 # programs that keep a large GPU busy: four for each of its 132 processors
 BUSY = 528
 # programs to aim for, and the fewest points that are worth one
 WANTED = 4096
 SHORTEST = 128
+# points of a part where the length isn't known
+PART = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,31 +95,63 @@ def split_reductions(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
     steps = [s for s in first.steps if s.kind != "map"] if first is not None else []
     walks_again = sum(bool(loop.inner) for loop in loops) > 1
     blocks = choose_blocks(kernel, buffers, loops)
-    if not steps or walks_again or blocks.persistent or any(s.kind not in KINDS for s in steps):
+    if not steps or walks_again or blocks.persistent or any(s.kind not in FOLDS for s in steps):
         return Split((kernel,), {})
-    red = steps[0].red
-    n_parts = _parts(kernel, red, blocks.rows)
-    if n_parts < 2:
+    cut = _cut(kernel, steps[0].red, blocks.rows)
+    if cut is None:
         return Split((kernel,), {})
     names = [new_name(f"{step.out}_partial", buffers) for step in steps]
-    partials = tuple(_partial(step, kernel.rows, red, n_parts, name) for step, name in zip(steps, names, strict=True))
+    partials = tuple(_partial(step, kernel.rows, cut, name) for step, name in zip(steps, names, strict=True))
     scratch = {p.out: _layout(p) for p in partials}
-    done = {step.out: _finished(step, partial) for step, partial in zip(steps, partials, strict=True)}
-    finish = replace(kernel, steps=tuple(done.get(step.out, step) for step in kernel.steps))
+    made = [_finished(step, partial, kernel.rows, cut) for step, partial in zip(steps, partials, strict=True)]
+    before = [
+        s for k in range(2) for inside, _ in made for s in inside[k : k + 1]
+    ]  # those over one range, side by side
+    done = {last.out: last for _, last in made}
+    finish = Kernel(
+        kernel.rows,
+        (*before, *(done.get(step.out, step) for step in kernel.steps)),
+        kernel.local | {s.out for s in before},
+    )
     return Split((Kernel(partials[0].axes, partials), finish), scratch)
 
 
-def _parts(kernel: Kernel, red: Sequence[Atom], block: int) -> int:
-    """Return into how many parts the outermost reduced axis is cut; 1 when the kernel stays whole."""
-    n_rows, n_inner = (product([a.extent for a in axes]).const() for axes in (kernel.rows, red))
-    outer = red[0].extent.const()
-    if n_rows is None or n_inner is None or outer is None or n_inner < 16 * SHORTEST:
-        return 1
-    programs = -(-n_rows // block)
-    if programs >= BUSY or not programs:
-        return 1
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How a reduction is cut: which of its axes, and how long the parts are; what is left over comes last."""
+
+    position: int
+    length: int
+
+    def parts(self, red: Sequence[Atom]) -> IndexExpr:
+        return red[self.position].extent // self.length
+
+    def rest(self, red: Sequence[Atom]) -> IndexExpr:
+        return red[self.position].extent % self.length
+
+
+def _cut(kernel: Kernel, red: Sequence[Atom], block: int) -> _Cut | None:
+    """Return how a reduction is cut; None when the kernel stays whole."""
+    n_rows = product([a.extent for a in kernel.rows]).const()
+    programs = -(-n_rows // block) if n_rows else 0
+    if not 0 < programs < BUSY:
+        return None
+    n_inner, outer = product([a.extent for a in red]).const(), red[0].extent.const()
+    if n_inner is None or outer is None:
+        return _cut_unknown(red, block) if programs < BUSY // 4 else None
     most = min(WANTED // programs, n_inner // SHORTEST)
-    return max((d for d in range(1, min(outer, most) + 1) if outer % d == 0), default=1)
+    n_parts = max((d for d in range(1, min(outer, most) + 1) if outer % d == 0), default=1)
+    return _Cut(0, outer // n_parts) if n_parts > 1 and n_inner >= 16 * SHORTEST else None
+
+
+def _cut_unknown(red: Sequence[Atom], block: int) -> _Cut | None:
+    """Return how a reduction over a size that isn't known is cut: a part is enough work for a program."""
+    position = next(k for k, a in enumerate(red) if a.extent.const() is None)
+    known = math.prod(a.extent.const() or 1 for a in red)
+    if product([a.extent for a in red]).hi < 16 * SHORTEST:
+        return None
+    length = max(1, PART // (block * known))
+    return _Cut(position, 1 << length.bit_length() - 1)
 
 
 def new_name(name: str, buffers: Mapping[str, Buffer]) -> str:
@@ -130,22 +168,37 @@ def new_axis(name: str, extent: IndexExpr, others: Collection[Atom]) -> Atom:
     return axis(name, extent)
 
 
-def _partial(step: Nest, rows: tuple[Atom, ...], red: tuple[Atom, ...], n_parts: int, name: str) -> Nest:
+def _partial(step: Nest, rows: tuple[Atom, ...], cut: _Cut, name: str) -> Nest:
     """The reduction of one part, for each part and row."""
-    length = (red[0].extent.const() or 0) // n_parts
-    part, within = (new_axis(name, lift(n), (*rows, *red)) for name, n in (("p0", n_parts), ("q0", length)))
-    position: IndexExpr = lift(part) * length + lift(within)
-    kept = (within, *red[1:]) if length > 1 or len(red) == 1 else red[1:]
-    env = {red[0]: position if within in kept else lift(part)}
-    body = at(step.body, env)
+    taken, red = (*rows, *step.red), step.red
+    part, within = new_axis("p0", cut.parts(red), taken), new_axis("q0", lift(cut.length), taken)
+    others = (*red[: cut.position], *red[cut.position + 1 :])
+    is_walked = cut.length > 1 or not others
+    position = lift(part) * cut.length + lift(within) if is_walked else lift(part)
+    kept = (*red[: cut.position], within, *red[cut.position + 1 :]) if is_walked else others
+    body = at(step.body, {red[cut.position]: position})
     return replace(step, out=name, axes=(part, *rows), red=kept, body=body, dtype=body.dtype)
 
 
-def _finished(step: Nest, partial: Nest) -> Nest:
-    """The reduction of the partial results, in the place of the whole one."""
+def _finished(
+    step: Nest, partial: Nest, rows: tuple[Atom, ...], cut: _Cut
+) -> tuple[tuple[()] | tuple[Nest, Nest], Nest]:
+    """Return the reduction of the partial results, in the place of the whole one, after those that it folds if any."""
     part = new_axis("p0", partial.axes[0].extent, step.axes)
-    index = (lift(part), *map(lift, step.axes))
-    return replace(step, red=(part,), body=load(partial.out, index, partial.dtype))
+    whole = replace(step, red=(part,), body=load(partial.out, (lift(part), *map(lift, step.axes)), partial.dtype))
+    rest = cut.rest(step.red)
+    if rest is lift(0):
+        return (), whole
+    left, cut_axis = new_axis("q0", rest, (*rows, *step.red)), step.red[cut.position]
+    body = at(step.body, {cut_axis: lift(cut_axis.extent) // cut.length * cut.length + lift(left)})
+    red = tuple(left if a is cut_axis else a for a in step.red)
+    inside = (
+        replace(whole, out=f"{partial.out}_whole", dtype=body.dtype),
+        replace(step, out=f"{partial.out}_rest", red=red, body=body, dtype=body.dtype),
+    )
+    values = [load(s.out, tuple(map(lift, s.axes)), s.dtype) for s in inside]
+    folded = cast(val(FOLDS[step.kind], *values, dtype=body.dtype), step.dtype)
+    return inside, replace(step, red=(), kind="map", body=folded)
 
 
 def _layout(step: Nest) -> Buffer:
