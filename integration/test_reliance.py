@@ -279,3 +279,41 @@ def test_an_object_whose_class_has_a_del_is_made(fresh):
     compiled(torch.ones(2))
     compiled(torch.ones(2))
     assert log == ["del"] * 2 and intarsia.stats().fallbacks == 0
+
+
+class Base:
+    scale = 2.0
+
+    @classmethod
+    def of_class(cls, x):
+        return x * cls.scale
+
+    @staticmethod
+    def alone(x):
+        return x + 1
+
+    @property
+    def factor(self):
+        return 3.0
+
+
+OVERRIDES = {
+    "a class method": (Base, lambda c, o, x: c.of_class(x), "of_class", classmethod(lambda cls, x: x * 9)),
+    "a static method": (Base, lambda c, o, x: o.alone(x), "alone", staticmethod(lambda x: x * 9)),
+    "a property": (Base, lambda c, o, x: x * o.factor, "factor", property(lambda self: 9.0)),
+    "forward": (torch.nn.ReLU, lambda c, o, x: o(x), "forward", lambda self, x: x * 9),
+    "a method of torch": (torch.nn.ReLU, lambda c, o, x: x * len(list(o.modules())), "modules", lambda self: [0] * 9),
+    "a method in C": (dict, lambda c, o, x: x * o.get("a", 1), "get", lambda self, *key: 9),
+}
+
+
+@pytest.mark.parametrize(("base", "use", "name", "override"), OVERRIDES.values(), ids=OVERRIDES)
+def test_a_class_gains_what_it_inherited(base, use, name, override, fresh):
+    cls = type("Derived", (base,), {})
+    value = cls()
+    compiled = intarsia.compile(lambda x: use(cls, value, x), options=RAISE)
+    x = torch.ones(2)
+    before = compiled(x).tolist()
+    setattr(cls, name, override)
+    assert compiled(x).tolist() == [9.0, 9.0] != before
+    assert intarsia.stats().fallbacks == 0

@@ -37,6 +37,7 @@ __all__ = [
     "module_attribute",
     "module_globals",
     "rely_on_absence",
+    "rely_on_passing_over",
     "super_attribute",
 ]
 
@@ -108,18 +109,29 @@ def class_function(tx: Tracer, owner: Value, cls: Any, name: str, part: str = ""
     assert found is not None
     raw, index = found
     value = getattr(raw, part) if part else raw
-    base = None if is_trusted(getattr(value, "__module__", None)) else tx.class_source(owner, cls)
+    trusted = is_trusted(getattr(value, "__module__", None))
+    base = tx.class_source(owner, cls)
     source = None
-    if base is not None and not part and issubclass(type(raw), types.FunctionType):
+    if base is not None and not trusted and not part and issubclass(type(raw), types.FunctionType):
         source = tx.sources.attribute(base, name)
     elif base is not None:
-        order = tx.sources.attribute(base, "__mro__")
-        names = tx.sources.attribute(tx.sources.item(order, index), "__dict__")
-        source = tx.sources.item(names, name)
-        source = tx.sources.attribute(source, part) if part else source
+        rely_on_passing_over(tx, cls.__mro__[:index], base, name)
+        if not trusted:
+            order = tx.sources.attribute(base, "__mro__")
+            names = tx.sources.attribute(tx.sources.item(order, index), "__dict__")
+            source = tx.sources.item(names, name)
+            source = tx.sources.attribute(source, part) if part else source
     made = tx.wrap(value, source)
     tx.class_functions[key] = made
     return made
+
+
+def rely_on_passing_over(tx: Tracer, classes: Sequence[Any], source: Source | None, name: str) -> None:
+    """Rely on the first bases of the class that `source` finds, itself among them, defining no such name."""
+    for index, passed in enumerate(classes):
+        if source is not None and not is_trusted(passed.__module__):
+            order = tx.sources.attribute(source, "__mro__")
+            tx.guards.add(GuardKind.ABSENT, tx.sources.attribute(tx.sources.item(order, index), "__dict__"), name)
 
 
 def class_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:

@@ -137,6 +137,8 @@ def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -
     if issubclass(type(raw), types.ClassMethodDescriptorType):
         return BoundBuiltin(tx.wrap(cls, tx.class_source(owner, cls)), name, raw)
     if issubclass(type(raw), _C_METHODS):
+        _, index = tx.find_in_class(cls, name) or (raw, 0)
+        tx.rely_on_passing_over(cls.__mro__[:index], tx.class_source(owner, cls), name)
         return BoundBuiltin(owner, name, raw)
     if issubclass(type(raw), functools.partialmethod) or type(raw) is functools.partial:
         raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")

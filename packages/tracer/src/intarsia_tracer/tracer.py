@@ -96,6 +96,7 @@ class Tracer:
     class_attribute = class_lookup.class_attribute
     class_attribute_for = class_lookup.class_attribute_for
     rely_on_absence = class_lookup.rely_on_absence
+    rely_on_passing_over = class_lookup.rely_on_passing_over
     class_function = class_lookup.class_function
     class_item = class_lookup.class_item
     class_iterate = class_lookup.class_iterate
