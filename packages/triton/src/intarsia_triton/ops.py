@@ -59,13 +59,12 @@ _ANY_TYPE = {
     "where": "tl.where({0}, {1}, {2})",
 }
 _FLOAT = {
-    "neg": "(-{0})",
+    "neg": "({0} * -1)",  # Triton's own is 0 - x, which has the wrong sign for 0
     "abs": "tl.abs({0})",
     "max": f"tl.maximum({{0}}, {{1}}, {_NAN})",
     "min": f"tl.minimum({{0}}, {{1}}, {_NAN})",
     "floordiv": "float_floordiv({0}, {1})",
     "mod": "float_mod({0}, {1})",
-    "truncdiv": "libdevice.trunc({0} / {1})",
     "isnan": "({0} != {0})",
     "isinf": '(tl.abs({0}) == float("inf"))',
     **{name: f"tl.{name}({{0}})" for name in ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "floor", "ceil")},
@@ -79,8 +78,8 @@ _FLOAT = {
     "round": "libdevice.rint({0})",
     **{name: f"libdevice.{name}({{0}}, {{1}})" for name in ("fmod", "pow", "copysign", "atan2", "hypot")},
 }  # fmt: skip
-_F32 = {"div": "tl.div_rn({0}, {1})", "sqrt": "tl.sqrt_rn({0})", "rsqrt": "tl.div_rn(1.0, tl.sqrt_rn({0}))"}
-_F64 = {"div": "({0} / {1})", "sqrt": "tl.sqrt({0})", "rsqrt": "(1.0 / tl.sqrt({0}))"}
+_F32 = {"div": "tl.div_rn({0}, {1})", "truncdiv": "libdevice.trunc(tl.div_rn({0}, {1}))", "sqrt": "tl.sqrt_rn({0})", "rsqrt": "tl.div_rn(1.0, tl.sqrt_rn({0}))"}
+_F64 = {"div": "({0} / {1})", "truncdiv": "libdevice.trunc({0} / {1})", "sqrt": "tl.sqrt({0})", "rsqrt": "(1.0 / tl.sqrt({0}))"}
 _INTEGER = {
     "neg": "(0 - {0})",
     "abs": "tl.where({0} < 0, 0 - {0}, {0})",
@@ -131,6 +130,8 @@ def constant(number: bool | int | float, dtype: str) -> str:
     """
     if dtype in ("f32", "f64"):
         number = float(number)
+        if number == 0 and math.copysign(1, number) < 0:  # `full` makes any zero 0.0
+            return f"(tl.full([1, 1], 0.0, {TYPES[dtype]}) * -1)"
         text = repr(number) if math.isfinite(number) else f'float("{number}")'
     else:
         # i8 255 and the like: the table says that constants are rounded to their type, which for integers wraps
