@@ -202,3 +202,17 @@ def test_what_python_refuses_raises_its_error(name: str) -> None:
     assert str(ours.value) == str(eager.value)
     assert torch.equal(intarsia.compile(caught, options={"on_error": "raise"})(x), x + 1)
     assert intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("dropout", [torch.nn.functional.dropout, torch.dropout])
+def test_a_dropout_of_nothing_is_its_operand(dropout, dynamic, fresh):
+    def function(x):
+        y = dropout(x, 0.5, False)
+        y.add_(1)
+        return y is x, x * 2
+
+    x = torch.zeros(3, 4)
+    same, twice = intarsia.compile(function, dynamic=dynamic, options={"on_error": "raise"})(x)
+    assert same and x.tolist() == torch.ones(3, 4).tolist() and torch.equal(twice, x * 2)
+    assert intarsia.stats().fallbacks == 0

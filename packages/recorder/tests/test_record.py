@@ -314,3 +314,15 @@ def test_every_question_about_metadata_is_answered_with_static_and_symbolic_size
 
     for is_symbolic in (False, True):
         assert all(_kind_of(op, {}, is_symbolic).is_query for op in _QUERIES)
+
+
+def test_a_dropout_of_nothing_is_its_operand_with_static_and_symbolic_sizes():
+    from intarsia_shapes import ShapeEnv, fake_mode, fakeify
+
+    def program(x):
+        F.dropout(x, 0.5, training=False).add_(1)
+        return x * 2
+
+    mode = fake_mode(ShapeEnv())
+    for x in (torch.ones(5, 7), fakeify(mode, torch.empty(5, 7), "x", dynamic=(0, 1))):
+        assert targets(record(program, (x,))) == ["aten.add_.Tensor", "aten.mul.Tensor"]

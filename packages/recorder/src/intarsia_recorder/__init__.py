@@ -13,6 +13,7 @@ Example:
 """
 
 from intarsia_recorder._fx import graph_module
+from intarsia_recorder.composites import COMPOSITES_IN_CPP, composites_in_python
 from intarsia_recorder.eager import EagerMode, refused_types
 from intarsia_recorder.environment import ShapeEnvironment
 from intarsia_recorder.metacache import MetaCache, snapshot
@@ -22,12 +23,14 @@ from intarsia_recorder.statistics import statistics_of_parameters
 from intarsia_recorder.symbols import SymbolTable
 
 __all__ = [
+    "COMPOSITES_IN_CPP",
     "Decompositions",
     "EagerMode",
     "MetaCache",
     "Recorder",
     "ShapeEnvironment",
     "SymbolTable",
+    "composites_in_python",
     "graph_module",
     "record",
     "recording",

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 import torch.fx as fx
 import torch.utils._pytree as pytree
-from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -41,6 +40,7 @@ from intarsia_ir.records import (
     SizeFacts,
 )
 from intarsia_recorder._fx import attribute, graph_module
+from intarsia_recorder.composites import composites_in_python
 from intarsia_recorder.metacache import MetaCache
 from intarsia_recorder.recorder import Decompositions, Recorder
 from intarsia_recorder.stacks import raising_frames
@@ -147,7 +147,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     located = _tell_lines(recorder)
     torch.clear_autocast_cache()  # casts of real parameters, kept by a region around us, would become constants
     try:
-        with quiet_fake_mode(), _python_composites(recorder.fake_mode), recorder.fake_mode, recorder:
+        with quiet_fake_mode(), composites_in_python(recorder.fake_mode), recorder.fake_mode, recorder:
             yield recorder
     except _DATA_DEPENDENT as error:
         raise UnsupportedError(
@@ -174,16 +174,6 @@ def _tell_lines(recorder: Recorder) -> Callable[[], Origin | None] | None:
         return None
     before, recorder.env.locate = recorder.env.locate, lambda: recorder.where[-1] if recorder.where else None
     return before
-
-
-def _python_composites(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:
-    """Take composite ops apart in Python where sizes are symbolic: the C++ forms of some demand plain integers.
-
-    Where sizes are static the C++ forms serve: they are faster, and what eager runs.
-    """
-    if mode.shape_env is None:
-        return contextlib.nullcontext()
-    return enable_python_dispatcher()  # type: ignore[no-any-return]
 
 
 def _fake(mode: FakeTensorMode, value: Any) -> Any:

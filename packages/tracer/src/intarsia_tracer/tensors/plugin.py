@@ -289,7 +289,7 @@ class Tensors(Extension):
         """Run an operation on fake tensors; what it refuses, breaks."""
         function = getattr(torch.Tensor, target) if kind == "call_method" else target
         try:
-            with self.mode, self.sizes.running():
+            with self.mode, self.sizes.running(function):
                 return function(*args, **keywords)
         except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
             raise Break(

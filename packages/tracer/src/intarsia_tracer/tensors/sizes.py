@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_ir.records import (
@@ -26,7 +25,7 @@ from intarsia_ir.records import (
     Source,
     TypeSource,
 )
-from intarsia_recorder import EagerMode, SymbolTable
+from intarsia_recorder import COMPOSITES_IN_CPP, EagerMode, SymbolTable, composites_in_python
 from intarsia_shapes import Mark, ShapeEnv, check_marks, fake_mode, fakeify, freeze, marks_of
 from intarsia_tracer.breaks import NeedsSymbols
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
@@ -75,9 +74,10 @@ class Sizes:
         if self.env is not None:
             self.env.locate = None
 
-    def running(self) -> AbstractContextManager[Any]:
-        """Return the context in which operations run: composites with symbolic sizes come apart in Python."""
-        return nullcontext() if self.env is None else enable_python_dispatcher()  # type: ignore[no-any-return]
+    def running(self, function: Any) -> AbstractContextManager[Any]:
+        """Return the context in which an operation runs: most composites with symbolic sizes come apart in Python."""
+        in_cpp = self.env is None or function in COMPOSITES_IN_CPP
+        return nullcontext() if in_cpp else composites_in_python(self.mode)
 
     def facts(self) -> SizeFacts:
         """Return what was relied on.
