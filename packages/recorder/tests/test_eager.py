@@ -185,6 +185,50 @@ def test_strides_and_types_are_eagers(number: int) -> None:
             assert _moving(ours) == _moving(eager), (x.shape, x.stride(), y.shape, y.stride())
 
 
+_SINGLE = [
+    *[((5, 1), (1, 5)), ((5, 1), (1, 1)), ((1, 4), (1, 1)), ((2, 1, 3), (3, 7, 1)), ((2, 1, 3), (1, 9, 2))],
+    *[((1, 1, 4), (2, 3, 1)), ((2, 3, 1, 1), (3, 1, 3, 3)), ((2, 1, 3, 4), (12, 1, 4, 1)), ((4, 1), (2, 1))],
+]
+_ON_SINGLE: list[Callable[[torch.Tensor], Any]] = [
+    *[lambda x: x * 2, lambda x: 2 - x, lambda x: x / 3, lambda x: x + x, lambda x: x > 0, lambda x: x**2, torch.neg],
+    *[
+        torch.relu,
+        torch.sin,
+        torch.square,
+        lambda x: x.clamp(0, 1),
+        lambda x: x.clamp(min=x),
+        torch.rad2deg,
+        torch.clone,
+    ],
+    *[
+        lambda x: x * torch.ones(()),
+        lambda x: x + x.contiguous(),
+        lambda x: torch.where(x > 0, x, 1.0),
+        torch.nan_to_num,
+    ],
+    *[
+        lambda x: x.flip(0),
+        torch.zeros_like,
+        torch.rand_like,
+        lambda x: torch.copysign(x, 2),
+        lambda x: torch.ldexp(x, x),
+    ],
+    *[lambda x: torch.addcmul(x, x, x), lambda x: torch.lerp(x, x, 0.5), lambda x: x.remainder(2), lambda x: 2**x],
+    *[lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]), torch.nn.functional.relu6, lambda x: x.int() & 1],
+    *[lambda x: x.masked_fill(x > 0, 2), lambda x: x.to(torch.float64), lambda x: torch.heaviside(x, x.flatten()[0])],
+]
+
+
+@pytest.mark.parametrize("number", range(len(_ON_SINGLE)))
+def test_dimensions_of_one_element_get_the_strides_that_eager_gives_them(number: int) -> None:
+    function = _ON_SINGLE[number]
+    for shape, strides in _SINGLE:
+        x = torch.empty_strided(shape, strides).fill_(1.0)
+        with EagerMode() as mode:
+            ours = function(mode.from_tensor(x))
+        assert ours.stride() == function(x).stride(), (shape, strides)
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 2, 3), (0, 2, 3, 1)])
 def test_a_batch_norm_suits_the_memory_format(order: tuple[int, ...]) -> None:
     x = torch.randn(2, 3, 4, 5).permute(order).contiguous().permute(torch.tensor(order).argsort().tolist())

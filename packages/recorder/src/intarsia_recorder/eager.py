@@ -16,6 +16,8 @@ import torch
 from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from intarsia_recorder.iteration import is_dense, iterated_strides
+
 __all__ = ["EagerMode", "refused_types", "with_strides_of"]
 
 aten = torch.ops.aten
@@ -296,6 +298,58 @@ def _iterated(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Ma
     return _with_strides(mode, result, compute_elementwise_output_strides(*tensors))
 
 
+def _in_order(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Give dimensions of one element the strides that eager's iteration gives them; fake tensors guess others."""
+    if not _has_single_dimension(result):
+        return result
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
+    if not all(_is_known(x) for x in (result, *tensors)):
+        return result
+    return _with_strides(mode, result, iterated_strides(tensors, result.shape))
+
+
+def _in_order_with_numbers(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The same for ops that make a 0-dim operand of a number."""
+    if not _has_single_dimension(result):
+        return result
+    return _in_order(mode, result, [_ONE if isinstance(x, bool | int | float | complex) else x for x in args], kwargs)
+
+
+def _in_order_after_power(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The same for `ldexp`, whose powers of 2 are row-major."""
+    return _in_order(mode, result, (args[0], args[1].contiguous()), kwargs)
+
+
+def _in_order_of_second(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The same for ops that iterate over their second operand first."""
+    return _in_order(mode, result, (args[1], args[0]), kwargs)
+
+
+def _kept(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Give dimensions of one element the strides of the operand, where it is dense."""
+    preserved = kwargs.get("memory_format") in (None, torch.preserve_format)
+    if not preserved or not _has_single_dimension(result) or not _is_known(args[0]) or not is_dense(args[0]):
+        return result
+    return _with_strides(mode, result, args[0].stride())
+
+
+_ONE = torch.ones(())
+
+
+def _has_single_dimension(result: Any) -> bool:
+    if not isinstance(result, torch.Tensor) or result.dim() < 2:
+        return False
+    return any(type(size) is int and size == 1 for size in result.shape)
+
+
+def _is_known(tensor: torch.Tensor) -> bool:
+    return all(type(n) is int for n in (*tensor.shape, *tensor.stride()))
+
+
+def _both(first: _Correction, second: _Correction) -> _Correction:
+    return lambda mode, result, args, kwargs: second(mode, first(mode, result, args, kwargs), args, kwargs)
+
+
 def _after_power(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """`ldexp` multiplies by powers of 2, which are row-major."""
     return _iterated(mode, result, (args[0], args[1].contiguous()), kwargs)
@@ -304,8 +358,16 @@ def _after_power(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs:
 def _contiguous(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Make the first result row-major, or both where both have the operand's shape."""
     if isinstance(result, torch.Tensor):
-        return result.contiguous()
-    return tuple([x.contiguous() if isinstance(x, torch.Tensor) else x for x in result])
+        return _row_major(mode, result)
+    return tuple([_row_major(mode, x) if isinstance(x, torch.Tensor) else x for x in result])
+
+
+def _row_major(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in order, dimensions of one element included."""
+    if not _has_single_dimension(tensor) or not _is_known(tensor):
+        return tensor.contiguous()
+    strides = torch.empty(tensor.shape, device="meta").stride()
+    return _with_strides(mode, tensor, strides)
 
 
 def _suggested(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -340,6 +402,7 @@ _ITERATED = """
     logical_xor native_dropout_backward special_xlog1py xlogy
 """
 _ROW_MAJOR = "isin log_sigmoid_forward nll_loss2d_forward normal.Tensor_Tensor pow.Scalar"
+_KEPT = "empty_like flip full_like ones_like rand_like randint_like randn_like zeros_like"
 _BY_MEMORY_FORMAT = """
     _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
     _native_batch_norm_legit_no_training native_batch_norm
@@ -348,10 +411,29 @@ _CORRECTED: dict[str, _Correction] = {
     **dict.fromkeys(_ITERATED.split(), _iterated),
     **dict.fromkeys(_ROW_MAJOR.split(), _contiguous),
     **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _suggested),
+    **dict.fromkeys(_KEPT.split(), _kept),
     "ldexp": _after_power,
+    "native_layer_norm": _contiguous,
     "native_dropout": _empty_mask,
     "pow.Tensor_Scalar": _power_of_bool,
 }
+
+# how an elementwise op orders the dimensions, where its overload's name doesn't tell
+_ORDERED: dict[str, _Correction] = {
+    **dict.fromkeys(["clone", "deg2rad", "hardtanh", "nan_to_num", "rad2deg", "relu6"], _kept),
+    "ldexp": _in_order_after_power,
+    "lerp.Scalar": _in_order,
+    "masked_fill": _contiguous,
+    "pow.Scalar": _contiguous,
+    "pow.Tensor_Scalar": _in_order,
+    "threshold_backward": _in_order_of_second,
+}
+
+
+def _order_of(overload: str) -> _Correction:
+    """Return what orders the dimensions: only where an operand may be a number, numbers count as operands."""
+    return _in_order_with_numbers if overload.startswith("Tensor") or "calar" in overload else _in_order
+
 
 _Rules = tuple[_Refusal | None, _Places, _Correction | None, str, Callable[..., bool] | None]
 _RULES: dict[Any, _Rules] = {}
@@ -370,6 +452,9 @@ def _rules_of(func: Any) -> _Rules:
     numbered = enumerate(func._schema.arguments)
     dims = tuple((k, a.name) for k, a in numbered if a.name in _DIMENSIONS.get(base, ()) and str(a.type) == "int")
     correct = None if written and "batch_norm" not in name else _CORRECTED.get(full) or _CORRECTED.get(name)
+    if not written and torch.Tag.pointwise in func.tags:
+        ordered = _ORDERED.get(full) or _ORDERED.get(name) or _order_of(func._overloadname)
+        correct = _both(correct, ordered) if correct is not None else ordered
     refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
     stored = _STORED.get(base, "") if written and name.endswith("_") else ""
     return refused, dims, correct, stored, _MISMATCHED.get(base)

@@ -1,0 +1,95 @@
+"""The strides of what eager computes element by element: those of ATen's `TensorIterator`, for sizes that are known.
+
+Operands of one shape whose layouts agree give that layout at once. Otherwise dimensions are sorted by the operands'
+strides, the first operand's first; a dimension along which an operand is repeated tells nothing. Both happen for
+dimensions of one element as for others, though their strides mean nothing: a program can look at them.
+
+Source: aten/src/ATen/TensorIterator.cpp, `compute_fast_setup_type` and `reorder_dimensions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+__all__ = ["is_dense", "iterated_strides"]
+
+
+def iterated_strides(tensors: Sequence[torch.Tensor], shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a new result, in elements.
+
+    Args:
+        tensors: The operands, numbers among them as 0-dim tensors.
+        shape: What their shapes broadcast to.
+
+    Example:
+        >>> x = torch.empty_strided((5, 1), (1, 5))
+        >>> iterated_strides([x], x.shape), iterated_strides([x, torch.ones(())], x.shape)
+        ((1, 1), (1, 5))
+    """
+    if all(tuple(x.shape) == tuple(shape) for x in tensors):
+        agreed = _agreed_strides(tensors)
+        if agreed is not None:
+            return agreed
+    order = _sorted_dimensions([_strides_in(x, shape) for x in tensors], shape)
+    strides, size = [0] * len(shape), 1
+    for dim in order:
+        strides[dim] = size
+        size *= shape[dim]
+    return tuple(strides)
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Tell whether the elements of a tensor of known size fill a piece of memory, each once."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _agreed_strides(tensors: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
+    """Return the strides of operands of one shape that have one layout."""
+    first = tensors[0]
+    if all(x.is_contiguous() for x in tensors):
+        return torch.empty(first.shape, device="meta").stride()
+    if first.dim() == 4 and all(x.is_contiguous(memory_format=torch.channels_last) for x in tensors):
+        return torch.empty(first.shape, device="meta", memory_format=torch.channels_last).stride()
+    same = all(x.stride() == first.stride() for x in tensors)
+    return first.stride() if same and is_dense(first) else None
+
+
+def _strides_in(tensor: torch.Tensor, shape: Sequence[int]) -> list[int]:
+    """Return an operand's strides in the shape of the result; 0 where it is repeated."""
+    missing = len(shape) - tensor.dim()
+    own = zip(tensor.shape, tensor.stride(), shape[missing:], strict=True)
+    return [0] * missing + [0 if size == 1 and wanted != 1 else stride for size, stride, wanted in own]
+
+
+def _sorted_dimensions(strides: Sequence[Sequence[int]], shape: Sequence[int]) -> list[int]:
+    """Return the dimensions, the fastest one first, by insertion as in eager: the comparison isn't transitive."""
+    order = list(reversed(range(len(shape))))
+    for start in range(1, len(order)):
+        here = start
+        for before in reversed(range(start)):
+            sign = _compare(strides, shape, order[before], order[here])
+            if sign < 0:
+                break
+            if sign > 0:
+                order[before], order[here] = order[here], order[before]
+                here = before
+    return order
+
+
+def _compare(strides: Sequence[Sequence[int]], shape: Sequence[int], one: int, other: int) -> int:
+    """Return 1 if the dimension `one` is to come after `other`, -1 if before, 0 if nothing tells."""
+    for own in strides:
+        if own[one] == 0 or own[other] == 0:
+            continue
+        if own[one] != own[other]:
+            return 1 if own[one] > own[other] else -1
+        if shape[one] > shape[other]:
+            return 1
+    return 0
