@@ -5,7 +5,7 @@ from intarsia_loops.index import axis, lift, size_symbol
 from intarsia_loops.program import Buffer, Kernel, Nest, cast, index_value, load, val
 from intarsia_triton import emit
 from intarsia_triton.index import index_text
-from intarsia_triton.ops import operation
+from intarsia_triton.ops import constant, operation
 
 
 def test_quotients_of_what_may_be_negative_round_to_minus_infinity():
@@ -32,7 +32,7 @@ def test_floats_become_short_integers_that_wrap():
     for source in ("f32", "f64", "bf16"):
         x = load("x", (), source)
         assert operation(cast(x, "u8"), ["t0"]) == "t0.to(tl.int64).to(tl.uint8)"
-        assert operation(cast(x, "i8"), ["t0"]) == "t0.to(tl.int64).to(tl.int8)"
+        assert operation(cast(x, "i8"), ["t0"]) == "t0.to(tl.int32).to(tl.int8)"
         assert operation(cast(x, "i32"), ["t0"]) == "t0.to(tl.int32)"
     assert operation(cast(load("x", (), "i32"), "u8"), ["t0"]) == "t0.to(tl.uint8)"
 
@@ -43,3 +43,19 @@ def test_positions_beyond_32_bits_are_computed_in_64(tmp_path):
     kernel = Kernel((i,), (Nest("y", (i,), (), "map", body, "i64"),))
     text = emit(kernel, {"y": Buffer((lift(200),), (lift(1),), "i64")}, Target("cuda")).text
     assert "16777216 * x.to(tl.int64)" in text and "tl.store(p0 + (x + " in text
+
+
+def test_numbers_that_are_divided_are_not_known_to_be_small():
+    """Else they are divided in 16 bits, which a compiler below has got wrong."""
+    i, j = axis("r0", 31), axis("r1", 300)
+    body = val("lt", index_value(lift(i) + 1), index_value(lift(j)), dtype="b8")
+    kernel = Kernel((), (Nest("y", (), (i, j), "any", body, "b8"),))
+    text = emit(kernel, {"y": Buffer((), (), "b8")}, Target("cuda")).text
+    assert "r = (tl.arange(0, RBLOCK)[None, :] + (tl.num_programs(2) - 1) * RBLOCK)" in text
+
+
+def test_zeros_keep_their_sign():
+    x = load("x", (), "f32")
+    assert operation(val("neg", x, dtype="f32"), ["t0"]) == "(t0 * -1)"
+    assert constant(-0.0, "f32") == "(tl.full([1, 1], 0.0, tl.float32) * -1)" != constant(0.0, "f32")
+    assert operation(val("truncdiv", x, x, dtype="f32"), ["t0", "t1"]) == "libdevice.trunc(tl.div_rn(t0, t1))"

@@ -78,8 +78,18 @@ _FLOAT = {
     "round": "libdevice.rint({0})",
     **{name: f"libdevice.{name}({{0}}, {{1}})" for name in ("fmod", "pow", "copysign", "atan2", "hypot")},
 }  # fmt: skip
-_F32 = {"div": "tl.div_rn({0}, {1})", "truncdiv": "libdevice.trunc(tl.div_rn({0}, {1}))", "sqrt": "tl.sqrt_rn({0})", "rsqrt": "tl.div_rn(1.0, tl.sqrt_rn({0}))"}
-_F64 = {"div": "({0} / {1})", "truncdiv": "libdevice.trunc({0} / {1})", "sqrt": "tl.sqrt({0})", "rsqrt": "(1.0 / tl.sqrt({0}))"}
+_F32 = {
+    "div": "tl.div_rn({0}, {1})",
+    "truncdiv": "libdevice.trunc(tl.div_rn({0}, {1}))",
+    "sqrt": "tl.sqrt_rn({0})",
+    "rsqrt": "tl.div_rn(1.0, tl.sqrt_rn({0}))",
+}
+_F64 = {
+    "div": "({0} / {1})",
+    "truncdiv": "libdevice.trunc({0} / {1})",
+    "sqrt": "tl.sqrt({0})",
+    "rsqrt": "(1.0 / tl.sqrt({0}))",
+}
 _INTEGER = {
     "neg": "(0 - {0})",
     "abs": "tl.where({0} < 0, 0 - {0}, {0})",

@@ -62,7 +62,7 @@ class Rows(Writer):
     def _persistent(self, loops: Sequence[Loop]) -> None:
         """All steps over one tile that spans the inner range: every load is done once."""
         inner = next(loop.inner for loop in loops if loop.inner)
-        self.lines.append(f"r = (tl.arange(0, RBLOCK)[None, :]){self._wide()}")
+        self.lines.append(f"r = (tl.arange(0, RBLOCK)[None, :]{self._nothing(inner)}){self._wide()}")
         masked = not divides(self.blocks.inner, product([a.extent for a in inner]))
         points = self._with_inner(self.row_points, inner, masked, self.lines)
         tile, rows = self._tile(points), self._tile(self.row_points)
@@ -175,11 +175,11 @@ class Rows(Writer):
         return lanes if self.parts == 1 else f"tl.arange(0, {self.parts})[:, None] * (RBLOCK // {self.parts}) + {lanes}"
 
     def _body(self, loop: Loop, *, masked: bool) -> list[str]:
-        lines = [f"r = (base + {self._lanes()}){self._wide()}"]
+        lines = [f"r = (base + {self._lanes()}{self._nothing(loop.inner)}){self._wide()}"]
         start = "" if masked or self.parts == 1 else "start"  # a mask has the shape of the whole tile
         if start and len(loop.inner) > 1:
             parts = f"tl.arange(0, {self.parts})[:, None] * (RBLOCK // {self.parts})"
-            lines.append(f"start = (base + {parts}){self._wide()}")
+            lines.append(f"start = (base + {parts}{self._nothing(loop.inner)}){self._wide()}")
         points = self._with_inner(self.row_points, loop.inner, masked, lines, start)
         return self._steps(loop, points, lines)
 

@@ -19,6 +19,7 @@ __all__ = ["INDENT", "Writer", "divides"]
 INDENT = "    "
 # grids are 31-bit numbers, and so are the offsets of most tensors; beyond, addresses need 64 bits
 LARGEST_32_BIT = 1 << 31
+LARGEST_16_BIT = 1 << 16
 
 
 class Writer:
@@ -114,6 +115,16 @@ class Writer:
     def _flat(self, flat: str, axes: Sequence[Atom]) -> dict[Atom, str]:
         """Return the axis that a row-major number has the same remainder as."""
         return {axes[-1]: flat} if axes else {}
+
+    def _nothing(self, inner: Sequence[Atom]) -> str:
+        """Text that adds 0 to a number that is to be divided, which LLVM can't tell.
+
+        Knowing that a number is small it divides and compares in 16 bits, and of such code ptxas makes a wrong
+        comparison: with 31 rows of 300 in one tile, `1 + r // 300 < r % 300` was true for equal numbers (CUDA 13.0).
+        """
+        known = product([a.extent for a in inner]).const()
+        small = known is not None and known <= LARGEST_16_BIT
+        return " + (tl.num_programs(2) - 1) * RBLOCK" if small and len(inner) > 1 else ""
 
     def _wide(self) -> str:
         """Text that makes indices 64 bits wide: where offsets or numbers of points need it, and beside sizes."""
