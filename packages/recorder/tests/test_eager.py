@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 
 from intarsia_recorder import EagerMode, record, refused_types
 
@@ -236,6 +237,16 @@ def test_a_batch_norm_suits_the_memory_format(order: tuple[int, ...]) -> None:
     with mode:
         ours = torch.nn.functional.batch_norm(mode.from_tensor(x), None, None, training=True)
     assert ours.stride() == torch.nn.functional.batch_norm(x, None, None, training=True).stride()
+
+
+def test_kernels_of_other_devices_keep_the_order_of_dimensions() -> None:
+    with EagerMode() as mode:
+        shell = torch.empty_strided((33, 2, 33, 3), (3, 99, 198, 1), device="meta")
+        image = FakeTensor(mode, shell, torch.device("cuda:0"))
+        normal, *_ = aten._native_batch_norm_legit.no_stats(image, None, None, True, 0.1, 1e-5)
+        shell = torch.empty_strided((16, 31), (2, 32), device="meta")
+        rows, _ = aten.log_sigmoid_forward(FakeTensor(mode, shell, torch.device("cuda:0")))
+    assert normal.stride() == (3, 99, 198, 1) and rows.stride() == (1, 16)
 
 
 def _flat(result: Any) -> list[torch.Tensor]:

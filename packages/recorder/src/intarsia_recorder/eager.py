@@ -376,6 +376,28 @@ def _suggested(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: M
     return (first.contiguous(memory_format=suggest_memory_format(args[0])), *rest)
 
 
+def _first_iterated(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Lay the first of several results out as a kernel does that iterates over the operand."""
+    first, *rest = result
+    return (_iterated(mode, first, args, kwargs), *rest)
+
+
+def _first_as_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Lay the first of several results out as `empty_like` of the operand."""
+    first, *rest = result
+    with mode:
+        strides = torch.empty_like(args[0]).stride()
+    return (_with_strides(mode, first, strides), *rest)
+
+
+def _by_device(on_cpu: _Correction, elsewhere: _Correction) -> _Correction:
+    def correct(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        chosen = on_cpu if _device(args[0]) == "cpu" else elsewhere
+        return chosen(mode, result, args, kwargs)
+
+    return correct
+
+
 def _power_of_bool(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """A bool tensor to the power of a bool is one of bools."""
     own = torch.result_type(args[0], args[1])
@@ -401,7 +423,7 @@ _ITERATED = """
     addcdiv addcmul copysign div.Tensor_mode floor_divide heaviside logaddexp logaddexp2 logical_and logical_or
     logical_xor native_dropout_backward special_xlog1py xlogy
 """
-_ROW_MAJOR = "isin log_sigmoid_forward nll_loss2d_forward normal.Tensor_Tensor pow.Scalar"
+_ROW_MAJOR = "isin nll_loss2d_forward normal.Tensor_Tensor pow.Scalar"
 _KEPT = "empty_like flip full_like ones_like rand_like randint_like randn_like zeros_like"
 _BY_MEMORY_FORMAT = """
     _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
@@ -410,9 +432,10 @@ _BY_MEMORY_FORMAT = """
 _CORRECTED: dict[str, _Correction] = {
     **dict.fromkeys(_ITERATED.split(), _iterated),
     **dict.fromkeys(_ROW_MAJOR.split(), _contiguous),
-    **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _suggested),
+    **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _by_device(_suggested, _first_as_operand)),
     **dict.fromkeys(_KEPT.split(), _kept),
     "ldexp": _after_power,
+    "log_sigmoid_forward": _by_device(_contiguous, _first_iterated),
     "native_layer_norm": _contiguous,
     "native_dropout": _empty_mask,
     "pow.Tensor_Scalar": _power_of_bool,
