@@ -74,7 +74,7 @@ def test_every_kind_was_compared():
     assert not FIRED.missing(), FIRED.text()
 
 
-def test_rows_of_unknown_number_and_short_rows_stay_whole():
+def test_rows_of_unknown_number_of_known_length_and_short_rows_stay_whole():
     n, short = size_symbol("s0", 2), size_symbol("s1", 2, 100)
     for rows, inner in (((n,), (70,)), ((3,), (short,))):
         layouts = {"x": buffer((*rows, *inner), "f32")} | {name: buffer(rows, "f32") for name in "ywz"}
@@ -85,7 +85,7 @@ def test_rows_of_unknown_number_and_short_rows_stay_whole():
 def test_a_part_is_enough_work_for_a_program(monkeypatch):
     monkeypatch.undo()
     n = size_symbol("s0", 2)
-    for rows, inner, length in (((), (n,), 8192), ((768,), (n,), 4096), ((), (n, 768), 8)):
+    for rows, inner, length in (((), (n,), 8192), ((100,), (n,), 4096), ((), (n, 768), 8), ((), (n, n), 32)):
         layouts = {"x": buffer((*rows, *inner), "f32")} | {name: buffer(rows, "f32") for name in "ywz"}
         source = emit_unit(Program(layouts, ("x",), (reduced(rows, inner, "sum", "f32"),), ()), CUDA)
         assert f"// ({length})" in source.launches[0].grid[0], source.launches[0].grid

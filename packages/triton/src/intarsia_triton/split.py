@@ -2,10 +2,9 @@
 
     y[i] = sum over r of f(i, r)      →      p[s, i] = sum over q of f(i, s * L + q);   y[i] = sum over s of p[s, i]
 
-Side condition: the reduction is associative (not an argmax, not a scan), the number of rows is known, and nothing walks
-the row again afterwards. Where the length isn't known, parts have a fixed one, and the second launch also walks what is
-left over. Two reasons: few rows leave most of a GPU idle, and a long chain of additions in one register loses digits
-that a tree keeps.
+Side condition: the reduction is associative (not an argmax, not a scan), and nothing walks the row again afterwards.
+Where the length isn't known, parts have a fixed one, and the second launch also walks what is left over. Two reasons:
+few rows leave most of a GPU idle, and a long chain of additions in one register loses digits that a tree keeps.
 """
 
 from __future__ import annotations
@@ -33,6 +32,8 @@ WANTED = 4096
 SHORTEST = 128
 # points of a part where the length isn't known
 PART = 8192
+# a guess of the size of a second axis of unknown size
+UNKNOWN = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,24 +134,27 @@ class _Cut:
 def _cut(kernel: Kernel, red: Sequence[Atom], block: int) -> _Cut | None:
     """Return how a reduction is cut; None when the kernel stays whole."""
     n_rows = product([a.extent for a in kernel.rows]).const()
-    programs = -(-n_rows // block) if n_rows else 0
-    if not 0 < programs < BUSY:
-        return None
+    programs = -(-n_rows // block) if n_rows is not None else None
     n_inner, outer = product([a.extent for a in red]).const(), red[0].extent.const()
     if n_inner is None or outer is None:
-        return _cut_unknown(red, block) if programs < BUSY // 4 else None
+        return _cut_unknown(red, block) if programs is None or 0 < programs < BUSY // 4 else None
+    if programs is None or not 0 < programs < BUSY or n_inner < 16 * SHORTEST:
+        return None
     most = min(WANTED // programs, n_inner // SHORTEST)
     n_parts = max((d for d in range(1, min(outer, most) + 1) if outer % d == 0), default=1)
-    return _Cut(0, outer // n_parts) if n_parts > 1 and n_inner >= 16 * SHORTEST else None
+    return _Cut(0, outer // n_parts) if n_parts > 1 else None
 
 
 def _cut_unknown(red: Sequence[Atom], block: int) -> _Cut | None:
-    """Return how a reduction over a size that isn't known is cut: a part is enough work for a program."""
-    position = next(k for k, a in enumerate(red) if a.extent.const() is None)
-    known = math.prod(a.extent.const() or 1 for a in red)
+    """Return how a reduction over a size that isn't known is cut: a part is enough work for a program.
+
+    Where there is less than a part, all is left over, and the first launch has no program.
+    """
     if product([a.extent for a in red]).hi < 16 * SHORTEST:
         return None
-    length = max(1, PART // (block * known))
+    position = next(k for k, a in enumerate(red) if a.extent.const() is None)
+    others = math.prod(a.extent.const() or UNKNOWN for k, a in enumerate(red) if k != position)
+    length = max(1, PART // (block * others))
     return _Cut(position, 1 << length.bit_length() - 1)
 
 
