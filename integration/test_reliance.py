@@ -114,8 +114,16 @@ CALLS = {
     "a module of torch": lambda x: DROPOUT(x),
     "a partial function": lambda x: x * PARTIAL(),
     "a number of NumPy's": lambda x: x * NUMBER,
+    "an attribute of a function": lambda x: x * marked.scale,
 }
 NUMBER = np.float64(2.0)
+
+
+def marked(x):
+    return x
+
+
+marked.scale = 2.0
 
 
 @pytest.mark.parametrize("forward", CALLS.values(), ids=CALLS)
@@ -153,6 +161,30 @@ def test_numbers_in_a_tuple_that_an_autograd_function_reads_are_guarded(fresh, m
     for pair in ((1.0, 2.0), (2.0, 2.0), (3.0, 4.0), (4.0, 5.0)):
         monkeypatch.setattr(f"{__name__}.WEIGHTS", pair)
         torch.testing.assert_close(compiled(x), OfPair.apply(x))
+    assert intarsia.stats().fallbacks == 0
+
+
+def scaled(x, k=2.0, *, j=1.0):
+    return x * k * j
+
+
+class OfDefaults(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return scaled(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def test_defaults_of_what_an_autograd_function_calls_are_guarded(fresh, monkeypatch):
+    compiled = intarsia.compile(lambda x: OfDefaults.apply(x), options=RAISE)
+    x = torch.ones(2, requires_grad=True)
+    for k, j in ((2.0, 1.0), (3.0, 1.0), (3.0, 2.0), (4.0, 3.0)):
+        monkeypatch.setattr(scaled, "__defaults__", (k,))
+        monkeypatch.setitem(scaled.__kwdefaults__, "j", j)
+        assert compiled(x).tolist() == [k * j] * 2
     assert intarsia.stats().fallbacks == 0
 
 

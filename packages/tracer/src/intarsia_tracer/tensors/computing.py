@@ -46,6 +46,8 @@ _IMMUTABLE = (
     torch.memory_format,
 )  # fmt: skip
 _MODULES = frozenset({"torch", "math", "cmath", "operator", "functools"})
+#: What may be imported inside: modules whose names needn't be followed.
+_IMPORTED = _MODULES - {"torch"}
 #: Functions of torch that tell what guards rely on at the entry, and what regions of the program change.
 _GUARDED = frozenset(
     {torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
@@ -72,9 +74,11 @@ def what_else_it_does(tx: Tracer, function: Function, depth: int = 0) -> str:
         return f"calls functions more than {_DEEPEST} deep"
     guard_code(tx, function)
     tx.guard_identity(function)
-    for default in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
-        if not _is_immutable(default):
-            return "has a default that may be changed"
+    if vars(value).keys() - {"__wrapped__"}:
+        return "uses a function that has attributes"
+    named = [function.keyword_default(tx, name) for name in value.__kwdefaults__ or ()]
+    if any(_used(tx, default, "a default", [], depth) for default in (*function.positional_defaults(tx), *named)):
+        return "has a default that may be changed"
     for inner in _codes(code):
         doing = _in_code(tx, function, inner, depth)
         if doing:
@@ -107,7 +111,7 @@ def _in_code(tx: Tracer, function: Function, code: CodeType, depth: int) -> str:
         name, opname = instruction.argval, instruction.opname
         if opname in _WRITES:
             return f"writes {name}"
-        if opname == "IMPORT_NAME" and str(name).partition(".")[0] not in _MODULES:
+        if opname == "IMPORT_NAME" and str(name).partition(".")[0] not in _IMPORTED:
             return f"imports {name}"
         if "ATTR" in opname or "METHOD" in opname:
             if name in _FORBIDDEN:
