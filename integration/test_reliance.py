@@ -349,3 +349,28 @@ def test_a_class_gains_what_it_inherited(base, use, name, override, fresh):
     setattr(cls, name, override)
     assert compiled(x).tolist() == [9.0, 9.0] != before
     assert intarsia.stats().fallbacks == 0
+
+
+class Other:
+    scale = 9.0
+
+
+GAINS = {
+    "__bool__": lambda self: False,
+    "__len__": lambda self: 0,
+    "__init__": lambda self: setattr(self, "scale", 9.0),
+    "__new__": staticmethod(lambda cls: Other()),
+}
+
+
+@pytest.mark.parametrize("name", GAINS)
+def test_a_class_gains_a_special_method_that_no_base_had(name, fresh):
+    cls = type("Plain", (), {"scale": 2.0})
+    value = cls()
+    asked = name in ("__bool__", "__len__")
+    compiled = intarsia.compile(lambda x: x * ((2.0 if value else 9.0) if asked else cls().scale), options=RAISE)
+    x = torch.ones(2)
+    assert compiled(x).tolist() == [2.0, 2.0]
+    setattr(cls, name, GAINS[name])
+    assert compiled(x).tolist() == [9.0, 9.0]
+    assert intarsia.stats().fallbacks == 0

@@ -368,6 +368,7 @@ def instantiate(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Ke
         )
         made = tx.call(model, [cls, *args], keywords)
     else:
+        tx.rely_on_passing_over(raw.__mro__[: maker[1]], cls.source, "__new__")
         made = tx.new_instance(cls, function, args, keywords)
     if not issubclass(made.type(), raw):
         return made
@@ -409,6 +410,7 @@ def _initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value],
         owner = cls if made.type() is cls.value else tx.class_value(made.type())
         tx.call(tx.class_function(owner, made.type(), "__init__"), [made, *args], keywords)
         return
+    tx.rely_on_passing_over(made.type().__mro__[: found[1]], tx.class_source(cls, made.type()), "__init__")
     if found[0] is object.__init__:
         if args or keywords:
             tx.check_no_arguments(made.type(), "__init__", "__new__")
@@ -504,6 +506,7 @@ def object_truth(tx: Tracer, owner: Object) -> bool:
     for name in ("__bool__", "__len__"):
         if tx.find_in_class(owner.cls, name) is not None:
             return tx.truth(tx.special(owner, name, []))
+        tx.rely_on_passing_over(owner.cls.__mro__, tx.class_source(owner, owner.cls), name)
     return True
 
 
