@@ -153,3 +153,38 @@ def test_two_threads_train_on_two_devices():
             eager[index](x).square().mean().backward()
         for ours, theirs in zip(made[index].parameters(), eager[index].parameters(), strict=True):
             close(ours.grad, theirs.grad)
+
+
+class Pipeline(nn.Module):
+    """A model whose first half is on one GPU and whose second half is on the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128)).to("cuda:0")
+        self.second = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.LayerNorm(64)).to("cuda:1")
+
+    def forward(self, x):
+        x = self.first(x).to(self.second[0].weight.device)
+        return self.second(x).softmax(-1)
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_a_model_over_two_devices_is_a_graph_for_each(train):
+    torch.manual_seed(0)
+    eager = Pipeline()
+    model = copy.deepcopy(eager)
+    fast = intarsia.compile(model, options=RAISE)
+    with torch.set_grad_enabled(train):
+        for _ in range(3):
+            x = torch.randn(32, 64, device="cuda:0")
+            ours, theirs = fast(x), eager(x)
+            close(ours, theirs)
+            assert ours.device == theirs.device
+            if train:
+                ours.square().sum().backward()
+                theirs.square().sum().backward()
+        for a, b in zip(model.parameters(), eager.parameters(), strict=True):
+            assert not train or torch.allclose(a.grad, b.grad, rtol=1e-3, atol=1e-4)
+    assert intarsia.stats().graphs == 2
+    assert intarsia.stats().fallbacks == 0
+    assert intarsia.stats().kernels_generated > 1

@@ -59,6 +59,10 @@ _ROWS: dict[str, tuple[str, str]] = {
         "an exception leaves the frame",
         "avoid raising in the compiled region; the exception itself reaches the caller as in eager",
     ),
+    "tracer.device": (
+        "an operation between two GPUs: a graph has one",
+        "nothing: each part is a graph of its own, and what carries tensors across runs in eager",
+    ),
     "tracer.frame": (
         "a kind of frame that isn't captured: generator, coroutine, class body, module, or one that looks at itself",
         "compile the function that uses it",

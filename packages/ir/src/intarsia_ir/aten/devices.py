@@ -30,7 +30,8 @@ INDEXED = frozenset({aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_pu
 def device_of(gm: fx.GraphModule) -> torch.device:
     """Return the device that a graph's kernels are generated for; the CPU when there are no tensors.
 
-    That is the one device of its tensors. Beside one CUDA device there may be the CPU: see `host_nodes`.
+    That is the one device of its tensors; inputs that nothing reads don't matter. Beside one CUDA device there may be
+    the CPU: see `host_nodes`.
 
     Args:
         gm: FX(aten) with a value on every node.
@@ -41,7 +42,7 @@ def device_of(gm: fx.GraphModule) -> torch.device:
     found: dict[torch.device, fx.Node] = {}
     for node in gm.graph.nodes:
         for tensor in _results(node):
-            if not _travels(node, tensor):
+            if not _travels(node, tensor) and (node.op != "placeholder" or node.users):
                 found.setdefault(tensor.device, node)
     others = [device for device in found if device != CPU]
     if len(others) > 1 or (len(found) > 1 and others[0].type not in BESIDE):

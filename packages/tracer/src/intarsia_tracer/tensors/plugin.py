@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,7 +41,7 @@ from intarsia_tracer.tensors.functions import applied_function
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
 from intarsia_tracer.tensors.tables import ATOM_TYPES, PRODUCTS, RESHAPING, is_inlined, is_leaf
-from intarsia_tracer.tensors.tensor import TensorValue, plain_number
+from intarsia_tracer.tensors.tensor import TensorValue, plain_number, tensors_of
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Function, PythonFunction
@@ -77,6 +77,7 @@ class Tensors(Extension):
         self.names: dict[str, int] = {}
         self.last_input: torch.fx.Node | None = None
         self.n_calls = 0
+        self.gpu: torch.device | None = None  # that recorded operations are on
         self.region: tuple[str, int] | None = None  # what nodes are marked with: kind and number
         self.n_regions = 0
         self.modes_active = contexts.modes_active()
@@ -247,6 +248,7 @@ class Tensors(Extension):
             averaged = floats.averaged(self, tx, kind, target, args, keywords)
             if averaged is not None:
                 return averaged
+        self._on_one_gpu(target, [value.place() for value in tensors_of([*args, *keywords.values()])])
         if floats.are_open(self, args, keywords):
             kind, target, args, keywords = floats.exchanged(self, tx, kind, target, args, keywords)
         try:
@@ -263,6 +265,7 @@ class Tensors(Extension):
         result = self.propagate(kind, target, fakes, fake_named)
         if not _needs_node(result, args, keywords):
             return tx.from_python(result)
+        self.gpu = self._on_one_gpu(target, [leaf.device for leaf in _tensors(result)])
         # only now: a number that the operation asked for has become a constant
         nodes = tuple([self.argument(a, False) for a in args])
         named = {k: self.argument(v, False) for k, v in keywords.items()}
@@ -270,6 +273,13 @@ class Tensors(Extension):
         self.n_calls += 1
         self.describe(node, result)
         return self.result(tx, node, result, [*args, *keywords.values()])
+
+    def _on_one_gpu(self, target: Any, devices: Sequence[torch.device | None]) -> torch.device | None:
+        """Return the GPU of the graph with an operation on these devices; break where it would have two."""
+        found = {device for device in (self.gpu, *devices) if device is not None and device.type not in ("cpu", "meta")}
+        if len(found) > 1:
+            raise Break("tracer.device", f"{_shown(target)} is between {' and '.join(sorted(map(str, found)))}")
+        return next(iter(found), None)
 
     def _refuse_mixed(self, target: Any, args: Sequence[Any]) -> None:
         """Break before a product of several element types, which raises in eager and not on fake tensors."""
@@ -483,6 +493,15 @@ def facts_of(tensor: torch.Tensor, fake: Any = None) -> TensorFacts:
         tensor.requires_grad,
         torch._C._dispatch_keys(tensor).raw_repr(),
     )
+
+
+def _tensors(result: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a result."""
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, (tuple, list)):
+        for item in result:
+            yield from _tensors(item)
 
 
 def _needs_node(result: Any, args: Sequence[Value], keywords: Keywords) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -16,7 +16,7 @@ from intarsia_tracer.tensors.tables import BREAKING_METHODS
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const, is_none
 from intarsia_tracer.values.numbers import COMPARISONS, OpenNumber
-from intarsia_tracer.values.sequences import Tuple
+from intarsia_tracer.values.sequences import Items, Tuple
 
 if TYPE_CHECKING:
     import torch.fx
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["TensorValue", "plain_number"]
+__all__ = ["TensorValue", "plain_number", "tensors_of"]
 
 _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "+": (operator.add, operator.iadd),
@@ -104,6 +104,10 @@ class TensorValue(Value):
     def follow(self, node: torch.fx.Node) -> None:
         """A node changed the tensor in place: later uses come after it."""
         self._node = node
+
+    def place(self) -> torch.device | None:
+        """Return the device that it is on, without making a placeholder; None for a number that isn't an input yet."""
+        return getattr(self._fake if self.real is None else self.real, "device", None)
 
     @property
     def recorded(self) -> bool:
@@ -295,3 +299,12 @@ def _operand(value: Value) -> bool:
         return True
     number = isinstance(value, Const) and isinstance(value.value, (int, float, complex))
     return number or isinstance(value, (SymbolicNumber, OpenNumber))
+
+
+def tensors_of(values: Iterable[Value]) -> Iterator[TensorValue]:
+    """Yield the tensors among values, and in tuples and lists among them."""
+    for value in values:
+        if isinstance(value, TensorValue):
+            yield value
+        elif isinstance(value, Items):
+            yield from tensors_of(value.items)
