@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from intarsia_functionalizer import functionalize, to_aten
+from intarsia_functionalizer.builder import dense_order
 from intarsia_ir import aten, meta
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError, VerifyError
 from intarsia_ir.records import AliasOfInput, AliasOfOutput, Constant, Fresh, InputItself, Recorded, ViewStep, Write
@@ -344,3 +345,16 @@ def test_a_write_to_nothing_changes_nothing(check_program):
         return part, x * 2
 
     check_program(program, torch.zeros(4))
+
+
+def test_results_of_one_call_are_returned_without_copies():
+    done = functionalize(to_aten(lambda x: x.topk(2), (torch.rand(4, 5),)))
+    assert "clone" not in str(done.graph_module.code) and len(list(done.graph_module.graph.nodes)) == 5
+
+
+@pytest.mark.parametrize("strides", [(1, 4, 4), (1, 8, 4), (4, 4, 1), (2, 1, 1), (2, 2, 1)])
+def test_a_copy_has_the_strides_of_dimensions_of_one_element(strides):
+    like = torch.empty_strided((2, 1, 4) if strides[0] == 4 else (4, 1, 2), strides)
+    order = dense_order(like)
+    copy = like.permute(order).contiguous().permute([order.index(dim) for dim in range(3)])
+    assert copy.stride() == like.stride()

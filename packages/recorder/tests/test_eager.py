@@ -239,6 +239,15 @@ def test_a_batch_norm_suits_the_memory_format(order: tuple[int, ...]) -> None:
     assert ours.stride() == torch.nn.functional.batch_norm(x, None, None, training=True).stride()
 
 
+def test_new_running_statistics_have_the_types_of_the_old_ones() -> None:
+    x, running = torch.ones(2, 1, dtype=torch.bfloat16), torch.ones(1, dtype=torch.bfloat16)
+    with EagerMode() as mode:
+        faked = [mode.from_tensor(t) for t in (x, running, running, running, running)]
+        ours = aten._batch_norm_with_update_functional(*faked, 0.5, 1e-5)
+    eager = aten._batch_norm_with_update_functional(x, running, running, running, running, 0.5, 1e-5)
+    assert [t.dtype for t in ours] == [t.dtype for t in eager]
+
+
 def test_kernels_of_other_devices_keep_the_order_of_dimensions() -> None:
     with EagerMode() as mode:
         shell = torch.empty_strided((33, 2, 33, 3), (3, 99, 198, 1), device="meta")

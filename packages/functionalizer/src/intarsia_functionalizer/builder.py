@@ -138,7 +138,10 @@ def dense_order(like: torch.Tensor) -> list[int] | None:
         if strides[dim] != expected:
             return None
         expected *= like.size(dim)
-    return ones + rest
+    if not all(isinstance(strides[dim], int) for dim in ones):
+        return ones + rest
+    # a dimension of one element is put where a new tensor gives it the stride that it has, if there is such a place
+    return sorted(range(like.dim()), key=lambda dim: (-strides[dim], dim in ones))
 
 
 def _contiguous_order(like: torch.Tensor) -> list[int] | None:

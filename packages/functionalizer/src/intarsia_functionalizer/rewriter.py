@@ -443,10 +443,10 @@ class Rewriter:
 
 
 def root_of(node: fx.Node) -> fx.Node:
-    """Return the node whose memory `node` shows: itself, unless it's a view."""
+    """Return the node whose memory `node` shows: itself, unless it's a view; one of several results is its own."""
     while node.op == "call_function":
         viewed = aten_dialect.viewed_nodes(node)
-        if not viewed:
+        if not viewed or (node.target is operator.getitem and not aten_dialect.viewed_nodes(viewed[0])):
             break
         node = viewed[0]
     return node

@@ -390,6 +390,12 @@ def _first_as_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kw
     return (_with_strides(mode, first, strides), *rest)
 
 
+def _running_types(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """New running statistics have the types of the old ones."""
+    *rest, mean, var = result
+    return (*rest, mean.to(args[3].dtype), var.to(args[4].dtype))
+
+
 def _by_device(on_cpu: _Correction, elsewhere: _Correction) -> _Correction:
     def correct(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         chosen = on_cpu if _device(args[0]) == "cpu" else elsewhere
@@ -434,6 +440,7 @@ _CORRECTED: dict[str, _Correction] = {
     **dict.fromkeys(_ROW_MAJOR.split(), _contiguous),
     **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _by_device(_suggested, _first_as_operand)),
     **dict.fromkeys(_KEPT.split(), _kept),
+    "_batch_norm_with_update_functional": _running_types,
     "ldexp": _after_power,
     "log_sigmoid_forward": _by_device(_contiguous, _first_iterated),
     "native_layer_norm": _contiguous,
