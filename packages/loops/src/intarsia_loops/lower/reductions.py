@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from intarsia_loops.index import ONE, IndexExpr
+from intarsia_loops.index import ONE, ZERO, IndexExpr
 from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder, Spec
 from intarsia_loops.lower._table import DECLINED, Table
@@ -111,21 +111,31 @@ def folded(
 
 def var_mean(b: Builder, x: Tensor, dims: Sequence[int], correction: float, dtype: str) -> tuple[Tensor, Tensor]:
     """Return variance and mean over `dims` as `dtype` intermediates without these dimensions: two passes."""
-    n = count(x, dims)
-    total = b.reduce("sum", x, dims, dtype=dtype, role="sum")
-    mean = b.map(lambda p: m.binary("div", total.at(p), as_number(n, dtype)), b.temp_spec(total.shape, dtype), "mean")
+    mean = _mean_of(b, x, dims, dtype, lambda element, _: element, "")
+    return _variance(b, x, dims, correction, dtype, lambda element, _: element, mean), mean
+
+
+Body = Callable[[Val, Point], Val]
+
+
+def _mean_of(b: Builder, x: Tensor, dims: Sequence[int], dtype: str, body: Body, role: str) -> Tensor:
+    total = b.reduce("sum", x, dims, dtype=dtype, body=body, role=f"{role}sum")
+    n = as_number(count(x, dims), dtype)
+    return b.map(lambda p: m.binary("div", total.at(p), n), b.temp_spec(total.shape, dtype), f"{role}mean")
+
+
+def _variance(
+    b: Builder, x: Tensor, dims: Sequence[int], correction: float, dtype: str, body: Body, mean: Tensor
+) -> Tensor:
+    """Return the variance of `body`, whose mean is given."""
     wide = b.keep_dims(mean, dims)
 
     def squared(element: Val, point: Point) -> Val:
-        return m.square(m.binary("sub", element, wide.at(point)))
+        return m.square(m.binary("sub", body(element, point), wide.at(point)))
 
     squares = b.reduce("sum", x, dims, dtype=dtype, body=squared, role="squares")
-    var = b.map(
-        lambda p: m.binary("div", squares.at(p), _degrees(n, correction, dtype)),
-        b.temp_spec(squares.shape, dtype),
-        "var",
-    )
-    return var, mean
+    degrees = _degrees(count(x, dims), correction, dtype)
+    return b.map(lambda p: m.binary("div", squares.at(p), degrees), b.temp_spec(squares.shape, dtype), "var")
 
 
 def _degrees(n: IndexExpr, correction: float, dtype: str) -> Val:
@@ -280,15 +290,30 @@ def _moments(results: str, root: bool) -> Callable[..., Any]:
         dtype = compute_type(b.spec(0 if "mean" in results else None).dtype)
         if dtype not in FLOATS:
             return DECLINED  # eager raises
-        var, mean = var_mean(b, self, dims, 1 if correction is None else correction, dtype)
+        var = _spread(b, self, dims, 1 if correction is None else correction, dtype)
         if "mean" in results:
-            mean = _running_mean(b, self, mean, dims, dtype)
+            mean = _running_mean(b, self, _mean_of(b, self, dims, dtype, lambda e, _: e, ""), dims, dtype)
         spread = kept_result(
             b, var, dims, 0 if "mean" in results else None, (lambda v: m.unary("sqrt", v)) if root else (lambda v: v)
         )
         return (spread, kept_result(b, mean, dims, 1, lambda v: v)) if "mean" in results else spread
 
     return lowering
+
+
+def _spread(b: Builder, x: Tensor, dims: Sequence[int], correction: float, dtype: str) -> Tensor:
+    """Return the variance, which is exactly 0 where all elements are equal: that of their distances from the first.
+
+    The mean of equal numbers is rounded, and the gradient of a standard deviation that is almost 0 is noise.
+    """
+    if not dims or count(x, dims).lo < 1:
+        return var_mean(b, x, dims, correction, dtype)[0]
+
+    def distance(element: Val, point: Point) -> Val:
+        first = tuple(ZERO if d in dims else place for d, place in enumerate(point))
+        return m.binary("sub", element, cast(x.at(first), dtype))
+
+    return _variance(b, x, dims, correction, dtype, distance, _mean_of(b, x, dims, dtype, distance, "distance_"))
 
 
 def _running_mean(b: Builder, x: Tensor, mean: Tensor, dims: Sequence[int], dtype: str) -> Tensor:
