@@ -51,12 +51,13 @@ _IMPORTED = _MODULES - {"torch"}
 #: Functions of torch that tell what guards rely on at the entry, and what regions of the program change.
 _GUARDED = frozenset(
     {torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
-     torch.is_autocast_cache_enabled, torch.get_default_dtype, torch.is_tensor}
+     torch.get_autocast_cpu_dtype, torch.get_autocast_gpu_dtype, torch.is_autocast_cache_enabled,
+     torch.is_autocast_cpu_enabled, torch.get_default_dtype, torch.is_tensor}
 )  # fmt: skip
 #: Modules of torch whose functions read and write no settings of the process.
 _COMPUTING = (
     "torch.amp.autocast_mode", "torch.autograd", "torch.cuda.amp.autocast_mode", "torch.func", "torch.functional",
-    "torch.masked", "torch.nn.functional", "torch.utils._pytree", "torch.utils.checkpoint",
+    "torch.masked", "torch.nn.functional", "torch.nn.grad", "torch.utils._pytree", "torch.utils.checkpoint",
 )  # fmt: skip
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 _WRITES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "IMPORT_STAR"})
