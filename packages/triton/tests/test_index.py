@@ -1,5 +1,7 @@
 """What only shows on a GPU, read off the text: quotients of what may be negative, sizes of values, short integers."""
 
+import pytest
+
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift, size_symbol
 from intarsia_loops.program import Buffer, Kernel, Nest, cast, index_value, load, val
@@ -52,6 +54,19 @@ def test_numbers_that_are_divided_are_not_known_to_be_small():
     kernel = Kernel((), (Nest("y", (), (i, j), "any", body, "b8"),))
     text = emit(kernel, {"y": Buffer((), (), "b8")}, Target("cuda")).text
     assert "r = (tl.arange(0, RBLOCK)[None, :] + (tl.num_programs(2) - 1) * RBLOCK)" in text
+
+
+@pytest.mark.parametrize("kind", ["sum", "cumsum"])
+def test_a_lone_number_that_a_body_divides_is_not_known_to_be_small(kind):
+    """As of a reshaped triangle, whose rows and columns are compared."""
+    n = axis("r0", 1200)
+    quotient, rest = index_value(lift(n) // 300), index_value(lift(n) % 300)
+    for divided, expected in ((val("lt", quotient, rest, dtype="b8"), True), (index_value(lift(n)), False)):
+        axes = (n,) if kind == "cumsum" else ()
+        kernel = Kernel((), (Nest("y", axes, (n,), kind, cast(divided, "i64"), "i64"),))
+        shape = tuple(a.extent for a in axes)
+        text = emit(kernel, {"y": Buffer(shape, tuple(lift(1) for _ in shape), "i64")}, Target("cuda")).text
+        assert ("tl.arange(0, RBLOCK)[None, :] + (tl.num_programs(2) - 1) * RBLOCK)" in text) == expected
 
 
 def test_zeros_keep_their_sign():

@@ -48,11 +48,11 @@ def reduced(rows, inner, kind, dtype):
 
 
 @pytest.mark.parametrize("kind", split.FOLDS)
-@pytest.mark.parametrize(("rows", "inner"), [((), ("n",)), ((3,), ("n", 2)), ((), (2, "n"))])
+@pytest.mark.parametrize(("rows", "inner"), [((), ("n",)), ((3,), ("n", 2)), ((), (2, "n")), ((), ("n", "n"))])
 def test_parts_and_what_is_left_over(rows, inner, kind, tmp_path):
     dtype = "b8" if kind in ("any", "all") else "i64" if kind in ("sum", "prod") else "f32"
     n, out = size_symbol("s0", 0), ("y", "w", "z")
-    for number in (0, 1, 33, 64, 130):
+    for number in (0, 1, 33, 64, 130) if inner.count("n") == 1 else (0, 1, 9, 17):
         known = [number if m == "n" else m for m in inner]
         torch.manual_seed(number)
         x = (torch.randn(*rows, *known) * 2).round().to(dtype_from_name(dtype))
@@ -89,3 +89,14 @@ def test_a_part_is_enough_work_for_a_program(monkeypatch):
         layouts = {"x": buffer((*rows, *inner), "f32")} | {name: buffer(rows, "f32") for name in "ywz"}
         source = emit_unit(Program(layouts, ("x",), (reduced(rows, inner, "sum", "f32"),), ()), CUDA)
         assert f"// ({length})" in source.launches[0].grid[0], source.launches[0].grid
+
+
+def test_what_memory_runs_through_is_one_axis():
+    """No 64-bit number is divided at each point."""
+    n, m = size_symbol("s0", 2), size_symbol("s1", 2)
+    layouts = {"x": buffer((n, m), "f32")} | {name: buffer((), "f32") for name in "ywz"}
+    text = emit_unit(Program(layouts, ("x",), (reduced((), (n, m), "sum", "f32"),), ()), CUDA).text
+    assert not [line for line in text.splitlines() if line.strip().startswith(("r0 =", "r1 ="))]
+    turned = Buffer((n, m), (lift(1), n), "f32")
+    text = emit_unit(Program({**layouts, "x": turned}, ("x",), (reduced((), (n, m), "sum", "f32"),), ()), CUDA).text
+    assert [line for line in text.splitlines() if line.strip().startswith("r1 =")]

@@ -155,7 +155,7 @@ class Rows(Writer):
             f"end = tl.multiple_of(({extent} - head) // {n} * {n}, {n})",
         ]
         aligned = {shift.start + lift(inner): f"(begin + lane + tl.zeros({self.tile}, tl.int32))"}
-        lines = [f"lane = base + {self._lanes()}", f"r = (head + lane){self._wide()}"]
+        lines = [f"lane = base + {self._lanes()}", f"r = (head + lane{self._nothing(loop.inner)}){self._wide()}"]
         points = replace(self._with_inner(self.row_points, loop.inner, False, lines), aligned=aligned)
         n_full = (extent - n + 1) // block
         self._full_tiles(n_full, self._steps(loop, points, lines), backwards=backwards)
@@ -164,7 +164,7 @@ class Rows(Writer):
         self.lines += [f"base = {n_full * block}", *self._steps(loop, last, lines)]
         self.parts, tile, self.tile = 1, self.tile, self.lanes
         lines = [f"lane = tl.arange(0, RBLOCK // {self.blocks.parts})[None, :]"]
-        lines.append(f"r = tl.where(lane < head, lane, lane + end){self._wide()}")
+        lines.append(f"r = (tl.where(lane < head, lane, lane + end){self._nothing(loop.inner)}){self._wide()}")
         around = replace(self._with_inner(self.row_points, loop.inner, False, lines), inner_mask="rmask")
         lines.append(f"rmask = lane < {extent} - end")
         self.lines += self._steps(loop, around, lines)
@@ -336,7 +336,7 @@ class Rows(Writer):
             f"best = tl.reduce({acc}, 1, fold_{kind})[:, None]",
             f"number = tl.where(same({acc}, best), {acc}_tile, {(known or 0) // self.blocks.inner + 1})",
             "base = tl.reduce(number, 1, fold_min)[:, None] * RBLOCK",
-            f"r = (base + {self._lanes()}){self._wide()}",
+            f"r = (base + {self._lanes()}{self._nothing(step.red)}){self._wide()}",
         ]
         points = self._with_inner(self.row_points, step.red, bool(known and known % self.blocks.inner), lines)
         tile = self._tile(points)

@@ -157,7 +157,7 @@ class Scan(Writer):
             masked: Whether some lanes may be outside.
             carries: Whether other tiles come before and after it.
         """
-        lines = [f"r = ({begin}tl.arange(0, RBLOCK)[None, :]){self._wide()}"]
+        lines = [f"r = ({begin}tl.arange(0, RBLOCK)[None, :]{self._nothing((self.scanned,))}){self._wide()}"]
         tile = self._tile(self._with_inner(self.row_points, (self.scanned,), masked, lines))
         fold = f"fold_{self.step.kind.removeprefix('cum')}"
         tile.lines.append(f"value = {self._filled(self.step, tile.value(self.step.body), tile.points.inner_mask)}")

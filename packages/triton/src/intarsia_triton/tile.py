@@ -157,7 +157,10 @@ class Tile:
         rows = computed or not axes <= self.points.inner
         offset = " + ".join([*terms, "tl.zeros([1, 1], tl.int32)"])
         if not computed:
-            offset = self.points.aligned.get(address(index, self._buffers[buffer].strides), offset)
+            place = address(index, self._buffers[buffer].strides)
+            if any(a.kind in "/%" for e in index for a in e.atoms()) and all(a.kind not in "/%" for a in place.atoms()):
+                offset = f"{self._index(place)} + tl.zeros([1, 1], tl.int32)"
+            offset = self.points.aligned.get(place, offset)
         mask = " & ".join(filter(None, [self.points.mask(rows=rows, inner=inner), *self._conditions(v, rows, inner)]))
         masked = f", {mask}, other=0" if mask else ""
         policy = f', eviction_policy="{self._policies[buffer]}"' if inner and buffer in self._policies else ""

@@ -11,6 +11,7 @@ from intarsia_loops.graph import from_fx
 from intarsia_loops.index import lift
 from intarsia_loops.program import Buffer, Kernel, Program
 from intarsia_triton.finish import Finish, finish_of
+from intarsia_triton.flat import with_flat_reductions
 from intarsia_triton.kernel import Function, function
 from intarsia_triton.merge import joined
 from intarsia_triton.plan import pieces
@@ -122,7 +123,7 @@ def _spread(
             yield parts.kernels[0], inside, finish
             continue
         for part in parts.kernels:
-            yield part, inside, None
+            yield with_flat_reductions(part, inside), inside, None
 
 
 def _table(functions: Mapping[str, Function]) -> str:

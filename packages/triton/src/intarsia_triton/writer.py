@@ -32,6 +32,7 @@ class Writer:
         self.checks = NO_CHECKS
         self.pointers: dict[str, str] = {}
         self.sizes = _sizes(kernel, buffers)
+        self._divides = any(map(_is_divided, kernel.steps))
         self.policies: dict[str, str] = {}
         self._scalars: dict[str, str] = {}
         self._inverses: dict[str, str] = {}
@@ -124,7 +125,7 @@ class Writer:
         """
         known = product([a.extent for a in inner]).const()
         small = known is not None and known <= LARGEST_16_BIT
-        return " + (tl.num_programs(2) - 1) * RBLOCK" if small and len(inner) > 1 else ""
+        return " + (tl.num_programs(2) - 1) * RBLOCK" if small and (len(inner) > 1 or self._divides) else ""
 
     def _wide(self) -> str:
         """Text that makes indices 64 bits wide: where offsets or numbers of points need it, and beside sizes."""
@@ -157,6 +158,11 @@ def _sizes(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[str, ...]:
             if name in buffers:
                 found |= {s for e in buffers[name].strides for s in e.symbols()}
     return tuple(sorted(found))
+
+
+def _is_divided(step: Nest) -> bool:
+    """Tell whether some position in a step's body is a quotient or a remainder, or is computed from one."""
+    return any(a.kind in "/%" for v in postorder(step.body) for e in _indices(v) for a in e.atoms())
 
 
 def _indices(v: Val) -> tuple[IndexExpr, ...]:

@@ -1,0 +1,50 @@
+"""Reduced axes that memory runs through as one, as one axis: nothing is divided then to find a point's address.
+
+    sum over q, r of x[p, q, r]   →   sum over f of x[p, f // n, f % n]        where x is f elements from x[p, 0, 0]
+
+Sizes that are symbols are 64 bits wide, and so are the divisions. Side condition: in every load the axes make up one
+offset, and no value depends on the number of one of them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from intarsia_loops.index import IndexExpr, lift, unflat
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Buffer, Kernel, Nest
+from intarsia_loops.rewrites import at, postorder
+from intarsia_triton.index import address, product
+from intarsia_triton.split import new_axis
+
+__all__ = ["with_flat_reductions"]
+
+
+def with_flat_reductions(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
+    """Return a kernel whose reductions over several axes of unknown size have one, where that needs no division.
+
+    Args:
+        kernel: What `plan.pieces` gave.
+        buffers: Layout of every buffer in memory.
+    """
+    steps = tuple(_flat(step, buffers) for step in kernel.steps)
+    return kernel if steps == kernel.steps else replace(kernel, steps=steps)
+
+
+def _flat(step: Nest, buffers: Mapping[str, Buffer]) -> Nest:
+    extents = [a.extent for a in step.red]
+    kind = NEST_KINDS[step.kind]
+    if kind.scan or kind.scatter or len(extents) < 2 or all(n.const() is not None for n in extents):
+        return step
+    one = new_axis("f0", product(extents), (*step.axes, *step.red))
+    body = at(step.body, dict(zip(step.red, unflat(lift(one), extents), strict=True)))
+    offsets: list[IndexExpr] = []
+    for v in postorder(body):
+        if v.op == "load" and v.args[0] in buffers:
+            offsets.append(address(v.args[1], buffers[v.args[0]].strides))
+        elif v.op in ("load", "gather", "index"):
+            entries = v.args if v.op == "index" else v.args[1]
+            offsets += [e for e in entries if isinstance(e, IndexExpr)]
+    divided = any(one in part.axes() for e in offsets for a in e.atoms() if a.kind in "/%" for part in (a.a, a.b))
+    return step if divided else replace(step, red=(one,), body=body)
