@@ -91,8 +91,9 @@ def test_a_part_is_enough_work_for_a_program(monkeypatch):
         assert f"// ({length})" in source.launches[0].grid[0], source.launches[0].grid
 
 
-def test_what_memory_runs_through_is_one_axis():
+def test_what_memory_runs_through_is_one_axis(monkeypatch):
     """No 64-bit number is divided at each point."""
+    monkeypatch.undo()
     n, m = size_symbol("s0", 2), size_symbol("s1", 2)
     layouts = {"x": buffer((n, m), "f32")} | {name: buffer((), "f32") for name in "ywz"}
     text = emit_unit(Program(layouts, ("x",), (reduced((), (n, m), "sum", "f32"),), ()), CUDA).text

@@ -15,7 +15,7 @@ from intarsia_loops.index import IndexExpr, lift, unflat
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest
 from intarsia_loops.rewrites import at, postorder
-from intarsia_triton.index import address, product
+from intarsia_triton.index import address, divides_axes, product
 from intarsia_triton.split import new_axis
 
 __all__ = ["with_flat_reductions"]
@@ -46,5 +46,4 @@ def _flat(step: Nest, buffers: Mapping[str, Buffer]) -> Nest:
         elif v.op in ("load", "gather", "index"):
             entries = v.args if v.op == "index" else v.args[1]
             offsets += [e for e in entries if isinstance(e, IndexExpr)]
-    divided = any(one in part.axes() for e in offsets for a in e.atoms() if a.kind in "/%" for part in (a.a, a.b))
-    return step if divided else replace(step, red=(one,), body=body)
+    return step if any(map(divides_axes, offsets)) else replace(step, red=(one,), body=body)

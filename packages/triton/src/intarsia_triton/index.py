@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from intarsia_loops.index import INF, Atom, IndexExpr, lift
+from intarsia_loops.index import Atom, IndexExpr, lift
 
-__all__ = ["address", "index_text", "needs_64_bits", "product"]
+__all__ = ["address", "divides_axes", "index_text", "needs_64_bits", "product"]
 
 _NO_NAMES: Mapping[Atom, str] = MappingProxyType({})
 
@@ -52,13 +52,25 @@ def needs_64_bits(expr: IndexExpr) -> bool:
         >>> needs_64_bits(i * (1 << 24)), needs_64_bits(i * (1 << 25)), needs_64_bits(i * (1 << 25) % 7)
         (False, True, True)
     """
-    if expr.symbols() or any(a.hi >= INF for a in expr.atoms()):
+    if expr.symbols() or any(a.extent.const() is None for a in expr.axes()):
         return False
     largest = 0
     for monomial, coefficient in expr.terms:
         largest += abs(coefficient) * math.prod(max(abs(a.lo), abs(a.hi)) for a in monomial)
     inner = (part for a in expr.atoms() if a.kind in "/%" for part in (a.a, a.b))
     return largest >= 1 << 31 or any(map(needs_64_bits, inner))
+
+
+def divides_axes(expr: IndexExpr) -> bool:
+    """Tell whether an expression has a quotient or remainder that differs between points.
+
+    Example:
+        >>> from intarsia_loops.index import axis, size_symbol
+        >>> i, n = lift(axis("i", 100)), size_symbol("s0")
+        >>> divides_axes(i // n), divides_axes(i * (n // 3))
+        (True, False)
+    """
+    return any(a.kind in "/%" and bool(a.a.axes() | a.b.axes()) for a in expr.atoms())
 
 
 def product(extents: Sequence[IndexExpr]) -> IndexExpr:

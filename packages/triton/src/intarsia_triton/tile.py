@@ -11,7 +11,7 @@ from intarsia_loops.program import Buffer, Val
 from intarsia_loops.rewrites import operands, postorder
 from intarsia_triton.demand import Wanted, wanted
 from intarsia_triton.halves import with_half_forms
-from intarsia_triton.index import address, index_text, needs_64_bits
+from intarsia_triton.index import address, divides_axes, index_text, needs_64_bits
 from intarsia_triton.ops import TYPES, constant, operation
 
 __all__ = ["Points", "Tile"]
@@ -158,7 +158,7 @@ class Tile:
         offset = " + ".join([*terms, "tl.zeros([1, 1], tl.int32)"])
         if not computed:
             place = address(index, self._buffers[buffer].strides)
-            if any(a.kind in "/%" for e in index for a in e.atoms()) and all(a.kind not in "/%" for a in place.atoms()):
+            if any(map(divides_axes, index)) and not divides_axes(place):
                 offset = f"{self._index(place)} + tl.zeros([1, 1], tl.int32)"
             offset = self.points.aligned.get(place, offset)
         mask = " & ".join(filter(None, [self.points.mask(rows=rows, inner=inner), *self._conditions(v, rows, inner)]))
