@@ -49,8 +49,8 @@ def needs_64_bits(expr: IndexExpr) -> bool:
     Example:
         >>> from intarsia_loops.index import axis
         >>> i = lift(axis("i", 100))
-        >>> needs_64_bits(i * (1 << 24)), needs_64_bits(i * (1 << 25)), needs_64_bits(i * (1 << 25) % 7)
-        (False, True, True)
+        >>> [needs_64_bits(e) for e in (i * (1 << 24), i * (1 << 25), (i * (1 << 25) + 1) // (1 << 26))]
+        [False, True, True]
     """
     if expr.symbols() or any(a.extent.const() is None for a in expr.axes()):
         return False
