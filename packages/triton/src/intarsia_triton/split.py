@@ -105,9 +105,8 @@ def split_reductions(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
     partials = tuple(_partial(step, kernel.rows, cut, name) for step, name in zip(steps, names, strict=True))
     scratch = {p.out: _layout(p) for p in partials}
     made = [_finished(step, partial, kernel.rows, cut) for step, partial in zip(steps, partials, strict=True)]
-    before = [
-        s for k in range(2) for inside, _ in made for s in inside[k : k + 1]
-    ]  # those over one range, side by side
+    # those over the parts come first, then those over what is left: steps over one range share a walk
+    before = [s for alike in zip(*(inside for inside, _ in made), strict=True) for s in alike]
     done = {last.out: last for _, last in made}
     finish = Kernel(
         kernel.rows,
