@@ -18,6 +18,7 @@ from intarsia_loops import to_fx
 from intarsia_loops.index import axis, lift, size_symbol
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, TensorRef, const, load, val
 from intarsia_runtime import Cache, Runner, build, link
+from intarsia_runtime.link import _draws
 
 aten = torch.ops.aten
 UNIT = """typedef long i64;
@@ -196,6 +197,23 @@ def test_extern_result_that_may_be_its_operand(linked: Callable[..., Runner], x:
     (d,) = linked([dropout], (whole("d"),))(x)
     assert torch.equal(d, x)
     assert d.data_ptr() != x.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("call", "rest", "kwargs", "draws"),
+    [
+        (aten.neg.default, (), {}, False),
+        (aten.native_dropout.default, (0.5, True), {}, True),
+        (aten.scaled_dot_product_attention.default, (whole("x"), whole("x")), {}, False),
+        (aten.scaled_dot_product_attention.default, (whole("x"), whole("x"), None, 0.0), {}, False),
+        (aten.scaled_dot_product_attention.default, (whole("x"), whole("x"), None, 0.1), {}, True),
+        (aten.scaled_dot_product_attention.default, (whole("x"), whole("x")), {"dropout_p": 0.1}, True),
+        (torch.neg, (), {}, True),
+    ],
+)
+def test_which_calls_may_draw(call: Any, rest: tuple[Any, ...], kwargs: dict[str, Any], draws: bool) -> None:
+    """Attention draws where it has dropout only; of what isn't an operator nothing is known."""
+    assert _draws(Extern(("n",), call, (whole("x"), *rest), tuple(kwargs.items()))) is draws
 
 
 def test_extern_result_with_other_strides(linked: Callable[..., Runner], x: torch.Tensor) -> None:
