@@ -276,7 +276,7 @@ class Tensors(Extension):
 
     def _on_one_gpu(self, target: Any, devices: Sequence[torch.device | None]) -> torch.device | None:
         """Return the GPU of the graph with an operation on these devices; break where it would have two."""
-        found = {device for device in (self.gpu, *devices) if device is not None and device.type not in ("cpu", "meta")}
+        found = {device for device in (self.gpu, *devices) if device is not None and device.type != "cpu"}
         if len(found) > 1:
             raise Break("tracer.device", f"{_shown(target)} is between {' and '.join(sorted(map(str, found)))}")
         return next(iter(found), None)
