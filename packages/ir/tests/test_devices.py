@@ -63,7 +63,8 @@ def test_a_call_of_numbers_on_the_cpu_is_a_host_node():
 @pytest.mark.parametrize("places", [("cuda:0", "cuda:1"), ("cpu", "meta"), ("cpu", "cuda:0", "cuda:1")])
 def test_other_devices_are_refused(places):
     inputs = ", ".join(f"%x{k}: f32[2] on {place!r}" for k, place in enumerate(places))
-    gm = graph(inputs, "%0: f32[2] on 'cuda:0' = aten.sin.default(%x0)")
+    calls = [f"%{k}: f32[2] on {place!r} = aten.sin.default(%x{k})" for k, place in enumerate(places)]
+    gm = graph(inputs, *calls)
     for function in (device_of, host_nodes):
         with pytest.raises(UnsupportedError) as caught:
             function(gm)
@@ -99,3 +100,8 @@ def test_a_graph_that_moves_its_inputs_to_a_gpu_is_one_for_a_gpu():
     check_devices(gm, [x.meta["val"]], "triton", ("cuda",))
     with pytest.raises(UnsupportedError, match="on cuda, and backend 'cpp' serves cpu"):
         check_devices(gm, [x.meta["val"]], "cpp", ("cpu",))
+
+
+def test_an_input_that_nothing_reads_may_be_anywhere():
+    gm = graph(f"%x: f32[2] {TWO}, %y: f32[2] on 'cuda:1'", f"%0: f32[2] {TWO} = aten.sin.default(%x)")
+    assert on_host(gm) == []
