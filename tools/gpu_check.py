@@ -12,7 +12,8 @@ Parts:
   4  torch's operator samples in float32 and bfloat16, a stride of them, on the GPU
   5  the tests of packages whose code runs on this machine's Python: frame hook, tracer, guards, Triton, runtime
   6  whole models in bfloat16 beside eager, without torch.compile
-  7  integration/gpu: what only a GPU shows, among it random programs on CUDA against the loops interpreter
+  7  integration/gpu: what only a GPU shows, among it random programs on CUDA against the loops interpreter; what needs
+     two where there are two
   8  programs over the CPU and the GPU at once, in inference and training: equal to eager on the same devices
 
 Parts 4, 5 and 7 need `expecttest`, `hypothesis` and pytest; 6 needs transformers and timm.
@@ -261,7 +262,8 @@ def on_gpu(names: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def on_gpu_names() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "integration" / "gpu").glob("test_*.py"))
+    names = sorted(path.stem for path in (ROOT / "integration" / "gpu").glob("test_*.py"))
+    return [name for name in names if name != "test_two_devices" or torch.cuda.device_count() > 1]
 
 
 def child(command: list[str], *, limit_s: float, folder: str = ".") -> dict[str, Any]:

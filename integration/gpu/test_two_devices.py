@@ -15,8 +15,6 @@ import intarsia
 RAISE = {"on_error": "raise"}
 LONG = 50_000_000  # clock cycles: some 30 ms
 
-pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-
 
 def normalised(x, w):
     return F.layer_norm(torch.sin(x) * 2, (x.shape[-1],), w).sum(0)

@@ -64,7 +64,7 @@ def raises_as_written(gm: fx.GraphModule) -> Callable[..., bool]:
         saved = _Saved([])
         try:
             gm.forward(*(a.detach().clone() if isinstance(a, torch.Tensor) else a for a in arguments))
-        except Exception:
+        except Exception:  # whatever it is, eager raises it again for the caller
             return True
         finally:
             saved.put_back()

@@ -9,7 +9,7 @@ from intarsia_loops.ops import identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest, Val
 from intarsia_loops.rewrites import postorder
 from intarsia_triton.blocks import Blocks
-from intarsia_triton.index import index_text, product
+from intarsia_triton.index import divides_axes, index_text, product
 from intarsia_triton.ops import constant
 from intarsia_triton.sets import NO_CHECKS
 from intarsia_triton.tile import Points, Tile
@@ -162,7 +162,7 @@ def _sizes(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[str, ...]:
 
 def _is_divided(step: Nest) -> bool:
     """Tell whether some position in a step's body is a quotient or a remainder, or is computed from one."""
-    return any(a.kind in "/%" for v in postorder(step.body) for e in _indices(v) for a in e.atoms())
+    return any(divides_axes(e) for v in postorder(step.body) for e in _indices(v))
 
 
 def _indices(v: Val) -> tuple[IndexExpr, ...]:
