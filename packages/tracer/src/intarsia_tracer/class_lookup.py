@@ -161,7 +161,12 @@ def _bound_to_class(tx: Tracer, owner: ClassValue, cls: Any, name: str, raw: Any
     if issubclass(type(raw), classmethod):
         return BoundMethod(tx.class_function(owner, cls, name, "__func__"), owner)
     if issubclass(type(raw), _C_DESCRIPTORS) or type(raw) in _PASSIVE:
-        return tx.wrap(tx.real(getattr, cls, name), None)
+        value = tx.real(getattr, cls, name)
+        if tx.extension.class_method(value) is None:
+            return tx.wrap(value, None)
+        _, index = tx.find_in_class(cls, name) or (raw, 0)
+        rely_on_passing_over(tx, cls.__mro__[:index], owner.source, name)
+        return BoundBuiltin(owner, name, raw)
     getter = tx.find_in_class(type(raw), "__get__")
     if getter is None:
         return tx.wrap(raw, attribute_source(tx, owner, name))

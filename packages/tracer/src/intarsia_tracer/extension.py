@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
     from intarsia_tracer.tracer import Tracer
     from intarsia_tracer.values.functions import PythonFunction
-    from intarsia_tracer.values.objects import Object
+    from intarsia_tracer.values.objects import ClassValue, Object
 
 __all__ = ["Extension", "Graph"]
 
@@ -86,6 +86,16 @@ class Extension:
         self, tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords
     ) -> Value | None:
         """Model a call of a Python function without evaluating its body."""
+        return None
+
+    def class_method(self, function: Any) -> Any:
+        """Return the descriptor that a bound class method written in C is of, if `call_class_method` models it."""
+        return None
+
+    def call_class_method(
+        self, tx: Tracer, owner: ClassValue, name: str, args: Sequence[Value], keywords: Keywords
+    ) -> Value | None:
+        """Model a call of a class method written in C, bound to `owner`."""
         return None
 
     def call_object(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:

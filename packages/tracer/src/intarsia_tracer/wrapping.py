@@ -152,6 +152,10 @@ def _wrap_reference(tx: Tracer, value: Any, kind: type, source: Source | None) -
     owner = getattr(value, "__self__", None)
     if kind is types.BuiltinFunctionType and isinstance(getattr(type(owner), value.__name__, None), _METHODS):
         return BoundBuiltin(tx.wrap(owner, None), value.__name__)
+    raw = tx.extension.class_method(value)
+    if raw is not None:
+        found = None if source is None else tx.sources.attribute(source, "__self__")
+        return BoundBuiltin(ClassValue(owner, found), value.__name__, raw)
     return Builtin(value, source)
 
 

@@ -37,7 +37,7 @@ from intarsia_tracer.breaks import Break
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.tensors import contexts, floats, foreach, modules, optimizers, scans
 from intarsia_tracer.tensors.calls import call_leaf_or_table
-from intarsia_tracer.tensors.functions import applied_function
+from intarsia_tracer.tensors.functions import APPLY, applied_in_c, apply_function
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
 from intarsia_tracer.tensors.tables import ATOM_TYPES, PRODUCTS, RESHAPING, is_inlined, is_leaf
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Tensors"]
 
-_APPLY: Any = vars(torch.autograd.Function)["apply"].__func__
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _WRAPPED = [getattr(torch._C.DispatchKey, name) for name in ("FuncTorchBatched", "FuncTorchGradWrapper")]
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
@@ -378,8 +377,8 @@ class Tensors(Extension):
         """Take over calls of torch's Python functions; those that aren't evaluated break."""
         if not isinstance(function, Function):
             return None
-        if function.value is _APPLY and isinstance(args[0], ClassValue):
-            return self.apply_function(tx, args[0], args[1:], keywords)
+        if function.value is APPLY and isinstance(args[0], ClassValue):
+            return apply_function(self, tx, args[0], args[1:], keywords)
         module = function.value.__module__ or ""
         if module != "torch" and not module.startswith("torch."):
             return None
@@ -395,18 +394,16 @@ class Tensors(Extension):
             raise Break("tracer.call", f"{function.describe()} isn't evaluated")
         return found
 
-    def apply_function(self, tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
-        """Call a user's autograd function: one node where gradients are needed, else what its forward does."""
-        if keywords:
-            raise Break("tracer.tensor_op", f"{cls.describe()} is applied to keywords")
-        tx.guards.add(GuardKind.GRAD_MODE, None, self.state.grad_at_entry)
-        forward = cls.get_attribute(tx, "forward")
-        if torch.is_grad_enabled() and any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
-            cls.get_attribute(tx, "backward")  # guarded, as forward is
-            return self.record(tx, "call_function", applied_function(tx, cls), args, {})
-        if cls.value.setup_context is not torch.autograd.Function.setup_context:
-            return tx.call(forward, args, {})
-        return tx.call(forward, [Object(torch.autograd.function.FunctionCtx, birth=tx.step), *args], {})
+    def class_method(self, function: Any) -> Any:
+        """Return `apply` of autograd functions, where that is written in C."""
+        return applied_in_c(function)
+
+    def call_class_method(
+        self, tx: Tracer, owner: ClassValue, name: str, args: Sequence[Value], keywords: Keywords
+    ) -> Value | None:
+        """Apply a user's autograd function, where `apply` is written in C."""
+        applies = name == "apply" and issubclass(owner.value, torch.autograd.Function)
+        return apply_function(self, tx, owner, args, keywords) if applies else None
 
     def call_object(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
         """Call a module, or an operator object."""
