@@ -1,7 +1,7 @@
 """Run tests that need no torch on another interpreter: `test_without_torch.py <package> <interpreter> <tests>`.
 
 The package is installed without its dependencies (no torch wheel exists for every interpreter), plus what its tests
-really import: the records of intarsia-ir, the testkit's torch-free part, and `bytecode` for the tracer.
+really import: the records of intarsia-ir, the testkit's torch-free part, and the assembler `bytecode`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDS = {"framehook": ["packages/testkit"], "tracer": ["packages/ir", "packages/testkit"]}
+NEEDS = {
+    "framehook": ["packages/testkit"],
+    "bytecode": ["packages/testkit"],
+    "tracer": ["packages/ir", "packages/bytecode", "packages/testkit"],
+}
 PYTEST = ("pytest>=8", "pytest-timeout", "hypothesis")
-TOOLS = {"framehook": PYTEST, "tracer": (*PYTEST, "bytecode>=0.17")}
+ASSEMBLER = "bytecode>=0.17"
+TOOLS = {"framehook": PYTEST, "bytecode": (*PYTEST, ASSEMBLER), "tracer": (*PYTEST, ASSEMBLER)}
 
 
 def main(package: str, interpreter: str, tests: str) -> int:

@@ -11,6 +11,7 @@ import enum
 import inspect
 import os
 import re
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -69,6 +70,8 @@ def _describe(name: str, value: Any) -> Iterator[str]:
     elif isinstance(value, type):
         yield f"{name}: class {_signature(value)}"
         yield from _members(name, value)
+    elif typing.get_origin(value) is not None:  # callable to some interpreters, and nobody calls it
+        yield f"{name}: alias {value}"
     elif callable(value):
         yield f"{name}{_signature(value)}"
     else:

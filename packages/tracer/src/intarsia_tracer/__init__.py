@@ -12,10 +12,10 @@ Example:
     ()
 """
 
+from intarsia_bytecode import raise_inside
 from intarsia_tracer.capture import Frame, FrameInfo, capture, capture_frame
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.link import Hole, link
-from intarsia_tracer.raising import raise_inside
 from intarsia_tracer.tracer import Limits
 
 __version__ = "0.1.0"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any, NoReturn, Protocol
 
+from intarsia_bytecode import info_of, reads_own_frame
 from intarsia_ir.errors import IntarsiaError, InternalError, UnsupportedError
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
 from intarsia_tracer.arguments import frame_of_call
@@ -15,9 +16,7 @@ from intarsia_tracer.assemble import assemble_break, assemble_native, assemble_r
 from intarsia_tracer.breaks import Break, NeedsSymbols, Raised, Stop, Unreconstructable, graph_break
 from intarsia_tracer.evaluate import EvaluatedFrame, Pending
 from intarsia_tracer.extension import Extension, Graph
-from intarsia_tracer.liveness import reads_own_frame
 from intarsia_tracer.opcodes import table
-from intarsia_tracer.resume import info_of
 from intarsia_tracer.tracer import Limits, Tracer
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.functions import Cell, Globals

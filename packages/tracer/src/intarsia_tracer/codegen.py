@@ -7,14 +7,15 @@ of the graph, and the body. The body is written first; it decides what is fetche
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from bytecode import BinaryOp, Instr
-from bytecode.instr import CellVar, FreeVar
+from bytecode import Instr
+from bytecode.instr import CellVar
 
+from intarsia_bytecode import Hole, Loader, Writer, parameters
 from intarsia_ir.records import (
     ArgumentSource,
     AttributeSource,
@@ -42,17 +43,13 @@ from intarsia_tracer.values.sets import SetValue
 if TYPE_CHECKING:
     from types import CodeType
 
+    from intarsia_tracer.extension import Graph
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["Builder", "Loader"]
-
-Loader = Callable[[], None]
-_ARITHMETIC = {"+": BinaryOp.ADD, "-": BinaryOp.SUBTRACT, "*": BinaryOp.MULTIPLY, "/": BinaryOp.TRUE_DIVIDE}
-_311 = sys.version_info < (3, 12)
-_313 = sys.version_info >= (3, 13)
+__all__ = ["Builder"]
 
 
-class Builder:
+class Builder(Writer):
     """Writes bytecode that loads values.
 
     Args:
@@ -62,41 +59,16 @@ class Builder:
     """
 
     def __init__(self, tx: Tracer, code: CodeType, line: int) -> None:
+        super().__init__(code, line)
         self.tx = tx
-        self.code = code
-        self.line = line
         self.fetches: list[Instr] = []
-        self.body: list[Instr] = []
         self.results: list[Value] = []  # values that the graph gives
         self.overwritten: frozenset[str] = frozenset(code.co_cellvars)  # parameters that can't be read later
-        self.used_cells: set[str] = set()  # cells of the frame that the body hands on
-        self._out = self.body
         self._temporaries: dict[int, str] = {}  # id of a model -> local that holds it
         self._fetched: dict[int, str] = {}  # id of a source -> local that holds it
         self._loading: set[int] = set()
-        self._count = 0
 
     # -- instructions --------------------------------------------------------------------------------------------
-
-    def emit(self, op: str, *arg: Any) -> None:
-        """Append one instruction."""
-        self._out.append(Instr(op, *arg, lineno=self.line))
-
-    def temporary(self) -> str:
-        """Return the name of a new local."""
-        self._count += 1
-        return f"__tmp_{self._count - 1}"
-
-    def temporaries(self) -> list[str]:
-        """Return the names of all locals made so far."""
-        return [f"__tmp_{number}" for number in range(self._count)]
-
-    def arithmetic(self, op: str) -> None:
-        """Replace two numbers on top by the result of an operator, or one by its negative."""
-        if op == "neg":
-            self.emit("UNARY_NEGATIVE")
-        else:
-            self.emit("BINARY_OP", _ARITHMETIC[op])
 
     def constant(self, value: Any) -> None:
         """Push an object: atoms as constants, others from where they were found, if they were."""
@@ -105,10 +77,6 @@ class Builder:
             self.load_source(source)
         else:
             self.emit("LOAD_CONST", value)
-
-    def load_attribute(self, name: str) -> None:
-        """Replace the top by its attribute."""
-        self.emit("LOAD_ATTR", name if _311 else (False, name))
 
     def plain_attribute(self, getter: Any, owner: Loader, name: str) -> None:
         """Push an attribute as a `__getattribute__` written in C finds it."""
@@ -136,32 +104,6 @@ class Builder:
         self.load(key)
         self.emit("STORE_SUBSCR")
 
-    def call(self, function: Loader, args: Sequence[Loader], before: Sequence[Loader] = ()) -> None:
-        """Push the result of a call; `before` is emitted when its arguments lie on the stack."""
-        if not _313:
-            self.emit("PUSH_NULL")
-        function()
-        if _313:
-            self.emit("PUSH_NULL")
-        for arg in args:
-            arg()
-        for other in before:
-            other()
-        self.finish_call(len(args))
-
-    def finish_call(self, count: int) -> None:
-        """Call with what lies on the stack."""
-        if _311:
-            self.emit("PRECALL", count)
-        self.emit("CALL", count)
-
-    def call_method(self, name: str, args: Sequence[Loader]) -> None:
-        """Replace the top by the result of its method."""
-        self.emit("LOAD_METHOD" if _311 else "LOAD_ATTR", name if _311 else (True, name))
-        for arg in args:
-            arg()
-        self.finish_call(len(args))
-
     def call_method_of(self, value: Value, name: str, args: Sequence[Loader]) -> None:
         """Call a method for its effect."""
         self.load(value)
@@ -170,11 +112,7 @@ class Builder:
 
     def call_with_keywords(self, function: Any, args: Sequence[Value], keywords: Mapping[str, Value]) -> None:
         """Push the result of a call with keywords."""
-        if not _313:
-            self.emit("PUSH_NULL")
-        self.constant(function)
-        if _313:
-            self.emit("PUSH_NULL")
+        self.push_callable(partial(self.constant, function))
         self.build_tuple(args)
         self.build_map([(Const(name), value) for name, value in keywords.items()])
         self.emit("CALL_FUNCTION_EX", 1)
@@ -185,11 +123,22 @@ class Builder:
         self.emit("STORE_FAST", name)
         self.call(lambda: self.constant(function), [lambda: self.emit("LOAD_FAST", name)])
 
-    def set_state(self, at: int) -> None:
-        """Set the position of the iterator on top."""
-        self.emit("COPY", 1)
-        self.call_method("__setstate__", [lambda: self.constant(at)])
-        self.emit("POP_TOP")
+    def call_graph(self, graph: Graph | None, hole: str) -> list[Instr]:
+        """Return what comes before the body: fetching inputs, calling the graph, keeping its results."""
+        call: list[Instr] = []
+        if graph is not None:
+            self._out = call
+            self.emit("LOAD_CONST", Hole(hole))
+            self.emit("STORE_FAST", hole)
+            self.call(lambda: self.emit("LOAD_FAST", hole), [partial(self.load, i) for i in graph.inputs])
+            if graph.outputs:
+                self.emit("UNPACK_SEQUENCE", len(graph.outputs))
+                for value in graph.outputs:
+                    self.emit("STORE_FAST", self._temporaries[id(value)])
+            else:
+                self.emit("POP_TOP")
+            self._out = self.body
+        return [*self.fetches, *call]
 
     # -- values --------------------------------------------------------------------------------------------------
 
@@ -290,17 +239,6 @@ class Builder:
             flags |= 8
         self.emit_function(function.code, flags)
 
-    def emit_function(self, code: CodeType, flags: int) -> None:
-        """Make a function of what lies on the stack: defaults (1), keyword defaults (2), annotations (4), cells (8)."""
-        self.emit("LOAD_CONST", code)
-        if not _313:
-            self.emit("MAKE_FUNCTION", flags)
-            return
-        self.emit("MAKE_FUNCTION")
-        for flag in (8, 4, 2, 1):
-            if flags & flag:
-                self.emit("SET_FUNCTION_ATTRIBUTE", flag)
-
     def new_object(self, value: Object) -> None:
         """Push an instance made without its constructor, with its attributes."""
         cls = value.cls
@@ -366,15 +304,6 @@ class Builder:
         return is_data_descriptor(raw)
 
     # -- the frame's own variables -------------------------------------------------------------------------------
-
-    def variable(self, name: str) -> CellVar | FreeVar:
-        """Return how the assembler names a cell or free variable of the frame."""
-        return FreeVar(name) if name in self.code.co_freevars else CellVar(name)
-
-    def closure_cell(self, name: str) -> None:
-        """Push a cell of the frame."""
-        self.used_cells.add(name)
-        self.emit("LOAD_FAST" if _313 else "LOAD_CLOSURE", self.variable(name))
 
     def store_cell(self, name: str, content: Value | None) -> None:
         """Set the content of a cell of the frame; without one, empty the cell if it has content."""
@@ -446,12 +375,6 @@ class Builder:
         name = self._fetched[id(source)] = self.temporary()
         self.emit("STORE_FAST", name)
         return name
-
-
-def parameters(code: CodeType) -> tuple[str, ...]:
-    """Return the names of all parameters, `*args` and `**kwargs` included."""
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
-    return code.co_varnames[:count]
 
 
 def native_method(cls: Any, name: str) -> Any:

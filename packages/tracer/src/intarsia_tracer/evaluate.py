@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from intarsia_bytecode import Instruction, decode
 from intarsia_ir.records import Source
 from intarsia_tracer.breaks import Raised
-from intarsia_tracer.decode import Instruction, decode
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Cell, Globals

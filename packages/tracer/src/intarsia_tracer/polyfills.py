@@ -11,7 +11,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from intarsia_tracer.values.base import Keywords, Value
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.builtin_calls import BuiltinCall
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["STAND_INS", "model", "own_cell", "resumed_view"]
+__all__ = ["STAND_INS", "model"]
 
 # ruff: noqa: SIM110  (each is its namesake; any() can't be written by any())
 
@@ -314,31 +314,6 @@ def product_of(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
 def count_elements(mapping: Any, iterable: Iterable[Any], /) -> None:
     for element in iterable:
         mapping[element] = mapping.get(element, 0) + 1
-
-
-def resumed_view(mapping: Any, what: str, at: int, size: int) -> Iterator[Any]:
-    """Return the iterator over a view of a dict that a break left at position `at`, when the dict had `size` keys."""
-    if len(mapping) != size:
-        return changed_size()
-    it: Iterator[Any] = iter(getattr(mapping, what)())
-    for _ in range(at):
-        next(it)
-    return it
-
-
-def own_cell(cell: CellType, name: str) -> Any:
-    """Return what a variable holds that was a resumed function's own: unbound, it is a local to CPython's message."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        pass
-    # out here, for CPython's own error has no other as its context
-    raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
-
-
-def changed_size() -> Iterator[Any]:
-    raise RuntimeError("dictionary changed size during iteration")
-    yield
 
 
 def add_note(error: BaseException, note: str, /) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = (
-    "assemble breaks builtin_calls capture codegen decode evaluate extension lookup opcodes resume tracer wrapping"
-)
+MODULES = "assemble breaks builtin_calls capture codegen evaluate extension lookup opcodes tracer wrapping"
 
 
 def test_the_core_imports_no_torch():

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from outcome import outcome
 from programs import programs
 
-from intarsia_tracer.decode import decode
+from intarsia_bytecode import decode
 from intarsia_tracer.extension import Extension
 from intarsia_tracer.opcodes import breaks, table
 

@@ -17,7 +17,7 @@ from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
-    from intarsia_tracer.decode import Instruction
+    from intarsia_bytecode import Instruction
 
 __all__ = ["COMMON", "call", "compare", "for_iter", "make_function"]
 

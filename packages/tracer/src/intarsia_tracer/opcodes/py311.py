@@ -13,7 +13,7 @@ from intarsia_tracer.values.functions import Cell
 from intarsia_tracer.values.mappings import Dict
 
 if TYPE_CHECKING:
-    from intarsia_tracer.decode import Instruction
+    from intarsia_bytecode import Instruction
 
 __all__ = ["TABLE", "call", "compare_op", "format_value", "load_attr", "make_function"]
 

@@ -14,7 +14,7 @@ from intarsia_tracer.values.objects import ClassValue, Super
 from intarsia_tracer.values.sequences import Slice
 
 if TYPE_CHECKING:
-    from intarsia_tracer.decode import Instruction
+    from intarsia_bytecode import Instruction
 
 __all__ = ["NEW", "TABLE", "super_attribute"]
 

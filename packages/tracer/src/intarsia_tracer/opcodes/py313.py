@@ -14,7 +14,7 @@ from intarsia_tracer.values.functions import Cell, MadeFunction
 from intarsia_tracer.values.mappings import Dict
 
 if TYPE_CHECKING:
-    from intarsia_tracer.decode import Instruction
+    from intarsia_bytecode import Instruction
 
 __all__ = ["TABLE"]
 

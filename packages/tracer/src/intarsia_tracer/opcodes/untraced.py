@@ -1,4 +1,4 @@
-"""Instructions that end a graph, each with its reason; and those that never reach the evaluator."""
+"""Instructions that end a graph, each with its reason."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from intarsia_tracer.breaks import Break
 from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Signal
 
 if TYPE_CHECKING:
-    from intarsia_tracer.decode import Instruction
+    from intarsia_bytecode import Instruction
 
-__all__ = ["BREAKS", "FOLDED", "raise_break"]
+__all__ = ["BREAKS", "raise_break"]
 
 _ASYNC = "asynchronous code isn't captured"
 _CLASS = "class bodies and modules run in CPython"
@@ -41,19 +41,6 @@ BREAKS = MappingProxyType(
         "SETUP_ANNOTATIONS": _CLASS,
         "STORE_NAME": _CLASS,
         "DELETE_NAME": _CLASS,
-    }
-)
-
-#: Instructions that the decoder folds into others, or that only CPython's own machinery executes.
-FOLDED = MappingProxyType(
-    {
-        "CACHE": "inline cache of the instruction before",
-        "ENTER_EXECUTOR": "optimised code; decoded code is the original",
-        "EXTENDED_ARG": "part of the next argument",
-        "INTERPRETER_EXIT": "ends C's entry into the evaluation loop",
-        "KW_NAMES": "part of the call that follows",
-        "PRECALL": "part of the call that follows",
-        "RESERVED": "never generated",
     }
 )
 

@@ -170,7 +170,7 @@ class Position(Iterator):
         out.load(over)
         out.emit("GET_ITER")
         if at:
-            out.set_state(at)
+            out.set_state(partial(out.constant, at))
 
 
 class Enumerate(Iterator):

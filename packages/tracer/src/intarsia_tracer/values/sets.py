@@ -21,7 +21,8 @@ from intarsia_tracer.values.objects import Reference
 from intarsia_tracer.values.sequences import Tuple
 
 if TYPE_CHECKING:
-    from intarsia_tracer.codegen import Builder, Loader
+    from intarsia_bytecode import Loader
+    from intarsia_tracer.codegen import Builder
     from intarsia_tracer.tracer import Tracer
 
 __all__ = ["Operand", "Recipe", "SetValue", "as_operand"]

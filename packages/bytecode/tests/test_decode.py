@@ -1,18 +1,15 @@
-"""The decoder agrees with `dis` on the standard library; the tables cover every opcode."""
+"""The decoder agrees with `dis` on the standard library; the table of stack entries covers every opcode."""
 
 from __future__ import annotations
 
 import dis
-import json
 import types
 from collections import Counter
 
 import pytest
 
-from intarsia_tracer.decode import decode
-from intarsia_tracer.opcodes import breaks, table
-from intarsia_tracer.opcodes.stack import ENTRIES
-from intarsia_tracer.opcodes.untraced import FOLDED
+from intarsia_bytecode.decode import FOLDED, decode
+from intarsia_bytecode.stack import ENTRIES
 
 LIBRARY = ["argparse", "ast", "contextlib", "dataclasses", "enum", "functools", "inspect", "json.decoder", "typing"]
 
@@ -73,20 +70,6 @@ def opcodes():
     """Return the real opcodes of this Python."""
     pseudo = {"CACHE"} if "CACHE" in dis.opmap else set()
     return {n for n, number in dis.opmap.items() if number < 256 and not n.startswith("INSTRUMENTED_")} | pseudo
-
-
-def test_every_opcode_is_traced_or_has_a_reason():
-    traced = set(table()) - set(breaks())
-    named = set(breaks()) | set(FOLDED)
-    assert not opcodes() - traced - named
-    assert not traced & named
-    assert all(reason for reason in [*breaks().values(), *FOLDED.values()])
-    counts = {"traced": len(traced & opcodes()), "break": len(set(breaks()) & opcodes()), "folded": len(FOLDED)}
-    print("opcodes:", json.dumps(counts))
-
-
-def test_tables_name_only_opcodes_of_this_python():
-    assert not set(table()) - opcodes()
 
 
 def test_every_opcode_has_its_stack_entries():

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from types import CodeType
 
-from intarsia_tracer.decode import Decoded, Instruction, decode
+from intarsia_bytecode.decode import Decoded, Instruction, decode
 
 __all__ = ["assigned_cells", "assigned_locals", "live_locals", "reads_own_frame", "skipped_at_loop_end", "successors"]
 

@@ -12,10 +12,10 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import Any
 
-__all__ = ["Decoded", "Handler", "Instruction", "decode"]
+__all__ = ["FOLDED", "Decoded", "Handler", "Instruction", "decode"]
 
 _VERSION = sys.version_info[:2]
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
@@ -23,6 +23,20 @@ _LOCALS = frozenset(dis.haslocal) | frozenset(dis.hasfree)
 _SKIPPED = frozenset({"CACHE", "EXTENDED_ARG"})
 _FUSED = frozenset({"KW_NAMES", "PRECALL"})
 _PAIRS = frozenset({"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"})
+
+
+#: Instructions that the decoder folds into others, or that only CPython's own machinery executes.
+FOLDED = MappingProxyType(
+    {
+        "CACHE": "inline cache of the instruction before",
+        "ENTER_EXECUTOR": "optimised code; decoded code is the original",
+        "EXTENDED_ARG": "part of the next argument",
+        "INTERPRETER_EXIT": "ends C's entry into the evaluation loop",
+        "KW_NAMES": "part of the call that follows",
+        "PRECALL": "part of the call that follows",
+        "RESERVED": "never generated",
+    }
+)
 
 
 @dataclass(slots=True, eq=False)

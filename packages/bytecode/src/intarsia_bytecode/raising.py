@@ -8,14 +8,16 @@ entered; a block whose last instruction was the break counts as not yet left: it
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import CodeType
 from typing import Any
 
 from bytecode import Bytecode, Instr
 from bytecode.instr import TryBegin, TryEnd
 
-from intarsia_tracer.decode import Decoded, Handler, decode
-from intarsia_tracer.resume import call_with, info_of, region_at
+from intarsia_bytecode.decode import Decoded, Handler, decode
+from intarsia_bytecode.resume import info_of, region_at
+from intarsia_bytecode.writer import Writer
 
 __all__ = ["handler_left", "raise_inside"]
 
@@ -48,7 +50,7 @@ def raise_inside(code: CodeType, error: BaseException) -> CodeType:
     made: list[Any] = [loads[decoded.instructions[step].last].copy() for step in steps]
     inner = region.copy() if region is not None else None
     made += [inner] if inner is not None else []
-    made += _raise(_Once(error), decoded.instructions[entry].line)
+    made += _raise(code, _Once(error), decoded.instructions[entry].line)
     made += [TryEnd(inner)] if inner is not None else []
     first = items.index(loads[end.first])
     while isinstance(items[first - 1], TryBegin):
@@ -96,13 +98,9 @@ def _is_within(decoded: Decoded, inner: Handler | None, outer: Handler | None) -
     return True
 
 
-def _raise(once: _Once, line: int) -> list[Instr]:
+def _raise(code: CodeType, once: _Once, line: int) -> list[Instr]:
     """Return instructions that raise what `once` holds."""
-    out: list[Instr] = []
-
-    def emit(op: str, *arg: Any) -> None:
-        out.append(Instr(op, *arg, lineno=line))
-
-    call_with(emit, once, lambda: None, ())
-    emit("RAISE_VARARGS", 1)
-    return out
+    out = Writer(code, line)
+    out.call(partial(out.emit, "LOAD_CONST", once), [])
+    out.emit("RAISE_VARARGS", 1)
+    return out.body

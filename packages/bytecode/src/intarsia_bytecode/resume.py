@@ -6,24 +6,24 @@ parameters are the live locals and stack entries; cells come through its closure
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType
 from typing import Any
 
 from bytecode import Bytecode, Instr, Label
 from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
 
-from intarsia_tracer.decode import Instruction, decode
-from intarsia_tracer.liveness import assigned_cells
-from intarsia_tracer.polyfills import own_cell, resumed_view
+from intarsia_bytecode.decode import Instruction, decode
+from intarsia_bytecode.liveness import assigned_cells
+from intarsia_bytecode.resumed import own_cell, resumed_view
+from intarsia_bytecode.writer import Loader, Writer
 
 __all__ = [
     "Place",
     "ResumeInfo",
     "StackEntry",
-    "call_with",
     "carried_code",
     "info_of",
     "place_of",
@@ -105,7 +105,7 @@ def resume_code(
     free = [*code.co_freevars, *code.co_cellvars]
     _set_signature(made, name, locals_, stack, free)
     line = decode(code).instructions[index].line
-    made.extend(_prologue(stack, len(free), line))
+    made.extend(_prologue(code, stack, len(free), line))
     if region is not None:
         begin = region.copy()
         made.extend([begin, Instr("NOP", lineno=line), TryEnd(begin)])
@@ -113,7 +113,7 @@ def resume_code(
     unbound = _maybe_unbound(original, code)
     for item in singles(body):
         if id(item) in unbound:
-            made.extend(_checked_load(item))  # type: ignore[arg-type]
+            made.extend(_checked_load(item, code))  # type: ignore[arg-type]
         else:
             made.append(_as_free(item, code))
     size = max(code.co_stacksize, len(stack)) + 8
@@ -134,69 +134,39 @@ def _set_signature(
     made.docstring = None
 
 
-def _prologue(stack: Sequence[StackEntry], n_free: int, line: int) -> list[Instr]:
+def _prologue(code: CodeType, stack: Sequence[StackEntry], n_free: int, line: int) -> list[Instr]:
     """Put the stack back."""
-    out = [Instr("COPY_FREE_VARS", n_free, lineno=line)] if n_free else []
-    out.append(Instr("RESUME", 0, lineno=line))
-
-    def emit(op: str, *arg: Any) -> None:
-        out.append(Instr(op, *arg, lineno=line))
-
+    out = Writer(code, line)
+    if n_free:
+        out.emit("COPY_FREE_VARS", n_free)
+    out.emit("RESUME", 0)
     for entry in stack:
-        _put_back(entry, emit)
+        _put_back(entry, out)
     for name in dict.fromkeys(n for entry in stack for n in entry.names):
-        emit("DELETE_FAST", name)
-    return out
+        out.emit("DELETE_FAST", name)
+    return out.body
 
 
-def _put_back(entry: StackEntry, emit: Any) -> None:
+def _put_back(entry: StackEntry, out: Writer) -> None:
     """Push one stack entry."""
+    loads: list[Loader] = [partial(out.emit, "LOAD_FAST", name) for name in entry.names]
     if entry.kind == "null":
-        emit("PUSH_NULL")
-        return
-    if entry.kind == "enumerate":
-        inner = _INNER[len(entry.names)]
-        call_with(emit, enumerate, lambda: _put_back(StackEntry(inner, entry.names[:-1]), emit), entry.names[-1:])
-        return
-    if entry.kind == "view":
-        call_with(emit, resumed_view, lambda: None, entry.names)
-        return
-    emit("LOAD_FAST", entry.names[0])
-    if entry.kind == "value":
-        return
-    emit("GET_ITER")
-    if entry.kind == "iterator":
-        emit("COPY", 1)
-        old = sys.version_info < (3, 12)
-        emit("LOAD_METHOD" if old else "LOAD_ATTR", "__setstate__" if old else (True, "__setstate__"))
-        emit("LOAD_FAST", entry.names[1])
-        _finish_call(emit, 1)
-        emit("POP_TOP")
+        out.emit("PUSH_NULL")
+    elif entry.kind == "enumerate":
+        inner = StackEntry(_INNER[len(entry.names)], entry.names[:-1])
+        out.call(partial(out.emit, "LOAD_CONST", enumerate), [partial(_put_back, inner, out), loads[-1]])
+    elif entry.kind == "view":
+        out.call(partial(out.emit, "LOAD_CONST", resumed_view), loads)
+    else:
+        loads[0]()
+        if entry.kind != "value":
+            out.emit("GET_ITER")
+        if entry.kind == "iterator":
+            out.set_state(loads[1])
 
 
 #: Number of parameters of an enumeration -> what it enumerates.
 _INNER = {2: "range", 3: "iterator", 5: "view"}
-
-
-def call_with(emit: Any, function: Any, first: Callable[[], None], names: Sequence[str]) -> None:
-    """Call with what `first` pushes, if anything, and locals."""
-    new = sys.version_info >= (3, 13)
-    if not new:
-        emit("PUSH_NULL")
-    emit("LOAD_CONST", function)
-    if new:
-        emit("PUSH_NULL")
-    first()
-    for name in names:
-        emit("LOAD_FAST", name)
-    _finish_call(emit, len(names) + (function is enumerate))
-
-
-def _finish_call(emit: Any, count: int) -> None:
-    """Call with what lies on the stack."""
-    if sys.version_info < (3, 12):
-        emit("PRECALL", count)
-    emit("CALL", count)
 
 
 def carried_code(code: CodeType, index: int) -> tuple[Label, list[Item], list[Instr]]:
@@ -321,24 +291,13 @@ def _maybe_unbound(original: Iterable[Any], code: CodeType) -> frozenset[int]:
     return frozenset(found)
 
 
-def _checked_load(load: Instr) -> list[Instr]:
+def _checked_load(load: Instr, code: CodeType) -> list[Instr]:
     """Return a load of a cell that fails as that of a local does: in a resume function it is a free variable."""
     arg: Any = load.arg
-    out: list[Instr] = []
-
-    def emit(op: str, *rest: Any) -> None:
-        out.append(Instr(op, *rest, location=load.location))
-
-    new = sys.version_info >= (3, 13)
-    if not new:
-        emit("PUSH_NULL")
-    emit("LOAD_CONST", own_cell)
-    if new:
-        emit("PUSH_NULL")
-    emit("LOAD_FAST" if new else "LOAD_CLOSURE", FreeVar(arg.name))
-    emit("LOAD_CONST", arg.name)
-    _finish_call(emit, 2)
-    return out
+    out = Writer(code, location=load.location)
+    cell = partial(out.push_cell, FreeVar(arg.name))
+    out.call(partial(out.emit, "LOAD_CONST", own_cell), [cell, partial(out.emit, "LOAD_CONST", arg.name)])
+    return out.body
 
 
 def _as_free(item: Item, code: CodeType) -> Item:

@@ -1,0 +1,57 @@
+"""Bytecode of CPython 3.11, 3.12 and 3.13: decode it, ask what is live, write it, cut functions in two.
+
+In: code objects. Out: decoded instructions, facts about them, new code objects. It knows no values, runs nothing
+that it is given, and needs neither torch nor the rest of Intarsia: any Python JIT or tracer can build on it.
+
+Example:
+    >>> from intarsia_bytecode import decode, live_locals
+    >>> def f(a, b):
+    ...     c = a + b
+    ...     return c * a
+    >>> steps = decode(f.__code__).instructions
+    >>> add = next(step for step in steps if step.op == "BINARY_OP")
+    >>> sorted(live_locals(f.__code__, add.index + 1))
+    ['a']
+"""
+
+from intarsia_bytecode.assemble import patched_code, replacement_code
+from intarsia_bytecode.decode import Decoded, Handler, Instruction, decode
+from intarsia_bytecode.holes import Hole, fill_holes, holes_of
+from intarsia_bytecode.liveness import assigned_cells, assigned_locals, live_locals, reads_own_frame, successors
+from intarsia_bytecode.raising import raise_inside
+from intarsia_bytecode.resume import ResumeInfo, StackEntry, info_of, resume_code
+from intarsia_bytecode.stack import entries
+from intarsia_bytecode.stopping import Rest, Stop, native_code, rest_of, stack_prefix
+from intarsia_bytecode.writer import Loader, Writer, parameters
+
+__version__ = "0.1.0"
+__all__ = [
+    "Decoded",
+    "Handler",
+    "Hole",
+    "Instruction",
+    "Loader",
+    "Rest",
+    "ResumeInfo",
+    "StackEntry",
+    "Stop",
+    "Writer",
+    "assigned_cells",
+    "assigned_locals",
+    "decode",
+    "entries",
+    "fill_holes",
+    "holes_of",
+    "info_of",
+    "live_locals",
+    "native_code",
+    "parameters",
+    "patched_code",
+    "raise_inside",
+    "reads_own_frame",
+    "replacement_code",
+    "rest_of",
+    "resume_code",
+    "stack_prefix",
+    "successors",
+]

@@ -1,0 +1,207 @@
+"""A function that is cut at any of its instructions behaves as before: values, errors, their handlers and lines."""
+
+from __future__ import annotations
+
+import dis
+import traceback
+from types import FunctionType
+
+import pytest
+
+from intarsia_bytecode import (
+    Stop,
+    decode,
+    entries,
+    info_of,
+    native_code,
+    raise_inside,
+    replacement_code,
+    rest_of,
+    stack_prefix,
+    successors,
+)
+from intarsia_bytecode.resume import StackEntry
+from intarsia_bytecode.writer import Writer, parameters
+
+
+def branches(a, b):
+    c = a - b
+    if c > 0:
+        a += c
+    elif c == 0:
+        return "same"
+    else:
+        b = c * 2
+    return a, b, c
+
+
+def loops(a, b):
+    total = 0
+    for i in range(a):
+        if i == b:
+            continue
+        total += i
+        while total > 20:
+            total -= b + 7
+    return total
+
+
+def handles(a, b):
+    try:
+        x = a // b
+    except ZeroDivisionError as error:
+        x = str(error)
+    finally:
+        a += 1
+    return a, x
+
+
+def with_block(a, b):
+    log = []
+
+    class Block:
+        def __enter__(self):
+            log.append("in")
+
+        def __exit__(self, kind, *rest):
+            log.append(kind.__name__ if kind else "out")
+            return True
+
+    with Block():
+        log.append(a // b)
+    return log
+
+
+def closes_over(a, b):
+    total = 1
+
+    def add(n):
+        nonlocal total
+        total += n
+        return total
+
+    add(a)
+    return add(b) + total
+
+
+def comprehends(a, b):
+    made = {i: [j * a for j in range(b)] for i in range(a) if i != b}
+    a += len(made)
+    return made, a
+
+
+def raises(a, b):
+    words = ["x"] * a
+    return words[b]
+
+
+FUNCTIONS = [branches, loops, handles, with_block, closes_over, comprehends, raises]
+ARGUMENTS = [(3, 2), (2, 2), (0, 4), (4, 0), (9, 3)]
+
+
+def outcome(function, *args):
+    """Return what a call gives, or the class, text and lines of what it raises."""
+    try:
+        return repr(function(*args))
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)[1:]]
+        return type(error).__name__, str(error), lines[-1:]
+
+
+def depths(code):
+    """Return the stack depth before each decoded instruction, -1 where only a handler leads to it."""
+    decoded = decode(code)
+    plain = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG")]
+    found = [-1] * len(decoded.instructions)
+    found[0] = 0
+    work = [0]
+    while work:
+        step = decoded.instructions[work.pop()]
+        for number, goal in enumerate(successors(decoded, step)):
+            jump = number == 1 or goal != step.index + 1
+            depth = found[step.index]
+            for raw in plain[step.first : step.last + 1]:
+                arg = raw.arg if raw.opcode >= dis.HAVE_ARGUMENT else None
+                depth += dis.stack_effect(raw.opcode, arg, jump=jump)
+            if step.op == "FOR_ITER" and jump:
+                depth = found[step.index] - 1
+            if goal < len(found) and found[goal] < 0:
+                found[goal] = depth
+                work.append(goal)
+    return found
+
+
+def stops(code, *, told=True):
+    """Yield every place where only the operands of an instruction lie on the stack."""
+    for step, depth in zip(decode(code).instructions, depths(code), strict=True):
+        if depth == entries(step) and step.op not in ("RESUME", "COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"):
+            yield Stop(code, step.index, code.co_varnames, depth, 0, told=told)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_original_code_is_cut_anywhere(function):
+    cuts = 0
+    for stop in stops(function.__code__):
+        found = native_code(stop)
+        if found is None:
+            continue
+        code, resumes = found
+        cuts += bool(resumes)
+        made = FunctionType(code, globals(), function.__name__, function.__defaults__, function.__closure__)
+        for args in ARGUMENTS:
+            assert outcome(made, *args) == outcome(function, *args), (stop.index, args)
+    assert cuts >= 2
+
+
+def straight(a, b):
+    return (a * 3, -b, [a, b][a > b], a + (b - (a, b)[0] * 2) * (a - 7))
+
+
+def test_stack_entries_below_the_operands_go_on_in_the_rest():
+    """The code up to the cut is run as it was; what lies below the operands is kept in locals and handed on."""
+    code = straight.__code__
+    decoded, lying = decode(code), depths(code)
+    originals = replaced_instructions(code)
+    cuts = 0
+    for step in decoded.instructions:
+        below = lying[step.index] - entries(step)
+        if below <= 0 or step.op == "RETURN_VALUE":
+            continue
+        out = Writer(code, step.line)
+        kept = [f"{stack_prefix(code)}_{i}" for i in range(below)]
+        operands = [out.temporary() for _ in range(entries(step))]
+        for name in [*reversed(operands), *reversed(kept)]:
+            out.emit("STORE_FAST", name)
+        for name in operands:
+            out.emit("LOAD_FAST", name)
+        carried = tuple(StackEntry("value", (name,)) for name in kept)
+        bound = frozenset(parameters(code))
+        rest = rest_of(Stop(code, step.index, code.co_varnames, lying[step.index], 0, carried, bound=bound))
+        made = replacement_code(code, [*originals[1 : step.first], *out.body, *rest.items])
+        for args in ARGUMENTS:
+            assert outcome(FunctionType(made, globals()), *args) == outcome(straight, *args), step
+        cuts += 1
+    assert cuts > 5
+
+
+def replaced_instructions(code):
+    """Return the assembler's instructions of a code object."""
+    from bytecode import Bytecode, Instr
+
+    return [item for item in Bytecode.from_code(code) if isinstance(item, Instr)]
+
+
+def test_an_error_is_raised_inside_of_the_blocks_around_the_cut():
+    code = handles.__code__
+    stop = next(s for s in stops(code) if decode(code).instructions[s.index].op == "BINARY_OP")
+    made, resumes = native_code(stop)
+    (rest,) = resumes.values()
+    assert info_of(rest) is not None and info_of(code) is None
+    wrong = raise_inside(rest, ZeroDivisionError("planted"))
+    changed = made.replace(co_consts=tuple(wrong if c is rest else c for c in made.co_consts))
+    assert FunctionType(changed, globals())(4, 2) == (5, "planted")
+
+
+def test_an_error_for_code_that_is_no_rest_is_raised_at_once():
+    with pytest.raises(KeyError, match="planted"):
+        raise_inside(handles.__code__, KeyError("planted"))
