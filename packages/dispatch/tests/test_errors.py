@@ -11,7 +11,7 @@ import torch
 from toy_passes import BREAK, Toy, broken, calling, native, native_break, raising, whole_frame
 
 import intarsia_framehook as framehook
-from intarsia_dispatch import CompiledGraph, DispatchStats, FallbackWarning, FrameGuard, or_eager
+from intarsia_dispatch import CompiledGraph, DispatchStats, ErrorPolicy, FallbackWarning, FrameGuard, or_eager
 from intarsia_ir.errors import InternalError, RuntimeFault, UnsupportedError
 from intarsia_ir.records import Capture, LinkableCode, Origin, Signature
 
@@ -378,7 +378,7 @@ def test_a_graph_of_another_front_end_faults_into_eager():
 
     counted = []
     count = lambda **amounts: counted.append(amounts)
-    run = or_eager(CompiledGraph(graph), program, on_error="eager", count=count)
+    run = or_eager(CompiledGraph(graph), program, policy=ErrorPolicy(), count=count)
     with pytest.raises(IndexError) as caught:
         run(3)
     assert caught.value.__context__ is None
@@ -391,7 +391,7 @@ def test_a_graph_of_another_front_end_faults_into_eager():
     assert torch.equal(got, want) and len(seen) == 1 and seen[0].filename == __file__
     assert counted == [{"fallbacks": 1}] * 3
     with pytest.raises(InternalError, match="index 9"):
-        or_eager(CompiledGraph(graph), program, on_error="raise", count=count)(1)
+        or_eager(CompiledGraph(graph), program, policy=ErrorPolicy("raise"), count=count)(1)
 
 
 def test_what_resumes_a_root_without_a_graph_is_a_root_until_something_is_compiled():

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, FrameGuard
+from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, ErrorPolicy, FrameGuard
 from intarsia_framehook import frame_values
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
 
@@ -58,10 +58,14 @@ class Toy:
 
     Args:
         exact: Names of parameters whose value is guarded, not only the type.
+        on_error: Of its `ErrorPolicy`.
+        fullgraph: Of its `ErrorPolicy`.
         **policy: Further fields of `DispatchConfig`.
     """
 
-    def __init__(self, exact: tuple[str, ...] = (), **policy: Any) -> None:
+    def __init__(
+        self, exact: tuple[str, ...] = (), *, on_error: Any = "eager", fullgraph: bool = False, **policy: Any
+    ) -> None:
         self.exact = exact
         self.captured: list[tuple[str, dict[str, Any]]] = []
         self.dynamic: list[Any] = []
@@ -79,6 +83,7 @@ class Toy:
             link=link,
             on_event=self.events.append,
             count=self.count,
+            policy=ErrorPolicy(on_error, fullgraph),
             **{"skip_code": lambda code: not self.knows(code), **policy},
         )
         self.dispatcher = Dispatcher(self.config)

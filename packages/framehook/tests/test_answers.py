@@ -200,3 +200,35 @@ def test_quiet_code_runs_natively_with_all_it_calls():
 
 def test_the_hook_is_alone():
     assert hook.alone() is True
+
+
+def test_an_ellipsis_leaves_the_frame_and_all_it_calls_alone_this_once():
+    asked, quiet = [], [True]
+
+    def inner():
+        return 1
+
+    def outer():
+        return inner() + inner()
+
+    def callback(code, info):
+        asked.append(code.co_name)
+        return ... if quiet[0] else False
+
+    fast = hook.Hooked(outer, callback)
+    assert fast() == 2 and asked == ["outer"]
+    quiet[0] = False
+    assert fast() == 2 and asked == ["outer", "outer", "inner", "inner"]
+
+
+def test_a_hooked_function_passes_for_a_function():
+    k = 3
+
+    def f(x, *, y=k):
+        return x + y + k
+
+    fast = hook.Hooked(f, None)
+    assert isinstance(fast, type(f)) and isinstance(fast, hook.Hooked) and type(fast) is hook.Hooked
+    for name in ("__code__", "__globals__", "__closure__", "__defaults__", "__kwdefaults__"):
+        assert getattr(fast, name) is getattr(f, name)
+    assert not isinstance(hook.Hooked(len, None), type(f)) and not hasattr(hook.Hooked(len, None), "__code__")

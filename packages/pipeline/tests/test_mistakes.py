@@ -1,5 +1,7 @@
 """Mistakes of a user's pass, backend or argument: each is told, by name, and none gives a wrong answer in silence."""
 
+import tempfile
+import traceback
 import warnings
 from dataclasses import replace
 
@@ -8,6 +10,7 @@ import torch
 import torch.fx as fx
 
 import intarsia
+import intarsia_runtime
 from intarsia import InvalidArgumentError, Stage, UnsupportedError
 from intarsia_dispatch import FallbackWarning
 from intarsia_ir.errors import InternalError, VerifyError
@@ -71,11 +74,18 @@ def divides(gm):
     return 1 / 0
 
 
-@pytest.mark.parametrize(("mine", "text"), [(returns_none, "not None"), (divides, "ZeroDivisionError")])
-def test_a_pass_that_fails_is_named(mine, text):
-    with pytest.raises(InvalidArgumentError, match=text) as caught:
-        intarsia.compile(f, pipeline=P.after("functionalize", mine), options=RAISE)(x())
-    assert caught.value.stage == mine.__name__
+def test_a_pass_that_returns_nothing_is_named():
+    with pytest.raises(InvalidArgumentError, match="not None") as caught:
+        intarsia.compile(f, pipeline=P.after("functionalize", returns_none), options=RAISE)(x())
+    assert caught.value.stage == "returns_none"
+
+
+def test_the_error_of_a_pass_keeps_its_class_and_the_pass_is_named():
+    with pytest.raises(ZeroDivisionError, match=r"^division by zero") as caught:
+        intarsia.compile(f, pipeline=P.after("functionalize", divides), options=RAISE)(x())
+    assert "divides" in caught.value.__notes__[0]
+    with pytest.warns(FallbackWarning, match="ZeroDivisionError in divides while compiling f: division by zero"):
+        assert intarsia.compile(f, pipeline=P.after("functionalize", divides))(x()).tolist() == [1, 3, 4]
 
 
 def test_a_stage_of_ours_that_fails_is_our_fault():
@@ -136,13 +146,123 @@ def test_the_mistakes_of_a_backend_are_told():
         "not a function": lambda gm, inputs: None,
         "returned 2 results; the graph has 1": lambda gm, inputs: lambda x: (x, x),
         "an object of": lambda gm, inputs: lambda x: x.sum().item(),
-        "ZeroDivisionError(.|\n)*in stage 'backend divides_too'": divides_too,
     }
     for text, backend in cases.items():
         with pytest.raises(InvalidArgumentError, match=text):
             intarsia.compile(f, backend=backend, options=RAISE)(x())
     with pytest.warns(FallbackWarning, match="not a function"):
         assert intarsia.compile(f, backend=cases["not a function"])(x()).tolist() == [1, 3, 4]
+
+
+# ---- whose error, and whether it is one: fullgraph x on_error x what fails
+
+
+class StopCompilation(RuntimeError):
+    """An error of a backend's own."""
+
+
+def stops(gm, inputs):
+    raise StopCompilation("no")
+
+
+def interrupts(gm, inputs):
+    raise KeyboardInterrupt
+
+
+POLICIES = [{"fullgraph": g, "options": {"on_error": e}} for g in (False, True) for e in ("eager", "raise")]
+
+
+@pytest.fixture(params=POLICIES, ids=lambda p: f"fullgraph={p['fullgraph']}, {p['options']['on_error']}")
+def policy(request):
+    return request.param
+
+
+def is_strict(policy):
+    return policy["fullgraph"] or policy["options"]["on_error"] == "raise"
+
+
+def test_the_error_of_a_backend_keeps_its_class_and_the_backend_is_named(policy):
+    for backend, kind in ((divides_too, ZeroDivisionError), (stops, StopCompilation)):
+        if not is_strict(policy):
+            with pytest.warns(FallbackWarning, match=f"{kind.__name__} in backend {backend.__name__}"):
+                assert intarsia.compile(f, backend=backend, **policy)(x()).tolist() == [1, 3, 4]
+            continue
+        with pytest.raises(kind) as caught:
+            intarsia.compile(f, backend=backend, **policy)(x())
+        assert type(caught.value) is kind and f"backend {backend.__name__}" in caught.value.__notes__[0]
+
+
+def test_an_interrupt_is_no_failure(policy):
+    fast = intarsia.compile(f, backend=interrupts, **policy)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            fast(x())
+
+
+def test_a_failing_pass_or_compiler_is_answered_by_the_policy(policy, monkeypatch):
+    broken = intarsia.default_pipeline(replace(intarsia_runtime.detect_target(), compiler="false"))
+    cases = [
+        (broken, InternalError, "runtime.compiler_failed"),
+        (P.after("functionalize", divides), ZeroDivisionError, ""),
+    ]
+    monkeypatch.setattr(intarsia._stages, "default_cache_dir", lambda: tempfile.mkdtemp())
+    for pipeline, kind, text in cases:
+        fast = intarsia.compile(f, pipeline=pipeline, **policy)
+        if is_strict(policy):
+            with pytest.raises(kind, match=text):
+                fast(x())
+        else:
+            with pytest.warns(FallbackWarning, match=text):
+                assert fast(x()).tolist() == [1, 3, 4]
+
+
+def test_without_a_compiler_the_policy_decides(policy, monkeypatch):
+    nothing = replace(intarsia_runtime.detect_target(), compiler="")
+    monkeypatch.setattr(intarsia_runtime, "detect_target", lambda *device: nothing)
+    intarsia._backends._warn_once.cache_clear()
+    fast = intarsia.compile(f, **policy)
+    if is_strict(policy):
+        with pytest.raises(UnsupportedError, match="no C\\+\\+ compiler") as caught:
+            fast(x())
+        assert caught.value.code == "runtime.no_compiler"
+    else:
+        with pytest.warns(RuntimeWarning, match="no C\\+\\+ compiler"):
+            assert fast(x()).tolist() == [1, 3, 4]
+
+
+def multiplies(a, b):
+    a = a + 1
+    return (a @ b).relu()
+
+
+def picks(a, i):
+    return a[i] * 2
+
+
+def raises(a, b):
+    if a.shape[0] == 2:
+        raise LookupError("two rows")
+    return a + b
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        (multiplies, (torch.ones(2, 3), torch.ones(2, 3))),
+        (picks, (torch.ones(3), torch.tensor([5]))),
+        (raises, (torch.ones(2), torch.ones(2))),
+    ],
+)
+def test_an_error_of_the_program_is_eagers_under_every_policy(policy, program, arguments):
+    with pytest.raises(Exception) as expected:
+        program(*arguments)
+    fast = intarsia.compile(program, **policy)
+    for _ in range(2):
+        with pytest.raises(type(expected.value)) as caught:
+            fast(*arguments)
+        assert type(caught.value) is type(expected.value) and str(caught.value) == str(expected.value)
+        lines = [(frame.name, frame.lineno) for frame in traceback.extract_tb(caught.value.__traceback__)]
+        assert lines[-1] == [(f.name, f.lineno) for f in traceback.extract_tb(expected.value.__traceback__)][-1]
 
 
 # ---- arguments

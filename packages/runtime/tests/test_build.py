@@ -7,8 +7,10 @@ import multiprocessing
 import os
 import re
 import shutil
+import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -331,3 +333,54 @@ def test_launchers_in_dead_cycles_are_collected_before_their_code(cache: Cache, 
         del library, cycle
         gc.collect()
         assert mappings() == 0
+
+
+# ---- the directory goes, or its disk is full, while a unit is built
+
+
+def test_a_directory_deleted_while_building_is_made_again(
+    cache: Cache, target: Target, script: Callable[[str], str], tmp_path: Path
+) -> None:
+    gxx, flag = shutil.which("g++"), tmp_path / "flag"
+    deletes = script(
+        f'[ -e {flag} ] && exec {gxx} "$@"\ntouch {flag}; rm -rf {cache.directory.parent}; exec {gxx} "$@"'
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(run(build(source(), replace(target, compiler=deletes), cache=cache)), expected())
+    assert not cache.temporary and only_entry(cache).exists()
+
+
+def test_a_directory_deleted_between_builds_is_made_again(cache: Cache, target: Target) -> None:
+    for constant in (1.0, 2.0):
+        shutil.rmtree(cache.directory.parent)
+        assert torch.equal(run(build(source(constant), target, cache=cache)), expected(constant))
+
+
+def test_a_disk_that_is_full_while_building_is_told_once_and_another_serves(
+    cache: Cache, target: Target, script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = str(cache.directory.parent)
+    real = sys.modules["intarsia_runtime.cache"].check_room
+
+    def check_room(folder: Path) -> None:
+        if str(folder).startswith(full):
+            raise OSError(28, "No space left on device", str(folder))
+        real(folder)
+
+    for module in ("cache", "build"):
+        monkeypatch.setattr(sys.modules[f"intarsia_runtime.{module}"], "check_room", check_room)
+    gxx = shutil.which("g++")
+    compiler = script(f'case $PWD in {full}*) echo "No space left on device" >&2; exit 1;; esac; exec {gxx} "$@"')
+    with pytest.warns(RuntimeWarning, match=r"cache directory .* can't be used \(.*No space left") as seen:
+        for constant in (1.0, 2.0):
+            library = build(source(constant), replace(target, compiler=compiler), cache=cache)
+            assert torch.equal(run(library), expected(constant))
+    assert len(seen) == 1 and cache.temporary
+
+
+def test_the_compilers_own_temporary_files_need_no_place_of_the_users(
+    cache: Cache, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/no/such/folder")
+    assert torch.equal(run(build(source(), target, cache=cache)), expected())

@@ -303,6 +303,7 @@ def test_an_unusable_directory_warns_once_and_is_replaced(tmp_path: Path) -> Non
 def test_no_directory_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("x")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nothing"))
+    monkeypatch.setattr("intarsia_runtime.cache.TEMPORARY", (str(tmp_path / "nothing, either"),))
     with pytest.raises(UnsupportedError, match="TMPDIR"):
         Cache(tmp_path / "file" / "cache")
 
@@ -312,6 +313,7 @@ def test_a_disk_that_becomes_full(cache: Cache, monkeypatch: pytest.MonkeyPatch)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    assert not cache.put(KEY, PAYLOAD)
+    with pytest.warns(RuntimeWarning, match="No space left"):
+        assert not cache.put(KEY, PAYLOAD)
     assert cache.get_or_make(KEY, lambda: b"made") == b"made"
     assert cache.keep_failed(KEY, "text") is not None

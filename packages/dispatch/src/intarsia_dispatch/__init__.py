@@ -26,6 +26,7 @@ from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import or_eager
 from intarsia_dispatch.logs import configure_logging
 from intarsia_dispatch.module import CompiledModule
+from intarsia_dispatch.policy import ErrorPolicy
 from intarsia_dispatch.reports import FallbackWarning, describe_frame
 from intarsia_dispatch.skipping import code_under, debugger_active
 from intarsia_dispatch.stats import DispatchStats
@@ -39,6 +40,7 @@ __all__ = [
     "DispatchConfig",
     "DispatchStats",
     "Dispatcher",
+    "ErrorPolicy",
     "EventKind",
     "FallbackWarning",
     "FrameEvent",

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from intarsia_dispatch.events import FrameEvent
+from intarsia_dispatch.policy import ErrorPolicy
 from intarsia_ir.records import Capture, GuardRecord, LinkableCode, SizeFacts, Symbolic
 
 if TYPE_CHECKING:
@@ -109,13 +110,12 @@ class DispatchConfig:
         skip_code: Code that no dispatcher of the process should look at, such as torch's own; the frame runs
             natively, what it calls is dispatched all the same.
         helpers: What further holes of replacement bytecode are filled with, by name.
-        on_error: `"eager"`: a frame that fails to compile runs in eager, with one warning; `"raise"`: it raises.
+        policy: What becomes of a frame that fails to compile: see `ErrorPolicy`. With `fullgraph`, a frame is captured
+            whole and compiled, or raises; an exception of the program's own is no break.
         recompile_limit: Versions of one code object, natively run ones included. A further call that none fits runs in
-            eager, with one warning; it raises with `on_error="raise"` or `fullgraph`. Where no version has a graph,
+            eager, with one warning, or raises by the policy. Where no version has a graph,
             nothing is lost and nobody told: the frame runs as written from then on, and what resumes it is compiled.
         dynamic: None: sizes and numbers that were otherwise in an earlier call are symbols; True: all; False: none.
-        fullgraph: A frame is captured whole and compiled, or raises, whatever `on_error` says: at a break, when a stage
-            fails, at the recompile limit. An exception of the program's own is no break.
         lock: Held while a frame is captured and compiled, never while compiled code runs. One reentrant lock for all
             dispatchers whose passes share state. (A process forked while another thread compiles inherits it held.)
         on_event: Told what happened to a frame, as it happens; for logs and `explain`.
@@ -129,10 +129,9 @@ class DispatchConfig:
     raise_inside: Callable[[CodeType, BaseException], CodeType] = _raise
     skip_code: Callable[[CodeType], bool] = _nothing
     helpers: Mapping[str, object] = field(default_factory=dict)
-    on_error: Literal["eager", "raise"] = "eager"
+    policy: ErrorPolicy = field(default_factory=ErrorPolicy)
     recompile_limit: int = 8
     dynamic: bool | None = None
-    fullgraph: bool = False
     lock: AbstractContextManager[Any] = field(default_factory=threading.RLock)
     on_event: Callable[[FrameEvent], None] = _ignore_event
     count: Callable[..., None] = _ignore_counts

@@ -14,7 +14,7 @@ import inspect
 import logging
 import weakref
 from collections.abc import Callable, Sequence
-from types import CodeType
+from types import CodeType, EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
@@ -36,7 +36,9 @@ from intarsia_ir.errors import (
     NeedsFact,
     RuntimeFault,
     UnsupportedError,
+    raised_by,
 )
+from intarsia_ir.observers import observer
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Symbolic
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Dispatcher", "disable"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_Answer = None | bool | CodeType | tuple[Callable[..., bool], CodeType | None, bool]
+_Answer = None | bool | EllipsisType | CodeType | tuple[Callable[..., bool], CodeType | None, bool]
 _log = logging.getLogger("intarsia.dispatch")
 
 
@@ -71,7 +73,7 @@ class Dispatcher:
         config: The passes and the policy.
 
     Raises:
-        InvalidArgumentError: `on_error` isn't one of its two words, or the recompile limit is negative.
+        InvalidArgumentError: The recompile limit is negative.
     """
 
     def __init__(self, config: DispatchConfig) -> None:
@@ -122,7 +124,7 @@ class Dispatcher:
         )
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if self._config.fullgraph:
+            if self._config.policy.fullgraph:
                 raise error
             with self._config.lock:
                 state = self._table.find(code) or self._see(code)
@@ -155,7 +157,7 @@ class Dispatcher:
         try:
             return self._fitting(code, frame)
         except RecursionError as error:  # so little stack is left that nothing can be said, nor remembered
-            if self._config.on_error == "raise" or self._config.fullgraph:
+            if self._config.policy.raises(error):
                 return self._config.raise_inside(code, error)
             self._counts.add(fallbacks=1)
             return False
@@ -178,6 +180,10 @@ class Dispatcher:
                 return False  # marked by torch for its own compiler; the code is the same as of those that users mark
             (framehook.quiet if deep else framehook.skip)(code)
             return None
+        watcher = observer(tuple(frame.locals.values()))
+        if watcher:  # it is shown what eager shows it
+            self._native(code, None, f"{watcher} is active, and sees no operation of compiled code")
+            return ...
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
         with self._config.lock, hidden_from_user():
             return choose(code, frame)  # by itself: another compiler beneath would compile this one
@@ -257,7 +263,7 @@ class Dispatcher:
         if calls_debugger(code):
             self._native(code, None, "it stops in a debugger")
             return None
-        fullgraph = self._config.fullgraph
+        fullgraph = self._config.policy.fullgraph
         number = self._counts.snapshot().graphs
         try:
             capture = self._config.capture(code, frame, fullgraph=fullgraph, number=number, dynamic=dynamic)
@@ -268,7 +274,8 @@ class Dispatcher:
                 raise _CannotHaveSymbols from error
             self._failed(code, state, error, "capturing")
             return None
-        if fullgraph and capture.breaks and capture.breaks[0].code != _RAISES:
+        # an operation that raised on fake tensors raises in eager too, as the program's own; else it is told after that
+        if fullgraph and capture.breaks and capture.breaks[0].code not in (_RAISES, _RAISED_ON_FAKES):
             raise break_error(code, capture.breaks, "fullgraph, but capture ended early")
         if capture.graph_module is None and not self._may_run(code, state, capture):
             return None
@@ -326,7 +333,7 @@ class Dispatcher:
                         code="dispatch.hole",
                         where=(first_line(code),),
                     )
-            if graph is None:
+            if capture.breaks and (graph is None or self._config.policy.fullgraph):
                 rest = [holes.get(n, getattr(r, "code", r)) for n, r in linkable.resumes.items()]
                 self._goes_on(code, capture, [cast(CodeType, r) for r in rest])
             return self._config.link(linkable, holes)
@@ -334,11 +341,11 @@ class Dispatcher:
         return fill(capture.code)
 
     def _goes_on(self, code: CodeType, capture: Capture, resumes: Sequence[CodeType]) -> None:
-        """Resume functions of a frame without a graph: they are to have one."""
+        """Resume functions of a frame without a graph: they are to have one; of a whole one, they aren't to run."""
         graphs = self._counts.snapshot().graphs
         if self._is_root(code):
             self._roots.update((id(r), (weakref.ref(r), graphs)) for r in resumes)
-        if self._bare == graphs and capture.breaks[0].code == _RAISED_ON_FAKES:
+        if (self._config.policy.fullgraph or self._bare == graphs) and capture.breaks[0].code == _RAISED_ON_FAKES:
             self._after_raise.update((id(r), (weakref.ref(r), graphs, capture.breaks[0])) for r in resumes)
 
     # ---- not compiled ------------------------------------------------------------------------------------------
@@ -401,8 +408,8 @@ class Dispatcher:
     ) -> None:
         """The error policy."""
         named = as_intarsia_error(error, code, while_doing=doing)
-        if self._config.on_error == "raise" or self._config.fullgraph or named.code == _MARK_VIOLATED:
-            if named is error:
+        if self._config.policy.raises(named):
+            if named is error or raised_by(error):  # whoever gave the backend or the pass knows its error
                 raise error
             raise named from error
         self._counts.add(fallbacks=1)
@@ -436,7 +443,7 @@ class Dispatcher:
             f"the guard that failed in the latest: {reason}"
         )
         text += "".join(f"\n  in an earlier one: {other}" for other in others)
-        if self._config.on_error == "raise" or self._config.fullgraph:
+        if self._config.policy.raises():
             raise UnsupportedError(text, code="dispatch.too_many_versions", where=(first_line(code),))
         self._leave(EventKind.LIMIT, code, state, text, None)
 
@@ -468,7 +475,7 @@ class Dispatcher:
         """A compiled graph raised where the program, run in eager just now, did not."""
         error = compilers_fault(fault, (first_line(code),))
         self._tell(FrameEvent(EventKind.FAILED, code.co_qualname, error.where[-1], str(error)))
-        if self._config.on_error == "raise":
+        if self._config.policy.raises(error):
             raise error from fault
         state = self._table.find(code) or self._table.add(code)
         if not state.warned:
@@ -489,7 +496,6 @@ _RAISES = "tracer.exception"  # the program's own exception leaves the frame: no
 _RAISED_ON_FAKES = "tracer.operation_raised"
 _WANTED_BREAKS = (_RAISES, _RAISED_ON_FAKES, "tracer.requested", "tracer.disabled", "tracer.repeated")
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-_MARK_VIOLATED = "shapes.mark_violated"  # a user asked for it: never answered by eager
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -503,10 +509,6 @@ def _check_callable(function: object) -> None:
 
 
 def _check(config: DispatchConfig) -> None:
-    if config.on_error not in ("eager", "raise"):
-        raise InvalidArgumentError(
-            f'on_error must be "eager" or "raise", not {config.on_error!r}', code="dispatch.on_error"
-        )
     if config.recompile_limit < 0:
         raise InvalidArgumentError(
             f"recompile_limit must not be negative: {config.recompile_limit}", code="dispatch.recompile_limit"

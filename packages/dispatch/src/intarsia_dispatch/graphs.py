@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from intarsia_dispatch.config import CompiledGraph
+from intarsia_dispatch.policy import ErrorPolicy
 from intarsia_dispatch.random_state import restore_random_state, save_random_state
 from intarsia_dispatch.reports import FallbackWarning, compilers_fault
 from intarsia_framehook import Unhooked
@@ -44,14 +45,14 @@ def graph_caller(
 
 
 def or_eager(
-    graph: CompiledGraph, eager: Callable[..., Any], *, on_error: str, count: Callable[..., None]
+    graph: CompiledGraph, eager: Callable[..., Any], *, policy: ErrorPolicy, count: Callable[..., None]
 ) -> Callable[..., Any]:
     """Return a function that runs a graph compiled and, where that faults, in eager: for another compiler's front end.
 
     Args:
         graph: The compiled graph.
         eager: Runs the same graph as it was captured, which raises the program's own error.
-        on_error: When `eager` returns after a fault: `"raise"` it, or warn once (`"eager"`).
+        policy: Whether the fault is raised when `eager` returns after it, or warned of once.
         count: Told `fallbacks=1` at each fault.
     """
     run = _restoring(graph.run) if graph.draws_random else graph.run
@@ -66,11 +67,12 @@ def or_eager(
         count(fallbacks=1)
         # nothing of the graph is visible yet
         results = eager(*inputs)
-        if on_error == "raise":
-            raise compilers_fault(fault) from fault
+        error = compilers_fault(fault)
+        if policy.raises(error):
+            raise error from fault
         if not warned:
             warned = True
-            warn_user(f"a graph runs in eager: {compilers_fault(fault)}", FallbackWarning)
+            warn_user(f"a graph runs in eager: {error}", FallbackWarning)
         return results
 
     return call

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from intarsia_ir.errors import UnsupportedError
+
 __all__ = ["CompiledModule"]
 
 
@@ -36,7 +38,17 @@ class CompiledModule(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the original module, compiled, without the wrapper's hooks."""
+        if type(args) is not tuple:  # torch.fx puts a stand-in for all of them here
+            raise UnsupportedError(
+                "torch.fx traces a module by the parameters of its forward, and a compiled one takes any",
+                code="dispatch.traced",
+                hints=("trace its _orig_mod, or a module that it is a part of",),
+            )
         return self._call(*args, **kwargs)
+
+    def __prepare_scriptable__(self) -> torch.nn.Module:
+        """Return what torch.jit.script compiles in place of this module."""
+        return self._orig_mod
 
     def __getattr__(self, name: str) -> Any:
         if name == "_orig_mod":

@@ -12,7 +12,7 @@ import torch
 
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_ir.dtypes import dtype_name
-from intarsia_ir.errors import IntarsiaError, InternalError, RuntimeFault, UnsupportedError
+from intarsia_ir.errors import IntarsiaError, InternalError, RuntimeFault, UnsupportedError, raised_by
 from intarsia_ir.records import GraphBreak, GuardRecord, Origin, TensorFacts
 from intarsia_ir.where import user_frame
 
@@ -47,10 +47,17 @@ def line_of(code: CodeType, error: BaseException | None) -> Origin:
 def as_intarsia_error(error: Exception, code: CodeType, *, while_doing: str) -> IntarsiaError:
     """Return an error of the compiler as it is; anything else becomes an `InternalError` about it.
 
-    But for a `RecursionError`: how much stack is left is the caller's matter.
+    But for a `RecursionError`: how much stack is left is the caller's matter. And for an error of code that was given
+    to the compiler, which is no fault of ours.
     """
     if isinstance(error, IntarsiaError):
         return error
+    if raised_by(error):
+        return UnsupportedError(
+            f"{type(error).__name__} in {raised_by(error)} while {while_doing} {code.co_qualname}: {error}",
+            code="pipeline.stage",
+            where=(first_line(code),),
+        )
     if isinstance(error, RecursionError):
         return UnsupportedError(
             f"the recursion limit was reached while {while_doing} {code.co_qualname}",

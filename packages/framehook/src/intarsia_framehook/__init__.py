@@ -19,6 +19,7 @@ A callback gets `(code, FrameInfo)` of a frame that no entry fits, and answers
 - `(guard, None)` or `(guard, None, True)`: run the frame natively, now and whenever the guard holds;
 - `replacement`: run it this once;
 - `False`: run the frame natively this once;
+- `...`: the same, with all that it calls meanwhile;
 - `None`: ask no more about this code; entries made before are still tried, then it runs natively.
 
 Dialect in, dialect out: none; this package knows code objects only.

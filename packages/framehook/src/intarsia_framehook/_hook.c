@@ -52,7 +52,7 @@ static PyObject *evaluate_hooked(PyThreadState *ts, Frame *f, int throwflag)
         PyCodeObject *code = choose_code(me, f, co, slot);
         result = code ? run_replacement(me, ts, f, code)
             : PyErr_Occurred() ? give_up_frame(ts, f, NULL)
-            : get_slot(co) == QUIET ? evaluate_quietly(me, ts, f) : evaluate_beneath(me, ts, f, 0);
+            : get_slot(co) == QUIET || me->quiet_once ? evaluate_quietly(me, ts, f) : evaluate_beneath(me, ts, f, 0);
     }
     CREDIT_C_RECURSION(ts, -units);
     return result;
@@ -74,6 +74,7 @@ static PyObject *evaluate_beneath(HookThread *me, PyThreadState *ts, Frame *f, i
 /* Evaluate natively, and leave all that is called in this frame alone. */
 static PyObject *evaluate_quietly(HookThread *me, PyThreadState *ts, Frame *f)
 {
+    me->quiet_once = false;
     me->paused++;
     PyObject *result = _PyEval_EvalFrameDefault(ts, f, 0);
     me->paused--;

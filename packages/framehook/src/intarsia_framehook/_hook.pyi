@@ -1,10 +1,10 @@
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import CodeType, EllipsisType, FunctionType
 from typing import Any, Final, NamedTuple
 
 # what a callback may answer: see set_callback
 _Guarded = tuple[Callable[..., Any], CodeType | None] | tuple[Callable[..., Any], CodeType | None, bool]
-_Answer = None | bool | CodeType | _Guarded
+_Answer = None | bool | EllipsisType | CodeType | _Guarded
 _BailOut = Callable[[Exception, bool], bool | Callable[[], object]]
 
 UNBOUND: Final[object]

@@ -124,6 +124,21 @@ static PyObject *hooked_reduce(PyObject *self, PyObject *unused)
     return PyObject_GetAttrString(self, "__qualname__");
 }
 
+/* A hooked function is a function to whoever asks by `isinstance`, such as `inspect` and tracers: it has all that they
+ * read. `type` tells the truth. */
+static PyObject *hooked_class(PyObject *self, void *unused)
+{
+    (void)unused;
+    PyObject *function = ((Hooked *)self)->function;
+    return Py_NewRef((PyObject *)(PyFunction_Check(function) ? Py_TYPE(function) : Py_TYPE(self)));
+}
+
+/* What only a function has: `__code__`, `__globals__`, `__closure__`, `__defaults__`, `__kwdefaults__`. */
+static PyObject *hooked_forward(PyObject *self, void *name)
+{
+    return PyObject_GetAttrString(((Hooked *)self)->function, (const char *)name);
+}
+
 static PyMemberDef hooked_members[] = {
     {"function", T_OBJECT_EX, offsetof(Hooked, function), READONLY, "what is called"},
     {"callback", T_OBJECT, offsetof(Hooked, callback), READONLY, "asked about the frames of the call, or None"},
@@ -138,6 +153,12 @@ static PyMethodDef hooked_methods[] = {
     {NULL, NULL, 0, NULL}};
 static PyGetSetDef hooked_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {"__class__", hooked_class, NULL, "The function's class, or Hooked.", NULL},
+    {"__code__", hooked_forward, NULL, "The function's own.", "__code__"},
+    {"__globals__", hooked_forward, NULL, "The function's own.", "__globals__"},
+    {"__closure__", hooked_forward, NULL, "The function's own.", "__closure__"},
+    {"__defaults__", hooked_forward, NULL, "The function's own.", "__defaults__"},
+    {"__kwdefaults__", hooked_forward, NULL, "The function's own.", "__kwdefaults__"},
     {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot hooked_slots[] = {
     {Py_tp_doc, "Hooked(function, callback, owner=None, bypass=None)\n--\n\n"

@@ -244,11 +244,12 @@ bool fits(PyCodeObject *old, PyObject *object)
 }
 
 /* New reference to the code that an answer names, with its entry added; NULL to run natively, or on error. */
-static PyCodeObject *take_answer(Frame *f, PyCodeObject *co, PyObject *owner, PyObject *answer)
+static PyCodeObject *take_answer(HookThread *me, Frame *f, PyCodeObject *co, PyObject *owner, PyObject *answer)
 {
     PyObject *guard = NULL, *code = answer;
     int wants_globals = 0;
-    if (answer == Py_False) {
+    if (answer == Py_False || answer == Py_Ellipsis) {
+        me->quiet_once = answer == Py_Ellipsis;
         return NULL;
     }
     if (answer == Py_None) {
@@ -265,7 +266,7 @@ static PyCodeObject *take_answer(Frame *f, PyCodeObject *co, PyObject *owner, Py
     bool native = guard && code == Py_None;
     if ((guard && !PyCallable_Check(guard)) || !(native || fits(co, code))) {
         PyErr_SetString(PyExc_TypeError,
-                        "the callback must return None, False, a code, or (guard, code or None[, wants globals]); the "
+                        "the callback must return None, False, ..., a code, or (guard, code or None[, wants globals]); the "
                         "code with the parameters and number of free variables of the one that it replaces");
         return NULL;
     }
@@ -296,7 +297,7 @@ static PyCodeObject *ask_callback(HookThread *me, Frame *f, PyCodeObject *co, Py
         Py_DECREF(info);
     }
     if (answer) {
-        code = take_answer(f, co, owner, answer);
+        code = take_answer(me, f, co, owner, answer);
         Py_DECREF(answer);
     }
     Py_DECREF(callback);

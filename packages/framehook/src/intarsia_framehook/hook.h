@@ -19,6 +19,7 @@ typedef struct {
     int paused;             /* > 0: frames run natively, and no hook beneath ours sees them: in guards and callbacks,
                              * in an original that runs after a bailout */
     int replaced;           /* how many running frames of this thread run a replacement */
+    bool quiet_once;        /* the answer to the last question: natively, with all that is called meanwhile */
     bool watched;           /* the end of the thread is noticed */
     char *stack_floor;      /* below this address half of the C stack is used */
     Frame *passed_on;       /* the frame that the eval function beneath us was just given */

@@ -407,7 +407,7 @@ static PyMethodDef methods[] = {
      "tensor_facts(tensor, /)\n--\n\nReturn torch's numbers of the tensor's type, device type and device index, and requires_grad."},
     {"state", native_state, METH_O,
      "state(device_type, /)\n--\n\nReturn (grad mode, inference mode, default dtype, deterministic, autocast state, "
-     "autocast cache, number of torch function and dispatch modes), as the operations of these names see them."},
+     "autocast cache, number of torch function and dispatch modes and of observers), as the operations of these names see them."},
     {NULL, NULL, 0, NULL}};
 
 static int add_numbers(PyObject *module, const char *name, const char *const *names, int n)

@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 
+from intarsia_ir.observers import OBSERVER_KEYS, observer_keys
+
 __all__ = ["addresses", "disagreement", "quietly"]
 
 _SYMBOLS = {
@@ -44,6 +46,7 @@ _SYMBOLS = {
         "grad_mode": "_ZN3c108GradMode10is_enabledEv",
         "inference_mode": "_ZN3c1013InferenceMode10is_enabledEv",
         "dispatch_modes": "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv",
+        "key_included": "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE",
         "default_dtype": "_ZN3c1017get_default_dtypeEv",
     },
 }
@@ -80,6 +83,7 @@ def _addresses() -> dict[str, int]:
         [(t._cdata, _IMPLEMENTATION_BYTES, torch._C._dispatch_keys(t).raw_repr()) for t in panel], "the dispatch keys"
     )
     found |= _metadata(found["key_set"])
+    found |= {f"observer_key{n}": int(key) for n, key in enumerate(OBSERVER_KEYS)}
     return found
 
 
@@ -130,7 +134,7 @@ def _state(native: Any) -> tuple[Any, ...]:
         torch.are_deterministic_algorithms_enabled() + 2 * torch.is_deterministic_algorithms_warn_only_enabled(),
         torch.is_autocast_enabled("cpu") + 2 * number(torch.get_autocast_dtype("cpu")),
         torch.is_autocast_cache_enabled(),
-        torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack(),
+        torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack() + len(observer_keys()),
     )
 
 

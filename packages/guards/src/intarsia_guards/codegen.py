@@ -25,6 +25,7 @@ from intarsia_guards.frame import sources_below
 from intarsia_guards.held import Held, release
 from intarsia_guards.relations import SizeTexts
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.observers import observer_keys
 from intarsia_ir.records import (
     ArgumentSource,
     AttributeSource,
@@ -439,6 +440,7 @@ class _Writer:
     def _modes(self, value: tuple[Any, ...]) -> None:
         self.require(f"{self.constant(torch._C._len_torch_function_stack)}() == {len(value)}")
         self.require(f"{self.constant(torch._C._len_torch_dispatch_stack)}() == 0")
+        self.require(f"not {self.constant(observer_keys)}()")
         if value:
             expected = "".join(self.held(item)[0] + ", " for item in value)
             self.require(f"{self.constant(meaning.torch_function_modes)}() == ({expected})")

@@ -15,6 +15,7 @@ from intarsia_guards import lookup
 from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.held import DEAD
 from intarsia_ir.dtypes import dtype_from_name
+from intarsia_ir.observers import observer_keys
 from intarsia_ir.records import GuardKind, TensorFacts
 
 __all__ = [
@@ -299,10 +300,10 @@ def deterministic_state() -> tuple[bool, bool]:
     return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
 
 
-def torch_function_modes() -> tuple[type, ...]:
-    """Return the types of the torch function modes that are on, outermost first, and of dispatch modes after them."""
+def torch_function_modes() -> tuple[type | str, ...]:
+    """Return the types of the torch function modes that are on, outermost first, of dispatch modes, and observers."""
     dispatch = _get_current_dispatch_mode_stack()
-    return tuple(type(mode) for mode in (*_get_current_function_mode_stack(), *dispatch))
+    return (*(type(mode) for mode in (*_get_current_function_mode_stack(), *dispatch)), *observer_keys())
 
 
 _AMBIENT: dict[GuardKind, Callable[[], Any]] = {

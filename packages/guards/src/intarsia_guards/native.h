@@ -36,6 +36,7 @@ typedef enum {
 #define LAST_FETCH OP_MODULE_ATTRIBUTE
 
 #define MAX_DIMS 64
+#define MAX_OBSERVER_KEYS 4
 #define MAX_SEEN 160
 #define ANY INT64_MIN
 
@@ -111,6 +112,6 @@ int default_dtype(void);
 int deterministic(void);                        /* enabled + 2 * warn only */
 int autocast_state(int device_type);            /* enabled + 2 * dtype */
 bool is_autocast_cache_enabled(void);
-int64_t count_modes(void);
+int64_t count_modes(void);       /* and of what observes the thread by a dispatch key: tracers, transforms */
 
 #endif

@@ -25,6 +25,8 @@ static struct {
     bool (*autocast)(int8_t device_type);
     int8_t (*autocast_dtype)(int8_t device_type);
     int64_t (*modes)(void), (*dispatch_modes)(void);
+    bool (*key_included)(uint16_t);
+    int64_t observer_keys[MAX_OBSERVER_KEYS];
 } torch;
 
 bool torch_is_bound(void)
@@ -58,7 +60,9 @@ int bind_torch(PyObject *addresses)
         {"autocast_cache", &torch.autocast_cache}, {"default_dtype", &torch.default_dtype},
         {"context", &torch.context}, {"deterministic", &torch.deterministic}, {"warn_only", &torch.warn_only},
         {"autocast", &torch.autocast}, {"autocast_dtype", &torch.autocast_dtype}, {"modes", &torch.modes},
-        {"dispatch_modes", &torch.dispatch_modes}};
+        {"dispatch_modes", &torch.dispatch_modes}, {"key_included", &torch.key_included},
+        {"observer_key0", &torch.observer_keys[0]}, {"observer_key1", &torch.observer_keys[1]},
+        {"observer_key2", &torch.observer_keys[2]}, {"observer_key3", &torch.observer_keys[3]}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (take_address(addresses, rows[i].name, rows[i].to) < 0) {
             return -1;
@@ -166,7 +170,11 @@ bool is_autocast_cache_enabled(void)
 
 int64_t count_modes(void)
 {
-    return torch.modes() + torch.dispatch_modes();
+    int64_t n = torch.modes() + torch.dispatch_modes();
+    for (int i = 0; i < MAX_OBSERVER_KEYS; i++) {
+        n += torch.key_included((uint16_t)torch.observer_keys[i]);
+    }
+    return n;
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */

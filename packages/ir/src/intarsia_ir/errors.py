@@ -21,6 +21,7 @@ __all__ = [
     "UnsupportedError",
     "VerifyError",
     "naming_stage",
+    "raised_by",
 ]
 
 
@@ -141,20 +142,20 @@ def naming_stage(stage: str, *, ours: bool = True) -> Iterator[None]:
 
     Args:
         stage: Its name.
-        ours: Whether an error that is none of these is the compiler's fault, or of whoever gave the stage.
+        ours: Whether an error that is none of these is the compiler's fault. If not, it is passed on as it is, with a
+            note: whoever gave the stage knows it. `raised_by` reads the note.
 
     Raises:
         UnsupportedError: For a `RecursionError`: the graph nests too deeply for the stack that is left.
         InternalError: For any other error, when the stage is ours.
-        InvalidArgumentError: For any other error, when it isn't.
 
     Example:
-        >>> with naming_stage("mine", ours=False):
+        >>> with naming_stage("lower"):
         ...     {}["relu"]
         Traceback (most recent call last):
         ...
-        intarsia_ir.errors.InvalidArgumentError: KeyError: 'relu' [pipeline.stage]
-          in stage 'mine'
+        intarsia_ir.errors.InternalError: KeyError: 'relu' [pipeline.stage]
+          in stage 'lower'
     """
     try:
         yield
@@ -170,7 +171,27 @@ def naming_stage(stage: str, *, ours: bool = True) -> Iterator[None]:
         refused.stage = stage
         raise refused from error
     except Exception as error:
-        kind = InternalError if ours else InvalidArgumentError
-        named = kind(f"{type(error).__name__}: {error}", code="pipeline.stage")
+        if not ours:
+            error.add_note(_RAISED_BY + stage)
+            raise
+        named = InternalError(f"{type(error).__name__}: {error}", code="pipeline.stage")
         named.stage = stage
         raise named from error
+
+
+def raised_by(error: BaseException) -> str:
+    """Return the stage, not of Intarsia, in which an error arose, as its note says; "" when it arose in none.
+
+    Example:
+        >>> try:
+        ...     with naming_stage("mine", ours=False):
+        ...         {}["relu"]
+        ... except KeyError as error:
+        ...     raised_by(error)
+        'mine'
+    """
+    notes = [note for note in getattr(error, "__notes__", ()) if str(note).startswith(_RAISED_BY)]
+    return notes[-1].removeprefix(_RAISED_BY) if notes else ""
+
+
+_RAISED_BY = "raised, while a graph was compiled, by "

@@ -271,7 +271,7 @@ class GuardKind(enum.Enum):
     AUTOCAST = "autocast"  # tuple of (device type, enabled, dtype name) plus cache flag; source is None
     DEFAULT_DTYPE = "default_dtype"  # torch.dtype; source is None
     DETERMINISTIC = "deterministic"  # (enabled, warn only); source is None
-    TORCH_MODES = "torch_modes"  # tuple of types on the torch function and dispatch mode stacks; source is None
+    TORCH_MODES = "torch_modes"  # types on the torch function and dispatch mode stacks, observers; source is None
     SIZE = "size"  # SizeFact: a relation over size symbols
     ABSENT = "absent"  # (name or key): the attribute or item is missing from x
 

@@ -20,6 +20,7 @@ from intarsia._options import Options
 from intarsia._pipeline import Pipeline
 from intarsia._stages import default_pipeline, interpreted
 from intarsia._stats import Counters
+from intarsia_dispatch import ErrorPolicy
 from intarsia_ir.choices import instance_of, one_of
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Signature
@@ -60,9 +61,16 @@ def list_backends() -> list[str]:
 
 
 def graph_compiler(
-    backend: str | UserBackend, pipeline: Pipeline | None, options: Options, counters: Counters
+    backend: str | UserBackend, pipeline: Pipeline | None, options: Options, counters: Counters, policy: ErrorPolicy
 ) -> GraphCompiler:
     """Return the graph compiler that `compile` was asked for.
+
+    Args:
+        backend: A name, or a function of the user's.
+        pipeline: Stages of the user's; None: the default ones.
+        options: See `Options`.
+        counters: Told about each graph.
+        policy: Whether a missing C++ compiler is an error.
 
     Raises:
         InvalidArgumentError: No backend has this name, or the pipeline has no effect with it or isn't one.
@@ -86,7 +94,7 @@ def graph_compiler(
     ) -> Callable[..., Any]:
         intarsia_ir.torch.check_devices(gm, inputs, backend, SERVED.get(backend, ("cpu", "cuda")))
         report = report or GraphReport()
-        stages = chosen or _default(backend, options, counters, report)
+        stages = chosen or _default(backend, options, counters, policy, report)
         return compile_graph(gm, inputs, signature, stages, options, counters, report)
 
     return compile_with_pipeline
@@ -110,7 +118,7 @@ def _checked(pipeline: Pipeline, backend: str) -> Pipeline:
     return interpreted(pipeline, backend) if backend in LADDER[1:] else pipeline
 
 
-def _default(backend: str, options: Options, counters: Counters, report: GraphReport) -> Pipeline:
+def _default(backend: str, options: Options, counters: Counters, policy: ErrorPolicy, report: GraphReport) -> Pipeline:
     target = intarsia_runtime.detect_target()
     pipeline = default_pipeline(target, rng=options.rng)
     if backend in LADDER:
@@ -118,7 +126,7 @@ def _default(backend: str, options: Options, counters: Counters, report: GraphRe
     if target.compiler:
         return pipeline
     missing = "no C++ compiler was found; install g++ (or clang++) to get compiled kernels"
-    if options.on_error == "raise":
+    if policy.raises():
         raise UnsupportedError(
             missing, code="runtime.no_compiler", hints=("install g++, for example from Debian's g++",)
         )

@@ -18,7 +18,7 @@ from intarsia._options import Options
 from intarsia._pipeline import Pipeline
 from intarsia._session import COUNTERS, stats
 from intarsia._stats import difference
-from intarsia_dispatch import CompiledModule, FrameEvent, configure_logging
+from intarsia_dispatch import CompiledModule, ErrorPolicy, FrameEvent, configure_logging
 from intarsia_ir.choices import one_of
 from intarsia_ir.errors import InvalidArgumentError
 
@@ -75,8 +75,9 @@ def compile(
         raise InvalidArgumentError(f"a function or module is needed, not {fn!r}", code="compile.callable")
     parsed = _check(mode, fullgraph, dynamic, options)
     configure_logging(os.environ.get("INTARSIA_LOGS", ""))
-    compile_one = graph_compiler(backend, pipeline, parsed, COUNTERS)
-    call = make_dispatcher(compile_one, parsed, fullgraph=fullgraph, dynamic=dynamic).compile(fn)
+    policy = ErrorPolicy(parsed.on_error, fullgraph)
+    compile_one = graph_compiler(backend, pipeline, parsed, COUNTERS, policy)
+    call = make_dispatcher(compile_one, parsed, policy, dynamic=dynamic).compile(fn)
     return CompiledModule(fn, call, functools.partial(compile, **keywords)) if isinstance(fn, torch.nn.Module) else call
 
 
@@ -98,7 +99,8 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
     backend, pipeline = keywords.pop("backend", "auto"), keywords.pop("pipeline", None)
     if keywords:
         raise InvalidArgumentError(f"unknown keyword {next(iter(keywords))!r}", code="compile.keyword")
-    compile_one = graph_compiler(backend, pipeline, parsed, COUNTERS)
+    policy = ErrorPolicy(parsed.on_error, fullgraph)
+    compile_one = graph_compiler(backend, pipeline, parsed, COUNTERS, policy)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         graphs: list[GraphSummary] = []
@@ -108,7 +110,7 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
             graphs.append(summarise(report))
 
         dispatcher = make_dispatcher(
-            compile_one, parsed, fullgraph=fullgraph, dynamic=dynamic, on_event=events.append, on_graph=on_graph
+            compile_one, parsed, policy, dynamic=dynamic, on_event=events.append, on_graph=on_graph
         )
         before = stats()
         dispatcher.compile(fn)(*args, **kwargs)

@@ -19,7 +19,16 @@ from intarsia._backends import GraphCompiler
 from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
-from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, EventKind, FrameEvent, FrameGuard, code_under
+from intarsia_dispatch import (
+    CompiledGraph,
+    DispatchConfig,
+    Dispatcher,
+    ErrorPolicy,
+    EventKind,
+    FrameEvent,
+    FrameGuard,
+    code_under,
+)
 from intarsia_guards.changes import changed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GuardKind
@@ -42,8 +51,8 @@ _PACKAGES = ("intarsia", *(f"intarsia_{name}" for name in (
 def make_dispatcher(
     compile_one: GraphCompiler,
     options: Options,
+    policy: ErrorPolicy,
     *,
-    fullgraph: bool,
     dynamic: bool | None = None,
     on_event: Callable[[FrameEvent], None] | None = None,
     on_graph: Callable[[GraphReport], None] | None = None,
@@ -53,7 +62,7 @@ def make_dispatcher(
     Args:
         compile_one: Compiles one FX(torch) graph.
         options: See `Options`.
-        fullgraph: A graph break raises.
+        policy: What becomes of a frame that can't be compiled.
         dynamic: See `compile`.
         on_event: Told what happens to each frame.
         on_graph: Told about each finished graph.
@@ -84,8 +93,7 @@ def make_dispatcher(
             link=intarsia_tracer.link,
             raise_inside=intarsia_tracer.raise_inside,
             skip_code=_skip_code(),
-            on_error=options.on_error,  # type: ignore[arg-type]  # checked by Options
-            fullgraph=fullgraph,
+            policy=policy,
             dynamic=dynamic,
             recompile_limit=options.recompile_limit,
             lock=COMPILE_LOCK,

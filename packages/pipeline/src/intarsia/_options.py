@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from intarsia_ir.choices import instance_of, near, one_of
 from intarsia_ir.errors import InvalidArgumentError
@@ -37,7 +37,7 @@ class Options:
         recompile_limit: Versions of one function; a further call that none fits runs in eager (told once), or raises.
     """
 
-    on_error: str = "eager"
+    on_error: Literal["eager", "raise"] = "eager"
     rng: str | None = None
     numerics: str = "default"
     verify_each: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -66,7 +67,7 @@ def default_pipeline(
         return replace(p, source=emitter.emit_unit(p.graph_module, target_of(p)))
 
     def build(p: Program) -> Program:
-        cache = intarsia_runtime.Cache(cache_dir or default_cache_dir())
+        cache = _cache_in(os.fspath(cache_dir or default_cache_dir()))
         assert p.source is not None  # the order of dialects guarantees it
         library = intarsia_runtime.build(p.source, target_of(p), cache=cache)
         return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library, device=p.device))
@@ -101,9 +102,18 @@ def dialect_module(dialect: str) -> ModuleType:
     }[dialect]
 
 
+@functools.cache
+def _cache_in(folder: str) -> intarsia_runtime.Cache:
+    """Return the one cache of this process in a folder, so that it is told once when that can't be used."""
+    return intarsia_runtime.Cache(folder)
+
+
 def default_cache_dir() -> Path:
     """Return `$INTARSIA_CACHE_DIR`, or a folder of the user's own."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):  # of a user without one
+        home = os.path.join(tempfile.gettempdir(), f"intarsia-{os.getuid()}")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
     return Path(os.environ.get("INTARSIA_CACHE_DIR") or os.path.join(base, "intarsia"))
 
 

@@ -12,7 +12,7 @@ from intarsia._backends import graph_compiler
 from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS
-from intarsia_dispatch import CompiledGraph, or_eager
+from intarsia_dispatch import CompiledGraph, ErrorPolicy, or_eager
 from intarsia_ir.records import Signature
 from intarsia_ir.where import warn_user
 from intarsia_shapes import adopted
@@ -39,18 +39,19 @@ def torch_backend(
         Exception: The graph can't be compiled and `options["on_error"]` is `"raise"`.
     """
     parsed = Options.parse(options, intarsia_runtime.mode_options(mode))
-    compile_one, report = graph_compiler("auto", None, parsed, COUNTERS), GraphReport()
+    policy = ErrorPolicy(parsed.on_error)
+    compile_one, report = graph_compiler("auto", None, parsed, COUNTERS, policy), GraphReport()
     try:
         with COMPILE_LOCK:
             inputs, give_back = adopted(gm, example_inputs)
             run = compile_one(gm, inputs, Signature(), report)
             give_back()
     except Exception as error:
-        if parsed.on_error == "raise":
+        if policy.raises(error):
             raise
         COUNTERS.add(fallbacks=1)
         warn_user(f"a graph runs in eager instead of compiled: {error}", RuntimeWarning)
         return gm.forward
     COUNTERS.add(graphs=1)
     graph = CompiledGraph(run, draws_random=report.draws_random)
-    return or_eager(graph, gm.forward, on_error=parsed.on_error, count=COUNTERS.add)
+    return or_eager(graph, gm.forward, policy=policy, count=COUNTERS.add)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch  # noqa: F401  (loads the OpenMP library that kernels are bound to)
 
 from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import KernelSource, Target
-from intarsia_runtime.cache import Cache
+from intarsia_runtime.cache import Cache, check_room
 from intarsia_runtime.compiler import (
     LINK_FLAGS,
     compile_shared_object,
@@ -56,8 +59,22 @@ def build(source: KernelSource, target: Target, *, cache: Cache, timeout_s: floa
     with cache.lock(key, patience_s=1.25 * timeout_s):
         library = _load_cached(cache, key)  # another process may have been faster
         if library is None:
-            library = _compile(source, target, flags, linked, cache, key, timeout_s)
+            make = functools.partial(_compile, source, target, flags, linked, cache, key, timeout_s)
+            try:
+                library = make()
+            except OSError as error:  # the directory was deleted, or there is no more room in it
+                cache.recover(error)
+                library = _or_no_room(make, cache)
     return library
+
+
+def _or_no_room(make: Callable[[], Library], cache: Cache) -> Library:
+    try:
+        return make()
+    except OSError as error:
+        raise UnsupportedError(
+            f"there is no room to build in {cache.directory}: {error}", code="runtime.no_directory"
+        ) from error
 
 
 def _key(source: KernelSource, target: Target, settings: str) -> str:
@@ -108,19 +125,35 @@ def _compile(
                 units = (launch_list(source, facts) + trampolines(counts, checked=True),)
             else:
                 units = _units(source)
-            image = compile_shared_object(
-                units, compiler=target.compiler, flags=flags, libraries=linked, folder=folder, timeout_s=timeout_s
-            )
+            image = _compiled(units, target, flags, linked, folder, timeout_s)
             library = Library(image, folder, key)  # before it's stored: what can't be loaded must not be kept
     except InternalError as error:
         raise _with_source(error, cache, key, units) from error.__cause__
-    except OSError as error:
-        raise UnsupportedError(
-            f"there is no room to build in {cache.directory}: {error}", code="runtime.no_directory"
-        ) from error
     cache.put(key, image)
     _log.info("built %s: %d part(s), %.3f s", key[:16], len(units), time.perf_counter() - start)
     return library
+
+
+def _compiled(
+    units: Sequence[str],
+    target: Target,
+    flags: tuple[str, ...],
+    linked: tuple[str, ...],
+    folder: Path,
+    timeout_s: float,
+) -> bytes:
+    """Return the shared object made of `units`.
+
+    Raises:
+        OSError: There is no folder any more, or no room in it, whatever the compiler says of that.
+    """
+    try:
+        return compile_shared_object(
+            units, compiler=target.compiler, flags=flags, libraries=linked, folder=folder, timeout_s=timeout_s
+        )
+    except InternalError:
+        check_room(folder)
+        raise
 
 
 def _with_source(error: InternalError, cache: Cache, key: str, units: tuple[str, ...]) -> InternalError:

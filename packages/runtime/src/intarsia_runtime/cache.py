@@ -39,6 +39,8 @@ __all__ = ["Cache"]
 SCHEMA = "v1"
 MAGIC = "intarsia-cache"
 LEFTOVER_SECONDS = 3600.0
+ROOM = 1 << 18  # bytes; a unit takes less
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # the last one is memory
 _KEY = re.compile(r"[0-9a-f]{64}")
 _log = logging.getLogger("intarsia.runtime.cache")
 
@@ -47,8 +49,8 @@ class Cache:
     """Content-addressed entries below one directory, shared by any number of threads and processes.
 
     Args:
-        directory: Where entries live; made when missing. When it can't be used, one warning says why and a
-            temporary directory serves for the life of this object.
+        directory: Where entries live; made when missing. When it can't be used, from the beginning or later, one
+            warning says why, and a temporary directory serves for the rest of the life of this object.
 
     Attributes:
         directory: The private directory in use.
@@ -67,33 +69,50 @@ class Cache:
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self.temporary = False
-        root = Path(os.path.abspath(os.path.expanduser(directory))) / SCHEMA
+        self.temporary, self._told = False, False
+        self.directory = Path(directory) / SCHEMA
         try:
-            _make_private(root)
+            self.directory = Path(os.path.abspath(os.path.expanduser(directory))) / SCHEMA
+            _make_private(self.directory)
+            _sweep(self.directory / "tmp")
         except OSError as error:
-            root = self._fall_back(root, error)
-        self.directory = root
-        _sweep(root / "tmp")
+            self._move(error)
 
-    def _fall_back(self, root: Path, error: OSError) -> Path:
+    def recover(self, error: OSError) -> None:
+        """After work in `scratch` failed by `error`: see to it that there is a directory with room for it.
+
+        One that was deleted is made again. Where that doesn't help, a temporary directory serves from now on.
+
+        Raises:
+            UnsupportedError: `runtime.no_directory`: no directory can be written.
+        """
         try:
-            folder = tempfile.mkdtemp(prefix="intarsia-")
+            _make_private(self.directory)
+        except OSError:
+            self._move(error)
+
+    def _move(self, error: OSError) -> None:
+        try:
+            root = _temporary_root()
         except OSError as second:
             raise UnsupportedError(
-                f"neither the cache directory {root} nor a temporary directory can be written: {error}; {second}",
+                f"neither the cache directory {self.directory} nor a temporary directory can be written: "
+                f"{error}; {second}",
                 code="runtime.no_directory",
                 hints=("set TMPDIR to a directory that this user can write",),
             ) from second
-        warn_user(
-            f"the cache directory {root} can't be used ({error}); compiled kernels won't outlive this process",
-            RuntimeWarning,
-        )
-        self.temporary = True
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        root = Path(folder) / SCHEMA
-        _make_private(root)
-        return root
+        self._tell(error)
+        self.directory, self.temporary = root, True
+        weakref.finalize(self, _remove_own, root.parent, os.getpid())
+
+    def _tell(self, error: OSError) -> None:
+        if not self._told:
+            self._told = True
+            warn_user(
+                f"the cache directory {self.directory} can't be used ({error}); compiled kernels won't outlive this "
+                "process",
+                RuntimeWarning,
+            )
 
     @staticmethod
     def key(*parts: str) -> str:
@@ -120,7 +139,7 @@ class Cache:
         return payload
 
     def put(self, key: str, payload: bytes) -> bool:
-        """Store `payload` under `key`, replacing whatever is there. Return False when the disk refuses."""
+        """Store `payload` under `key`, replacing whatever is there. Return False when the disk refuses (told once)."""
         path = self._path(key)
         try:
             self._folder(path.parent.name)
@@ -130,7 +149,7 @@ class Cache:
                 _clear_folder(path)
                 os.replace(aside, path)
         except OSError as error:
-            _log.warning("cache entry %s can't be stored: %s", key[:16], error)
+            self._tell(error)
             return False
         return True
 
@@ -172,7 +191,7 @@ class Cache:
         """Give a private folder that is removed afterwards.
 
         Raises:
-            OSError: The disk is full or has become read-only.
+            OSError: The disk is full or has become read-only; `recover` may help.
         """
         folder = tempfile.mkdtemp(dir=self._folder("tmp"))
         try:
@@ -225,13 +244,55 @@ def _read_regular(path: Path) -> bytes | None:
 
 
 def _make_private(root: Path) -> None:
-    """Make `root` a directory that only this user can enter, and check that files can be made in it."""
+    """Make `root` a directory that only this user can enter, and check that there is room for files in it."""
     root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _make_private_folder(root)
     _make_private_folder(root / "tmp")
-    descriptor, probe = tempfile.mkstemp(dir=root / "tmp")
-    os.close(descriptor)
-    os.unlink(probe)
+    check_room(root / "tmp")
+
+
+def check_room(folder: Path) -> None:
+    """Check that a file of the size of a small unit can be written.
+
+    Raises:
+        OSError: It can't, and why.
+    """
+    descriptor, probe = tempfile.mkstemp(dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(bytes(ROOM))
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(probe)
+
+
+def _temporary_root() -> Path:
+    """Return a new private directory where there is room: in the user's place for such, the system's, or in memory.
+
+    Raises:
+        OSError: There is none.
+    """
+    problems = []
+    for place in (None, *TEMPORARY):
+        try:
+            folder = tempfile.mkdtemp(prefix="intarsia-", dir=place)
+        except OSError as error:
+            problems.append(error)
+            continue
+        root = Path(folder) / SCHEMA
+        try:
+            _make_private(root)
+        except OSError as error:
+            problems.append(error)
+            shutil.rmtree(folder, ignore_errors=True)
+            continue
+        return root
+    raise problems[0]
+
+
+def _remove_own(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # a forked process ends, and its parent goes on
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_private_folder(path: Path) -> None:

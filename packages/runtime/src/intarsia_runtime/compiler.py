@@ -76,6 +76,7 @@ def compile_shared_object(
     Raises:
         UnsupportedError: `runtime.no_compiler` when it can't be started, `runtime.compiler_timeout`.
         InternalError: `runtime.compiler_failed`, with the compiler's own message.
+        OSError: The folder can't be written, or is gone.
     """
     deadline = time.monotonic() + timeout_s
     commands = []
@@ -111,13 +112,22 @@ def _run_all(commands: Sequence[Sequence[str]], folder: Path, deadline: float, t
 def _start(command: Sequence[str], folder: Path, n: int) -> subprocess.Popen[bytes]:
     # Messages go to a file, not a pipe: a grandchild that keeps a pipe open would make us wait for it.
     # A session of its own lets us kill the driver together with the compiler proper that it starts.
-    try:
-        with (folder / f"log{n}").open("wb") as log:
+    # Its temporary files go into the folder as well, which is known to be there.
+    with (folder / f"log{n}").open("wb") as log:
+        try:
             return subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                cwd=folder,
+                env={**os.environ, "TMPDIR": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
-    except OSError as error:
-        raise no_compiler(command[0], str(error)) from error
+        except OSError as error:
+            if not folder.is_dir():
+                raise
+            raise no_compiler(command[0], str(error)) from error
 
 
 def _wait(

@@ -24,8 +24,8 @@ def compile_by(
 
     Raises:
         InvalidArgumentError: It returns no callable; later, the callable returns no tuple or list of the right length.
-            (That can't be answered by eager: the graph may have written into its inputs.) And in place of any other
-            error of the backend itself.
+            (That can't be answered by eager: the graph may have written into its inputs.)
+        Exception: What the backend itself raises, with a note that names it.
 
     Example:
         >>> gm = fx.symbolic_trace(lambda x: (x + 1,))

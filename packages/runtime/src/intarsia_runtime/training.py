@@ -7,6 +7,7 @@
         ctx.set_materialize_grads(False)
         return results[0],
     def backward(ctx, t0):
+        _unobserved((t0,))                          raises where a tracer or a transform would have to see operations
         s0, s1 = ctx.saved_tensors                  raises eager's own error the second time
         t0 = _fit(t0, (4, 8), (8, 1), "float32", "cpu")
         g0, = _backward(s0, s1, t0)
@@ -27,6 +28,7 @@ import torch
 from torch import Tensor
 
 from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.observers import ANOMALY, observer
 from intarsia_ir.records import Constant, Halves, Role
 from intarsia_runtime._calls import restride
 from intarsia_runtime.epilogue import HookRaised, own, owners, with_epilogue
@@ -48,7 +50,8 @@ def with_backward(
 
     Returns:
         A function for `with_epilogue`, with the attributes of `link`'s runners.
-        Differentiating its gradients again raises UnsupportedError, code "training.double_backward".
+        Differentiating its gradients again raises UnsupportedError, code "training.double_backward"; so does, with
+        "training.observed", asking for them under a tracer, a transform or a dispatch mode.
 
     Example:
         >>> from intarsia_ir.records import Fresh, InputSpec, SavedValue, Signature
@@ -72,6 +75,7 @@ def with_backward(
         "_grad_enabled": torch.is_grad_enabled,
         "_enable_grad": torch.enable_grad,
         "_double": _double_backward,
+        "_unobserved": _check_unobserved,
         "_fit": _fit,
         "_HookRaised": HookRaised,
     }
@@ -137,6 +141,7 @@ def _backward_text(halves: Halves) -> list[str]:
     numbers = [n for n, spec in zip(names, specs, strict=True) if spec.role is Role.SIZE]
     tangents = [f"t{number}" for number in range(len(halves.tangents))]
     lines = [f"def backward(ctx, {', '.join(tangents)}):", "    if _grad_enabled():", "        raise _double()"]
+    lines.append(f"    _unobserved(({', '.join(tangents)},))")
     if tensors:
         lines.append(f"    {', '.join(tensors)}, = ctx.saved_tensors")
     if numbers:
@@ -172,6 +177,19 @@ def _fit(tangent: Tensor | None, shape: Any, strides: Any, dtype: str, device: s
     if tangent.stride() == strides:
         return tangent
     return restride(tangent, shape, strides)
+
+
+def _check_unobserved(tangents: tuple[Any, ...]) -> None:
+    """Raise where something would have to be shown the operations of the backward pass: kernels have none."""
+    what = observer(tangents)
+    if any(t is not None and t.layout is torch.strided and not torch._C._has_storage(t) for t in tangents):
+        what = "vmap (is_grads_batched=True, vectorize=True)"
+    if what and what != ANOMALY:  # an anomaly is one in what a node returns, and that autograd sees
+        raise UnsupportedError(
+            f"gradients of a compiled function are asked for while {what} is active, which sees none of it",
+            code="training.observed",
+            hints=("call the function itself while it is active, too: then it runs in eager",),
+        )
 
 
 def _double_backward() -> UnsupportedError:

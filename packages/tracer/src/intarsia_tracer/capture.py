@@ -79,7 +79,7 @@ def capture(
         fn: A Python function, a bound method, or an object whose class has a Python `__call__` (such as a module).
         args: Positional arguments.
         kwargs: Keyword arguments.
-        fullgraph: Raise instead of breaking.
+        fullgraph: Raise instead of breaking, but where the program itself seems to raise.
         number: Number in the name of the graph's hole, `__compiled_fn_<number>`.
         extension: Makes the plug-in of value models; None is the one for tensors.
         limits: How far one capture goes.
@@ -124,7 +124,7 @@ def capture_frame(
     Args:
         code: The code of the frame.
         frame: Its globals, closure cells, arguments and function.
-        fullgraph: Raise instead of breaking.
+        fullgraph: Raise instead of breaking, but where the program itself seems to raise.
         number: Number in the name of the graph's hole, `__compiled_fn_<number>`.
         extension: Makes the plug-in of value models; None is the one for tensors.
         limits: How far one capture goes.
@@ -158,7 +158,8 @@ def capture_frame(
         where = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
         what = f"tracing {code.co_qualname} failed: {type(error).__name__}: {error}"
         raise InternalError(what, code="tracer.internal", where=(where,)) from error
-    if fullgraph and found.breaks and found.breaks[0].code != "tracer.exception":
+    # what raised on fake tensors raises in eager as well, after what comes before it, as the program's own error
+    if fullgraph and found.breaks and found.breaks[0].code not in ("tracer.exception", "tracer.operation_raised"):
         _refuse(found.breaks[0])
     return found
 
