@@ -102,6 +102,17 @@ def test_frozen_facts_answer_and_say_what_they_lack():
     assert caught.value.relation == "s0 % 3 == 0"
 
 
+@pytest.mark.parametrize("small, large", [(True, True), (True, False), (False, True), (False, False)])
+def test_an_exclusive_or_leaves_a_fact_that_can_be_checked(small, large):
+    env = ShapeEnv()
+    a, b = env.create_size(2 if small else 7, "a"), env.create_size(8 if large else 3, "b")
+    assert bool(torch.SymBool((a < 5).node.xor((b > 5).node))) is (small != large)
+    code = compile(" and ".join(relations(env)), "facts", "eval")
+    for s0 in (2, 9):
+        for s1 in (2, 9):
+            assert eval(code, {"s0": s0, "s1": s1}) is (((s0 < 5) != (s1 > 5)) is (small != large))
+
+
 def test_the_offset_of_a_slice_is_kept_and_costs_no_fact():
     env = ShapeEnv()
     given = torch.empty(5, 8, dtype=torch.int64)[1:, ::2]

@@ -276,6 +276,7 @@ _BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any], type | None]] =
     "float_pow": (operator.pow, fn.FloatPow, float),
     "and_": (operator.and_, sympy.And, bool),
     "or_": (operator.or_, sympy.Or, bool),
+    "xor": (operator.xor, lambda a, b: sympy.Or(sympy.And(a, sympy.Not(b)), sympy.And(sympy.Not(a), b)), bool),
     "lshift": (operator.lshift, fn.LShift, int),
     "rshift": (operator.rshift, fn.RShift, int),
     "bitwise_and": (operator.and_, fn.BitwiseFn_bitwise_and, int),
