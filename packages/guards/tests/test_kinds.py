@@ -107,7 +107,11 @@ def test_tensor_with_open_sizes() -> None:
 
 def test_tensor_dispatch_keys_see_conjugates() -> None:
     x = torch.ones(2, dtype=torch.complex64)
-    check(GuardKind.TENSOR, facts(x), [x.clone()], [x.conj()])
+    (failure,) = check(GuardKind.TENSOR, facts(x), [x.clone()], [x.conj()])
+    assert (failure.expected, failure.actual) == ("no conjugate bit", "a conjugate bit")
+    y = x.conj().imag
+    (failure,) = check(GuardKind.TENSOR, facts(y), [x.conj().imag], [x.imag])
+    assert (failure.expected, failure.actual) == ("a negative bit", "no negative bit")
 
 
 def test_tensor_leaf() -> None:

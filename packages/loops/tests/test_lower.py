@@ -1367,3 +1367,16 @@ def test_a_sum_of_bools_is_any() -> None:
     (item,) = intarsia_loops.from_fx(intarsia_loops.lower(program.gm)).items
     assert item.kind == "any"
     assert program.check() == (1, 0)
+
+
+def test_memory_of_negative_inputs_is_not_read():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    made = graph.call_function(torch.ops.aten.mul.Tensor, (x, 2))
+    value = torch.randn(3, dtype=torch.complex64).conj().imag
+    meta.set_value(x, value)
+    meta.set_value(made, value * 2)
+    meta.set_value(graph.output((made,)), (value * 2,))
+    program = intarsia_loops.from_fx(intarsia_loops.lower(fx.GraphModule({}, graph)))
+    call, nest = program.items
+    assert str(call.target) == "aten._to_copy.default" and nest.reads() == set(call.outs)

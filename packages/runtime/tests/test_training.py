@@ -151,3 +151,20 @@ def test_results_of_one_memory_are_copied_inside_of_the_node():
     assert y.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
     y.sum().backward()
     assert torch.equal(x.grad, torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("bit", [torch._neg_view, lambda t: torch._efficientzerotensor(t.shape)])
+def test_tangents_are_plain_numbers(bit):
+    halves = product()
+    seen = []
+
+    def backward(x, w, t):
+        seen.append((t.is_neg(), t._is_zerotensor()))
+        return multiply_backward(x, w, t)
+
+    run = with_epilogue(with_backward(multiply, backward, halves), halves.forward, halves)
+    x, w = leaf(), leaf()
+    tangent = bit(torch.ones(2, 3))
+    (gradient,) = torch.autograd.grad(run(x, w)[0], x, tangent)
+    assert seen == [(False, False)]
+    torch.testing.assert_close(gradient, w.detach() * tangent)

@@ -218,7 +218,7 @@ class _Backward:
     def _root(self, output: torch.Tensor, sharing: dict[int, int]) -> torch.Tensor | None:
         """Return what the tangent of an output in storage of its own belongs to; None: only a copy will do."""
         base, alone = output._base, sharing[_storage(output)] == 1
-        if alone and _is_dense(output):
+        if alone and _is_dense(output) and not (output.is_conj() or output.is_neg()):
             return output
         if base is None:
             return output if _fills_its_storage(output) else None

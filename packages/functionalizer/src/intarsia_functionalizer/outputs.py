@@ -6,6 +6,7 @@ Rules, in this order, for an output that is a tensor with base B and chain C:
   B a constant               Constant: the tensor that the graph module holds, or a view of it
   several objects on B       the contents of B are one result; C empty: Fresh, else AliasOfOutput
   C shows B with gaps        the same, because a result of its own would have to have those gaps
+  C conjugates or negates    the same, because memory of a result holds the numbers themselves
   otherwise                  Fresh: the view itself is the result
 No two storages share a result, and no result of a Fresh output is memory of an input: a copy is made instead.
 """
@@ -73,8 +74,8 @@ class _Describer:
                 objects.setdefault(id(value.base), {})[id(value)] = value
         for base, refs in objects.items():
             (first, *others) = refs.values()
-            gaps = bool(first.steps) and dense_order(first.value) is None
-            self._shared[base] = bool(others) or gaps
+            view = bool(first.steps) and (dense_order(first.value) is None or _has_bits(first.value))
+            self._shared[base] = bool(others) or view
         for value, grad in zip(self.values, requires_grad, strict=True):
             self.outputs.specs.append(self._spec(value, grad))
         return self.outputs
@@ -154,6 +155,10 @@ class _Describer:
                 tensor = step.op(tensor, *step.args, **step.kwargs)
             tensor = tensor if step.item is None else tensor[step.item]
         return tensor  # type: ignore[no-any-return]
+
+
+def _has_bits(value: torch.Tensor) -> bool:
+    return value.is_conj() or value.is_neg()
 
 
 def _relative(ref: Ref) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:

@@ -134,7 +134,10 @@ class Rewriter:
 
     def _view_op(self, node: fx.Node) -> Any:
         """Copy a view op and note it as a step of a chain."""
-        op, parent = node.target, self._values[aten_dialect.viewed_nodes(node)[0]]
+        viewed = aten_dialect.viewed_nodes(node)
+        if not viewed:  # a number of the program taken for a tensor, as autograd conjugates a factor: nobody shares it
+            return self._fresh(self._copy(node))
+        op, parent = node.target, self._values[viewed[0]]
         assert isinstance(op, OpOverload)
         first = node.args[0] if node.args else None
         if not isinstance(parent, Ref) or not isinstance(first, fx.Node) or parent is not self._values[first]:

@@ -182,9 +182,25 @@ def _shown_tensor(expected: TensorFacts, actual: Any) -> tuple[str, str]:
     now = meaning.tensor_facts(actual, expected)
     changed = [f.name for f in fields(expected) if getattr(now, f.name) != getattr(expected, f.name)]
     return (
-        ", ".join(f"{name} {getattr(expected, name)}" for name in changed),
-        ", ".join(f"{name} {getattr(now, name)}" for name in changed),
+        ", ".join(_shown_fact(name, expected, now) for name in changed),
+        ", ".join(_shown_fact(name, now, expected) for name in changed),
     )
+
+
+_BITS = {"Conjugate": "conjugate bit", "Negative": "negative bit"}
+
+
+def _shown_fact(name: str, facts: TensorFacts, other: TensorFacts) -> str:
+    """Return the text of a fact that differs in others; of key sets, the bits that one of them has, if that's it."""
+    value = getattr(facts, name)
+    if name == "dispatch_keys":
+        key_set, mine, theirs = torch._C.DispatchKeySet.from_raw_repr, facts.dispatch_keys, other.dispatch_keys
+        for key, text in _BITS.items():
+            bit = getattr(torch._C.DispatchKey, key)
+            has = key_set(mine).has(bit)
+            if has != key_set(theirs).has(bit):
+                return f"{'a' if has else 'no'} {text}"
+    return f"{name} {value}"
 
 
 def _changed_dims(expected: TensorFacts, actual: torch.Tensor) -> tuple[int, ...]:

@@ -158,7 +158,8 @@ def _describe(value: Any) -> str:
 def as_tensor(value: Any, buffer: Buffer) -> Tensor:
     """Return a constant of the program as a tensor of its buffer's type."""
     if isinstance(value, Tensor):
-        return value.detach()
+        value = value.detach()
+        return copy(value) if value.is_neg() or value.is_conj() else value  # a kernel reads its memory
     return torch.tensor(value, dtype=dtype_from_name(buffer.dtype))
 
 

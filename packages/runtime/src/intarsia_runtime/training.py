@@ -174,6 +174,9 @@ def _fit(tangent: Tensor | None, shape: Any, strides: Any, dtype: str, device: s
     """Return a tangent in the layout that the backward graph was compiled for; zeros if there is none."""
     if tangent is None:
         return torch.empty_strided(shape, strides, dtype=getattr(torch, dtype), device=device).zero_()
+    if tangent.is_neg() or tangent.is_conj() or tangent._is_zerotensor():
+        # kernels read its memory, which holds other numbers, or none
+        return torch.empty_strided(shape, strides, dtype=tangent.dtype, device=device).copy_(tangent)
     if tangent.stride() == strides:
         return tangent
     return restride(tangent, shape, strides)

@@ -81,6 +81,8 @@ def fakeify(
             # not a view of what lies before it: an input has no base
             raw = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
             result = raw.set_(result.untyped_storage(), offset, size, stride)
+        result = torch._neg_view(result) if tensor.is_neg() else result
+        result = torch._conj(result) if tensor.is_conj() else result
         return result.requires_grad_(tensor.requires_grad)
 
 

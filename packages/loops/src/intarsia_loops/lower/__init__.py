@@ -22,6 +22,7 @@ from intarsia_ir.choices import one_of
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import SizeFacts
+from intarsia_loops._layout import elements_overlap
 from intarsia_loops.graph import to_fx
 from intarsia_loops.index import IndexExpr, row_major
 from intarsia_loops.loops.verify import verify as verify_loops
@@ -164,7 +165,7 @@ class _Walk:
     def _placeholder(self, node: fx.Node) -> None:
         value = meta.value(node)
         if isinstance(value, torch.Tensor):
-            self.env[node] = self._declared(node, value)
+            self.env[node] = self._resolved(node, self._declared(node, value), value)
             self.values[node.name] = value
             self.inputs.append(node.name)
         else:
@@ -190,6 +191,16 @@ class _Walk:
         self.builder.inputs.add(node.name)
         device = self.devices.of(node) or str(value.device)
         return self.builder.declare(replace(self.builder.spec_of(value), device=device), node.name)
+
+    def _resolved(self, node: fx.Node, declared: Tensor, value: torch.Tensor) -> Tensor:
+        """Return an input as nests may read it: its memory holds other numbers where a negative or conjugate bit is."""
+        if not node.users or not (value.is_neg() or value.is_conj()):
+            return declared
+        self.builder.begin(node.name, value, meta.origins(node), None, self.devices.of(node))
+        ref = self.builder.tensor_ref(declared)
+        strides = row_major(ref.shape) if elements_overlap(ref.shape, ref.strides) else ref.strides
+        spec = Spec(ref.shape, strides, declared.dtype, self.builder.buffers[ref.buffer].device)
+        return self.builder.call(torch.ops.aten._to_copy.default, (ref,), spec, "resolved")
 
     def _output(self, node: fx.Node) -> None:
         self.builder.begin(node.name, None, meta.origins(node))

@@ -58,6 +58,7 @@ __all__ = ["Tensors"]
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _WRAPPED = [getattr(torch._C.DispatchKey, name) for name in ("FuncTorchBatched", "FuncTorchGradWrapper")]
+_WITHOUT_MEMORY = torch._C.DispatchKey.ZeroTensor
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 
@@ -122,7 +123,8 @@ class Tensors(Extension):
             return None
         if kind not in _PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
             return None
-        if self.modes_active or any(torch._C._dispatch_keys(value).has(key) for key in _WRAPPED):
+        keys = torch._C._dispatch_keys(value)
+        if self.modes_active or any(keys.has(key) for key in (*_WRAPPED, _WITHOUT_MEMORY)):
             return None
         if source is not None:
             tx.guards.add(GuardKind.TYPE, source, kind)
@@ -141,6 +143,8 @@ class Tensors(Extension):
             return "a tensor under a mode of torch functions"
         if kind not in _PLAIN:
             return f"a tensor of the subclass {kind.__module__}.{kind.__qualname__}"
+        if value._is_zerotensor():
+            return "a tensor of zeros without memory"
         return f"a {'nested' if value.is_nested else 'quantized' if value.is_quantized else value.layout} tensor"
 
     def lift(self, value: TensorValue) -> None:

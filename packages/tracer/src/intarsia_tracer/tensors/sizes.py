@@ -189,8 +189,7 @@ class Sizes:
 
 def _can_have_symbols(tensor: torch.Tensor) -> bool:
     """Tell whether a fake tensor made from sizes and strides stands for a tensor."""
-    odd = tensor.is_conj() or tensor.is_neg() or tensor.is_inference()
-    return not odd and (tensor.is_leaf or not tensor.requires_grad)
+    return not tensor.is_inference() and (tensor.is_leaf or not tensor.requires_grad)
 
 
 def _readable(source: Source | None) -> bool:
