@@ -30,7 +30,7 @@ from intarsia_ir import (
     TypeSource,
 )
 
-X, Y = ArgumentSource("x"), ArgumentSource("y")
+X, Y, Z = map(ArgumentSource, "xyz")
 WHERE = Origin("model.py", 12, "forward")
 
 
@@ -297,6 +297,25 @@ def test_aliasing() -> None:
     apart = build_guards([GuardRecord(GuardKind.ALIASING, X, (Y, False))], function=pair)
     assert apart.check((a, b)) and not apart.check((a, a))
     assert "another object than y" in str(apart.explain_failure((a, a)))
+
+
+def test_distinct() -> None:
+    a, b, c = [torch.ones(2) for _ in range(3)]
+    guards = build_guards([GuardRecord(GuardKind.DISTINCT, X, (Y, ItemSource(Z, 0)))], function=triple)
+    assert guards.check((a, b, [c])) and guards.check((c, a, [b]))
+    assert not guards.check((a, a, [c])) and not guards.check((a, b, [b])) and not guards.check((a, b, []))
+    assert "another object than y, z[0]" in str(guards.explain_failure((a, b, [b])))
+
+
+def test_a_key_of_the_call_is_absent() -> None:
+    a, b = torch.ones(2), torch.ones(2)
+    guards = build_guards([GuardRecord(GuardKind.ABSENT, X, Y)], function=pair)
+    assert guards.check(({a: 1}, b)) and guards.check(({b: 1}, a))
+    assert not guards.check(({a: 1}, a)) and not guards.check(({}, []))
+    assert "x was without y, now it is with it" in str(guards.explain_failure(({b: 1}, b)))
+
+
+def triple(x: Any, y: Any, z: Any) -> None: ...
 
 
 def test_overlap() -> None:

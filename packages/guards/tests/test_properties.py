@@ -93,6 +93,7 @@ def make_records(world: dict[str, Any]) -> list[GuardRecord]:
         record(GuardKind.HAS_ATTRIBUTE, P, ("extra", False)),
         record(GuardKind.TENSOR, T, facts),
         record(GuardKind.ALIASING, T, (U, False)),
+        record(GuardKind.DISTINCT, T, (U, ItemSource(A, 0))),
         record(GuardKind.OVERLAP, T, (U,)),
         record(GuardKind.SIZE, None, SizeFact("s0 <= 4")),
         record(GuardKind.GRAD_MODE, None, True),

@@ -1,5 +1,7 @@
 """Tensor programs: what is captured, what is guarded, and that the replacement code does what the function does."""
 
+import linecache
+
 import pytest
 import torch
 from executor import Executor
@@ -64,6 +66,25 @@ def test_the_same_tensor_is_one_input():
     (captured,) = check(f, X, X)
     assert len(captured.signature.inputs) == 1
     assert GuardKind.ALIASING in {g.kind for g in captured.guards}
+
+
+def test_tensors_that_were_keys_are_as_many_tensors():
+    def f(x, y):
+        return x + y, y in {x: 1}, len({x, y}), {(x, 0): 1}.get((y, 0))
+
+    (captured,) = check(f, X, X + 1)
+    (guard,) = [g for g in captured.guards if g.kind is GuardKind.DISTINCT]
+    assert [str(guard.source), *map(str, guard.value)] == ["x", "y"]
+    assert "y in {x: 1}" in linecache.getline(guard.origin.file, guard.origin.line)
+
+
+def test_a_tensor_that_is_no_key_may_be_any_other():
+    def f(x, seen):
+        return x + 1, x in seen, seen.get(x, 2)
+
+    (captured,) = check(f, X, {X + 1: 1})
+    (guard,) = [g for g in captured.guards if g.kind is GuardKind.ABSENT]
+    assert str(guard.value) == "x" and GuardKind.IDENTITY not in {g.kind for g in captured.guards}
 
 
 def test_branches_on_sizes_types_and_flags_are_taken_and_guarded():
@@ -193,3 +214,22 @@ def test_masked_reductions_and_windows_are_evaluated():
 
 def test_hardswish_asks_for_overrides_of_one_argument():
     assert targets(capture(torch.nn.functional.hardswish, (X,))) == ["hardswish"]
+
+
+LEGACY = [torch.FloatTensor, torch.LongTensor, torch.BoolTensor, torch.cuda.FloatTensor, torch.sparse.FloatTensor]
+
+
+@pytest.mark.parametrize("cls", [*LEGACY, torch.Tensor, nn.Parameter, nn.Buffer], ids=str)
+def test_instances_of_tensor_classes(cls):
+    parameter, buffer = nn.Parameter(torch.ones(2)), nn.Buffer(torch.ones(2))
+
+    def f(x, p, b):
+        values = (x, x + 1, x.long(), x > 0, p, p * 2, b, b + 1, x.detach(), 3, None)
+        return x + 1, [isinstance(value, cls) for value in values], issubclass(type(p), cls)
+
+    check(f, torch.ones(2), parameter, buffer)
+
+
+def test_the_mark_of_a_buffer_is_relied_on():
+    (captured,) = check(lambda x: (x + 1, isinstance(x, nn.Buffer)), torch.ones(2))
+    assert ("_is_buffer", False) in [g.value for g in captured.guards if g.kind is GuardKind.HAS_ATTRIBUTE]

@@ -121,6 +121,7 @@ _COST = {
             GuardKind.AUTOCAST,
             GuardKind.TORCH_MODES,
             GuardKind.ALIASING,
+            GuardKind.DISTINCT,
             GuardKind.SIZE,
             GuardKind.OVERLAP,
         ]
@@ -132,9 +133,11 @@ def order(guards: Sequence[HeldGuard]) -> tuple[HeldGuard, ...]:
     """Return the guards in the order in which they are checked."""
 
     def rank(guard: HeldGuard) -> tuple[int, int]:
-        others = guard.value if guard.kind is GuardKind.OVERLAP else ()
+        others = guard.value if guard.kind in (GuardKind.OVERLAP, GuardKind.DISTINCT) else ()
         if guard.kind is GuardKind.ALIASING:
             others = guard.value[:1]
+        elif isinstance(guard.value, Source):
+            others = (guard.value,)
         depth = max(1, *(len(sources_below(source)) for source in (guard.source, *others)))
         # sizes speak about tensors anywhere: every tensor has been checked before them
         return (depth if guard.kind is not GuardKind.SIZE else 1_000_000), _COST[guard.kind]
@@ -340,8 +343,13 @@ class _Writer:
             case GuardKind.HAS_ATTRIBUTE:
                 name, present = guard.value
                 self.require(f"{self.constant(lookup.has_attribute)}({v}, {name!r}) is {present}")
+            case GuardKind.ABSENT if isinstance(guard.value, Source):
+                self.require(f"{self.constant(lookup.lacks)}({v}, {self.fetch(guard.value)})")
             case GuardKind.ABSENT:
                 self._absent(v, guard.value)
+            case GuardKind.DISTINCT:
+                values = ", ".join([v, *map(self.fetch, guard.value)])
+                self.require(f"{self.constant(meaning.are_distinct)}({values})")
             case GuardKind.ALIASING:
                 other, same = guard.value
                 self.require(f"({v} is {self.fetch(other)}) is {same}")

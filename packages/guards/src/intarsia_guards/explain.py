@@ -153,7 +153,8 @@ def _shown(kind: GuardKind, expected: Any, actual: Any, frame: Frame) -> tuple[s
             words = ("without", "with") if expected[1] else ("with", "without")
             return f"{words[1]} the attribute {expected[0]!r}", f"{words[0]} it"
         case GuardKind.ABSENT:
-            return f"without {expected!r}", "with it"
+            key = str(expected) if isinstance(expected, Source) else repr(expected)
+            return f"without {key}", "with it"
         case GuardKind.CODE:
             return f"the code {_brief(expected)}", _brief(lookup.code_of(actual) or actual)
         case GuardKind.IDENTITY:
@@ -169,6 +170,8 @@ def _shown(kind: GuardKind, expected: Any, actual: Any, frame: Frame) -> tuple[s
         case GuardKind.ALIASING:
             same = "the same object as" if expected[1] else "another object than"
             return f"{same} {expected[0]}", "the opposite"
+        case GuardKind.DISTINCT:
+            return f"another object than {', '.join(map(str, expected))}", "one of them, or two of them are one"
         case GuardKind.OVERLAP:
             return f"in memory apart from {', '.join(map(str, expected))}", "overlapping one of them"
         case GuardKind.AUTOCAST:
@@ -253,6 +256,6 @@ def _remedy(guard: HeldGuard, expected: Any, actual: Any, dims: tuple[int, ...])
             return f"give {source} the same contents on every call"
         case GuardKind.SUBCLASS:
             return f"let {source} have its bases, and be registered, before the first call"
-        case GuardKind.ALIASING | GuardKind.OVERLAP:
+        case GuardKind.ALIASING | GuardKind.DISTINCT | GuardKind.OVERLAP:
             return f"pass a copy: {source}.clone()"
     return "call under the same torch settings as the first time"

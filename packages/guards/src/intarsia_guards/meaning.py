@@ -16,13 +16,14 @@ from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.held import DEAD
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.observers import observer_keys
-from intarsia_ir.records import GuardKind, TensorFacts
+from intarsia_ir.records import GuardKind, Source, TensorFacts
 
 __all__ = [
     "MISSING",
     "NO_FRAME",
     "all_apart",
     "ambient",
+    "are_distinct",
     "bytes_of",
     "holds",
     "is_apart",
@@ -179,6 +180,11 @@ def all_apart(pairs: Sequence[tuple[int, Sequence[int]]], lengths: Sequence[int 
     return check
 
 
+def are_distinct(*values: Any) -> bool:
+    """Tell whether no two of some values are the same object."""
+    return len(set(map(id, values))) == len(values)
+
+
 def _extent(tensor: torch.Tensor) -> tuple[int, int, int]:
     """First address, address after the last, identity of the storage. Devices share one space of addresses."""
     start = tensor.data_ptr()
@@ -212,11 +218,15 @@ def _has_attribute(value: tuple[str, bool], actual: Any, frame: Frame) -> bool:
 
 def _absent(value: Any, actual: Any, frame: Frame) -> bool:
     """A dict is asked for the item, anything else for the attribute."""
-    return lookup.lacks(actual, value)
+    return lookup.lacks(actual, fetch(value, frame) if isinstance(value, Source) else value)
 
 
 def _aliasing(value: tuple[Any, bool], actual: Any, frame: Frame) -> bool:
     return bool((actual is fetch(value[0], frame)) is value[1])
+
+
+def _distinct(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
+    return are_distinct(actual, *(fetch(other, frame) for other in value))
 
 
 def _overlap(value: Any, actual: Any, frame: Frame) -> bool:
@@ -264,6 +274,7 @@ _MEANINGS: dict[GuardKind, Callable[[Any, Any, Frame], bool]] = {
     GuardKind.HAS_ATTRIBUTE: _has_attribute,
     GuardKind.CODE: lambda value, actual, frame: lookup.code_of(actual) is value and value is not DEAD,
     GuardKind.ALIASING: _aliasing,
+    GuardKind.DISTINCT: _distinct,
     GuardKind.OVERLAP: _overlap,
     GuardKind.ABSENT: _absent,
     GuardKind.GRAD_MODE: lambda value, actual, frame: actual is value,

@@ -269,6 +269,10 @@ class _Writer:
                 self._check("HAS", v, int(value[1]), value[0])
             case GuardKind.ABSENT if isinstance(value, Held) and type(value.value) is str:
                 self._check("LACKS", v, 0, (sys.intern(value.value), _slow(guard.kind, value)))
+            case GuardKind.ABSENT if isinstance(value, Source):
+                self._call(lookup.lacks, v, self.fetch(value))
+            case GuardKind.DISTINCT:
+                self._call(meaning.are_distinct, v, *map(self.fetch, value))
             case GuardKind.ALIASING:
                 self._check("SAME", v, int(value[1]), out=self.fetch(value[0]))
             case GuardKind.LENGTH | GuardKind.DICT_KEYS | GuardKind.ABSENT | GuardKind.COMPARISON:

@@ -15,7 +15,7 @@ from intarsia_guards.held import Held, hold, hold_constant
 from intarsia_guards.native import assemble, extension
 from intarsia_guards.relations import SizeTexts, size_texts
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_ir.records import GuardKind, GuardRecord, SizeFacts
+from intarsia_ir.records import GuardKind, GuardRecord, SizeFacts, Source
 
 __all__ = ["FrameCheck", "GuardSet", "build_guards"]
 
@@ -210,7 +210,7 @@ def _held_value(record: GuardRecord) -> Any:
             return hold(record.value)
         case GuardKind.DICT_KEYS | GuardKind.TORCH_MODES:
             return tuple(map(hold, record.value))
-        case GuardKind.ABSENT:
+        case GuardKind.ABSENT if not isinstance(record.value, Source):
             return hold(record.value)
         case GuardKind.SUBCLASS:
             return hold(record.value[0]), record.value[1]

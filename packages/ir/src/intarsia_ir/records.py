@@ -265,6 +265,7 @@ class GuardKind(enum.Enum):
     HAS_ATTRIBUTE = "has_attribute"  # (name, bool): hasattr(x, name) is bool
     CODE = "code"  # x.__code__ is value (inlined Python functions); held weakly
     ALIASING = "aliasing"  # (other source, bool): (x is other) is bool
+    DISTINCT = "distinct"  # tuple of other sources: x and theirs are as many objects
     OVERLAP = "overlap"  # tuple of other sources: the tensor shares memory with none of theirs
     GRAD_MODE = "grad_mode"  # bool; source is None
     INFERENCE_MODE = "inference_mode"  # bool; source is None
@@ -273,7 +274,7 @@ class GuardKind(enum.Enum):
     DETERMINISTIC = "deterministic"  # (enabled, warn only); source is None
     TORCH_MODES = "torch_modes"  # types on the torch function and dispatch mode stacks, observers; source is None
     SIZE = "size"  # SizeFact: a relation over size symbols
-    ABSENT = "absent"  # (name or key): the attribute or item is missing from x
+    ABSENT = "absent"  # name or key, or the source of a key: the attribute or item is missing from x
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break, Raised
+from intarsia_tracer.instances import CLASS_CALLS
 from intarsia_tracer.operators import BINARY, COMPARE
 from intarsia_tracer.values.base import NULL, Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
@@ -33,7 +34,7 @@ from intarsia_tracer.values.sets import SetValue
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["BUILTIN_CALLS", "PURE_FUNCTIONS", "BuiltinCall", "is_instance"]
+__all__ = ["BUILTIN_CALLS", "PURE_FUNCTIONS", "BuiltinCall"]
 
 BuiltinCall = Callable[["Tracer", Sequence[Value], Keywords], Value]
 
@@ -44,59 +45,6 @@ def _len(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 # ---- classes ---------------------------------------------------------------------------------------------------
-
-
-def is_instance(tx: Tracer, value: Value, cls: Value) -> bool:
-    """Model `isinstance`."""
-    if isinstance(cls, Tuple):
-        return any(is_instance(tx, value, item) for item in cls.items)
-    if isinstance(cls, Object) and isinstance(cls.value, types.UnionType):
-        return any(is_instance(tx, value, tx.wrap(item, None)) for item in cls.value.__args__)
-    if not isinstance(cls, ClassValue):
-        raise Break("tracer.call", f"isinstance is asked about {cls.describe()}")
-    found = tx.extension.is_instance(tx, value, cls.value)
-    return _is_subclass(tx, value.type(), cls.value) if found is None else found
-
-
-def _is_subclass(tx: Tracer, kind: Any, cls: Any) -> bool:
-    """Model `issubclass` where the metaclass runs no user code."""
-    meta = type(cls)
-    if cls in kind.__mro__ or meta is type or getattr(meta, "__subclasscheck__", None) is type.__subclasscheck__:
-        return tx.is_subclass(kind, cls)
-    if getattr(cls, "_is_protocol", False):
-        raise Break("tracer.call", f"isinstance is asked about the protocol {cls.__name__}")
-    if meta.__module__ in ("abc", "enum", "typing", "collections.abc", "_py_abc") or cls.__module__ in (
-        "collections.abc",
-        "numbers",
-    ):
-        return tx.is_subclass(kind, cls)
-    own = [name for name in ("__instancecheck__", "__subclasscheck__") if name in _defined_below_type(meta)]
-    if not own:
-        return tx.is_subclass(kind, cls)
-    raise Break("tracer.call", f"isinstance is asked about {cls.__name__}, whose metaclass decides")
-
-
-def _defined_below_type(meta: Any) -> set[str]:
-    """Return the names that a metaclass and its bases define below `type` and `ABCMeta`."""
-    import abc
-
-    return {name for base in meta.__mro__ if base not in (type, object, abc.ABCMeta) for name in base.__dict__}
-
-
-def _isinstance(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    value, cls = tx.arity("isinstance", args, keywords, 2)
-    return boolean(is_instance(tx, value, cls))
-
-
-def _issubclass(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    value, cls = tx.arity("issubclass", args, keywords, 2)
-    if not isinstance(value, ClassValue):
-        raise Break("tracer.exception", f"issubclass is asked about {value.describe()}")
-    if isinstance(cls, Tuple):
-        return boolean(any(tx.truth(_issubclass(tx, [value, item], {})) for item in cls.items))
-    if not isinstance(cls, ClassValue):
-        raise Break("tracer.call", f"issubclass is asked about {cls.describe()}")
-    return boolean(_is_subclass(tx, value.value, cls.value))
 
 
 def _type(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -635,8 +583,7 @@ BUILTIN_CALLS: dict[Any, BuiltinCall] = {
     inspect.signature: _signature,
     input: _breaks("tracer.output", "input() reads from the outside"),
     int: _atom(int),
-    isinstance: _isinstance,
-    issubclass: _issubclass,
+    **CLASS_CALLS,
     iter: _iter,
     len: _len,
     list: _list,

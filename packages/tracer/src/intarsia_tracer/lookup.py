@@ -305,6 +305,7 @@ def hash_is_safe(tx: Tracer, cls: Any) -> bool:
 def object_hash_key(tx: Tracer, owner: Object) -> Hashable:
     """Return what stands for an instance as a key."""
     if owner.cls.__hash__ is object.__hash__ and owner.cls.__eq__ is object.__eq__:
+        tx.note_key(owner)
         key: Hashable = owner.value if owner.existing else owner
         return key
     if issubclass(type(owner.value), enum.Enum) and owner.cls.__hash__ in _SAFE_HASHES:

@@ -95,7 +95,7 @@ def same(tx: Tracer, a: Value, b: Value) -> bool:
         return False
     one, other = a.identity(), b.identity()
     if one is not None and other is not None:
-        _rely_on_identity(tx, a, b, one is other)
+        tx.rely_on_identity(a, b, one is other)
         return one is other
     if isinstance(a, Items) and isinstance(b, Items) and a.type() is b.type() is tuple:
         if a.real is not None and a.real is b.real:
@@ -133,15 +133,6 @@ def _same_nans(tx: Tracer, a: Const, b: Const) -> bool:
     return same
 
 
-def _rely_on_identity(tx: Tracer, a: Value, b: Value, equal: bool) -> None:
-    """Guard what an identity test found."""
-    functions = [value for value in (a, b) if isinstance(value, Function)]
-    for value in functions:
-        tx.guard_identity(value)
-    if not functions and a.shared and b.shared and a.source and b.source:
-        tx.guards.add(GuardKind.ALIASING, a.source, (b.source, equal))
-
-
 def compare_identity(tx: Tracer, op: str, a: Value, b: Value) -> Value | None:
     """Compare objects whose equality is identity."""
     return boolean(tx.same(a, b) is (op == "==")) if op in ("==", "!=") else None
@@ -157,10 +148,12 @@ def same_or_equal(tx: Tracer, a: Value, b: Value) -> bool:
             return tx.same(a, b)
     if isinstance(a, Const) and isinstance(b, Const):
         return a.value is b.value or bool(tx.real(operator.eq, a.value, b.value))
-    one = a.identity()
-    if one is not None and one is b.identity():
-        _rely_on_identity(tx, a, b, True)
+    one, other = a.identity(), b.identity()
+    if one is not None and one is other:
+        tx.rely_on_identity(a, b, True)
         return True
+    if one is not None and other is not None and type(a) is type(b) is Object:  # whose class may compare otherwise
+        tx.rely_on_identity(a, b, False)
     return tx.truth(tx.compare("==", a, b))
 
 

@@ -88,21 +88,23 @@ class Guards:
         self._origin = origin
         self._records: dict[Hashable, GuardRecord] = {}
 
-    def add(self, kind: GuardKind, source: Source | None, value: Any, reason: str = "") -> None:
-        """Record that `value` of `kind` was relied on."""
+    def add(
+        self, kind: GuardKind, source: Source | None, value: Any, reason: str = "", origin: Origin | None = None
+    ) -> None:
+        """Record that `value` of `kind` was relied on; `origin` is the user line, unless it is the current one."""
         key: Hashable = (kind, id(source))
         if kind is GuardKind.ALIASING:
             key = (kind, id(source), id(value[0]))
+        elif kind is GuardKind.NOT_IDENTITY:
+            key = (kind, id(source), id(value))
         elif kind in _SEVERAL:
             key = (kind, id(source), value)
         if key not in self._records:
-            self._records[key] = GuardRecord(kind, source, value, self._origin(), reason)
+            self._records[key] = GuardRecord(kind, source, value, origin or self._origin(), reason)
 
     def records(self) -> tuple[GuardRecord, ...]:
         """Return what was collected."""
         return tuple(self._records.values())
 
 
-_SEVERAL = frozenset(
-    {GuardKind.ABSENT, GuardKind.HAS_ATTRIBUTE, GuardKind.NOT_IDENTITY, GuardKind.COMPARISON, GuardKind.SUBCLASS}
-)
+_SEVERAL = frozenset({GuardKind.ABSENT, GuardKind.HAS_ATTRIBUTE, GuardKind.COMPARISON, GuardKind.SUBCLASS})

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from intarsia_ir.records import GuardKind, Origin, Source, Symbolic
-from intarsia_tracer import calling, class_lookup, formatting, lookup, operators, polyfills, storing, wrapping
+from intarsia_ir.records import Origin, Source, Symbolic
+from intarsia_tracer import calling, class_lookup, formatting, identity, lookup, operators, polyfills, storing, wrapping
 from intarsia_tracer.breaks import Break, Raised, Stop
-from intarsia_tracer.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, BuiltinCall, is_instance
+from intarsia_tracer.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, BuiltinCall
 from intarsia_tracer.copying import COPY_CALLS
 from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Yielded
 from intarsia_tracer.extension import Extension
+from intarsia_tracer.instances import is_instance
 from intarsia_tracer.polyfills import STAND_INS, model
 from intarsia_tracer.sources import Guards, Sources
 from intarsia_tracer.trust import is_installed_file, is_trusted
@@ -90,6 +91,12 @@ class Tracer:
     object_text = formatting.object_text
     percent_format = formatting.percent_format
     printable = formatting.printable
+    # identity.py
+    guard_aliases = identity.guard_aliases
+    guard_missing_key = identity.guard_missing_key
+    note_key = identity.note_key
+    rely_on_identity = identity.rely_on_identity
+    unnoted_keys = identity.unnoted_keys
     # lookup.py
     check_no_arguments = storing.check_no_arguments
     bound_to_instance = lookup.bound_to_instance
@@ -181,6 +188,7 @@ class Tracer:
         self.class_lookups: dict[tuple[Any, str], tuple[Any, int] | None] = {}
         self.class_functions: dict[tuple[Any, str, str], Value] = {}
         self.builtin_names: dict[tuple[int, str], Value] = {}
+        self.identity_keys: dict[Value, Origin | None] = {}  # existing objects that were hashed by identity
         self.frames: list[EvaluatedFrame] = []
         self.dirty: dict[Value, None] = {}  # in the order of their first change
         self.extension_notes: dict[str, Any] = {}  # what the plug-in wants to remember
@@ -203,6 +211,7 @@ class Tracer:
             self.known,
             self.kept,
             self.dirty,
+            self.identity_keys,
             self.frames,
             self.saved_stack,
             self.class_functions,
@@ -257,15 +266,6 @@ class Tracer:
         own = [frame for frame in outer if not is_installed_file(frame.code.co_filename)]
         frame = next(iter(own or outer), self.frames[-1])
         return Origin(frame.code.co_filename, frame.at.line, frame.code.co_qualname)
-
-    def guard_aliases(self) -> None:
-        """Rely on what was changed being none of the other objects of its class that were looked at."""
-        for value in self.dirty:
-            if value.identity() is None or value.source is None or isinstance(value, Globals):
-                continue
-            for other in list(self.known.values()):
-                if other is not value and other.source is not None and other.shared and other.type() is value.type():
-                    self.guards.add(GuardKind.ALIASING, value.source, (other.source, False))
 
     # -- frames --------------------------------------------------------------------------------------------------
 

@@ -103,10 +103,12 @@ def _atom(tx: Tracer, value: Any) -> Const:
 
 
 def _found_again(tx: Tracer, known: Value, source: Source | None) -> None:
-    """An object turned up at a second place: rely on both being the same."""
-    if source is None or source is known.source:
+    """An object turned up at a second place, or as a constant: rely on both being the same."""
+    if source is known.source:
         return
-    if known.source is None:
+    if source is None:
+        tx.guards.add(GuardKind.IDENTITY, known.source, known.identity())
+    elif known.source is None:
         tx.guards.add(GuardKind.IDENTITY, source, known.identity())
         known.source = source  # what is read of it from now on can be found, and relied on
     else:

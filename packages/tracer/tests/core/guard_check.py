@@ -71,16 +71,20 @@ def holds(record: GuardRecord, x: Any, frame: Any, code: Any) -> bool:
             return type(x) is type(value) and (x == value or both_nan) and repr(x) == repr(value)
         case GuardKind.IDENTITY:
             return x is value
+        case GuardKind.NOT_IDENTITY:
+            return x is not value
         case GuardKind.SUBCLASS:
             return issubclass(x, value[0]) is value[1]
         case GuardKind.LENGTH:
             return len(x) == value
+        case GuardKind.DISTINCT:
+            return len({id(x), *(id(fetch(other, frame, code)) for other in value)}) == 1 + len(value)
         case GuardKind.DICT_KEYS:
             return tuple(x) == value
         case GuardKind.HAS_ATTRIBUTE:
             return hasattr(x, value[0]) is value[1]
         case GuardKind.ABSENT:
-            return value not in x
+            return (fetch(value, frame, code) if isinstance(value, Source) else value) not in x
         case GuardKind.CODE:
             return x.__code__ is value
         case GuardKind.ALIASING:

@@ -159,6 +159,16 @@ def compares_nans(a, b):
     return a is b, a in [b], (a, 1) == (b, 1), [b, b].count(a), a == b
 
 
+class Odd:
+    """Equal to nothing."""
+
+    def __eq__(self, other):
+        return False
+
+
+KEYS = (KEY, _) = Config(), Config()
+ODD = Odd()
+
 CASES = {
     "one NaN": (compares_nans, (NAN, NAN), nothing, (NAN, OTHER_NAN), [GuardKind.ALIASING]),
     "two NaNs": (compares_nans, (NAN, OTHER_NAN), nothing, (OTHER_NAN, OTHER_NAN), [GuardKind.ALIASING]),
@@ -213,6 +223,16 @@ CASES = {
     "partial": (lambda p: p(1), (functools.partial(helper, y=3),), nothing, (functools.partial(helper, y=4),), []),
     "identity": (lambda a, b: a is b, (TABLE, TABLE), nothing, (TABLE, {}), [GuardKind.ALIASING]),
     "no identity": (lambda a, b: a is b, (TABLE, {}), nothing, (TABLE, TABLE), [GuardKind.ALIASING]),
+    "two keys": (lambda a, b: (b in {a: 1}, len({a, b})), KEYS, nothing, (KEY, KEY), [GuardKind.DISTINCT]),
+    "one key": (lambda a, b: (b in {a: 1}, len({a, b})), (KEY, KEY), nothing, KEYS, [GuardKind.ALIASING]),
+    "parts of keys": (lambda a, b: {(a, 1): 1}.get((b, 1)), KEYS, nothing, (KEY, KEY), [GuardKind.DISTINCT]),
+    "key of a dict": (lambda d, a: (a in d, d.get(a)), ({KEY: 1}, KEY), nothing, ({KEY: 1}, Config()), []),
+    "no key of a dict": (lambda d, a: a in d, ({KEY: 1}, KEYS[1]), nothing, ({KEY: 1}, KEY), [GuardKind.ABSENT]),
+    "part of a key of a dict": (lambda d, a: (a, 1) in d, ({(KEY, 1): 1}, KEYS[1]), nothing, ({(KEY, 1): 1}, KEY)),
+    "element of a set": (lambda s, a: a in s, ({KEY}, KEY), nothing, ({KEY}, KEYS[1]), [GuardKind.IDENTITY]),
+    "no element of a set": (lambda s, a: a in s, ({KEY}, KEYS[1]), nothing, ({KEY}, KEY), [GuardKind.NOT_IDENTITY]),
+    "the same element": (lambda s, a: [a is e for e in s], ({KEY}, KEYS[1]), nothing, ({KEY}, KEY)),
+    "an equality that nobody asks": (lambda a, b: a in [b], (Odd(), Odd()), nothing, (ODD, ODD), []),
     "aliased writes": (lambda a, b: (a.append(1), len(b))[1], ([1], [1]), nothing, None, []),
     "bound method": (lambda m: m(1), (Config().method,), nothing, (Child().method,), []),
     "slice": (lambda s: [1, 2, 3][s], (slice(1, 2),), nothing, (slice(0, 2),), []),

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tensors"]
 
+_LEGACY = type(torch.FloatTensor)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _WRAPPED = [getattr(torch._C.DispatchKey, name) for name in ("FuncTorchBatched", "FuncTorchGradWrapper")]
 _WITHOUT_MEMORY = torch._C.DispatchKey.ZeroTensor
@@ -424,12 +425,10 @@ class Tensors(Extension):
         return modules.set_module_attribute(tx, owner, name, value)
 
     def is_instance(self, tx: Tracer, value: Value, cls: Any) -> bool | None:
-        """Answer for classes whose metaclass is torch's."""
-        if not type(cls).__module__.startswith("torch"):
+        """Answer for `torch.FloatTensor` and the like, which ask for dtype, layout and device."""
+        if type(cls) is not _LEGACY:
             return None
-        if isinstance(value, TensorValue) and value.real is not None:
-            return isinstance(value.real, cls)
-        return cls in value.type().__mro__
+        return isinstance(value, TensorValue) and isinstance(value.fake, cls)
 
     # -- the end -------------------------------------------------------------------------------------------------
 

@@ -132,6 +132,7 @@ class TensorValue(Value):
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """Tensors hash by identity."""
+        tx.note_key(self)
         return self if self.real is None else cast(Hashable, self.real)
 
     def truth(self, tx: Tracer) -> bool:

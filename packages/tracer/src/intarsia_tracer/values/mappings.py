@@ -122,15 +122,16 @@ class Dict(Value):
     def guard_absent(self, tx: Tracer, key: Hashable) -> None:
         """Rely on `key` being missing from the existing dict."""
         if self.source is not None:
-            tx.guards.add(GuardKind.ABSENT, self.source, key)
+            tx.guard_missing_key(self.source, key)
 
     def check_keys(self, tx: Tracer) -> None:
         """Break if looking something up in the existing dict may run user code: hashes or equalities of its keys."""
         if not self.checked:
             assert self.real is not None
-            for key, _ in plain_items(self.real):
-                if type(key) not in ATOMS:
-                    tx.key_of(key)
+            with tx.unnoted_keys():
+                for key, _ in plain_items(self.real):
+                    if type(key) not in ATOMS:
+                        tx.key_of(key)
             self.checked = True
 
     def entries(self, tx: Tracer) -> dict[Hashable, tuple[Value, Value]]:

@@ -165,9 +165,11 @@ class ClassValue(Reference):
         return any(tx.same(member, item) for member in tx.unpack(self))
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-        """Model `__init_subclass__` of `object`, and class methods written in C that the plug-in knows."""
+        """Model `__init_subclass__` of `object`, checks of `type`, and methods in C that the plug-in knows."""
         if name == "__init_subclass__" and not args and not keywords:
             return Const(None)
+        if name in ("__instancecheck__", "__subclasscheck__"):
+            return tx.builtin_calls[getattr(type, name)](tx, [self, *args], keywords)
         found = tx.extension.call_class_method(tx, self, name, args, keywords)
         return found if found is not None else super().call_method(tx, name, args, keywords)
 
