@@ -29,7 +29,7 @@ from intarsia_dispatch.module import CompiledModule
 from intarsia_dispatch.policy import ErrorPolicy
 from intarsia_dispatch.reports import FallbackWarning, describe_frame
 from intarsia_dispatch.skipping import code_under, debugger_active
-from intarsia_dispatch.stats import DispatchStats
+from intarsia_dispatch.stats import Counters, DispatchStats, difference
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "CaptureFrame",
     "CompiledGraph",
     "CompiledModule",
+    "Counters",
     "DispatchConfig",
     "DispatchStats",
     "Dispatcher",
@@ -49,6 +50,7 @@ __all__ = [
     "configure_logging",
     "debugger_active",
     "describe_frame",
+    "difference",
     "disable",
     "or_eager",
 ]

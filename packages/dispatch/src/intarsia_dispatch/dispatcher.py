@@ -27,7 +27,7 @@ from intarsia_dispatch.hidden import hidden_from_user
 from intarsia_dispatch.hooked_calls import call_of, has_hooks
 from intarsia_dispatch.reports import as_intarsia_error, break_error, compilers_fault, first_line, line_of, warn_of
 from intarsia_dispatch.skipping import calls_debugger, debugger_active, is_import, is_repeated_later, root_codes
-from intarsia_dispatch.stats import Counts, DispatchStats
+from intarsia_dispatch.stats import Counters, DispatchStats, as_fallbacks
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
 from intarsia_ir.errors import (
     IntarsiaError,
@@ -80,7 +80,7 @@ class Dispatcher:
         _check(config)
         self._config = config
         self._table = CodeTable(owner=object())
-        self._counts = Counts(config.count)
+        self._counts = Counters(DispatchStats, as_fallbacks(config.count))
         # code of the functions that were given to `compile`: of these, people expect that something is compiled; and of
         # what resumes them after a break as long as nothing was, with the number of graphs until then
         self._roots: dict[int, tuple[weakref.ref[CodeType], int | None]] = {}

@@ -67,12 +67,12 @@ def or_eager(
         count(fallbacks=1)
         # nothing of the graph is visible yet
         results = eager(*inputs)
-        error = compilers_fault(fault)
-        if policy.raises(error):
-            raise error from fault
+        named = compilers_fault(fault)
+        if policy.raises(named):
+            raise named from fault
         if not warned:
             warned = True
-            warn_user(f"a graph runs in eager: {error}", FallbackWarning)
+            warn_user(f"a graph runs in eager: {named}", FallbackWarning)
         return results
 
     return call

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Generic, TypeVar
 
-__all__ = ["Counts", "DispatchStats"]
+__all__ = ["Counters", "DispatchStats", "as_fallbacks", "difference"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,35 +35,60 @@ class DispatchStats:
     faults: int = 0
 
 
-class Counts:
-    """The mutable, thread-safe side of `DispatchStats`; it tells a second counter, too.
+Record = TypeVar("Record")
+
+
+class Counters(Generic[Record]):
+    """The mutable, thread-safe side of a frozen record of counts.
 
     Args:
-        also: Called as `also(graphs=1)` with every amount; faults are told as fallbacks.
+        record: The record's class; every field is a count.
+        also: Called as `also(graphs=1)` with every amount.
+
+    Example:
+        >>> counters = Counters(DispatchStats)
+        >>> counters.add(graphs=2, faults=1)
+        >>> counters.snapshot().graphs
+        2
     """
 
-    def __init__(self, also: Callable[..., None]) -> None:
+    def __init__(self, record: type[Record], also: Callable[..., None] | None = None) -> None:
+        self._record = record
         self._also = also
         self._lock = threading.Lock()
-        self._values = dict.fromkeys((f.name for f in fields(DispatchStats)), 0)
+        self._values: Counter[str] = Counter()
 
     def add(self, **amounts: int) -> None:
         """Add to the named counts."""
         with self._lock:
-            for name, amount in amounts.items():
+            for name, amount in amounts.items():  # `update` asks for more stack, which may be short
                 self._values[name] += amount
-        # to the outside, a frame that ran again in eager is a fallback like any other
-        faults = amounts.pop("faults", 0)
-        if faults:
-            amounts["fallbacks"] = amounts.get("fallbacks", 0) + faults
-        self._also(**amounts)
+        if self._also is not None:
+            self._also(**amounts)
 
-    def snapshot(self) -> DispatchStats:
+    def snapshot(self) -> Record:
         """Return the counts as they are now."""
         with self._lock:
-            return DispatchStats(**self._values)
+            return self._record(**self._values)
 
     def reset(self) -> None:
-        """Zero the counts; the second counter is left alone."""
+        """Zero the counts; what was told to `also` is left alone."""
         with self._lock:
-            self._values = dict.fromkeys(self._values, 0)
+            self._values.clear()
+
+
+def difference(later: Record, earlier: Record) -> Record:
+    """Return what was added between two snapshots."""
+    names = (field.name for field in fields(later))  # type: ignore[arg-type]
+    return type(later)(**{name: getattr(later, name) - getattr(earlier, name) for name in names})
+
+
+def as_fallbacks(tell: Callable[..., None]) -> Callable[..., None]:
+    """Return `tell` for the outside, to which a frame that ran again in eager is a fallback like any other."""
+
+    def told(*, faults: int = 0, **amounts: int) -> None:
+        if faults:
+            amounts["fallbacks"] = amounts.get("fallbacks", 0) + faults
+        tell(**amounts)
+
+    return told

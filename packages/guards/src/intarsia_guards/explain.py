@@ -195,15 +195,15 @@ _BITS = {"Conjugate": "conjugate bit", "Negative": "negative bit"}
 
 def _shown_fact(name: str, facts: TensorFacts, other: TensorFacts) -> str:
     """Return the text of a fact that differs in others; of key sets, the bits that one of them has, if that's it."""
-    value = getattr(facts, name)
-    if name == "dispatch_keys":
-        key_set, mine, theirs = torch._C.DispatchKeySet.from_raw_repr, facts.dispatch_keys, other.dispatch_keys
+    mine, theirs = facts.dispatch_keys, other.dispatch_keys
+    if name == "dispatch_keys" and mine is not None and theirs is not None:
+        key_set = torch._C.DispatchKeySet.from_raw_repr
         for key, text in _BITS.items():
             bit = getattr(torch._C.DispatchKey, key)
             has = key_set(mine).has(bit)
             if has != key_set(theirs).has(bit):
                 return f"{'a' if has else 'no'} {text}"
-    return f"{name} {value}"
+    return f"{name} {getattr(facts, name)}"
 
 
 def _changed_dims(expected: TensorFacts, actual: torch.Tensor) -> tuple[int, ...]:

@@ -19,8 +19,8 @@ from intarsia._graph import GraphReport, compile_graph
 from intarsia._options import Options
 from intarsia._pipeline import Pipeline
 from intarsia._stages import default_pipeline, interpreted
-from intarsia._stats import Counters
-from intarsia_dispatch import ErrorPolicy
+from intarsia._stats import Stats
+from intarsia_dispatch import Counters, ErrorPolicy
 from intarsia_ir.choices import instance_of, one_of
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Signature
@@ -61,7 +61,11 @@ def list_backends() -> list[str]:
 
 
 def graph_compiler(
-    backend: str | UserBackend, pipeline: Pipeline | None, options: Options, counters: Counters, policy: ErrorPolicy
+    backend: str | UserBackend,
+    pipeline: Pipeline | None,
+    options: Options,
+    counters: Counters[Stats],
+    policy: ErrorPolicy,
 ) -> GraphCompiler:
     """Return the graph compiler that `compile` was asked for.
 
@@ -118,7 +122,9 @@ def _checked(pipeline: Pipeline, backend: str) -> Pipeline:
     return interpreted(pipeline, backend) if backend in LADDER[1:] else pipeline
 
 
-def _default(backend: str, options: Options, counters: Counters, policy: ErrorPolicy, report: GraphReport) -> Pipeline:
+def _default(
+    backend: str, options: Options, counters: Counters[Stats], policy: ErrorPolicy, report: GraphReport
+) -> Pipeline:
     target = intarsia_runtime.detect_target()
     pipeline = default_pipeline(target, rng=options.rng)
     if backend in LADDER:

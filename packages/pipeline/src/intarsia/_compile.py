@@ -17,8 +17,7 @@ from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._pipeline import Pipeline
 from intarsia._session import COUNTERS, stats
-from intarsia._stats import difference
-from intarsia_dispatch import CompiledModule, ErrorPolicy, FrameEvent, configure_logging
+from intarsia_dispatch import CompiledModule, ErrorPolicy, FrameEvent, configure_logging, difference
 from intarsia_ir.choices import one_of
 from intarsia_ir.errors import InvalidArgumentError
 

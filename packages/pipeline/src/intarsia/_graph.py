@@ -19,7 +19,8 @@ from intarsia._options import Options
 from intarsia._pipeline import Pipeline, Stage
 from intarsia._program import Program
 from intarsia._stages import dialect_module
-from intarsia._stats import Counters
+from intarsia._stats import Stats
+from intarsia_dispatch import Counters
 from intarsia_ir import meta
 from intarsia_ir.aten.ops import node_effects
 from intarsia_ir.choices import instance_of
@@ -66,7 +67,7 @@ def compile_graph(
     signature: Signature,
     pipeline: Pipeline,
     options: Options,
-    counters: Counters,
+    counters: Counters[Stats],
     report: GraphReport | None = None,
 ) -> Callable[..., list[Any]]:
     """Return a callable over the flat inputs of `gm` that gives its flat outputs.
@@ -129,7 +130,7 @@ def _watch(name: str, stage: Stage, program: Program, options: Options, folder: 
         (folder / f"{name}.{'cpp' if source else 'ir'}").write_text(text, encoding="utf-8")
 
 
-def _count(program: Program, report: GraphReport, counters: Counters) -> None:
+def _count(program: Program, report: GraphReport, counters: Counters[Stats]) -> None:
     """Tell kernels and library calls of a finished graph."""
     if program.source is not None:
         items = [i for half in program.halved() for i in intarsia_loops.from_fx(half.graph_module).items]

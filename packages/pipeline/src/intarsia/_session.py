@@ -8,12 +8,12 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from intarsia._stats import Counters, Stats
-from intarsia_dispatch import Dispatcher
+from intarsia._stats import Stats
+from intarsia_dispatch import Counters, Dispatcher
 
 __all__ = ["COMPILE_LOCK", "COUNTERS", "DISPATCHERS", "compiled_code", "reset", "stats"]
 
-COUNTERS = Counters()
+COUNTERS = Counters(Stats)
 # tracing and recording run torch's fake tensor mode, which is not meant for two threads at once
 COMPILE_LOCK = threading.RLock()
 DISPATCHERS: weakref.WeakSet[Dispatcher] = weakref.WeakSet()

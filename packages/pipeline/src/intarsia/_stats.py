@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-__all__ = ["Counters", "Stats", "difference"]
+__all__ = ["Stats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +30,3 @@ class Stats:
     extern_calls: int = 0
     fallbacks: int = 0
     recompiles: int = 0
-
-
-class Counters:
-    """The mutable, thread-safe side of `Stats`."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._values: Counter[str] = Counter()
-
-    def add(self, **amounts: int) -> None:
-        """Add to the named counters."""
-        with self._lock:
-            for name, amount in amounts.items():  # `update` asks for more stack, which may be short
-                self._values[name] += amount
-
-    def snapshot(self) -> Stats:
-        """Return the counters as they are now."""
-        with self._lock:
-            return Stats(**self._values)
-
-    def reset(self) -> None:
-        """Set every counter to zero."""
-        with self._lock:
-            self._values.clear()
-
-
-def difference(later: Stats, earlier: Stats) -> Stats:
-    """Return what was added between two snapshots."""
-    return Stats(**{f.name: getattr(later, f.name) - getattr(earlier, f.name) for f in fields(Stats)})
