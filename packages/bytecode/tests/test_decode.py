@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import sys
 import types
 from collections import Counter
 
@@ -49,6 +50,25 @@ def test_same_instructions_as_dis(name):
                 assert step.value == theirs.argval
 
 
+ASK_TRUTH = ("POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "UNARY_NOT")
+
+
+def test_asking_for_the_truth_is_one_step_and_comparing_is_another():
+    def f(x, y):
+        if x > y:
+            return not x
+        return 1 if x else not x < y
+
+    steps = decode(f.__code__).instructions
+    assert not [step for step in steps if step.op == "TO_BOOL"]
+    asking = [step for step in steps if step.op in ASK_TRUTH or step.op.startswith("POP_JUMP_")]
+    compared = [steps[step.index - 1].op == "COMPARE_OP" for step in asking]
+    assert sorted(compared) == [False, False, True, True]
+    assert all(
+        step.within == step.first - (sys.version_info >= (3, 13) and after) for step, after in zip(asking, compared)
+    )
+
+
 @pytest.mark.parametrize("name", LIBRARY)
 def test_same_handlers_as_dis(name):
     for code in library_codes(name):
@@ -56,7 +76,7 @@ def test_same_handlers_as_dis(name):
         theirs = dis._parse_exception_table(code)
         offsets = [i.offset for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG")]
         for step, handler in zip(decoded.instructions, decoded.handlers, strict=True):
-            at = offsets[step.last]
+            at = offsets[step.within if step.op in ASK_TRUTH else step.last]
             expected = [(e.depth, e.lasti) for e in theirs if e.start <= at < e.end]
             assert ([(handler.depth, handler.lasti)] if handler else []) == expected
 

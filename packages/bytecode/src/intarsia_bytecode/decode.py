@@ -1,7 +1,9 @@
 """Code objects decoded into instructions that the evaluator runs, for CPython 3.11, 3.12 and 3.13.
 
 Inline caches and EXTENDED_ARG are folded away; `KW_NAMES`, `PRECALL` and `CALL` become one instruction, so that a
-call is a single step. `first` and `last` keep the place among CPython's own instructions.
+call is a single step. So does 3.13's `TO_BOOL` with the jump or `not` behind it, and a comparison that also turns its
+result into a bool leaves that to the step behind it: a tensor is compared in the graph, then the branch breaks, as
+before 3.13. `first` and `last` keep the place among CPython's own instructions.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 _LOCALS = frozenset(dis.haslocal) | frozenset(dis.hasfree)
 _SKIPPED = frozenset({"CACHE", "EXTENDED_ARG"})
 _FUSED = frozenset({"KW_NAMES", "PRECALL"})
+_ASK_TRUTH = frozenset({"POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "UNARY_NOT"})
+_COMPARED_TO_BOOL = 16  # flag of 3.13's COMPARE_OP
 _PAIRS = frozenset({"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"})
 
 
@@ -54,6 +58,8 @@ class Instruction:
         first: Number of the first CPython instruction it covers, caches and EXTENDED_ARG not counted.
         last: Number of the last CPython instruction it covers.
         keywords: Keyword names of a call.
+        within: Number of the CPython instruction whose handler it has: `first`, or the one before, a comparison, where
+            that is the one that would turn its result into a bool.
     """
 
     index: int
@@ -66,6 +72,7 @@ class Instruction:
     first: int
     last: int
     keywords: tuple[str, ...] = ()
+    within: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,37 +106,75 @@ def decode(code: CodeType) -> Decoded:
     return decoded
 
 
+@dataclass(slots=True)
+class _Step:
+    """An instruction before its argument, target and place are looked up."""
+
+    first: int
+    last: int
+    offset: int  # of the bytes that raise
+    op: str
+    arg: int
+    target: int
+    keywords: tuple[str, ...]
+    within: int
+
+
 def _decode(code: CodeType) -> Decoded:
     """Decode without the cache."""
     raw = list(_raw_instructions(code))
+    asked = _truths_asked(raw)
     number_at: dict[int, int] = {}  # byte offset -> index of the step that begins or covers it
-    steps: list[tuple[int, int, int, str, int, int, tuple[str, ...]]] = []
-    pending_first, pending_offsets, keywords = -1, [], ()
+    steps: list[_Step] = []
+    first, pending, keywords = -1, [], ()
     for number, (start, offset, op, arg, target) in enumerate(raw):
-        pending_offsets.append(start)
-        pending_first = number if pending_first < 0 else pending_first
-        if op in _FUSED:
+        pending.append(start)
+        first = number if first < 0 else first
+        if op in _FUSED or (op == "TO_BOOL" and number + 1 in asked):
             keywords = code.co_consts[arg] if op == "KW_NAMES" else keywords
             continue
-        for begin in pending_offsets:
+        for begin in pending:
             number_at[begin] = len(steps)
-        steps.append((pending_first, number, offset, op, arg, target, keywords))
-        pending_first, pending_offsets, keywords = -1, [], ()
+        if op == "COMPARE_OP" and number + 1 in asked:
+            arg &= ~_COMPARED_TO_BOOL
+        before = number in asked
+        offset = raw[number - 1][1] if before else offset
+        steps.append(_Step(first, number, offset, op, arg, target, keywords, number - 1 if before else first))
+        first, pending, keywords = -1, [], ()
     return _assemble(code, steps, number_at)
 
 
-def _assemble(code: CodeType, steps: list[Any], number_at: dict[int, int]) -> Decoded:
+def _truths_asked(raw: list[tuple[int, int, str, int, int]]) -> frozenset[int]:
+    """Return the numbers of the instructions for which the one before makes a bool; always empty before 3.13."""
+    if _VERSION < (3, 13):
+        return frozenset()
+    targets = {target for *_, target in raw}
+    return frozenset(
+        number
+        for number, (start, _, op, _, _) in enumerate(raw)
+        if op in _ASK_TRUTH and start not in targets and number and _makes_bool(*raw[number - 1][2:4])
+    )
+
+
+def _makes_bool(op: str, arg: int) -> bool:
+    """Tell whether an instruction does nothing else at its end than turn its result into a bool."""
+    return op == "TO_BOOL" or (op == "COMPARE_OP" and bool(arg & _COMPARED_TO_BOOL))
+
+
+def _assemble(code: CodeType, steps: list[_Step], number_at: dict[int, int]) -> Decoded:
     """Resolve arguments, jump targets, lines and handlers."""
     positions = list(code.co_positions())
     line = code.co_firstlineno
-    instructions, offsets = [], []
-    for index, (first, last, offset, op, arg, target, keywords) in enumerate(steps):
-        where = positions[offset // 2] if offset // 2 < len(positions) else (None, None, None, None)
+    instructions = []
+    for index, s in enumerate(steps):
+        where = positions[s.offset // 2] if s.offset // 2 < len(positions) else (None, None, None, None)
         line = where[0] or line
-        goal = number_at[target] if target >= 0 else -1
-        value = _argument(code, op, arg)
-        instructions.append(Instruction(index, op, arg, value, goal, line, where, first, last, keywords))
-        offsets.append(offset)
+        goal = number_at[s.target] if s.target >= 0 else -1
+        value = _argument(code, s.op, s.arg)
+        instructions.append(
+            Instruction(index, s.op, s.arg, value, goal, line, where, s.first, s.last, s.keywords, s.within)
+        )
+    offsets = [step.offset for step in steps]
     handlers: list[Handler | None] = [None] * len(instructions)
     for start, end, goal, depth, lasti in _exception_table(code):
         handler = Handler(number_at[goal], depth, lasti)

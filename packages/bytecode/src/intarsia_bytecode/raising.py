@@ -44,7 +44,7 @@ def raise_inside(code: CodeType, error: BaseException) -> CodeType:
     entry = end.index if end.op == "NOP" else end.target
     steps = list(_silent_steps(decoded, entry)) if end.op == "JUMP_FORWARD" else []
     entry = steps[-1] + 1 if steps else entry
-    region = region_at(items, decoded.instructions[entry].first)
+    region = region_at(items, decoded.instructions[entry].within)
     if steps and not _is_within(decoded, decoded.handlers[entry], decoded.handlers[steps[-1]]):
         region = region_at(items, decoded.instructions[steps[-1]].first)
     made: list[Any] = [loads[decoded.instructions[step].last].copy() for step in steps]

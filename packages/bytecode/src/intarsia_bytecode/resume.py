@@ -98,7 +98,7 @@ def resume_code(
     original = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
     start = Label()
     items = _with_label(original, code, index, start)
-    region = region_at(items, decode(code).instructions[left].first) if left is not None else None
+    region = region_at(items, decode(code).instructions[left].within) if left is not None else None
     body = _reachable(items, [start, *([region.target] if region is not None else [])])
     made = Bytecode()
     made._copy_attr_from(original)

@@ -309,4 +309,7 @@ def _landing(instruction: Instruction, label: Label) -> list[Any]:
 def _raw_instructions(code: CodeType, instruction: Instruction) -> list[Instr]:
     """Return the assembler's instructions of a decoded one."""
     found = [item for item in Bytecode.from_code(code) if isinstance(item, Instr)]
-    return found[instruction.first : instruction.last + 1]
+    raw = found[instruction.first : instruction.last + 1]
+    if instruction.within < instruction.first:  # the bool that it takes was left to it
+        raw = [Instr("TO_BOOL", location=raw[0].location), *raw]
+    return raw

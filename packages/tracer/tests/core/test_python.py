@@ -178,6 +178,17 @@ def named(a):
 # ---- programs: each takes fresh arguments from its default ------------------------------------------------------
 
 
+def wrapping_what_is_made(a=1):
+    def inner(b):
+        """Docs."""
+        return a + b
+
+    made = decorated(inner)
+    slots = made.__name__, made.__doc__, made.__wrapped__ is inner, getattr(inner, "__type_params__", "none")
+    made.__dict__["other"] = 4
+    return made(2), slots, sorted(made.__dict__), getattr(made, "__type_params__", "none")
+
+
 def comprehension(n=6):
     return [i * i for i in range(n) if i % 2], {i: -i for i in range(n)}, {i % 2 for i in range(n)}
 

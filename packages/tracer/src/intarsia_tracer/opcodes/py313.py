@@ -62,7 +62,7 @@ def _call(f: EvaluatedFrame, count: int, names: tuple[str, ...]) -> None:
 
 
 def compare_op(f: EvaluatedFrame, i: Instruction) -> None:
-    """Compare; with the flag, turn the result into a bool."""
+    """Compare; with the flag, which the decoder leaves where nothing asks for the truth next, make a bool of it."""
     common.compare(f, _COMPARE[i.arg >> 5])
     if i.arg & _TO_BOOL:
         to_bool(f, i)

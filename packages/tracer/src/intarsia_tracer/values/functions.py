@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Hashable, Sequence
 from functools import partial
@@ -350,6 +351,8 @@ class MadeFunction(PythonFunction):
             return Tuple(self.defaults) if self.defaults else tx.from_python(None)
         if name == "__dict__":
             return FunctionDict(self)
+        if name == "__type_params__" and name in _SLOTS:
+            return Tuple()  # making a generic function isn't modelled
         if name == "__get__":
             return tx.bound_builtin(self, name)
         if name == "__annotations__":
@@ -394,7 +397,11 @@ class MadeFunction(PythonFunction):
 
 def _is_slot(name: str) -> bool:
     """Tell whether functions keep an attribute outside of their dict."""
-    return name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__type_params__")
+    return name in _SLOTS
+
+
+_SLOTS = {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"}
+_SLOTS |= {"__type_params__"} if sys.version_info >= (3, 12) else set()
 
 
 class FunctionDict(InstanceDict):
