@@ -189,3 +189,26 @@ def test_nan_equals_nan_and_types_differ() -> None:
     assert not merged("1", "1.0")
     assert not merged("1", "True")
     assert not merged("0.0", "-0.0")
+
+
+@pytest.mark.parametrize(
+    ("views", "strides"),
+    [
+        (["f32[2, 3]@(0, 1) = aten.expand.default(%1, [2, 3])"], (0, 1)),
+        (["f32[3, 1] = aten.unsqueeze.default(%1, 1)", "f32[3, 2]@(1, 0) = aten.expand.default(%2, [3, 2])"], (1, 0)),
+        (["f32[1]+2 = aten.slice.Tensor(%1, 0, 2, 3)", "f32[2]@(0)+2 = aten.expand.default(%2, [2])"], (0,)),
+        (["f32[0]+3 = aten.slice.Tensor(%1, 0, 3, 3)", "f32[2, 0]@(0, 1)+3 = aten.expand.default(%2, [2, 0])"], (0, 1)),
+        (["f32[2, 2]@(1, 1) = aten.as_strided.default(%1, [2, 2], [1, 1])"], (1, 1)),
+    ],
+)
+def test_constants_that_repeat_elements_are_folded(views: list[str], strides: tuple[int, ...]) -> None:
+    """One element is stored where the stride is 0: writing all of them is refused by ATen."""
+    last, shape = 1 + len(views), views[-1].split("@")[0]
+    lines = ["f32[3] = aten.arange.default(3, dtype=f32)", "f32[3] = aten.cumsum.default(%0, 0)", *views]
+    gm = program(f"%x: {shape}", *lines, f"{shape} = aten.add.Tensor(%x, %{last})", returns=f"%{last + 1}")
+    folded = fold_constants(gm)
+    assert calls(folded) == ["aten.add.Tensor"]
+    (stored,) = [getattr(folded, n.target) for n in folded.graph.nodes if n.op == "get_attr"]
+    assert stored.stride() == strides
+    x = torch.ones(stored.shape)
+    torch.testing.assert_close(interpret(folded, x), interpret(gm, x))

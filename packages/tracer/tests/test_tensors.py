@@ -233,3 +233,38 @@ def test_instances_of_tensor_classes(cls):
 def test_the_mark_of_a_buffer_is_relied_on():
     (captured,) = check(lambda x: (x + 1, isinstance(x, nn.Buffer)), torch.ones(2))
     assert ("_is_buffer", False) in [g.value for g in captured.guards if g.kind is GuardKind.HAS_ATTRIBUTE]
+
+
+CLASSES_OF_ELEMENTS = {
+    "int": lambda x: x.to(int),
+    "float": lambda x: x.to("cpu", float),
+    "bool": lambda x: x.to(dtype=bool),
+    "complex": lambda x: torch.zeros(2, dtype=complex) + x[0, 0],
+    "reduction": lambda x: x.sum(dtype=float),
+    "literal": lambda x: torch.tensor([1, 2], dtype=float) + x[0, 0],
+    "tensor class": lambda x: x.type(torch.IntTensor),
+    "name": lambda x: x.type("torch.DoubleTensor"),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES_OF_ELEMENTS)
+def test_classes_stand_for_element_types(name):
+    check(CLASSES_OF_ELEMENTS[name], X)
+
+
+@pytest.mark.parametrize(
+    "thing", [len, dict, torch.Generator(), object()], ids=["function", "class", "generator", "object"]
+)
+def test_what_a_graph_cannot_spell_breaks(thing):
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, thing):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2, None
+
+    x = torch.ones(2, requires_grad=True)
+    captured = capture(lambda x: Doubled.apply(x, thing), (x,))
+    assert [b.code for b in captured.breaks] == ["tracer.tensor_op"] and "is called with" in captured.breaks[0].reason

@@ -68,7 +68,7 @@ def constant_call(node: fx.Node, context: Context) -> Found:
         result = _evaluate(node, context.root, {})
     if result.dtype != value.dtype or result.shape != value.shape:
         return None
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(result)
+    return _laid_out(result, value)
 
 
 def literal_copy(node: fx.Node, context: Context) -> Found:
@@ -117,6 +117,17 @@ _CHEAP = frozenset(
         aten.zeros_like.default,
     ]
 )
+
+
+def _laid_out(result: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of its own with the elements of `result` and the strides of `like`.
+
+    Along a dimension of stride 0 one element is stored: nothing can be written to it twice.
+    """
+    once = [min(size, 1) if stride == 0 else size for size, stride in zip(like.shape, like.stride(), strict=True)]
+    stored = torch.empty_strided(once, like.stride(), dtype=like.dtype)
+    stored.copy_(result[tuple([slice(size) for size in once])])
+    return stored.expand(like.shape)
 
 
 def _is_pointwise(node: fx.Node) -> bool:

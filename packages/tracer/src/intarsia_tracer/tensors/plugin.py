@@ -40,6 +40,7 @@ from intarsia_tracer.tensors.calls import call_leaf_or_table
 from intarsia_tracer.tensors.functions import APPLY, applied_in_c, apply_function
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
+from intarsia_tracer.tensors.spelling import spelled
 from intarsia_tracer.tensors.tables import ATOM_TYPES, PRODUCTS, RESHAPING, is_inlined, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue, plain_number, tensors_of
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
@@ -271,8 +272,11 @@ class Tensors(Extension):
             return tx.from_python(result)
         self.gpu = self._on_one_gpu(target, [leaf.device for leaf in _tensors(result)])
         # only now: a number that the operation asked for has become a constant
-        nodes = tuple([self.argument(a, False) for a in args])
-        named = {k: self.argument(v, False) for k, v in keywords.items()}
+        try:
+            nodes = tuple([spelled(self.argument(a, False)) for a in args])
+            named = {k: spelled(self.argument(v, False)) for k, v in keywords.items()}
+        except NotConstantError as unknown:
+            raise Break("tracer.tensor_op", f"{_shown(target)} is called with {unknown}") from None
         node = self.graph.create_node(kind, target, nodes, named)
         self.n_calls += 1
         self.describe(node, result)
