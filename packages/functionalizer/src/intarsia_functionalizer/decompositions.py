@@ -11,7 +11,7 @@ In-place forms of the rows are in the table too: `celu_(x)` is recorded as `x.co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -163,6 +163,8 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     no_stats = aten._native_batch_norm_legit.no_stats
     table[no_stats] = statistics_of_parameters(table[no_stats])
     table[aten.grid_sampler_2d.default] = _not_cubic(table[aten.grid_sampler_2d.default])
+    for op in (aten.upsample_linear1d.default, aten.upsample_bilinear2d.default):
+        table[op] = _scaled(table[op])
     table[aten.trace.default] = _trace
     table |= foreach_decompositions() | fused_decompositions()
     for op in list(table):
@@ -227,6 +229,25 @@ def _not_cubic(function: Callable[..., Any]) -> Callable[..., Any]:
         return NotImplemented if mode == 2 else function(x, grid, mode, *args)
 
     return sample
+
+
+def _scaled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave interpolation whole where a side keeps its size in spite of a scale, which eager ignores there."""
+
+    def interpolate(x: Any, size: Sequence[Any], align_corners: bool, *scales: float | None) -> Any:
+        sides = zip(x.shape[2:], size, scales, strict=False)
+        if not align_corners and any(_may_ignore_scale(*side) for side in sides):
+            return NotImplemented
+        return function(x, size, align_corners, *scales)
+
+    return interpolate
+
+
+def _may_ignore_scale(size: Any, wanted: Any, scale: float | None) -> bool:
+    if scale is None or scale == 1:
+        return False
+    known = type(size) is int and type(wanted) is int
+    return size == wanted if known else 1 < scale < 2  # what else keeps the size
 
 
 def _softshrink(x: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:

@@ -40,6 +40,8 @@ _DEVICE = torch.ops.prim.device.default
 _NUMBERS = (bool, int, float, complex)
 _PLAIN = {bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 
+_ASSERTIONS = {aten._assert_async.default, aten._assert_async.msg}
+
 # what torch.tensor(...) ends with
 _LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
@@ -71,6 +73,7 @@ class _Kind(NamedTuple):
         is_query: It asks for metadata.
         is_composite: It is made of other ops: in C++, or, where sizes are symbolic, in C++ or Python.
         is_lift: It makes a tensor of a literal.
+        is_assertion: It only raises, which is for the running program to do, even if the data is known already.
         changes_view: It changes what a view shows, in place.
         is_special: Any of the first three, or no op of one schema.
     """
@@ -80,6 +83,7 @@ class _Kind(NamedTuple):
     is_query: bool
     is_composite: bool
     is_lift: bool
+    is_assertion: bool
     changes_view: bool
     is_special: bool
 
@@ -88,14 +92,15 @@ def _kind_of(func: Any, decompositions: Decompositions, is_symbolic: bool) -> _K
     replacement, is_query = decompositions.get(func), func in _QUERIES
     key = DispatchKey.CompositeImplicitAutograd
     if is_query or not isinstance(func, OpOverload):  # the dispatcher doesn't know all that ask
-        return _Kind(func, replacement, is_query, False, False, False, True)
+        return _Kind(func, replacement, is_query, False, False, False, False, True)
     if is_symbolic:
         composite = func.has_kernel_for_dispatch_key(key)
     else:
         composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
     special = is_query or composite or replacement is not None
     changes = torch.Tag.inplace_view in func.tags
-    return _Kind(func, replacement, is_query, composite, func in _LIFTS, changes, special)
+    assertion = func in _ASSERTIONS
+    return _Kind(func, replacement, is_query, composite, func in _LIFTS, assertion, changes, special)
 
 
 class Recorder(TorchDispatchMode):
@@ -247,7 +252,7 @@ class Recorder(TorchDispatchMode):
             kwargs = self._fakes(kwargs) if kwargs else kwargs
             if kind.changes_view:
                 self._freeze_values_of(args[0])
-            result = self.cache.call(func, args, kwargs)
+            result = None if kind.is_assertion else self.cache.call(func, args, kwargs)
         if type(result) in _NUMBERS:
             return result  # `item()` of a literal: known, and nothing for a graph to compute
         # recorded only now: an op that raises leaves no node behind

@@ -71,7 +71,8 @@ def lower(
         rng: `"eager"`: random ops stay extern calls, which draw eager's numbers. `"philox"`: a seed is drawn instead,
             and the numbers are a function of it and of the element: they can be fused, and are the same whatever
             emitter is used. None: `"philox"` for results on a CUDA device, `"eager"` for others.
-        deterministic: Leave what a GPU adds up in any order to library calls, which then have an order.
+        deterministic: Leave what a GPU adds up in any order to library calls, which then have an order; uninitialised
+            memory too, which they fill.
         check: Whether both programs are verified.
 
     Returns:

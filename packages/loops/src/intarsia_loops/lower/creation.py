@@ -55,19 +55,21 @@ def _ones(b: Builder, *_: Any, **__: Any) -> Any:
     return _filled(b, 1)
 
 
-# `empty` promises nothing about its values: zeros are as good as any, and the same in every run
+def _empty(b: Builder, *_: Any, **__: Any) -> Any:
+    """Zeros are as good as any values, and the same in every run. Deterministic mode promises others: ATen fills."""
+    return DECLINED if b.deterministic else _filled(b, 0)
+
+
+TABLE.put([aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default], _zeros)
 TABLE.put(
     [
-        aten.zeros.default,
-        aten.zeros_like.default,
-        aten.new_zeros.default,
         aten.empty.memory_format,
         aten.empty_like.default,
         aten.empty_strided.default,
         aten.new_empty.default,
         aten.new_empty_strided.default,
     ],
-    _zeros,
+    _empty,
 )
 TABLE.put([aten.ones.default, aten.ones_like.default, aten.new_ones.default], _ones)
 

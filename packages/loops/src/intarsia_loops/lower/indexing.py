@@ -376,6 +376,8 @@ def _upsample(b: Builder, x: Tensor, scales: Sequence[float | None], shift: floa
     if through is None:
         return DECLINED
     sizes = list(zip(x.shape[2:], b.spec().shape[2:], scales, strict=True))
+    if not shift and any(_may_ignore_scale(*size) for size in sizes):
+        return DECLINED
 
     def position(p: Point) -> Position:
         return p[0], p[1], *[_nearest(i, *size, shift) for i, size in zip(p[2:], sizes, strict=True)]
@@ -386,6 +388,16 @@ def _upsample(b: Builder, x: Tensor, scales: Sequence[float | None], shift: floa
         return x.at(known) if len(known) == len(place) else load(x.buffer, through(place), x.dtype)
 
     return b.map(body)
+
+
+def _may_ignore_scale(n: IndexExpr, wanted: IndexExpr, scale: float | None) -> bool:
+    """Tell whether eager may look at the sizes alone: its CPU kernels do for a side that is kept or doubled."""
+    if scale is None or scale in (1.0, 2.0):
+        return False
+    known, size = n.const(), wanted.const()
+    if known is None or size is None:  # kept sides have a scale below 2, doubled ones below 3
+        return 1 < scale < 3
+    return size in (known, 2 * known)
 
 
 def _nearest(i: IndexExpr, n: IndexExpr, wanted: IndexExpr, scale: float | None, shift: float) -> IndexExpr | Val:

@@ -1,0 +1,118 @@
+"""Operators at the edges of their arguments: what eager refuses, ignores, or fills in."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import intarsia
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+RAISE = {"on_error": "raise"}
+
+
+def outcome(f, *args):
+    """Return what `f` gives, with the gradients of `args`, or the class of what it raises."""
+    mine = [a.detach().clone(memory_format=torch.preserve_format).requires_grad_(a.requires_grad) for a in args]
+    try:
+        result = f(*mine)
+        graded = [a for a in mine if a.requires_grad]
+        grads = torch.autograd.grad(result.sum(), graded, allow_unused=True) if result.requires_grad else ()
+    except Exception as error:
+        return type(error)
+    return result.detach(), grads
+
+
+def as_eager(f, *args):
+    want = outcome(f, *args)
+    got = outcome(intarsia.compile(f, options=RAISE), *args)
+    if isinstance(want, type):
+        assert got is want
+    else:
+        torch.testing.assert_close(got, want, equal_nan=True)
+    assert intarsia.stats().frames_compiled >= 1
+
+
+CLASSES = {
+    "argument": (lambda x: F.one_hot(x, 3) * 2, torch.tensor([0, 3])),
+    "negative": (lambda x: F.one_hot(x, num_classes=3), torch.tensor([[0, -1]])),
+    "literal": (lambda x: F.one_hot(torch.tensor([5]), 3) + x, torch.tensor([1])),
+    "no classes": (lambda x: F.one_hot(x, 0), torch.tensor([1])),
+    "unused": (lambda x: (F.one_hot(x, 3), x + 1)[1], torch.tensor([3])),
+    "operator": (lambda x: torch.ops.aten.one_hot(x, 3), torch.tensor([4])),
+    "in range": (lambda x: F.one_hot(x, 3), torch.tensor([0, 2])),
+    "empty": (lambda x: F.one_hot(x, 3), torch.zeros(0, 2, dtype=torch.long)),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_one_hot_checks_its_classes(name):
+    f, classes = CLASSES[name]
+    as_eager(f, classes)
+
+
+def test_one_hot_checks_its_classes_in_training():
+    for wrong in (1, 3):
+        as_eager(
+            lambda x, w: F.one_hot(x, 3).float() @ w, torch.tensor([0, wrong]), torch.ones(3, 2, requires_grad=True)
+        )
+
+
+SCALES = [(1.3, 1.0), (1.0, 1.3), (2.4, 2.0), (1.3, 2.7), (0.7, 1.5)]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+def test_a_side_that_keeps_or_doubles_its_size(mode, scale):
+    """int(3 * 1.3) is 3 and int(2 * 2.4) is 4: eager looks at the sizes then, not at the scale."""
+    f = lambda x: F.interpolate(x, scale_factor=scale, mode=mode)
+    for x in (torch.randn(2, 5, 3, 2), torch.randn(2, 5, 3, 2).to(memory_format=torch.channels_last)):
+        as_eager(f, x.requires_grad_())
+        as_eager(f, x.detach())
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "area"])
+def test_a_line_that_keeps_its_size(mode):
+    as_eager(lambda x: F.interpolate(x, scale_factor=1.3, mode=mode), torch.randn(2, 3, 3))
+
+
+def test_a_line_of_changing_size_keeps_it():
+    f = lambda x: F.interpolate(x, scale_factor=1.3, mode="nearest") + F.interpolate(x, scale_factor=1.3, mode="linear")
+    fast = intarsia.compile(f, dynamic=True, options=RAISE)
+    for n in (2, 3, 4, 7):
+        x = torch.randn(1, 2, n)
+        torch.testing.assert_close(fast(x), f(x))
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+EMPTY = {
+    "empty": lambda x: torch.empty(2, 3, dtype=x.dtype),
+    "empty_like": lambda x: torch.empty_like(x),
+    "new_empty": lambda x: x.new_empty(4),
+    "empty_strided": lambda x: torch.empty_strided((2, 3), (1, 2), dtype=x.dtype),
+    "in a kernel": lambda x: torch.cat([torch.empty(2, 1, dtype=x.dtype), x], 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.half, torch.complex64, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize("name", EMPTY)
+def test_uninitialised_memory_is_filled_in_deterministic_mode(name, dtype, deterministic):
+    as_eager(EMPTY[name], torch.ones(2, 3, dtype=dtype))
+
+
+def test_deterministic_mode_is_looked_at_on_every_call():
+    fast = intarsia.compile(lambda: torch.empty(2) * 1, options=RAISE)
+    fast()
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert fast().isnan().all()
+    finally:
+        torch.use_deterministic_algorithms(False)

@@ -1,0 +1,45 @@
+"""Checks of data that composite ops leave out when they run on fake tensors: kept as nodes.
+
+`one_hot` looks at its classes before it computes, except where there is no data to look at. A graph recorded there
+would give a row of zeros for a class that eager refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["KeepsChecks"]
+
+
+class KeepsChecks(TorchFunctionMode):
+    """Puts the check of a composite op in front of it.
+
+    Example:
+        >>> with KeepsChecks():
+        ...     torch.nn.functional.one_hot(torch.tensor([1]), 3)
+        tensor([[0, 1, 0]])
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        check = _CHECKS.get(func)
+        if check is not None:
+            check(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _classes(self: torch.Tensor, num_classes: int = -1) -> None:
+    """Classes are in range. An unknown number of them depends on data, which the op itself will say."""
+    if self.dtype is not torch.int64 or (type(num_classes) is int and num_classes < 0):
+        return
+    torch.ops.aten._assert_async.msg(((self >= 0) & (self < num_classes)).all(), "a class of one_hot is out of range")
+
+
+_CHECKS: dict[Any, Callable[..., None]] = {
+    torch.nn.functional.one_hot: _classes,
+    torch.ops.aten.one_hot: _classes,
+    torch.ops.aten.one_hot.default: _classes,
+}
