@@ -304,8 +304,8 @@ def test_deep_recursion_ends():
 
     executor = Executor()
     torch.testing.assert_close(executor.call(down, torch.ones(2), 40), torch.full((2,), 41.0))
-    found = intarsia_tracer.capture(down, (torch.ones(2), 500))
-    assert found.breaks[0].code == "tracer.depth"
+    found = intarsia_tracer.capture(down, (torch.ones(2), 500), limits=intarsia_tracer.Limits(depth=60))
+    assert found.breaks[0].code == "tracer.depth" and found.code.code is down.__code__
 
 
 def test_every_code_has_a_summary():

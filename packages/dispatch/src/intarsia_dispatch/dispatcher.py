@@ -40,6 +40,7 @@ from intarsia_ir.errors import (
 )
 from intarsia_ir.observers import observer
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Symbolic
+from intarsia_ir.stack import deep_stack
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
@@ -185,7 +186,7 @@ class Dispatcher:
             self._native(code, None, f"{watcher} is active, and sees no operation of compiled code")
             return ...
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
-        with self._config.lock, hidden_from_user():
+        with self._config.lock, hidden_from_user(), deep_stack():
             return choose(code, frame)  # by itself: another compiler beneath would compile this one
 
     def _choose(self, code: CodeType, frame: FrameInfo) -> _Answer:
@@ -370,6 +371,8 @@ class Dispatcher:
             return True
         if missed is not None and missed.code not in _WANTED_BREAKS and not self._hands_on(missed):
             complaint = complaint or missed
+        if broken is not None and broken.code == _TOO_DEEP:  # of the callees too
+            complaint = broken
         if complaint is not None:
             self._failed(
                 code, state, break_error(code, (complaint,), "nothing could be captured"), "capturing", capture
@@ -494,6 +497,7 @@ class _CannotHaveSymbols(Exception):  # noqa: N818  (control flow inside this fi
 _RAISES = "tracer.exception"  # the program's own exception leaves the frame: no break to complain of
 # after these nobody misses a graph: the user asked for it, or eager has an error of its own to tell
 _RAISED_ON_FAKES = "tracer.operation_raised"
+_TOO_DEEP = "tracer.depth"
 _WANTED_BREAKS = (_RAISES, _RAISED_ON_FAKES, "tracer.requested", "tracer.disabled", "tracer.repeated")
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 

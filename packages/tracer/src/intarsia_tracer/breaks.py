@@ -13,7 +13,17 @@ from typing import Any
 
 from intarsia_ir.records import GraphBreak, Origin
 
-__all__ = ["REGISTRY", "Break", "BreakKind", "NeedsSymbols", "Raised", "Stop", "Unreconstructable", "graph_break"]
+__all__ = [
+    "REGISTRY",
+    "Break",
+    "BreakKind",
+    "NeedsSymbols",
+    "Raised",
+    "Stop",
+    "TooDeep",
+    "Unreconstructable",
+    "graph_break",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,10 @@ class Break(Exception):  # noqa: N818  (control flow, not an error)
         """Note that it goes on to the caller of a frame; `origin` is the line the frame is at."""
         self.origin = self.origin or origin
         self.callees = (code, *self.callees)
+
+
+class TooDeep(Break):
+    """Calls nest too deeply: the frame runs as it is, for each of its callees would be traced as deeply again."""
 
 
 class Raised(Exception):  # noqa: N818

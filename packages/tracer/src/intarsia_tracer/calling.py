@@ -100,8 +100,7 @@ def inline(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords
     code = function.code
     if code.co_flags & _NOT_INLINED:
         raise Break("tracer.frame", f"{function.describe()} is a coroutine or asynchronous generator")
-    if len(tx.frames) >= tx.limits.depth:
-        raise Break("tracer.depth", f"calls nest {len(tx.frames)} deep at {function.describe()}")
+    tx.check_depth(function.describe())
     values = tx.bind(function, args, keywords)
     frame = tx.new_frame(code, values, function.global_names(tx), function.cells(tx))
     if code.co_flags & inspect.CO_GENERATOR:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
@@ -11,9 +12,10 @@ from typing import Any, NoReturn, Protocol
 from intarsia_bytecode import info_of, reads_own_frame
 from intarsia_ir.errors import IntarsiaError, InternalError, UnsupportedError
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
+from intarsia_ir.stack import deep_stack, frames_below
 from intarsia_tracer.arguments import frame_of_call
 from intarsia_tracer.assemble import assemble_break, assemble_native, assemble_return
-from intarsia_tracer.breaks import Break, NeedsSymbols, Raised, Stop, Unreconstructable, graph_break
+from intarsia_tracer.breaks import Break, NeedsSymbols, Raised, Stop, TooDeep, Unreconstructable, graph_break
 from intarsia_tracer.evaluate import EvaluatedFrame, Pending
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.opcodes import table
@@ -149,7 +151,10 @@ def capture_frame(
         extension = Tensors
     symbolic = dynamic if isinstance(dynamic, Symbolic) else Symbolic(every=bool(dynamic))
     try:
-        found = Attempts(code, frame, number, extension, limits, force, symbolic, dynamic is not False).run()
+        with deep_stack() as limit:
+            room = limit - frames_below(sys._getframe())
+            attempts = Attempts(code, frame, number, extension, limits, force, symbolic, dynamic is not False, room)
+            found = attempts.run()
     except IntarsiaError:
         raise
     except RecursionError:  # even the code that answers the others had too little stack
@@ -195,6 +200,7 @@ class Attempts:
         force: bool,
         symbolic: Symbolic,
         marks: bool,
+        room: int,
     ) -> None:
         self.code = code
         self.frame = frame
@@ -206,6 +212,7 @@ class Attempts:
         self.symbolic = symbolic
         self.symbols = bool(symbolic)
         self.marks = marks
+        self.room = room
         self.stop_at = -1
         self.broken: GraphBreak | None = None
 
@@ -240,7 +247,7 @@ class Attempts:
     def _attempt(self) -> Capture | None:
         """Trace once; None when another attempt must stop earlier."""
         extension = self.extension()
-        tx = Tracer(extension, table(), self.limits, self.stop_at, self.symbolic, self.symbols, self.marks)
+        tx = Tracer(extension, table(), self.limits, self.stop_at, self.symbolic, self.symbols, self.marks, self.room)
         extension.begin(tx)
         try:
             frame = outermost_frame(tx, self.code, self.frame)
@@ -268,6 +275,8 @@ class Attempts:
                 tx.close_abandoned(None)
         except Stop:
             return self._break(tx, frame)
+        except TooDeep as broken:
+            return self._native(graph_break(broken.code, broken.reason, broken.origin or tx.origin(), broken.callees))
         except Break as broken:
             found = graph_break(broken.code, broken.reason, broken.origin or tx.origin(), broken.callees)
         except Raised as raised:
@@ -277,7 +286,7 @@ class Attempts:
                 self.stop_at = tx.raised_in[id(raised.value)]
                 return None
         except RecursionError:
-            found = graph_break("tracer.depth", "the evaluator ran out of stack", tx.origin())
+            return self._native(graph_break("tracer.depth", "the evaluator ran out of stack", tx.origin()))
         else:
             assert isinstance(value, Value)
             linkable, graph = assemble_return(tx, frame, value, self.hole)

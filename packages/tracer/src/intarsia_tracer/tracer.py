@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from intarsia_ir.records import Origin, Source, Symbolic
 from intarsia_tracer import calling, class_lookup, formatting, identity, lookup, operators, polyfills, storing, wrapping
-from intarsia_tracer.breaks import Break, Raised, Stop
+from intarsia_tracer.breaks import Break, Raised, Stop, TooDeep
 from intarsia_tracer.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, BuiltinCall
 from intarsia_tracer.copying import COPY_CALLS
 from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Yielded
@@ -36,11 +36,11 @@ class Limits:
     """How far one capture goes.
 
     Args:
-        depth: Nested calls that are inlined.
+        depth: Nested calls that are inlined; never more than eager itself could nest.
         instructions: Instructions of loops and calls that are evaluated, roughly.
     """
 
-    depth: int = 60
+    depth: int = 5000
     instructions: int = 2_000_000
 
 
@@ -55,6 +55,7 @@ class Tracer:
         symbolic: Which sizes and numbers of the call are symbols.
         symbols: Whether there may be any: the first attempt at a call without them finds marked sizes.
         marks: Whether sizes that the user marked are symbols.
+        room: Frames that the program may nest before CPython raises RecursionError.
     """
 
     builtin_calls: Mapping[Any, BuiltinCall] = {**BUILTIN_CALLS, **COPY_CALLS}
@@ -171,6 +172,7 @@ class Tracer:
         symbolic: Symbolic = Symbolic(),  # noqa: B008  (frozen)
         symbols: bool = False,
         marks: bool = False,
+        room: int = sys.maxsize,
     ) -> None:
         self.extension = extension
         self.table = table
@@ -190,6 +192,8 @@ class Tracer:
         self.builtin_names: dict[tuple[int, str], Value] = {}
         self.identity_keys: dict[Value, Origin | None] = {}  # existing objects that were hashed by identity
         self.frames: list[EvaluatedFrame] = []
+        self.room = room
+        self.passed_over = 0  # frames that eager has in between, and that aren't evaluated
         self.dirty: dict[Value, None] = {}  # in the order of their first change
         self.extension_notes: dict[str, Any] = {}  # what the plug-in wants to remember
         self.open_generators = False  # some generator was suspended where closing it has an effect
@@ -294,10 +298,17 @@ class Tracer:
         assert isinstance(found, Value)
         return found
 
+    def check_depth(self, what: str) -> None:
+        """Break before a frame that is one too many."""
+        depth = len(self.frames)
+        if depth + self.passed_over >= self.room:
+            raise TooDeep("tracer.exception", f"RecursionError is raised: calls nest {depth} deep at {what}")
+        if depth >= self.limits.depth:
+            raise TooDeep("tracer.depth", f"calls nest {depth} deep at {what}")
+
     def resume_generator(self, frame: EvaluatedFrame, exception: Value | None) -> tuple[bool, Value]:
         """Run a generator's frame on; tell whether it yielded, and what."""
-        if len(self.frames) >= self.limits.depth:
-            raise Break("tracer.depth", "generators nest too deeply")
+        self.check_depth("a generator")
         handling, self.handling = self.handling, None
         self.frames.append(frame)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ _GLOBAL_HOOKS = (
     "_global_forward_hooks",
     "_global_forward_pre_hooks",
 )
+# of `Module.__call__`, before `forward`; up to 3.11 the slot counts as one
+_FRAMES_OF_A_CALL = 2 + (sys.version_info < (3, 12))
 _CALL = torch.nn.Module.__call__
 _GETATTR = torch.nn.Module.__getattr__
 _SETATTR = torch.nn.Module.__setattr__
@@ -52,7 +55,12 @@ def call_module(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Key
     if _has_hooks(tx, callee):
         function = tx.class_function(callee, callee.cls, "_call_impl")
         return tx.call(function, [callee, *args], keywords)
-    return tx.call(callee.get_attribute(tx, "forward"), args, keywords)
+    forward = callee.get_attribute(tx, "forward")
+    tx.passed_over += _FRAMES_OF_A_CALL
+    try:
+        return tx.call(forward, args, keywords)
+    finally:
+        tx.passed_over -= _FRAMES_OF_A_CALL
 
 
 def _has_hooks(tx: Tracer, callee: Object) -> bool:
