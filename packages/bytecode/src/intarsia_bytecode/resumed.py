@@ -10,9 +10,9 @@ __all__ = ["changed_size", "own_cell", "resumed_view"]
 
 
 def resumed_view(mapping: Any, what: str, at: int, size: int) -> Iterator[Any]:
-    """Return the iterator over a view of a dict that a break left at position `at`, when the dict had `size` keys."""
+    """Return the iterator over a view of a dict, or a deque, that a break left at position `at`; it had `size` keys."""
     if len(mapping) != size:
-        return changed_size()
+        return mutated() if what == "__iter__" else changed_size()
     it: Iterator[Any] = iter(getattr(mapping, what)())
     for _ in range(at):
         next(it)
@@ -27,6 +27,11 @@ def own_cell(cell: CellType, name: str) -> Any:
         pass
     # out here, for CPython's own error has no other as its context
     raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
+
+
+def mutated() -> Iterator[Any]:
+    raise RuntimeError("deque mutated during iteration")
+    yield
 
 
 def changed_size() -> Iterator[Any]:

@@ -22,6 +22,7 @@ from intarsia_bytecode import (
 from intarsia_ir.records import LinkableCode
 from intarsia_tracer.codegen import Builder
 from intarsia_tracer.values.base import NULL, Value
+from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.functions import Cell, Globals
 from intarsia_tracer.values.iterators import Enumerate, Generator, Position
 from intarsia_tracer.values.mappings import DictView
@@ -180,6 +181,6 @@ class _BreakAssembly:
         if isinstance(value, Enumerate):
             return parts, "enumerate"
         assert isinstance(value, Position)
-        if isinstance(value.over, DictView):
+        if isinstance(value.over, (Deque, DictView)):
             return parts, "view"
         return parts, "iterator" if isinstance(value.over, Items) else "range"

@@ -24,7 +24,7 @@ from intarsia_tracer.values.base import NULL, Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
 from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Function, Partial, PythonFunction, guard_code
-from intarsia_tracer.values.iterators import Enumerate, Filter, Map, Reversed, Zip
+from intarsia_tracer.values.iterators import Backwards, Enumerate, Filter, Map, Reversed, Zip
 from intarsia_tracer.values.mappings import Dict, DictView
 from intarsia_tracer.values.numbers import ChangingNumber, opened
 from intarsia_tracer.values.objects import Builtin, ClassValue, Object, Super, Traceback
@@ -183,11 +183,13 @@ def _next(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def _enumerate(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    start = args[1] if len(args) > 1 else keywords.get("start", Const(0))
-    return Enumerate(args[0].iterate(tx), tx.index(start), tx.step)
+    given = tx.named("enumerate", args, keywords, ("iterable", "start"), required=1)
+    start = tx.real(operator.index, tx.index(given.get("start", Const(0))))
+    return Enumerate(given["iterable"].iterate(tx), start, tx.step)
 
 
 def _zip(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    tx.named("zip", (), keywords, ("strict",))
     strict = "strict" in keywords and tx.truth(keywords["strict"])
     return Zip([arg.iterate(tx) for arg in args], strict, tx.step)
 
@@ -204,7 +206,11 @@ def _filter(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (value,) = tx.arity("reversed", args, keywords, 1)
-    if isinstance(value, Items):
+    if isinstance(value, (Deque, Dict, DictView)):
+        made = Backwards(DictView(value, "keys") if isinstance(value, Dict) else value, tx.step)
+        made.begin(tx)
+        return made
+    if isinstance(value, Items) and not tx.asks_python(value, "__reversed__"):
         return Reversed(value, value.count() - 1, tx.step)
     if isinstance(value, Const) and isinstance(value.value, (range, str)):
         return (
@@ -212,11 +218,9 @@ def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
             if isinstance(value.value, range)
             else Reversed(value, len(value.value) - 1, tx.step)
         )
-    if isinstance(value, (Dict, DictView)):
-        return tx.iterator_over(Tuple(tx.unpack(value)[::-1]))
     if isinstance(value, Object) and tx.find_in_class(value.cls, "__reversed__") is not None:
         return tx.special(value, "__reversed__", [])
-    if isinstance(value, Object):
+    if isinstance(value, Object) and tx.find_in_class(value.cls, "__getitem__") is not None:
         items = [value.get_item(tx, Const(index)) for index in reversed(range(value.length(tx)))]
         return tx.iterator_over(Tuple(items))
     raise Break("tracer.iterator", f"reversing {value.describe()} isn't modelled")
@@ -239,16 +243,37 @@ def _has_total_order(values: SetValue, keywords: Keywords) -> bool:
 
 
 def _sum(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    values = tx.unpack(args[0])
-    start = args[1] if len(args) > 1 else keywords.get("start", Const(0))
-    if all(isinstance(value, Const) for value in [*values, start]):
+    if not 1 <= len(args) <= 2 or set(keywords) - {"start"} or len(args) + len(keywords) > 2:
+        raise Break("tracer.exception", f"sum is called with {len(args)} arguments and {sorted(keywords)}")
+    total = args[1] if len(args) > 1 else keywords.get("start", Const(0))
+    known: list[Value] = []  # added up in one go, as long as nobody can see the difference
+    elements = tx.elements(args[0])
+    for value in elements:
+        if isinstance(total, Const) and isinstance(value, Const):
+            known.append(value)
+            continue
+        if _COMPENSATED and any(isinstance(v, Const) and isinstance(v.value, float) for v in (*known, value)):
+            raise Break("tracer.call", "the sum of floats and other values isn't modelled")
+        total = tx.binary("+", _sum_of(tx, known, total), value)
+        known = []
+    return _sum_of(tx, known, total)
+
+
+def _sum_of(tx: Tracer, values: Sequence[Value], start: Value) -> Value:
+    """Return the sum of constants, by CPython's own rule."""
+    if not values and not isinstance(start, Const):
+        return start
+    if isinstance(start, Const):
         return tx.from_python(tx.real(sum, [v.as_python() for v in values], start.as_python()))
-    if any(isinstance(value, Const) and isinstance(value.value, float) for value in values) and _COMPENSATED:
-        raise Break("tracer.call", "the sum of floats and other values isn't modelled")
     return functools.reduce(lambda total, value: tx.binary("+", total, value), values, start)
 
 
 _COMPENSATED = sum([0.1] * 10) == 1.0  # since 3.12
+
+
+def _is_inert(tx: Tracer, value: Value) -> bool:
+    """Tell whether iterating runs no user code, so that it doesn't matter what is taken when."""
+    return isinstance(value, (Const, Dict, DictView, SetValue)) or tx.is_read_whole(value)
 
 
 def _extreme(name: str) -> BuiltinCall:
@@ -256,7 +281,10 @@ def _extreme(name: str) -> BuiltinCall:
     real: Callable[..., Any] = getattr(builtins, name)
 
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        if not keywords:
+        tx.named(name, (), keywords, ("key", "default"))
+        if not args or ("default" in keywords and len(args) > 1):
+            raise Break("tracer.exception", f"{name} is called with {len(args)} arguments and {sorted(keywords)}")
+        if not keywords and (len(args) > 1 or _is_inert(tx, args[0])):
             values = tx.unpack(args[0]) if len(args) == 1 else args
             if values and all(isinstance(value, Const) for value in values):
                 return tx.from_python(tx.real(real, [value.as_python() for value in values]))
@@ -297,11 +325,8 @@ def _set(cls: Any) -> BuiltinCall:
 
 def _dict(cls: Any) -> BuiltinCall:
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        factory: Value = NONE
-        if cls is collections.defaultdict:
-            factory, args = (args[0], args[1:]) if args else (NONE, args)
-        made = Dict(cls=cls, factory=factory)
-        made.call_method(tx, "update", args, keywords)
+        made = Dict(cls=cls)
+        made.call_method(tx, "__init__", args, keywords)
         return made
 
     return handler
@@ -332,10 +357,8 @@ def _method(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def _deque(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    items, *rest = [*tx.arity("deque", args, {}, 0, 2), Tuple(())]
-    limit = rest[0] if len(args) > 1 else keywords.get("maxlen", NONE)
-    made = Deque((), None if limit is NONE else tx.index(limit))
-    made.call_method(tx, "extend", [keywords.get("iterable", items)], {})
+    made = Deque()
+    made.call_method(tx, "__init__", args, keywords)
     return made
 
 
@@ -358,13 +381,28 @@ def _atom(cls: Any) -> BuiltinCall:
         if special is None or value is None or len(args) != 1 or keywords:
             return tx.call_pure(cls, args, keywords)
         if isinstance(value, Object) and tx.find_in_class(value.cls, special) is not None:
-            return tx.special(value, special, [])
+            return _checked_atom(tx, cls, value, tx.special(value, special, []))
+        if isinstance(value, Object) and tx.asks_python(value, "__index__") and cls is not bytes:
+            return tx.call_pure(cls, [Const(tx.index(value))], {})
         converted = value.convert(tx, cls)
         if converted is not None:
             return converted
         return tx.call_pure(cls, args, keywords)
 
     return handler
+
+
+def _checked_atom(tx: Tracer, cls: Any, value: Value, answer: Value) -> Value:
+    """Return what `__int__` or one like it answers, if it is of the class."""
+    kind = answer.type()
+    if kind is cls:
+        return answer
+    if issubclass(kind, cls):
+        raise Break("tracer.exception", f"{value.describe()} becomes a {cls.__name__} by a {kind.__name__}")
+    owner = f"{value.type().__name__}." if cls in (float, complex) else ""
+    if cls is complex and sys.version_info < (3, 12):
+        owner = ""
+    tx.raise_error(TypeError, f"{owner}__{cls.__name__}__ returned non-{cls.__name__} (type {kind.__name__})")
 
 
 def _bool(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -393,8 +431,17 @@ def _hash(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if isinstance(value, Object) and tx.find_in_class(value.cls, "__hash__") is not None:
         found = tx.find_in_class(value.cls, "__hash__")
         if found is not None and isinstance(found[0], types.FunctionType):
-            return tx.special(value, "__hash__", [])
+            return _checked_hash(tx, tx.special(value, "__hash__", []).settled())
     return tx.call_hash(value)
+
+
+def _checked_hash(tx: Tracer, answer: Value) -> Value:
+    """Return the hash that CPython makes of what a user's `__hash__` answers."""
+    if not issubclass(answer.type(), int):
+        tx.raise_error(TypeError, "__hash__ method should return an integer")
+    number = int(answer.as_python())
+    fits = -sys.maxsize - 1 <= number <= sys.maxsize
+    return Const((-2 if number == -1 else number) if fits else hash(number))
 
 
 def _slice(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -516,8 +563,8 @@ def _unary(op: str) -> BuiltinCall:
 
 def _index(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (value,) = tx.arity("index", args, keywords, 1)
-    if isinstance(value, Object):
-        return tx.special(value, "__index__", [])
+    if isinstance(value, Object) and not isinstance(value.identity(), int):
+        return tx.from_python(tx.index(value))
     return tx.call_pure(operator.index, args, keywords)
 
 

@@ -16,7 +16,7 @@ from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.trust import INLINED_LIBRARIES, is_installed, is_standard_library
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
-from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.constants import Const, is_none
 from intarsia_tracer.values.functions import Function, PythonFunction, guard_code
 from intarsia_tracer.values.iterators import Generator
 from intarsia_tracer.values.mappings import Dict
@@ -407,7 +407,9 @@ def _initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value],
     assert found is not None
     if isinstance(found[0], types.FunctionType):
         owner = cls if made.type() is cls.value else tx.class_value(made.type())
-        tx.call(tx.class_function(owner, made.type(), "__init__"), [made, *args], keywords)
+        answer = tx.call(tx.class_function(owner, made.type(), "__init__"), [made, *args], keywords)
+        if not is_none(answer):
+            tx.raise_error(TypeError, f"__init__() should return None, not '{answer.type().__name__}'")
         return
     tx.rely_on_passing_over(made.type().__mro__[: found[1]], tx.class_source(cls, made.type()), "__init__")
     if found[0] is object.__init__:
@@ -487,25 +489,31 @@ def call_getter(tx: Tracer, getter: Any, args: Sequence[Value]) -> Value:
 
 def special(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value:
     """Call a special method, looked up in the class as CPython does."""
-    if not isinstance(owner, Object):
+    if not isinstance(owner, Object) and not tx.asks_python(owner, name):
         return tx.operator_method(owner, name, args, {})
-    found = tx.find_in_class(owner.cls, name)
+    cls = owner.type()
+    found = tx.find_in_class(cls, name)
     if found is None or found[0] is None:
         raise Break("tracer.exception", f"{owner.describe()} has no {name}")
     raw = found[0]
     if isinstance(raw, types.FunctionType):
-        return tx.call(tx.class_function(owner, owner.cls, name), [owner, *args], {})
+        return tx.call(tx.class_function(owner, cls, name), [owner, *args], {})
     if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
         return owner.call_method(tx, name, args, {})
-    return tx.call(tx.bound_to_instance(owner, owner.cls, name, raw), args, {})
+    return tx.call(tx.bound_to_instance(owner, cls, name, raw), args, {})
 
 
 def object_truth(tx: Tracer, owner: Object) -> bool:
     """Model `bool` of an instance."""
-    for name in ("__bool__", "__len__"):
-        if tx.find_in_class(owner.cls, name) is not None:
-            return tx.truth(tx.special(owner, name, []))
-        tx.rely_on_passing_over(owner.cls.__mro__, tx.class_source(owner, owner.cls), name)
+    if tx.find_in_class(owner.cls, "__bool__") is not None:
+        answer = tx.special(owner, "__bool__", [])
+        if answer.type() is not bool:
+            tx.raise_error(TypeError, f"__bool__ should return bool, returned {answer.type().__name__}")
+        return tx.truth(answer)
+    tx.rely_on_passing_over(owner.cls.__mro__, tx.class_source(owner, owner.cls), "__bool__")
+    if tx.find_in_class(owner.cls, "__len__") is not None:
+        return owner.length(tx) > 0
+    tx.rely_on_passing_over(owner.cls.__mro__, tx.class_source(owner, owner.cls), "__len__")
     return True
 
 
@@ -519,7 +527,10 @@ def object_contains(tx: Tracer, owner: Object, item: Value) -> bool:
 def object_iterate(tx: Tracer, owner: Object) -> Value:
     """Model `iter` of an instance."""
     if tx.find_in_class(owner.cls, "__iter__") is not None:
-        return tx.special(owner, "__iter__", [])
+        made = tx.special(owner, "__iter__", [])
+        if tx.find_in_class(made.type(), "__next__") is None:
+            tx.raise_error(TypeError, f"iter() returned non-iterator of type '{made.type().__name__}'")
+        return made
     if tx.find_in_class(owner.cls, "__getitem__") is not None:
         return tx.polyfill("sequence_iterator", [owner])
     raise Break("tracer.exception", f"{owner.describe()} isn't iterable")
@@ -551,11 +562,10 @@ def has_attribute(tx: Tracer, value: Value, name: str) -> bool:
 
 def plain_mapping(tx: Tracer, value: Object) -> bool:
     """Tell whether a subclass of dict is read like a dict."""
-    return all(
-        tx.find_in_class(value.cls, name) == tx.find_in_class(value.base.type(), name)  # type: ignore[union-attr]
-        or (tx.find_in_class(value.cls, name) or (None,))[0] is getattr(value.base.type(), name)  # type: ignore[union-attr]
-        for name in ("keys", "__iter__", "__getitem__")
-    )
+    base: Any = value.base.type() if value.base is not None else dict
+    # of what is laid out as a dict, only `__iter__` is asked for; an OrderedDict is read by its methods
+    names = ("keys", "__getitem__") if issubclass(base, collections.OrderedDict) else ("__iter__",)
+    return all((tx.find_in_class(value.cls, name) or (None,))[0] is getattr(base, name) for name in names)
 
 
 _LRU_WRAPPER = type(functools.lru_cache(lambda: None))

@@ -259,7 +259,7 @@ class Builder(Writer):
             items = value.base.items
             self.call_unbound(list.extend, value, [lambda: self.build_list(items)])
         elif isinstance(value.base, SetValue):
-            value.base.recipe.replay(self, lambda: self.load(value))
+            value.base.recipe.replay(self, lambda: self.load(value), past_overrides=True)
         self.write_attributes(value, value.written)
 
     def call_unbound(self, method: Any, owner: Value, args: Sequence[Loader]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const
+from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.functions import PythonFunction
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import InstanceDict, Object, Reference
@@ -23,6 +24,7 @@ __all__ = ["COPY_CALLS", "copy_deep", "copy_shallow"]
 
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set for classes written in Python
 _IMMUTABLE = (Const, PythonFunction, Reference, Slice)
+_FILLING = ("__iter__", "__setitem__", "append", "extend", "items")  # by which containers are taken apart and filled
 _HOOKS = ("__copy__", "__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs__")
 
 
@@ -51,6 +53,10 @@ def _copied(tx: Tracer, value: Value, hook: str, part: Callable[[Value], Value],
         items = [part(item) for item in value.items]
         same = all(new is old for new, old in zip(items, value.items, strict=True))
         return value if same else Tuple(items, value.cls)
+    if isinstance(value, Deque):
+        copied = memo[id(value)] = Deque(maxlen=value.maxlen)
+        copied.items.extend(part(item) for item in value.items)
+        return copied
     if isinstance(value, List):
         made = memo[id(value)] = List()
         made.items.extend(part(item) for item in value.items)
@@ -113,6 +119,8 @@ def _is_plain(tx: Tracer, value: Object) -> bool:
         found = tx.find_in_class(cls, name)
         if found is not None and found[0] not in (vars(object).get(name), vars(dict).get(name), vars(list).get(name)):
             return False
+    if any(tx.asks_python(value, name) for name in _FILLING if isinstance(value.base, (Dict, List))):
+        return False
     return not issubclass(cls, (dict, list)) or value.base is not None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_tracer.breaks import Break
+from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.mappings import Dict
@@ -36,16 +37,24 @@ def call_str(tx: Tracer, value: Value) -> Value:
     value = value.settled()
     if isinstance(value, Const):
         return Const(tx.real(str, value.value))
-    if isinstance(value, Object):
+    if isinstance(value, Object) or _has_own_text(tx, value, "__str__"):
         return tx.object_text(value, "__str__")
     return tx.call_repr(value)
 
 
 def call_repr(tx: Tracer, value: Value) -> Value:
     """Model `repr(value)`."""
-    if isinstance(value, Object):
+    if isinstance(value, Object) or _has_own_text(tx, value, "__repr__"):
         return tx.object_text(value, "__repr__")
     return Const(repr(tx.printable(value)))
+
+
+def _has_own_text(tx: Tracer, value: Value, name: str) -> bool:
+    """Tell whether the user's class of a named tuple says how it is written."""
+    if not isinstance(value, Tuple) or not tx.asks_python(value, name):
+        return False
+    found = tx.find_in_class(value.cls, name)
+    return found is not None and not is_trusted(found[0].__globals__.get("__name__", ""))
 
 
 def printable(tx: Tracer, value: Value) -> Any:
@@ -53,6 +62,8 @@ def printable(tx: Tracer, value: Value) -> Any:
     value = value.settled()
     if isinstance(value, SetValue):
         return value.in_its_order(tx)
+    if _has_own_text(tx, value, "__repr__"):
+        return _Text(str(tx.call_repr(value).as_python()))
     if isinstance(value, Items) and value.type() in (tuple, list):
         return value.type()(tx.printable(item) for item in value.items)
     if isinstance(value, Dict) and value.cls is dict:
@@ -70,19 +81,30 @@ def printable(tx: Tracer, value: Value) -> Any:
     raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
 
 
-def object_text(tx: Tracer, value: Object, name: str) -> Value:
+def object_text(tx: Tracer, value: Value, name: str) -> Value:
     """Ask `__str__` or `__repr__` of an instance."""
-    found = tx.find_in_class(value.cls, name)
+    found = tx.find_in_class(value.type(), name)
     raw = found[0] if found else None
-    if issubclass(type(value.value), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
-        return Const(str(value.value) if name == "__str__" else repr(value.value))
+    member = value.identity()
+    if issubclass(type(member), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
+        return Const(str(member) if name == "__str__" else repr(member))
     if isinstance(raw, types.FunctionType):
-        return tx.special(value, name, [])
+        return _text(tx, tx.special(value, name, []), f"{name} returned non-string (type %s)")
     if raw is _OBJECT_STR:
+        shown = tx.find_in_class(value.type(), "__repr__")
+        if shown is not None and isinstance(shown[0], types.FunctionType):
+            return _text(tx, tx.special(value, "__repr__", []), "__str__ returned non-string (type %s)")
         return tx.object_text(value, "__repr__")
-    if isinstance(value.base, Tuple) and issubclass(value.cls, BaseException):
+    if isinstance(value, Object) and isinstance(value.base, Tuple) and issubclass(value.cls, BaseException):
         return exception_text(tx, value, name, raw)
     raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
+
+
+def _text(tx: Tracer, answer: Value, refusal: str) -> Value:
+    """Return the text that a user's method answers with; anything else is refused as by CPython."""
+    if not issubclass(answer.type(), str):
+        tx.raise_error(TypeError, refusal % answer.type().__name__)
+    return answer
 
 
 def exception_text(tx: Tracer, value: Object, name: str, raw: Any) -> Value:
@@ -124,7 +146,8 @@ def _object_format(tx: Tracer, value: Object, spec: str) -> Value:
     if raw is object.__format__ and not spec:
         return tx.call_str(value)
     if isinstance(raw, types.FunctionType):
-        return tx.special(value, "__format__", [Const(spec)])
+        answer = tx.special(value, "__format__", [Const(spec)])
+        return _text(tx, answer, "__format__ must return a str, not %s")
     raise Break("tracer.call", f"formatting {value.describe()} isn't modelled")
 
 

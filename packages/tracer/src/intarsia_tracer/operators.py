@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import operator
+import sys
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from intarsia_ir.records import GuardKind
@@ -13,11 +15,12 @@ from intarsia_tracer import formatting
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const, boolean
+from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.functions import BoundMethod, Function
 from intarsia_tracer.values.iterators import Position
-from intarsia_tracer.values.mappings import Dict
+from intarsia_tracer.values.mappings import Dict, DictView
 from intarsia_tracer.values.objects import InstanceDict, Object
-from intarsia_tracer.values.sequences import Items, List, Slice
+from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
@@ -26,18 +29,24 @@ if TYPE_CHECKING:
 __all__ = [
     "BINARY",
     "COMPARE",
+    "CONTAINERS",
     "advance",
     "arity",
+    "ask_length",
+    "asks_python",
     "binary",
+    "built_in_part",
     "check_size",
     "compare",
     "compare_identity",
     "elements",
     "elements_left",
     "index",
+    "is_read_whole",
     "iterator_over",
     "keyword_pairs",
     "list_of",
+    "named",
     "next_or_stop",
     "operator_method",
     "pairs",
@@ -45,6 +54,7 @@ __all__ = [
     "real_item",
     "same",
     "same_or_equal",
+    "size_from",
     "taken",
     "truth",
     "unpack",
@@ -77,6 +87,11 @@ _BY_NAME = {name: op for op, (_, name) in BINARY.items()}
 _COMPARE_BY_NAME = {name: op for op, (_, name, _) in COMPARE.items()}
 _NUMBERS = (int, float, bool)
 _SMALL = range(-5, 257)
+#: Built-in classes whose instances' content a model must know.
+CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)
+_OF_COLLECTIONS = (collections.deque, collections.OrderedDict, collections.defaultdict)
+_SEQUENCES = (list, tuple, collections.deque)
+_WRITTEN_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType, types.NoneType)
 _SINGLE = frozenset({type(None), bool, type(...), type(NotImplemented)})
 
 
@@ -166,28 +181,55 @@ def compare(tx: Tracer, op: str, a: Value, b: Value) -> Value:
         return tx.from_python(tx.real(function, a.as_python(), b.as_python()))
     order = [(b, swapped, a), (a, op, b)] if _later_first(a, b) else [(a, op, b), (b, swapped, a)]
     for left, which, right in order:
-        if type(left) is Object:
-            found = _compare_object(tx, left, which, right)
-        else:
-            found = left.compare(tx, which, _built_in_part(right))
+        found = _compare_attempt(tx, left, which, right)
         if found is not None:
             return found
     if op in ("==", "!="):
         return boolean(tx.same(a, b) is (op == "=="))
     if isinstance(a, (Const, Items, Dict)) and isinstance(b, (Const, Items, Dict)):
-        shown = f"'{a.type().__name__}' and '{b.type().__name__}'"
+        shown = f"'{_full_name(a.type())}' and '{_full_name(b.type())}'"
         tx.raise_error(TypeError, f"'{op}' not supported between instances of {shown}")
     _not_modelled(op, a, b)
 
 
+def _full_name(cls: Any) -> str:
+    """Return the name of a class in CPython's messages: with the module, for those written in C outside of builtins."""
+    return f"collections.{cls.__name__}" if cls in _OF_COLLECTIONS else str(cls.__name__)
+
+
 def _later_first(a: Value, b: Value) -> bool:
     """Tell whether the second operand is asked first: it is of a subclass of the first one's class."""
-    return type(b) is Object and a.type() is not b.cls and issubclass(b.cls, a.type())
+    return a.type() is not b.type() and issubclass(b.type(), a.type())
 
 
-def _built_in_part(value: Value) -> Value:
-    """Return what a built-in class sees of an instance of its subclass."""
-    return value.base if type(value) is Object and isinstance(value.base, (Dict, Items, SetValue)) else value
+def built_in_part(value: Value, viewer: Value) -> Value:
+    """Return what a built-in class, that of `viewer`, sees of an instance of its subclass.
+
+    Raises:
+        Break: It is an instance of a subclass of a built-in container, of which that part isn't modelled.
+    """
+    if type(value) is not Object or issubclass(value.cls, BaseException):
+        return value
+    if isinstance(value.base, (Dict, Items, SetValue)):
+        return value.base
+    if issubclass(value.cls, CONTAINERS) and isinstance(viewer, (Dict, DictView, InstanceDict, Items, SetValue)):
+        raise Break("tracer.operator", f"what {value.describe()} holds isn't modelled")
+    return value
+
+
+def _compare_attempt(tx: Tracer, a: Value, op: str, b: Value) -> Value | None:
+    """Ask one operand for a comparison; None when it declines."""
+    if asks_python(tx, a, COMPARE[op][1]) or type(a) is Object:
+        return _compare_object(tx, a, op, b)
+    return a.compare(tx, op, built_in_part(b, a))
+
+
+def asks_python(tx: Tracer, value: Value, name: str) -> bool:
+    """Tell whether a special method of an instance or a named tuple is a function written in Python."""
+    if type(value) is not Object and not (isinstance(value, Tuple) and value.cls is not tuple):
+        return False
+    found = tx.find_in_class(value.type(), name)
+    return found is not None and not isinstance(found[0], _WRITTEN_IN_C)
 
 
 def _members(a: Value, b: Value) -> bool:
@@ -212,10 +254,10 @@ _OPERATORS = frozenset(
 )
 
 
-def _compare_object(tx: Tracer, a: Object, op: str, b: Value) -> Value | None:
+def _compare_object(tx: Tracer, a: Value, op: str, b: Value) -> Value | None:
     """Ask the special method of an instance; None when it declines."""
     name = COMPARE[op][1]
-    found = tx.find_in_class(a.cls, name)
+    found = tx.find_in_class(a.type(), name)
     if found is None or found[0] is getattr(object, name):
         if op == "!=":
             equal = _compare_object(tx, a, "==", b)
@@ -230,24 +272,15 @@ def _compare_object(tx: Tracer, a: Object, op: str, b: Value) -> Value | None:
 
 def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> Value:
     """Model a binary operator, or its in-place form."""
-    function, name = BINARY[op]
+    function, _name = BINARY[op]
     if isinstance(a, Const) and isinstance(b, Const):
         tx.check_size(op, a.value, b.value)
         return tx.from_python(tx.real(function, a.value, b.value))
     if _members(a, b):
         return tx.from_python(tx.real(function, a.as_python(), b.as_python()))
-    if in_place:
-        changed = _in_place_object(tx, a, name, b) if type(a) is Object else a.in_place(tx, op, b)
-        if changed is not None:
-            return changed
-    order = [(a, b, False), (b, a, True)]
-    for left, right, swapped in reversed(order) if _later_first(a, b) and _reflects(tx, a, b, name) else order:
-        if type(left) is Object:
-            found = _binary_object(tx, left, name, right, swapped)
-        else:
-            found = left.binary(tx, op, _built_in_part(right), swapped)
-        if found is not None:
-            return found
+    found = _operate(tx, op, a, b, in_place)
+    if found is not None:
+        return found
     if op == "%" and isinstance(a, Const) and isinstance(a.value, str):
         return tx.percent_format(a.value, b)
     if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
@@ -255,11 +288,79 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
     _not_modelled(op, a, b)
 
 
+def _operate(tx: Tracer, op: str, a: Value, b: Value, in_place: bool) -> Value | None:
+    """Ask the operands in CPython's order: as numbers, then as sequences; None when both decline.
+
+    Sequences join and repeat in slots of their own, which come last, so that even `[] += x` asks `x.__radd__` first;
+    in place, their subclasses don't.
+    """
+    name = BINARY[op][1]
+    late = op in "+*" and _joins(tx, a, name), op in "+*" and _joins(tx, b, name)
+    changes_late = op in "+*" and isinstance(a, Items)
+    if in_place and not changes_late:
+        changed = _in_place_attempt(tx, op, a, b)
+        if changed is not None:
+            return changed
+    for left, right, swapped in _attempts(tx, name, a, b, late):
+        found = _attempt(tx, op, left, right, swapped)
+        if found is not None:
+            return found
+    if in_place and changes_late:
+        changed = _in_place_attempt(tx, op, a, b)
+        if changed is not None:
+            return changed
+    if late[0]:
+        return _attempt(tx, op, a, b, False)
+    return _attempt(tx, op, b, a, True) if late[1] and op == "*" else None
+
+
+def _attempts(tx: Tracer, name: str, a: Value, b: Value, late: tuple[bool, bool]) -> list[tuple[Value, Value, bool]]:
+    """Return who is asked for an operator, as numbers are, and whether its reflected form; two of one class once."""
+    order = [] if late[0] else [(a, b, False)]
+    if late[1] or (a.type() is b.type() and type(a) is Object):
+        return order
+    if _later_first(a, b) and _reflects(tx, a, b, name):
+        return [(b, a, True), *order]
+    return [*order, (b, a, True)]
+
+
+def _joins(tx: Tracer, value: Value, name: str) -> bool:
+    """Tell whether `+` or `*` is that of a sequence written in C, and no method written in Python is asked."""
+    if isinstance(value, Const):
+        return isinstance(value.value, (str, bytes))
+    if not issubclass(value.type(), _SEQUENCES):
+        return False
+    return not any(asks_python(tx, value, f"__{prefix}{name}__") for prefix in ("", "r"))
+
+
+def _attempt(tx: Tracer, op: str, a: Value, b: Value, swapped: bool) -> Value | None:
+    """Ask one operand; None when it declines."""
+    name = BINARY[op][1]
+    if type(a) is Object or asks_python(tx, a, f"__{'r' if swapped else ''}{name}__"):
+        return _binary_object(tx, a, name, b, swapped)
+    return a.binary(tx, op, _operand(tx, a, b), swapped)
+
+
+def _operand(tx: Tracer, a: Value, b: Value) -> Value:
+    """Return what the operator of a built-in class takes; dicts are merged by the methods of who overrides them."""
+    seen = built_in_part(b, a)
+    if isinstance(a, Dict) and seen is not b and isinstance(b, Object) and not tx.plain_mapping(b):
+        raise Break("tracer.operator", f"{b.describe()} is merged, and its class decides how it is read")
+    return seen
+
+
+def _in_place_attempt(tx: Tracer, op: str, a: Value, b: Value) -> Value | None:
+    """Ask the first operand to change itself; None when it declines."""
+    name = BINARY[op][1]
+    if type(a) is Object or asks_python(tx, a, f"__i{name}__"):
+        return _in_place_object(tx, a, name, b)
+    return a.in_place(tx, op, b)
+
+
 def _reflects(tx: Tracer, a: Value, b: Value, name: str) -> bool:
-    """Tell whether the class of `b` has a reflected operator of its own, written in Python."""
+    """Tell whether the class of `b` has a reflected operator of its own."""
     inherited, found = (tx.find_in_class(value.type(), f"__r{name}__") for value in (a, b))
-    own = found is not None and (inherited is None or inherited[0] is not found[0])
-    return own and isinstance(found[0], types.FunctionType)  # type: ignore[index]
+    return found is not None and (inherited is None or inherited[0] is not found[0])
 
 
 def _unsupported(tx: Tracer, op: str, a: Value, b: Value) -> NoReturn:
@@ -272,18 +373,18 @@ def _not_modelled(op: str, a: Value, b: Value) -> NoReturn:
     raise Break("tracer.operation_raised", f"{a.describe()} {op} {b.describe()} isn't modelled")
 
 
-def _binary_object(tx: Tracer, a: Object, name: str, b: Value, swapped: bool) -> Value | None:
+def _binary_object(tx: Tracer, a: Value, name: str, b: Value, swapped: bool) -> Value | None:
     """Ask the special method of an instance; None when it declines."""
     method = f"__r{name}__" if swapped else f"__{name}__"
-    if tx.find_in_class(a.cls, method) is None:
+    if tx.find_in_class(a.type(), method) is None:
         return None
     answer = tx.special(a, method, [b])
     return None if isinstance(answer, Const) and answer.value is NotImplemented else answer
 
 
-def _in_place_object(tx: Tracer, a: Object, name: str, b: Value) -> Value | None:
+def _in_place_object(tx: Tracer, a: Value, name: str, b: Value) -> Value | None:
     """Ask the in-place method of an instance."""
-    if tx.find_in_class(a.cls, f"__i{name}__") is None:
+    if tx.find_in_class(a.type(), f"__i{name}__") is None:
         return None
     answer = tx.special(a, f"__i{name}__", [b])
     return None if isinstance(answer, Const) and answer.value is NotImplemented else answer
@@ -301,19 +402,27 @@ def operator_method(tx: Tracer, value: Value, name: str, args: Sequence[Value], 
     """Model a special method that is called by its name, such as `x.__len__()`."""
     if keywords or not name.startswith("__"):
         raise Break("tracer.call", f"method {name!r} of {value.describe()} isn't modelled")
-    plain = name.strip("_")
-    if len(args) == 1 and name in _COMPARE_BY_NAME:
-        return value.compare(tx, _COMPARE_BY_NAME[name], args[0]) or Const(NotImplemented)
-    if len(args) == 1 and plain in _BY_NAME:
-        return value.binary(tx, _BY_NAME[plain], args[0], False) or Const(NotImplemented)
-    if len(args) == 1 and plain[1:] in _BY_NAME and plain[0] in "ri":
-        op = _BY_NAME[plain[1:]]
-        answer = value.binary(tx, op, args[0], True) if plain[0] == "r" else value.in_place(tx, op, args[0])
-        return answer or Const(NotImplemented)
+    if len(args) == 1 and name in _OPERATORS:
+        return _operator_by_name(tx, value, name, args[0])
     simple = _SIMPLE.get(name)
     if simple is None or len(args) != simple[0]:
         raise Break("tracer.call", f"method {name!r} of {value.describe()} isn't modelled")
     return simple[1](tx, value, args)
+
+
+def _operator_by_name(tx: Tracer, value: Value, name: str, other: Value) -> Value:
+    """Model an operator of a built-in class, called by its name: sequences raise where others give NotImplemented."""
+    if name in _COMPARE_BY_NAME:
+        return value.compare(tx, _COMPARE_BY_NAME[name], built_in_part(other, value)) or Const(NotImplemented)
+    seen, plain = _operand(tx, value, other), name.strip("_")
+    if plain in _BY_NAME:
+        op, answer = _BY_NAME[plain], value.binary(tx, _BY_NAME[plain], seen, False)
+    else:
+        op = _BY_NAME[plain[1:]]
+        answer = value.binary(tx, op, seen, True) if plain[0] == "r" else value.in_place(tx, op, other)
+    if answer is None and (isinstance(value, Items) or (plain[0] == "i" and plain not in _BY_NAME)):
+        _unsupported(tx, op, value, other)
+    return answer or Const(NotImplemented)
 
 
 # -- truth, length, items ------------------------------------------------------------------------------------
@@ -327,7 +436,9 @@ def truth(tx: Tracer, value: Value) -> bool:
 def index(tx: Tracer, key: Value) -> Any:
     """Return an index or slice as a Python object."""
     if isinstance(key, Object) and not isinstance(key.identity(), int):
-        key = tx.special(key, "__index__", [])
+        key = tx.special(key, "__index__", []).settled()
+        if not issubclass(key.type(), int):
+            tx.raise_error(TypeError, f"__index__ returned non-int (type {key.type().__name__})")
     if isinstance(key, Slice):
         made = slice(*[None if _none(p) else tx.index(p) for p in key.parts])
         tx.real(made.indices, 0)  # a step of 0, or parts that are no integers
@@ -342,8 +453,10 @@ def index(tx: Tracer, key: Value) -> Any:
 
 
 def iterator_over(tx: Tracer, value: Value) -> Position:
-    """Return an iterator over a sequence, atom or dict view."""
-    return Position(value, tx.step)
+    """Return an iterator over a sequence, atom, set or dict view."""
+    made = Position(value, tx.step)
+    made.begin(tx)
+    return made
 
 
 def advance(tx: Tracer, iterator: Value) -> Value | None:
@@ -361,37 +474,57 @@ def next_or_stop(tx: Tracer, iterator: Value) -> Value:
 
 def unpack(tx: Tracer, value: Value) -> list[Value]:
     """Return all elements of an iterable."""
-    if isinstance(value, Items):
-        return list(value.items)
-    return list(tx.elements(value))
+    return list(value.items) if is_read_whole(tx, value) else list(tx.elements(value))  # type: ignore[attr-defined]
+
+
+def is_read_whole(tx: Tracer, value: Value) -> bool:
+    """Tell whether iterating over a sequence asks nobody, so that it can be taken in one go."""
+    if isinstance(value, Deque) or not isinstance(value, Items):
+        return False
+    return value.type() in (list, tuple) or not tx.asks_python(value, "__iter__")
 
 
 def taken(tx: Tracer, value: Value) -> list[Value]:
     """Return all elements as `list` and `tuple` take them: an object is asked for its length after its iterator."""
-    if type(value) is not Object:
+    if type(value) is not Object and not tx.asks_python(value, "__iter__"):
         return tx.unpack(value)
     iterator = value.iterate(tx)
-    _ask_length(tx, value)
+    ask_length(tx, value)
     return list(elements_left(tx, iterator))
 
 
-def _ask_length(tx: Tracer, value: Object) -> None:
+def ask_length(tx: Tracer, value: Value) -> None:
     """Model `operator.length_hint`; the answer counts only where it is wrong."""
     for name in ("__len__", "__length_hint__"):
-        found = tx.find_in_class(value.cls, name)
-        if found is None or not isinstance(found[0], types.FunctionType):
+        if not asks_python(tx, value, name):
             continue
         try:
             answer = tx.special(value, name, [])
+            if name == "__len__":
+                size_from(tx, answer)
         except Raised as raised:
             if not tx.is_exception(raised.value, TypeError):
                 raise
             continue
+        if name == "__len__":
+            return
         if not isinstance(answer, Const) or (answer.value is not NotImplemented and type(answer.value) is not int):
-            raise Break("tracer.iterator", f"{name} of {value.describe()} gives {answer.describe()}")
+            raise Break("tracer.exception", f"{name} of {value.describe()} gives {answer.describe()}")
         if answer.value is not NotImplemented and answer.value < 0:
-            raise Break("tracer.iterator", f"{name} of {value.describe()} gives {answer.value}")
+            tx.raise_error(ValueError, "__length_hint__() should return >= 0")
         return
+
+
+def size_from(tx: Tracer, answer: Value) -> int:
+    """Return the length that a `__len__` written in Python answers with, as CPython checks it."""
+    if not isinstance(answer.settled(), Const):
+        answer = Const(tx.index(answer))
+    size = tx.real(operator.index, answer.as_python())
+    if size < 0:
+        tx.raise_error(ValueError, "__len__() should return >= 0")
+    if size > sys.maxsize:
+        tx.raise_error(OverflowError, "cannot fit 'int' into an index-sized integer")
+    return int(size)
 
 
 def elements(tx: Tracer, value: Value) -> Iterator[Value]:
@@ -416,24 +549,32 @@ def real_item(tx: Tracer, value: Value, index: int) -> Value:
     return value.get_item(tx, Const(index))
 
 
-def pairs(tx: Tracer, value: Value) -> Iterable[tuple[Hashable, Value, Value]]:
-    """Return (hash key, key, value) of what `dict(value)` would take."""
+def pairs(tx: Tracer, value: Value) -> Iterator[tuple[Hashable, Value, Value]]:
+    """Yield (hash key, key, value) of what `dict(value)` takes, one step at a time: an iterator may look meanwhile."""
     if isinstance(value, InstanceDict):
         value = value.whole(tx)
-    if isinstance(value, Object) and isinstance(value.base, Dict):
-        value = value.base if tx.plain_mapping(value) else value
+    if isinstance(value, Object) and isinstance(value.base, Dict) and tx.plain_mapping(value):
+        value = value.base
     if isinstance(value, Dict):
-        return [(hashed, key, item) for hashed, (key, item) in value.entries(tx).items()]
-    if tx.has_attribute(value, "keys"):
-        keys = tx.unpack(tx.call(value.get_attribute(tx, "keys"), [], {}))
-        return [(key.hash_key(tx), key, value.get_item(tx, key)) for key in keys]
-    found = []
-    for pair in tx.elements(value):
-        both = tx.unpack(pair)
-        if len(both) != 2:
-            raise Break("tracer.exception", "a dict is made of elements that aren't pairs")
-        found.append((both[0].hash_key(tx), both[0], both[1]))
-    return found
+        yield from [(hashed, key, item) for hashed, (key, item) in value.entries(tx).items()]
+    elif not isinstance(value, _NO_MAPPINGS) and tx.has_attribute(value, "keys"):
+        for key in tx.list_of(tx.call(value.get_attribute(tx, "keys"), [], {})).items:
+            yield key.hash_key(tx), key, value.get_item(tx, key)
+    else:
+        for number, element in enumerate(tx.elements(value)):
+            key, item = _pair(tx, element, number)
+            yield key.hash_key(tx), key, item
+
+
+def _pair(tx: Tracer, element: Value, number: int) -> list[Value]:
+    """Return the two parts of an element that a dict is made of."""
+    if tx.find_in_class(element.type(), "__iter__") is None:
+        raise Break("tracer.exception", f"a dict is made of {element.describe()}")
+    both = tx.taken(element if is_read_whole(tx, element) else element.iterate(tx))
+    if len(both) != 2:
+        shown = f"#{number} has length {len(both)}; 2 is required"
+        tx.raise_error(ValueError, f"dictionary update sequence element {shown}")
+    return both
 
 
 def keyword_pairs(tx: Tracer, keywords: Keywords) -> list[tuple[Hashable, Value, Value]]:
@@ -450,6 +591,17 @@ def real(tx: Tracer, function: Callable[..., Any], *args: Any, **keywords: Any) 
         return function(*args, **keywords)
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, UnicodeError) as error:
         raise Raised(tx.exception_from(error)) from None
+
+
+def named(
+    tx: Tracer, function: str, args: Sequence[Value], keywords: Keywords, names: Sequence[str], required: int = 0
+) -> Keywords:
+    """Return the arguments that a built-in callable takes by position or by name; its TypeError is left to CPython."""
+    given = {**dict(zip(names, args, strict=False)), **keywords}
+    fits = len(args) <= len(names) and len(given) == len(args) + len(keywords) and set(names).issuperset(given)
+    if not fits or any(name not in given for name in names[:required]):
+        raise Break("tracer.exception", f"{function} is called with {len(args)} arguments and {sorted(keywords)}")
+    return given
 
 
 def arity(
@@ -476,9 +628,11 @@ def _delete_item(tx: Tracer, value: Value, args: Sequence[Value]) -> Value:
 
 
 _PLAIN = (Const, Items, Dict, Function, BoundMethod)
+_NO_MAPPINGS = (Const, Items, SetValue, DictView, Position)
 _SIMPLE: dict[str, tuple[int, Callable[[Tracer, Value, Sequence[Value]], Value]]] = {
     "__len__": (0, lambda tx, value, args: Const(value.length(tx))),
     "__iter__": (0, lambda tx, value, args: value.iterate(tx)),
+    "__reversed__": (0, lambda tx, value, args: tx.builtin_calls[reversed](tx, [value], {})),
     "__bool__": (0, lambda tx, value, args: boolean(truth(tx, value))),
     "__getitem__": (1, lambda tx, value, args: value.get_item(tx, args[0])),
     "__contains__": (1, lambda tx, value, args: boolean(value.contains(tx, args[0]))),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import inspect
 import itertools
 import math
 import operator
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.functions import Function
 
@@ -373,7 +375,13 @@ def model(function: Callable[..., Any]) -> Function:
 def _stand_in(function: Callable[..., Any]) -> BuiltinCall:
     """Return a handler that inlines a function in place of another."""
 
+    signature = inspect.signature(function)
+
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        try:
+            signature.bind(*args, **keywords)
+        except TypeError as error:  # CPython's own names another function
+            raise Break("tracer.exception", f"{function.__name__}: {error}") from None
         return tx.inline(model(function), args, keywords)
 
     return handler

@@ -26,7 +26,7 @@ from intarsia_tracer.values.constants import NONE, Const
 from intarsia_tracer.values.functions import BoundBuiltin, Cell, Globals, MadeFunction
 from intarsia_tracer.values.iterators import Generator
 from intarsia_tracer.values.objects import ClassValue, ModuleValue, Object
-from intarsia_tracer.values.sequences import Items, Tuple
+from intarsia_tracer.values.sequences import Tuple
 
 __all__ = ["Limits", "Tracer"]
 
@@ -132,6 +132,9 @@ class Tracer:
     # operators.py
     advance = operators.advance
     arity = operators.arity
+    ask_length = operators.ask_length
+    asks_python = operators.asks_python
+    built_in_part = staticmethod(operators.built_in_part)
     binary = operators.binary
     check_size = operators.check_size
     compare = operators.compare
@@ -139,9 +142,11 @@ class Tracer:
     elements = operators.elements
     elements_left = operators.elements_left
     index = operators.index
+    is_read_whole = operators.is_read_whole
     iterator_over = operators.iterator_over
     keyword_pairs = operators.keyword_pairs
     list_of = operators.list_of
+    named = operators.named
     taken = operators.taken
     next_or_stop = operators.next_or_stop
     operator_method = operators.operator_method
@@ -150,6 +155,7 @@ class Tracer:
     real_item = operators.real_item
     same = operators.same
     same_or_equal = operators.same_or_equal
+    size_from = operators.size_from
     truth = operators.truth
     unpack = operators.unpack
     # wrapping.py
@@ -463,8 +469,8 @@ class Tracer:
 
     def unpack_exactly(self, value: Value, count: int) -> list[Value]:
         """Return exactly `count` elements."""
-        if isinstance(value, Items):
-            found = value.items
+        if self.is_read_whole(value):
+            found = self.unpack(value)
         else:
             found = []
             iterator = value.iterate(self)

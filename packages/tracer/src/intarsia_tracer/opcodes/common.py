@@ -13,7 +13,7 @@ from intarsia_tracer.values.functions import Cell
 from intarsia_tracer.values.iterators import Generator
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import Traceback
-from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
+from intarsia_tracer.values.sequences import List, Slice, Tuple
 from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
@@ -320,8 +320,8 @@ def unpack_ex(f: EvaluatedFrame, i: Instruction) -> None:
     """Unpack with a starred target."""
     before, after = i.arg & 255, i.arg >> 8
     value = f.stack.pop()
-    if isinstance(value, Items):
-        found = list(value.items)
+    if f.tx.is_read_whole(value):
+        found = f.tx.unpack(value)
     else:
         iterator = value.iterate(f.tx)
         found = list(itertools.islice(f.tx.elements_left(iterator), before))

@@ -13,9 +13,14 @@ if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["NULL", "Keywords", "NotConstantError", "Null", "Value"]
+__all__ = ["NULL", "Keywords", "NotConstantError", "Null", "Value", "defines"]
 
 Keywords = dict[str, "Value"]
+
+
+def defines(cls: Any, name: str) -> bool:
+    """Tell whether a class or a base of it defines a name; `hasattr` would find what only its metaclass has."""
+    return any(name in vars(base) for base in cls.__mro__)
 
 
 class NotConstantError(Break):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from intarsia_ir.records import Source
 from intarsia_tracer.breaks import Break
-from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.base import Keywords, Value, defines
 from intarsia_tracer.values.constants import NONE, Const
-from intarsia_tracer.values.sequences import METHODS, List, Slice, Tuple
+from intarsia_tracer.values.sequences import METHODS, List, Slice
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Deque"]
 
+T = TypeVar("T")
+
 
 class Deque(List):
-    """A deque: a list that is changed at both ends and forgets what is beyond its greatest length."""
+    """A deque: a list that is changed at both ends and forgets what is beyond its greatest length.
+
+    Its `version` tells iterators of changes, but for items that are replaced.
+    """
 
     __slots__ = ("maxlen",)
 
@@ -45,7 +50,7 @@ class Deque(List):
 
     def comparable(self, other: Value) -> bool:
         """Deques compare with deques."""
-        return isinstance(other, Deque)
+        return issubclass(other.type(), collections.deque)
 
     def as_python(self) -> Any:
         """Return a copy, if every item is known."""
@@ -57,15 +62,31 @@ class Deque(List):
             raise Break("tracer.exception", "a deque is sliced")
         return self.at(self.index_of(tx, key))
 
-    def iterate(self, tx: Tracer) -> Value:
-        """Iterate over the items as they are."""
-        return tx.iterator_over(Tuple(self.items))
+    def contains(self, tx: Tracer, item: Value) -> bool:
+        """Compare with each item."""
+        return self._unchanged(lambda: super(Deque, self).contains(tx, item))
+
+    def find(self, tx: Tracer, args: Sequence[Value]) -> Value:
+        """Model `index`."""
+        return self._unchanged(lambda: super(Deque, self).find(tx, args))
+
+    def tally(self, tx: Tracer, args: Sequence[Value]) -> Value:
+        """Model `count`."""
+        return self._unchanged(lambda: super(Deque, self).tally(tx, args))
+
+    def _unchanged(self, search: Callable[[], T]) -> T:
+        """Break where a comparison changes the deque, which CPython notices."""
+        version = self.version
+        found = search()
+        if self.version != version:
+            raise Break("tracer.exception", "a deque is changed by a comparison of its items")
+        return found
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return the greatest length, or a method."""
         if name == "maxlen":
             return tx.from_python(self.maxlen)
-        if not hasattr(collections.deque, name):
+        if not defines(collections.deque, name):
             tx.raise_error(AttributeError, f"'collections.deque' object has no attribute {name!r}")
         return tx.from_python(collections.deque) if name == "__class__" else tx.bound_builtin(self, name)
 
@@ -74,9 +95,36 @@ class Deque(List):
         method = _METHODS.get(name)
         if method is not None:
             return method(self, tx, list(args), keywords)
-        if name in ("clear", "count", "extend", "index", "reverse", "append", "__init__") and name in METHODS:
-            return self._cut(METHODS[name](self, tx, list(args), keywords))
+        if name in ("clear", "count", "index", "reverse", "append"):
+            version = self.version
+            found = self._cut(METHODS[name](self, tx, list(args), keywords))
+            self.version = version if name == "reverse" else self.version
+            return found
         return tx.operator_method(self, name, args, keywords)
+
+    def take(self, tx: Tracer, items: Value) -> None:
+        """Append what an iterable gives, one by one."""
+        for item in self._given(tx, items):
+            self.change(tx, self.kept).append(item)
+            self._cut(NONE)
+
+    def take_left(self, tx: Tracer, items: Value) -> None:
+        """Put what an iterable gives in front, one by one."""
+        for item in self._given(tx, items):
+            self.change(tx).insert(0, item)
+            self._cut(NONE, left=True)
+
+    def _given(self, tx: Tracer, items: Value) -> Iterable[Value]:
+        """Iterate over an argument; the deque itself is copied first."""
+        return list(self.items) if items is self else tx.elements(items)
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        """Store an item: iterators don't mind."""
+        if isinstance(key, Slice):
+            raise Break("tracer.exception", "a deque is sliced")
+        version = self.version
+        super().set_item(tx, key, value)
+        self.version = version
 
     def _cut(self, result: Value, left: bool = False) -> Value:
         """Forget what is too much at the other end."""
@@ -87,9 +135,8 @@ class Deque(List):
 
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Concatenate two deques; repeat one."""
-        if op == "+" and isinstance(other, Deque):
-            left, right = (other, self) if swapped else (self, other)
-            made = Deque([*left.items, *right.items], left.maxlen)
+        if op == "+" and not swapped and isinstance(other, Deque):
+            made = Deque([*self.items, *other.items], self.maxlen)
         else:
             items = self.repeated(tx, other) if op == "*" else None
             if items is None:
@@ -130,9 +177,34 @@ def _append_left(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords)
 
 def _extend_left(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     (items,) = tx.arity("extendleft", args, keywords, 1)
-    new = list(tx.unpack(items))
-    self.change(tx)[:0] = new[::-1]
-    return self._cut(NONE, left=True)
+    self.take_left(tx, items)
+    return NONE
+
+
+def _extend(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    (items,) = tx.arity("extend", args, keywords, 1)
+    self.take(tx, items)
+    return NONE
+
+
+def _init(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    items, limit = _arguments(tx, args, keywords)
+    if (self.real is not None and limit != self.maxlen) or items is self:
+        raise Break("tracer.mutation", "a deque is initialised again with another greatest length, or with itself")
+    self.maxlen = limit
+    if self.count():
+        self.change(tx).clear()
+    if items is not None:
+        self.take(tx, items)
+    return NONE
+
+
+def _arguments(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> tuple[Value | None, int | None]:
+    """Return the iterable and the greatest length that a deque is made with."""
+    given = tx.named("deque", args, keywords, ("iterable", "maxlen"))
+    limit = given["maxlen"].as_python() if "maxlen" in given else None
+    tx.real(collections.deque, (), limit)  # checks it
+    return given.get("iterable"), limit
 
 
 def _pop(left: bool) -> Callable[[Deque, Tracer, list[Value], Keywords], Value]:
@@ -148,8 +220,9 @@ def _pop(left: bool) -> Callable[[Deque, Tracer, list[Value], Keywords], Value]:
 def _rotate(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     tx.arity("rotate", args, keywords, 0, 1)
     turned = collections.deque(self.items)
-    turned.rotate(tx.index(args[0]) if args else 1)
-    self.change(tx)[:] = turned
+    tx.real(turned.rotate, tx.index(args[0]) if args else 1)
+    if self.count() > 1:
+        self.change(tx)[:] = turned
     return NONE
 
 
@@ -159,8 +232,10 @@ def _copy(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Val
 
 
 _METHODS: dict[str, Callable[[Deque, Tracer, list[Value], Keywords], Value]] = {
+    "__init__": _init,
     "appendleft": _append_left,
     "copy": _copy,
+    "extend": _extend,
     "extendleft": _extend_left,
     "pop": _pop(left=False),
     "popleft": _pop(left=True),

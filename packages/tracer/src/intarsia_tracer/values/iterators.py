@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import types
 from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from intarsia_tracer.breaks import Break, Raised, Unreconstructable
-from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.base import Keywords, Value, defines
 from intarsia_tracer.values.constants import NONE, Const
+from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.mappings import DictView
 from intarsia_tracer.values.sequences import Items, List, Tuple
 from intarsia_tracer.values.sets import SetValue
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.evaluate import EvaluatedFrame
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["Enumerate", "Filter", "Generator", "Iterator", "Map", "Position", "Reversed", "Zip"]
+__all__ = ["Backwards", "Enumerate", "Filter", "Generator", "Iterator", "Map", "Position", "Reversed", "Zip"]
 
 
 _AFTER_YIELD_FROM = 2  # argument of the RESUME behind it
@@ -51,7 +53,7 @@ class Iterator(Value):
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return a method."""
-        if not hasattr(self.type(), name):
+        if not defines(self.type(), name):
             tx.raise_error(AttributeError, f"{self.type().__name__!r} object has no attribute {name!r}")
         return tx.bound_builtin(self, name)
 
@@ -71,14 +73,26 @@ class Iterator(Value):
 class Position(Iterator):
     """An iterator over a sequence, atom or dict view, by position."""
 
-    __slots__ = ("at", "deletions", "keys", "over")
+    __slots__ = ("at", "keys", "over", "size", "state")
 
     def __init__(self, over: Value, birth: int, at: int = 0) -> None:
         super().__init__(birth)
         self.over = over
         self.keys: list[Hashable] | None = None  # of a dict view or set, once iteration began
-        self.deletions = 0  # of its dict, then
+        self.size = -1  # of the dict or set when the iterator was made; -1 after a change of it was noticed
+        self.state: Any = None  # of the dict, set or deque then: deletions, recipe, version
         self.at = at  # -1: exhausted for good, as CPython's are
+
+    def begin(self, tx: Tracer) -> None:
+        """Note the state of what is iterated over: changes of it are noticed later."""
+        over = self.over
+        if isinstance(over, DictView):
+            self.keys = list(over.base.entries(tx))
+            self.size, self.state = len(self.keys), over.base.deletions
+        elif isinstance(over, SetValue):
+            self.size, self.state = len(over.elements), over.recipe
+        elif isinstance(over, Deque):
+            self.state = over.version
 
     def type(self) -> Any:
         """Return the class of the real iterator."""
@@ -88,18 +102,22 @@ class Position(Iterator):
             return type(iter(getattr({}, self.over.what)()))
         if isinstance(self.over, SetValue):
             return type(iter(set()))
+        if isinstance(self.over, Deque):
+            return type(iter(collections.deque()))
         return type(iter(self.over.type()())) if self.over.type() in (list, tuple) else type(iter(()))
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the next element."""
         tx.changes += 1
+        over = self.over
+        if isinstance(over, Deque) and over.version != self.state:
+            tx.raise_error(RuntimeError, "deque mutated during iteration")
         if self.at < 0:
             return None
-        over = self.over
         if isinstance(over, Items):
             found = over.at(self.at) if self.at < over.count() else None
         elif isinstance(over, Const):
-            found = tx.from_python(over.value[self.at]) if self.at < len(over.value) else None
+            found = _item_of(tx, over.value, self.at)
         elif isinstance(over, SetValue):
             found = self._of_set(tx, over)
         else:
@@ -109,10 +127,13 @@ class Position(Iterator):
 
     def _of_set(self, tx: Tracer, over: SetValue) -> Value | None:
         """Return the next element of a set, which must keep its size meanwhile."""
+        if self.size != len(over.elements):
+            self.size = -1  # it is noticed for good
+            tx.raise_error(RuntimeError, "Set changed size during iteration")
+        if self.state is not over.recipe:
+            raise Break("tracer.mutation", "a set is changed during iteration")
         if self.keys is None:
             self.keys = list(over.in_order(tx))
-        if len(self.keys) != len(over.elements):
-            tx.raise_error(RuntimeError, "Set changed size during iteration")
         found = self.keys[self.at] if self.at < len(self.keys) else None
         return found if isinstance(found, Value) else None
 
@@ -121,12 +142,13 @@ class Position(Iterator):
         assert isinstance(self.over, DictView)
         entries = self.over.base.entries(tx)
         if self.keys is None:
-            self.keys = list(entries)
-            self.deletions = self.over.base.deletions
-        if self.deletions != self.over.base.deletions:
-            raise Break("tracer.mutation", "keys of a dictionary are deleted during iteration")
-        if len(self.keys) != len(entries):
+            self.begin(tx)
+        assert self.keys is not None
+        if self.size != len(entries):
+            self.size = -1  # it is noticed for good
             tx.raise_error(RuntimeError, "dictionary changed size during iteration")
+        if self.state != self.over.base.deletions:
+            raise Break("tracer.mutation", "keys of a dictionary are deleted during iteration")
         if self.at >= len(self.keys):
             return None
         entry = entries.get(self.keys[self.at])
@@ -146,12 +168,15 @@ class Position(Iterator):
 
     def carry(self) -> tuple[Value, ...] | None:
         """Carry what is iterated over, and the position."""
+        if isinstance(self.over, Deque):
+            same = self.over.version == self.state and self.at >= 0
+            return (self.over, Const("__iter__"), Const(self.at), Const(self.over.count())) if same else None
         if isinstance(self.over, Items) and self.at >= 0:
             return self.over, Const(self.at)
         if isinstance(self.over, Const) and isinstance(self.over.value, range) and self.at >= 0:
             return (Const(self.over.value[self.at :]),)
-        if isinstance(self.over, DictView) and self.keys is not None and self.at >= 0:
-            return self.over.base, Const(self.over.what), Const(self.at), Const(len(self.keys))
+        if isinstance(self.over, DictView) and self.over.base.is_plain() and self.keys is not None and self.at >= 0:
+            return self.over.base, Const(self.over.what), Const(self.at), Const(self.size)
         return None
 
     def reconstruct(self, out: Builder) -> None:
@@ -161,16 +186,75 @@ class Position(Iterator):
             over, at = Tuple(()), 0
         elif isinstance(over, Const):
             over, at = Const(over.value[self.at :]), 0
-        elif isinstance(over, Items):
+        elif isinstance(over, Items) and not isinstance(over, Deque):
             at = self.at
         else:
             at = 0
-            if self.at:
+            if self.at or self._is_stale():
                 super().reconstruct(out)
         out.load(over)
         out.emit("GET_ITER")
         if at:
             out.set_state(partial(out.constant, at))
+
+    def _is_stale(self) -> bool:
+        """Tell whether what is iterated over was changed since."""
+        over = self.over
+        if isinstance(over, DictView):
+            return self.state != over.base.deletions or self.size != over.base.known_length()
+        if isinstance(over, SetValue):
+            return self.state is not over.recipe
+        return isinstance(over, Deque) and self.state != over.version
+
+
+def _item_of(tx: Tracer, value: Any, at: int) -> Value | None:
+    """Return an item of a string, bytes or range; a range may be longer than `len` can say."""
+    try:
+        return tx.from_python(value[at])
+    except IndexError:
+        return None
+
+
+class Backwards(Position):
+    """`reversed` of a deque, or of a dict or a view of it."""
+
+    __slots__ = ()
+
+    def type(self) -> Any:
+        """Return the class of the real iterator."""
+        made: Any = getattr({}, self.over.what)() if isinstance(self.over, DictView) else collections.deque()
+        return type(reversed(made))
+
+    def begin(self, tx: Tracer) -> None:
+        """Note the state of what is iterated over, and go through its keys from the last."""
+        super().begin(tx)
+        if self.keys is not None:
+            self.keys.reverse()
+        elif isinstance(self.over, Deque):
+            self.size = self.over.count()
+
+    def advance(self, tx: Tracer) -> Value | None:
+        """Return the element before."""
+        over = self.over
+        if not isinstance(over, Deque):
+            return super().advance(tx)
+        tx.changes += 1
+        if over.version != self.state:
+            tx.raise_error(RuntimeError, "deque mutated during iteration")
+        if self.at >= self.size:
+            return None
+        self.at += 1
+        return over.at(self.size - self.at)
+
+    def carry(self) -> tuple[Value, ...] | None:
+        """It isn't made again."""
+        return None
+
+    def reconstruct(self, out: Builder) -> None:
+        """Reverse what wasn't looked at yet."""
+        if self.at or self._is_stale():
+            Iterator.reconstruct(self, out)
+        out.call(lambda: out.constant(reversed), [lambda: out.load(self.over)])
 
 
 class Enumerate(Iterator):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
-from intarsia_tracer.values.base import Keywords, NotConstantError, Value
+from intarsia_tracer.values.base import Keywords, NotConstantError, Value, defines
 from intarsia_tracer.values.constants import ATOMS, NONE, boolean, is_none
 from intarsia_tracer.values.sequences import Tuple
 from intarsia_tracer.values.sets import SetValue
@@ -102,6 +102,14 @@ class Dict(Value):
         model = tx.wrap(value, self.item_source(tx, key))
         self._entries[key] = (tx.key_value(key), model)
         return model
+
+    def is_plain(self) -> bool:
+        """Tell whether it isn't that of an existing instance of a subclass."""
+        return self.real is None or type(self.real) is self.cls
+
+    def known_length(self) -> int:
+        """Return the number of entries, once all are known; -1 before."""
+        return len(self._entries) if self._whole else -1
 
     def _entry(self, key: Hashable) -> tuple[Value, Value] | None:
         """Return the entry of a key, where comparing keys tells: a tensor has the hash of its `id`, and compares."""
@@ -196,7 +204,7 @@ class Dict(Value):
             return self.factory
         if name == "__class__":
             return tx.from_python(self.cls)
-        if not hasattr(self.cls, name):
+        if not defines(self.cls, name):
             tx.rely_on_absence(self, self.cls, name)
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         return tx.bound_builtin(self, name)
@@ -212,12 +220,12 @@ class Dict(Value):
         """Compare two dicts without regard to order."""
         if not isinstance(other, Dict) or op not in ("==", "!="):
             return None
-        if collections.OrderedDict in (self.cls, other.cls) and self.cls is other.cls:
-            raise Break("tracer.operator", "comparing two OrderedDicts isn't modelled")
         mine, yours = self.entries(tx), other.entries(tx)
         equal = len(mine) == len(yours) and all(
-            key in yours and tx.same_or_equal(value, yours[key][1]) for key, (_, value) in mine.items()
+            key in yours and tx.same_or_equal(value, yours[key][1]) for key, (_, value) in list(mine.items())
         )
+        if self.cls is other.cls is collections.OrderedDict:
+            equal = equal and list(mine) == list(yours)
         return boolean(equal is (op == "=="))
 
     # -- changing ------------------------------------------------------------------------------------------------
@@ -267,8 +275,13 @@ class Dict(Value):
         """Merge two dicts."""
         if op != "|" or not isinstance(other, Dict):
             return None
+        if types.MappingProxyType in (self.cls, other.cls):
+            raise Break("tracer.operator", "merging a mappingproxy isn't modelled")
         left, right = (other, self) if swapped else (self, other)
-        return Dict({**left.entries(tx), **right.entries(tx)}, left.cls, factory=left.factory)
+        made = Dict(left.entries(tx), self.cls, factory=self.factory)
+        for hashed, (key, value) in right.entries(tx).items():
+            made.store(tx, hashed, key, value)
+        return made
 
     def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Model `|=`."""
@@ -340,8 +353,9 @@ def _view(name: str) -> Method:
 
 
 def _pop(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    if self.cls is collections.OrderedDict and "default" in keywords:
-        args, keywords = [*args, keywords["default"]], {}
+    if self.cls is collections.OrderedDict:
+        given = tx.named("pop", args, keywords, ("key", "default"), required=1)
+        args, keywords = [given["key"], *[given[name] for name in ("default",) if name in given]], {}
     key, *rest = tx.arity("pop", args, keywords, 1, 2)
     found = self.remove(tx, key.hash_key(tx), key)
     if found is not None:
@@ -352,9 +366,9 @@ def _pop(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value
 
 
 def _popitem(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    last = True
-    if self.cls is collections.OrderedDict:
-        last = tx.truth(args[0] if args else keywords["last"]) if args or keywords else True
+    ordered = self.cls is collections.OrderedDict
+    given = tx.named("popitem", args, keywords, ("last",) if ordered else ())
+    last = tx.truth(given["last"]) if given else True
     entries = self.entries(tx)
     if not entries:
         tx.raise_error(KeyError, "popitem(): dictionary is empty" if self.cls is dict else "dictionary is empty")
@@ -365,8 +379,9 @@ def _popitem(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> V
 
 
 def _setdefault(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    if "default" in keywords:
-        args, keywords = [*args, keywords["default"]], {}
+    if self.cls is collections.OrderedDict:
+        given = tx.named("setdefault", args, keywords, ("key", "default"), required=1)
+        args, keywords = [given["key"], *[given[name] for name in ("default",) if name in given]], {}
     key, *rest = tx.arity("setdefault", args, keywords, 1, 2)
     found = self.find(tx, key.hash_key(tx))
     if found is None:
@@ -384,6 +399,16 @@ def _update(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Va
     return NONE
 
 
+def _init(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
+    if self.cls is collections.defaultdict and self.real is None:
+        self.factory, args = (args[0], args[1:]) if args else (NONE, args)
+        if not is_none(self.factory) and tx.find_in_class(self.factory.type(), "__call__") is None:
+            raise Break("tracer.exception", "the first argument of defaultdict must be callable or None")
+    elif self.cls is collections.defaultdict:
+        raise Break("tracer.mutation", "a defaultdict is initialised again")
+    return _update(self, tx, args, keywords)
+
+
 def _clear(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     tx.arity("clear", args, keywords, 0)
     for hashed, (key, _) in list(self.entries(tx).items()):
@@ -397,8 +422,8 @@ def _copy(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Valu
 
 
 def _move_to_end(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    key = args[0] if args else keywords["key"]
-    last = args[1] if len(args) > 1 else keywords.get("last")
+    given = tx.named("move_to_end", args, keywords, ("key", "last"), required=1)
+    key, last = given["key"], given.get("last")
     if last is not None and not tx.truth(last):
         raise Break("tracer.mutation", "moving a key to the front of an OrderedDict isn't modelled")
     value = self.remove(tx, key.hash_key(tx), key)
@@ -409,7 +434,7 @@ def _move_to_end(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) 
 
 
 METHODS: dict[str, Method] = {
-    "__init__": _update,
+    "__init__": _init,
     "clear": _clear,
     "copy": _copy,
     "get": _get,
@@ -466,7 +491,7 @@ class DictView(Value):
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return a method."""
-        if not hasattr(self.type(), name):
+        if not defines(self.type(), name):
             tx.raise_error(AttributeError, f"{self.type().__name__!r} object has no attribute {name!r}")
         return tx.bound_builtin(self, name)
 
@@ -496,6 +521,10 @@ class DictView(Value):
         return SetValue.made(tx, set, self.base) if self.what == "keys" else SetValue.of(tx, self.elements(tx))
 
     def reconstruct(self, out: Builder) -> None:
-        """Ask the dict for the view."""
-        out.load(self.base)
-        out.call_method(self.what, [])
+        """Ask the dict for the view, past what a subclass overrides."""
+        if self.base.is_plain():
+            out.load(self.base)
+            out.call_method(self.what, [])
+            return
+        method = getattr(self.base.cls, self.what)
+        out.call(lambda: out.emit("LOAD_CONST", method), [lambda: out.load(self.base)])

@@ -7,6 +7,7 @@ stored in the real object after the graph ran.
 
 from __future__ import annotations
 
+import collections
 import types
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -274,7 +275,10 @@ class Object(Value):
             hook = tx.find_in_class(self.cls, "__missing__") if issubclass(home, dict) else None
             if name == "__getitem__" and hook is not None and not self.base.contains(tx, args[0]):
                 return tx.special(self, "__missing__", args)
-            return self.base.call_method(tx, name, args, keywords)
+            if self.cls is not home and self._asks_back(tx, home, name, args, keywords):
+                raise Break("tracer.call", f"{home.__name__}.{name} of {self.describe()} asks the subclass")
+            answer = self.base.call_method(tx, name, args, keywords)
+            return self if answer is self.base and name in _IN_PLACE else answer
         found = tx.object_slot(self, raw, name, args, keywords)
         if found is None and self.foreign:
             raise Break("tracer.tensor_input", f"{name!r} of {self.foreign} is called")
@@ -282,13 +286,24 @@ class Object(Value):
             raise Break("tracer.iterator", f"{name!r} of a generator that was made outside of the frame is called")
         return super().call_method(tx, name, args, keywords) if found is None else found
 
+    def _asks_back(self, tx: Tracer, home: Any, name: str, args: Sequence[Value], keywords: Keywords) -> bool:
+        """Tell whether a method of a built-in class makes another of the subclass, or uses what that overrides."""
+        if home is dict and name in ("__or__", "__ror__", "copy"):
+            return not tx.plain_mapping(self)
+        if not issubclass(home, (collections.OrderedDict, collections.defaultdict)):
+            return False
+        if name in ("__or__", "__ror__", "__copy__", "copy"):
+            return True
+        own = any(tx.asks_python(self, each) for each in _USED_BY_ORDERED)
+        return own and (name in ("pop", "popitem", "setdefault") or (name in _FILLING and bool(args or keywords)))
+
     def truth(self, tx: Tracer) -> bool:
         """Ask `__bool__`, then `__len__`."""
         return tx.object_truth(self)
 
     def length(self, tx: Tracer) -> int:
         """Ask `__len__`."""
-        return int(tx.special(self, "__len__", []).as_python())
+        return tx.size_from(tx.special(self, "__len__", []))
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         """Ask `__getitem__`."""
@@ -331,6 +346,9 @@ class Object(Value):
             out.write_attributes(self, self.written)
 
 
+_IN_PLACE = frozenset({"__iadd__", "__iand__", "__imul__", "__ior__", "__isub__", "__ixor__"})
+_FILLING = frozenset({"__init__", "__ior__", "update"})
+_USED_BY_ORDERED = ("__contains__", "__delitem__", "__getitem__", "__setitem__", "keys", "__missing__")
 _READING_NAMES = """
     __add__ __contains__ __eq__ __ge__ __getitem__ __gt__ __iter__ __le__ __len__ __lt__ __mul__ __ne__ __or__
     __repr__ __reversed__ __ror__ __str__ copy count get index items keys values

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from intarsia_ir.errors import InternalError
 from intarsia_ir.records import Source
 from intarsia_tracer.breaks import Break
-from intarsia_tracer.values.base import Keywords, NotConstantError, Value
-from intarsia_tracer.values.constants import NONE, Const, boolean
+from intarsia_tracer.values.base import Keywords, NotConstantError, Value, defines
+from intarsia_tracer.values.constants import NONE, Const, boolean, is_none
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -104,19 +104,21 @@ class Items(Value):
 
     def find(self, tx: Tracer, args: Sequence[Value]) -> Value:
         """Model `index`."""
-        start, stop, _ = slice(*[a.as_python() for a in args[1:]] or [None]).indices(len(self._items))
-        if len(args) == 2:
-            start, stop, _ = slice(args[1].as_python(), None).indices(len(self._items))
-        for index in range(start, stop):
-            if tx.same_or_equal(self.at(index), args[0]):
-                return Const(index)
+        bounds = [tx.index(arg) for arg in args[1:]]
+        if not all(isinstance(bound, int) for bound in bounds):
+            raise Break("tracer.exception", f"{self.noun()}.index is given a bound that is no integer")
+        at, stop, _ = slice(*[*bounds, None, None][:2]).indices(len(self._items))
+        while at < min(stop, len(self._items)):  # a comparison may shorten it
+            if tx.same_or_equal(self.at(at), args[0]):
+                return Const(at)
+            at += 1
         if self.type() is tuple:
             tx.raise_error(ValueError, "tuple.index(x): x not in tuple")
         try:
             shown = repr(args[0].as_python())
         except NotConstantError as unknown:
-            raise Break("tracer.exception", f"list.index doesn't find {unknown}") from None
-        tx.raise_error(ValueError, f"{shown} is not in list")
+            raise Break("tracer.exception", f"{self.noun()}.index doesn't find {unknown}") from None
+        tx.raise_error(ValueError, f"{shown} is not in {self.noun()}")
 
     def tally(self, tx: Tracer, args: Sequence[Value]) -> Value:
         """Model `count`."""
@@ -173,24 +175,46 @@ class Tuple(Items):
 
     def comparable(self, other: Value) -> bool:
         """Tuples compare with tuples."""
-        return isinstance(other, Tuple)
+        return issubclass(other.type(), tuple)
 
     def as_python(self) -> Any:
         """Return the tuple, if every item is known."""
         items = [item.as_python() for item in self.items]
         if self.cls is tuple:
             return tuple(items)
-        return self.cls._make(items) if hasattr(self.cls, "_make") else self.cls(items)
+        return tuple.__new__(self.cls, items) if hasattr(self.cls, "_make") else self.cls(items)
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """Return the tuple of the items' keys."""
+        if tx.asks_python(self, "__hash__") or tx.asks_python(self, "__eq__"):
+            raise Break("tracer.hashing", f"{self.describe()} is used as a key, and its class decides")
         return tuple(item.hash_key(tx) for item in self.items)
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         """Index or slice."""
+        if tx.asks_python(self, "__getitem__"):
+            return tx.special(self, "__getitem__", [key])
         if isinstance(key, Slice):
-            return Tuple(self.items[key.as_python()], tx.slice_class(self.cls))
+            return Tuple(self.items[tx.index(key)], tx.slice_class(self.cls))
         return self.at(self.index_of(tx, key))
+
+    def truth(self, tx: Tracer) -> bool:
+        """Tell whether there are items, unless the class says otherwise."""
+        own = any(tx.asks_python(self, name) for name in ("__bool__", "__len__"))
+        return tx.object_truth(self) if own else super().truth(tx)
+
+    def length(self, tx: Tracer) -> int:
+        """Return the number of items, unless the class says otherwise."""
+        own = tx.asks_python(self, "__len__")
+        return tx.size_from(tx.special(self, "__len__", [])) if own else super().length(tx)
+
+    def contains(self, tx: Tracer, item: Value) -> bool:
+        """Compare with each item, unless the class says otherwise."""
+        return tx.object_contains(self, item) if tx.asks_python(self, "__contains__") else super().contains(tx, item)
+
+    def iterate(self, tx: Tracer) -> Value:
+        """Iterate by position, unless the class says otherwise."""
+        return tx.object_iterate(self) if tx.asks_python(self, "__iter__") else super().iterate(tx)
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Read a field of a named tuple or struct sequence, or a method."""
@@ -200,15 +224,18 @@ class Tuple(Items):
         if fields is not None and name in fields:
             return self.at(fields.index(name))
         if self.cls is tuple or name in ("index", "count"):
-            if not hasattr(tuple, name):
+            if not defines(tuple, name):
                 tx.raise_error(AttributeError, f"'tuple' object has no attribute {name!r}")
             return tx.from_python(self.cls) if name == "__class__" else tx.bound_builtin(self, name)
         return tx.class_attribute_for(self, self.cls, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call a method of tuple."""
-        if name in ("index", "count") and args and not keywords:
+        if name in ("index", "count"):
+            args = tx.arity(name, args, keywords, 1, 3 if name == "index" else 1)
             return self.find(tx, args) if name == "index" else self.tally(tx, args)
+        if tx.asks_python(self, name):  # called past what the class overrides
+            return Tuple(self.items).call_method(tx, name, args, keywords)
         own = self.cls.__dict__.get(name)
         if self.cls is not tuple and type(own) is types.MethodDescriptorType:
             return tx.call_pure(own, [self, *args], keywords)
@@ -216,9 +243,8 @@ class Tuple(Items):
 
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Concatenate and repeat."""
-        if op == "+" and isinstance(other, Tuple):
-            left, right = (other, self) if swapped else (self, other)
-            return Tuple([*left.items, *right.items], tx.joined_class(left.cls, right.cls))
+        if op == "+" and not swapped and isinstance(other, Tuple):
+            return Tuple([*self.items, *other.items], tx.joined_class(self.cls, other.cls))
         items = self.repeated(tx, other) if op == "*" else None
         return None if items is None else Tuple(items, tx.slice_class(self.cls))
 
@@ -276,7 +302,7 @@ class Slice(Value):
 class List(Items):
     """A list. `kept` counts the leading items of the existing list that are as they were before the call."""
 
-    __slots__ = ("kept",)
+    __slots__ = ("kept", "version")
 
     def __init__(
         self,
@@ -287,6 +313,7 @@ class List(Items):
     ) -> None:
         super().__init__(items, source, real, tx)
         self.kept = 0 if real is None else len(real)
+        self.version = 0  # grows with every change
 
     def type(self) -> Any:
         """Return list."""
@@ -298,7 +325,7 @@ class List(Items):
 
     def comparable(self, other: Value) -> bool:
         """Lists compare with lists."""
-        return isinstance(other, List)
+        return issubclass(other.type(), list)
 
     def as_python(self) -> Any:
         """Return a copy, if every item is known."""
@@ -312,7 +339,7 @@ class List(Items):
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return a method."""
-        if not hasattr(list, name):
+        if not defines(list, name):
             tx.raise_error(AttributeError, f"'list' object has no attribute {name!r}")
         return tx.from_python(list) if name == "__class__" else tx.bound_builtin(self, name)
 
@@ -327,14 +354,29 @@ class List(Items):
         """Return the items for changing; `kept` leading ones will stay as they are."""
         items = self.items
         tx.changed(self)
+        self.version += 1
         self.kept = min(self.kept, kept)
         return items
+
+    def take(self, tx: Tracer, items: Value) -> None:
+        """Append what an iterable gives, one by one: it may look at the list meanwhile."""
+        if isinstance(items, Items) and items.type() in (list, tuple):
+            new = list(items.items)
+            self.change(tx, self.kept).extend(new)
+            return
+        iterator = items.iterate(tx)
+        tx.ask_length(items)
+        for item in tx.elements_left(iterator):
+            self.change(tx, self.kept).append(item)
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
         """Store an item or a slice."""
         if isinstance(key, Slice):
-            new = tx.taken(value if isinstance(value, Items) else value.iterate(tx))
             at = tx.index(key)
+            start, stop, step = at.indices(len(self._items))
+            itself = tx.built_in_part(value, NONE) is self
+            new = list(self.items) if itself else tx.taken(value if tx.is_read_whole(value) else value.iterate(tx))
+            at = slice(start, max(start, stop), step) if step > 0 else at  # an iterator may change the list
             copy: list[Any] = list(self.items)
             tx.real(copy.__setitem__, at, new)
             self.change(tx)[:] = copy
@@ -349,17 +391,15 @@ class List(Items):
 
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Concatenate and repeat."""
-        if op == "+" and isinstance(other, List):
-            left, right = (other, self) if swapped else (self, other)
-            return List([*left.items, *right.items])
+        if op == "+" and not swapped and isinstance(other, List) and other.type() is list:
+            return List([*self.items, *other.items])
         items = self.repeated(tx, other) if op == "*" else None
         return None if items is None else List(items)
 
     def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Model `+=` and `*=`, which change the list itself."""
         if op == "+":
-            new = tx.taken(other)
-            self.change(tx, self.kept).extend(new)
+            self.take(tx, other)
             return self
         items = self.repeated(tx, other) if op == "*" else None
         if items is None:
@@ -402,15 +442,17 @@ def _append(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Va
 
 def _extend(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     (items,) = tx.arity("extend", args, keywords, 1)
-    new = list(tx.taken(items))
-    self.change(tx, self.kept).extend(new)
+    self.take(tx, items)
     return NONE
 
 
 def _init(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     items = tx.arity("list", args, keywords, 0, 1)
-    new = list(tx.taken(items[0])) if items else []
-    self.change(tx)[:] = new
+    if items and items[0] is self:
+        raise Break("tracer.call", "a list is initialised with itself")
+    self.change(tx).clear()
+    if items:
+        self.take(tx, items[0])
     return NONE
 
 
@@ -432,16 +474,19 @@ def _pop(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value
 
 def _remove(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     (item,) = tx.arity("remove", args, keywords, 1)
-    for index in range(self.count()):
+    index = 0
+    while index < self.count():  # a comparison may shorten it
         if tx.same_or_equal(self.at(index), item):
-            del self.change(tx, index)[index]
+            del self.change(tx, index)[index : index + 1]
             return NONE
+        index += 1
     tx.raise_error(ValueError, "list.remove(x): x not in list")
 
 
 def _clear(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     tx.arity("clear", args, keywords, 0)
-    self.change(tx).clear()
+    if self.count():
+        self.change(tx).clear()
     return NONE
 
 
@@ -465,17 +510,27 @@ def _count(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Val
 
 
 def _sort(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    tx.arity("sort", args, {}, 0)
-    key, reverse = keywords.get("key", NONE), keywords.get("reverse", NONE)
+    """Sort as CPython does: the list is empty meanwhile, and what was reached is kept when a comparison raises."""
+    tx.arity("sort", args, {k: v for k, v in keywords.items() if k not in ("key", "reverse")}, 0)
+    key, reverse = keywords.get("key", NONE), keywords.get("reverse", Const(False))
     items = list(self.items)
-    keys = items if isinstance(key, Const) and key.value is None else [tx.call(key, [item], {}) for item in items]
+    order = list(range(len(items)))
+    downwards = reverse.as_python()
+    tx.real([].sort, reverse=downwards)
+    self.change(tx).clear()
+    version = self.version
     try:
-        known = [k.as_python() for k in keys]
-    except NotConstantError:
-        known = [_Sorted(tx, k) for k in keys]
-    downwards = tx.truth(reverse)
-    order = tx.real(sorted, range(len(items)), key=known.__getitem__, reverse=downwards)
-    self.change(tx)[:] = [items[index] for index in order]
+        keys = items if is_none(key) else [tx.call(key, [item], {}) for item in items]
+        try:
+            known = [k.as_python() for k in keys]
+        except NotConstantError:
+            known = [_Sorted(tx, k) for k in keys]
+        tx.real(order.sort, key=known.__getitem__, reverse=downwards)
+    finally:
+        touched = self.version != version
+        self.change(tx)[:] = [items[index] for index in order]
+    if touched:
+        tx.raise_error(ValueError, "list modified during sort")
     return NONE
 
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break
-from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.base import Keywords, Value, defines
 from intarsia_tracer.values.constants import NONE, Const, boolean
 from intarsia_tracer.values.objects import Reference
-from intarsia_tracer.values.sequences import Tuple
+from intarsia_tracer.values.sequences import List, Tuple
 
 if TYPE_CHECKING:
     from intarsia_bytecode import Loader
@@ -138,10 +138,14 @@ class Recipe:
             out.load(element)
         out.emit("BUILD_SET", len(elements))
 
-    def replay(self, out: Builder, load: Loader) -> None:
-        """Call the methods of the steps on what `load` pushes."""
+    def replay(self, out: Builder, load: Loader, *, past_overrides: bool = False) -> None:
+        """Call the methods of the steps on what `load` pushes, past what a subclass overrides if that is asked for."""
         for name, operands in self.steps:
-            self._call(out, load, name, operands)
+            if past_overrides:
+                loads = [load, *[load if o.kind == "self" else partial(o.load, out) for o in operands]]
+                out.call(partial(out.emit, "LOAD_CONST", getattr(self.cls, name)), loads)
+            else:
+                self._call(out, load, name, operands)
             out.emit("POP_TOP")
 
     def _call(self, out: Builder, load: Loader, name: str, operands: Sequence[Operand]) -> None:
@@ -253,7 +257,7 @@ class SetValue(Value):
 
     def contains(self, tx: Tracer, item: Value) -> bool:
         """Look the element up."""
-        return item.hash_key(tx) in self.elements
+        return _sought(tx, item).hash_key(tx) in self.elements
 
     def iterate(self, tx: Tracer) -> Value:
         """Iterate in the order of a real set with these elements."""
@@ -279,7 +283,7 @@ class SetValue(Value):
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return a method."""
-        if not hasattr(self.cls, name):
+        if not defines(self.cls, name):
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         return tx.from_python(self.cls) if name == "__class__" else tx.bound_builtin(self, name)
 
@@ -290,9 +294,16 @@ class SetValue(Value):
         if name == "copy" and self.cls is frozenset and not args:
             return self
         if name in _MAKERS:
-            return self.derived(name, [self._operand(tx, arg) for arg in args])
+            tx.arity(name, args, {}, *_COUNTS.get(name, (0, len(args))))
+            recipe = self.recipe
+            operands = [self._operand(tx, arg) for arg in args]
+            if self.recipe is not recipe:
+                raise Break("tracer.mutation", f"a set is changed by what {name} is called with")
+            return self.derived(name, operands)
         if name in _TESTS and len(args) == 1:
-            return boolean(_TESTS[name](self.elements.keys(), as_operand(tx, args[0]).elements.keys()))
+            whole = name != "isdisjoint" or not tx.asks_python(args[0], "__iter__")
+            other = as_operand(tx, args[0]) if whole else _items_of(tx, args[0])
+            return boolean(_TESTS[name](self.elements.keys(), other.elements.keys()))
         if self.cls is set and name in _WRITERS:
             return self._write(tx, name, list(args))
         return tx.operator_method(self, name, args, keywords)
@@ -321,17 +332,40 @@ class SetValue(Value):
         """Call a method that changes the set."""
         if name in ("add", "discard", "remove"):
             (item,) = tx.arity(name, args, {}, 1)
+            item = item if name == "add" else _sought(tx, item)
             if name == "remove" and item.hash_key(tx) not in self.elements:
                 tx.raise_model(KeyError, [item])
             self._step(tx, name, [_element(tx, item)])
         elif name == "pop":
+            tx.arity(name, args, {}, 0)
             return self._pop(tx)
         elif name == "__init__":
+            tx.arity(name, args, {}, 0, 1)
+            if args and args[0] is self:
+                raise Break("tracer.call", "a set is initialised with itself")
             self._step(tx, "clear", [])
-            self._step(tx, "update", [as_operand(tx, arg) for arg in tx.arity(name, args, {}, 0, 1)])
+            for arg in args:
+                self._take(tx, "update", "add", arg)
+        elif name in _STEPWISE:
+            for arg in args:
+                self._take(tx, name, _STEPWISE[name], arg)
         else:
-            self._step(tx, name, [self._operand(tx, arg) for arg in args])
+            tx.arity(name, args, {}, *_COUNTS.get(name, (0, len(args))))
+            recipe = self.recipe
+            operands = [self._operand(tx, arg) for arg in args]
+            if self.recipe is not recipe:
+                raise Break("tracer.mutation", f"a set is changed by what {name} is called with")
+            self._step(tx, name, operands)
         return NONE
+
+    def _take(self, tx: Tracer, name: str, step: str, value: Value) -> None:
+        """Take what one argument gives, element by element: an iterator may look at the set meanwhile."""
+        seen = tx.built_in_part(value, self)
+        if isinstance(seen, (SetValue, *_SEEN_WHOLE)) or value.type() is dict:
+            self._step(tx, name, [self._operand(tx, value)])
+            return
+        for item in tx.elements(value):
+            self._step(tx, step, [_element(tx, item)])
 
     def _pop(self, tx: Tracer) -> Value:
         """Remove the element that CPython removes."""
@@ -367,6 +401,7 @@ class SetValue(Value):
 
     def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Model the operators that change a set."""
+        other = tx.built_in_part(other, self)
         if self.cls is not set or not isinstance(other, SetValue) or op not in _SET_OPERATORS:
             return None
         name = _SET_OPERATORS[op]
@@ -408,13 +443,26 @@ class SetValue(Value):
 
 def as_operand(tx: Tracer, value: Value) -> Operand:
     """Return the operand for an iterable."""
+    if issubclass(value.type(), (set, frozenset)):  # read past what a subclass overrides
+        value = tx.built_in_part(value, NONE)
     if isinstance(value, SetValue):
         return value.snapshot()
     if value.type() is dict:
         pairs = [(hashed, key) for hashed, key, _ in tx.pairs(value)]
         items = _items(pairs)
         return Operand(items.elements, items.mirror and dict.fromkeys(items.mirror), "keys")
-    return _items([(item.hash_key(tx), item) for item in tx.unpack(value)])
+    return _items_of(tx, value)
+
+
+def _items_of(tx: Tracer, value: Value) -> Operand:
+    """Return the operand for what iteration gives."""
+    return _items([(item.hash_key(tx), item) for item in tx.elements(value)])
+
+
+def _sought(tx: Tracer, item: Value) -> Value:
+    """Return what is looked for in place of an element: a set is found by a frozen set that equals it."""
+    seen = tx.built_in_part(item, NONE)
+    return SetValue(seen.elements, frozenset) if isinstance(seen, SetValue) and seen.cls is set else item
 
 
 def _element(tx: Tracer, item: Value) -> Operand:
@@ -505,6 +553,10 @@ _WRITERS: dict[str, Callable[[Elements, list[Elements]], Elements]] = {
     "symmetric_difference_update": _symmetric,
     "update": _union,
 }
+#: Methods that take their arguments element by element, and what each does with one.
+_STEPWISE = {"update": "add", "difference_update": "discard"}
+_COUNTS = {"copy": (0, 0), "clear": (0, 0), "symmetric_difference": (1, 1), "symmetric_difference_update": (1, 1)}
+_SEEN_WHOLE = (Const, Tuple, List)
 _TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "isdisjoint": lambda mine, yours: bool(mine.isdisjoint(yours)),
     "issubset": lambda mine, yours: bool(mine <= yours),
