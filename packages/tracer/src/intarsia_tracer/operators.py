@@ -5,9 +5,8 @@ from __future__ import annotations
 import collections
 import enum
 import operator
-import sys
 import types
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from intarsia_ir.records import GuardKind
@@ -15,12 +14,10 @@ from intarsia_tracer import formatting
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const, boolean
-from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.functions import BoundMethod, Function
-from intarsia_tracer.values.iterators import Position
 from intarsia_tracer.values.mappings import Dict, DictView
 from intarsia_tracer.values.objects import InstanceDict, Object
-from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
+from intarsia_tracer.values.sequences import Items, Slice, Tuple
 from intarsia_tracer.values.sets import SetValue
 
 if TYPE_CHECKING:
@@ -30,34 +27,20 @@ __all__ = [
     "BINARY",
     "COMPARE",
     "CONTAINERS",
-    "advance",
     "arity",
-    "ask_length",
     "asks_python",
     "binary",
     "built_in_part",
     "check_size",
     "compare",
     "compare_identity",
-    "elements",
-    "elements_left",
     "index",
-    "is_read_whole",
-    "iterator_over",
-    "keyword_pairs",
-    "list_of",
     "named",
-    "next_or_stop",
     "operator_method",
-    "pairs",
     "real",
-    "real_item",
     "same",
     "same_or_equal",
-    "size_from",
-    "taken",
     "truth",
-    "unpack",
 ]
 
 BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
@@ -449,139 +432,6 @@ def index(tx: Tracer, key: Value) -> Any:
         raise Break("tracer.operator", f"the index is {unknown}") from None
 
 
-# -- iteration -----------------------------------------------------------------------------------------------
-
-
-def iterator_over(tx: Tracer, value: Value) -> Position:
-    """Return an iterator over a sequence, atom, set or dict view."""
-    made = Position(value, tx.step)
-    made.begin(tx)
-    return made
-
-
-def advance(tx: Tracer, iterator: Value) -> Value | None:
-    """Model `next(iterator)`; None when it is exhausted."""
-    return iterator.advance(tx)
-
-
-def next_or_stop(tx: Tracer, iterator: Value) -> Value:
-    """Model `next(iterator)`."""
-    found = iterator.advance(tx)
-    if found is None:
-        tx.raise_model(StopIteration, [])
-    return found
-
-
-def unpack(tx: Tracer, value: Value) -> list[Value]:
-    """Return all elements of an iterable."""
-    return list(value.items) if is_read_whole(tx, value) else list(tx.elements(value))  # type: ignore[attr-defined]
-
-
-def is_read_whole(tx: Tracer, value: Value) -> bool:
-    """Tell whether iterating over a sequence asks nobody, so that it can be taken in one go."""
-    if isinstance(value, Deque) or not isinstance(value, Items):
-        return False
-    return value.type() in (list, tuple) or not tx.asks_python(value, "__iter__")
-
-
-def taken(tx: Tracer, value: Value) -> list[Value]:
-    """Return all elements as `list` and `tuple` take them: an object is asked for its length after its iterator."""
-    if type(value) is not Object and not tx.asks_python(value, "__iter__"):
-        return tx.unpack(value)
-    iterator = value.iterate(tx)
-    ask_length(tx, value)
-    return list(elements_left(tx, iterator))
-
-
-def ask_length(tx: Tracer, value: Value) -> None:
-    """Model `operator.length_hint`; the answer counts only where it is wrong."""
-    for name in ("__len__", "__length_hint__"):
-        if not asks_python(tx, value, name):
-            continue
-        try:
-            answer = tx.special(value, name, [])
-            if name == "__len__":
-                size_from(tx, answer)
-        except Raised as raised:
-            if not tx.is_exception(raised.value, TypeError):
-                raise
-            continue
-        if name == "__len__":
-            return
-        if not isinstance(answer, Const) or (answer.value is not NotImplemented and type(answer.value) is not int):
-            raise Break("tracer.exception", f"{name} of {value.describe()} gives {answer.describe()}")
-        if answer.value is not NotImplemented and answer.value < 0:
-            tx.raise_error(ValueError, "__length_hint__() should return >= 0")
-        return
-
-
-def size_from(tx: Tracer, answer: Value) -> int:
-    """Return the length that a `__len__` written in Python answers with, as CPython checks it."""
-    if not isinstance(answer.settled(), Const):
-        answer = Const(tx.index(answer))
-    size = tx.real(operator.index, answer.as_python())
-    if size < 0:
-        tx.raise_error(ValueError, "__len__() should return >= 0")
-    if size > sys.maxsize:
-        tx.raise_error(OverflowError, "cannot fit 'int' into an index-sized integer")
-    return int(size)
-
-
-def elements(tx: Tracer, value: Value) -> Iterator[Value]:
-    """Iterate over the elements of an iterable, one step at a time."""
-    return elements_left(tx, value.iterate(tx))
-
-
-def elements_left(tx: Tracer, iterator: Value) -> Iterator[Value]:
-    """Iterate over what an iterator still gives."""
-    while (element := iterator.advance(tx)) is not None:
-        tx.spend(1)
-        yield element
-
-
-def list_of(tx: Tracer, value: Value) -> List:
-    """Model `list(value)`."""
-    return List(tx.taken(value))
-
-
-def real_item(tx: Tracer, value: Value, index: int) -> Value:
-    """Return an item of a range or string."""
-    return value.get_item(tx, Const(index))
-
-
-def pairs(tx: Tracer, value: Value) -> Iterator[tuple[Hashable, Value, Value]]:
-    """Yield (hash key, key, value) of what `dict(value)` takes, one step at a time: an iterator may look meanwhile."""
-    if isinstance(value, InstanceDict):
-        value = value.whole(tx)
-    if isinstance(value, Object) and isinstance(value.base, Dict) and tx.plain_mapping(value):
-        value = value.base
-    if isinstance(value, Dict):
-        yield from [(hashed, key, item) for hashed, (key, item) in value.entries(tx).items()]
-    elif not isinstance(value, _NO_MAPPINGS) and tx.has_attribute(value, "keys"):
-        for key in tx.list_of(tx.call(value.get_attribute(tx, "keys"), [], {})).items:
-            yield key.hash_key(tx), key, value.get_item(tx, key)
-    else:
-        for number, element in enumerate(tx.elements(value)):
-            key, item = _pair(tx, element, number)
-            yield key.hash_key(tx), key, item
-
-
-def _pair(tx: Tracer, element: Value, number: int) -> list[Value]:
-    """Return the two parts of an element that a dict is made of."""
-    if tx.find_in_class(element.type(), "__iter__") is None:
-        raise Break("tracer.exception", f"a dict is made of {element.describe()}")
-    both = tx.taken(element if is_read_whole(tx, element) else element.iterate(tx))
-    if len(both) != 2:
-        shown = f"#{number} has length {len(both)}; 2 is required"
-        tx.raise_error(ValueError, f"dictionary update sequence element {shown}")
-    return both
-
-
-def keyword_pairs(tx: Tracer, keywords: Keywords) -> list[tuple[Hashable, Value, Value]]:
-    """Return (hash key, key, value) of keyword arguments."""
-    return [(name, Const(name), value) for name, value in keywords.items()]
-
-
 # -- helpers -------------------------------------------------------------------------------------------------
 
 
@@ -628,7 +478,6 @@ def _delete_item(tx: Tracer, value: Value, args: Sequence[Value]) -> Value:
 
 
 _PLAIN = (Const, Items, Dict, Function, BoundMethod)
-_NO_MAPPINGS = (Const, Items, SetValue, DictView, Position)
 _SIMPLE: dict[str, tuple[int, Callable[[Tracer, Value, Sequence[Value]], Value]]] = {
     "__len__": (0, lambda tx, value, args: Const(value.length(tx))),
     "__iter__": (0, lambda tx, value, args: value.iterate(tx)),

@@ -11,7 +11,18 @@ from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 from intarsia_ir.records import Origin, Source, Symbolic
-from intarsia_tracer import calling, class_lookup, formatting, identity, lookup, operators, polyfills, storing, wrapping
+from intarsia_tracer import (
+    calling,
+    class_lookup,
+    formatting,
+    identity,
+    iteration,
+    lookup,
+    operators,
+    polyfills,
+    storing,
+    wrapping,
+)
 from intarsia_tracer.breaks import Break, Raised, Stop, TooDeep
 from intarsia_tracer.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, BuiltinCall
 from intarsia_tracer.copying import COPY_CALLS
@@ -129,35 +140,36 @@ class Tracer:
     plain_set_attribute = storing.plain_set_attribute
     super_attribute = class_lookup.super_attribute
     write_attribute = storing.write_attribute
+    # iteration.py
+    advance = iteration.advance
+    ask_length = iteration.ask_length
+    elements = iteration.elements
+    elements_left = iteration.elements_left
+    is_read_whole = iteration.is_read_whole
+    iterator_over = iteration.iterator_over
+    keyword_pairs = iteration.keyword_pairs
+    list_of = iteration.list_of
+    next_or_stop = iteration.next_or_stop
+    pairs = iteration.pairs
+    real_item = iteration.real_item
+    size_from = iteration.size_from
+    taken = iteration.taken
+    unpack = iteration.unpack
     # operators.py
-    advance = operators.advance
     arity = operators.arity
-    ask_length = operators.ask_length
     asks_python = operators.asks_python
     built_in_part = staticmethod(operators.built_in_part)
     binary = operators.binary
     check_size = operators.check_size
     compare = operators.compare
     compare_identity = operators.compare_identity
-    elements = operators.elements
-    elements_left = operators.elements_left
     index = operators.index
-    is_read_whole = operators.is_read_whole
-    iterator_over = operators.iterator_over
-    keyword_pairs = operators.keyword_pairs
-    list_of = operators.list_of
     named = operators.named
-    taken = operators.taken
-    next_or_stop = operators.next_or_stop
     operator_method = operators.operator_method
-    pairs = operators.pairs
     real = operators.real
-    real_item = operators.real_item
     same = operators.same
     same_or_equal = operators.same_or_equal
-    size_from = operators.size_from
     truth = operators.truth
-    unpack = operators.unpack
     # wrapping.py
     cell_of = wrapping.cell_of
     class_value = wrapping.class_value
