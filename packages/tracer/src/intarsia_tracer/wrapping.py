@@ -129,7 +129,8 @@ def _wrap_plain(tx: Tracer, value: Any, kind: type, source: Source | None) -> Va
         return _wrap_object(tx, value, kind, source)
     if kind in (tuple, list, collections.deque) or kind in _DICTS or kind in (set, frozenset, slice):
         return _wrap_container(tx, value, kind, source)
-    if issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_sequence_fields")):
+    named = issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_sequence_fields"))
+    if named and kind.__getitem__ is tuple.__getitem__ and kind.__len__ is tuple.__len__:  # guards go by these
         _guard_shape(tx, value, source)
         return Tuple(cls=kind, source=source, real=value, tx=tx)
     return _wrap_bound(tx, value, kind, source) or _wrap_object(tx, value, kind, source)
