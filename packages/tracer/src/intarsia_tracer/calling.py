@@ -503,35 +503,35 @@ def special(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value
     return tx.call(tx.bound_to_instance(owner, cls, name, raw), args, {})
 
 
-def object_truth(tx: Tracer, owner: Object) -> bool:
+def object_truth(tx: Tracer, owner: Value) -> bool:
     """Model `bool` of an instance."""
-    if tx.find_in_class(owner.cls, "__bool__") is not None:
+    if tx.find_in_class(owner.type(), "__bool__") is not None:
         answer = tx.special(owner, "__bool__", [])
         if answer.type() is not bool:
             tx.raise_error(TypeError, f"__bool__ should return bool, returned {answer.type().__name__}")
         return tx.truth(answer)
-    tx.rely_on_passing_over(owner.cls.__mro__, tx.class_source(owner, owner.cls), "__bool__")
-    if tx.find_in_class(owner.cls, "__len__") is not None:
+    tx.rely_on_passing_over(owner.type().__mro__, tx.class_source(owner, owner.type()), "__bool__")
+    if tx.find_in_class(owner.type(), "__len__") is not None:
         return owner.length(tx) > 0
-    tx.rely_on_passing_over(owner.cls.__mro__, tx.class_source(owner, owner.cls), "__len__")
+    tx.rely_on_passing_over(owner.type().__mro__, tx.class_source(owner, owner.type()), "__len__")
     return True
 
 
-def object_contains(tx: Tracer, owner: Object, item: Value) -> bool:
+def object_contains(tx: Tracer, owner: Value, item: Value) -> bool:
     """Model `in` of an instance."""
-    if tx.find_in_class(owner.cls, "__contains__") is not None:
+    if tx.find_in_class(owner.type(), "__contains__") is not None:
         return tx.truth(tx.special(owner, "__contains__", [item]))
     return any(tx.same_or_equal(element, item) for element in tx.elements(owner))
 
 
-def object_iterate(tx: Tracer, owner: Object) -> Value:
+def object_iterate(tx: Tracer, owner: Value) -> Value:
     """Model `iter` of an instance."""
-    if tx.find_in_class(owner.cls, "__iter__") is not None:
+    if tx.find_in_class(owner.type(), "__iter__") is not None:
         made = tx.special(owner, "__iter__", [])
         if tx.find_in_class(made.type(), "__next__") is None:
             tx.raise_error(TypeError, f"iter() returned non-iterator of type '{made.type().__name__}'")
         return made
-    if tx.find_in_class(owner.cls, "__getitem__") is not None:
+    if tx.find_in_class(owner.type(), "__getitem__") is not None:
         return tx.polyfill("sequence_iterator", [owner])
     raise Break("tracer.exception", f"{owner.describe()} isn't iterable")
 

@@ -129,11 +129,17 @@ def _wrap_plain(tx: Tracer, value: Any, kind: type, source: Source | None) -> Va
         return _wrap_object(tx, value, kind, source)
     if kind in (tuple, list, collections.deque) or kind in _DICTS or kind in (set, frozenset, slice):
         return _wrap_container(tx, value, kind, source)
-    named = issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_sequence_fields"))
-    if named and kind.__getitem__ is tuple.__getitem__ and kind.__len__ is tuple.__len__:  # guards go by these
+    if _is_named_tuple(kind):
         _guard_shape(tx, value, source)
         return Tuple(cls=kind, source=source, real=value, tx=tx)
     return _wrap_bound(tx, value, kind, source) or _wrap_object(tx, value, kind, source)
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    """Tell whether a class is that of named tuples or struct sequences, whose items guards fetch as those of tuples."""
+    if not issubclass(kind, tuple) or not (hasattr(kind, "_fields") or hasattr(kind, "n_sequence_fields")):
+        return False
+    return kind.__getitem__ is tuple.__getitem__ and kind.__len__ is tuple.__len__
 
 
 def _method_of_lock(tx: Tracer, value: Any, source: Source) -> Value:
