@@ -38,6 +38,7 @@ from intarsia_ir.errors import (
     UnsupportedError,
     raised_by,
 )
+from intarsia_ir.interrupts import held_back
 from intarsia_ir.observers import observer
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Symbolic
 from intarsia_ir.stack import deep_stack
@@ -186,7 +187,7 @@ class Dispatcher:
             self._native(code, None, f"{watcher} is active, and sees no operation of compiled code")
             return ...
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
-        with self._config.lock, hidden_from_user(), deep_stack():
+        with self._config.lock, held_back(), hidden_from_user(), deep_stack():
             return choose(code, frame)  # by itself: another compiler beneath would compile this one
 
     def _choose(self, code: CodeType, frame: FrameInfo) -> _Answer:
@@ -197,7 +198,7 @@ class Dispatcher:
                 raise frame.error
             for version in state.versions:
                 if version.holds(values, frame):
-                    return version.code or False  # another thread made it while this one waited
+                    return _again(code, version)
             reason = state.versions[-1].why_not(frame) if state.versions else ""
         except Exception as error:
             self._guard_failed(code, state, error)
@@ -500,6 +501,17 @@ _RAISED_ON_FAKES = "tracer.operation_raised"
 _TOO_DEEP = "tracer.depth"
 _WANTED_BREAKS = (_RAISES, _RAISED_ON_FAKES, "tracer.requested", "tracer.disabled", "tracer.repeated")
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+
+def _again(code: CodeType, version: Version) -> _Answer:
+    """Answer with a version that is there: another thread made it while this one waited.
+
+    Or the call that made it was interrupted before the frame hook had the answer.
+    """
+    guard = version.guard
+    if any(entry is not None and entry[0] is guard.predicate for entry in framehook.entries(code)):
+        return version.code or False
+    return guard.predicate, version.code, guard.wants_globals
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from collections.abc import Iterable
 from types import FrameType
 
-__all__ = ["user_frame", "warn_user"]
+from intarsia_ir.records import Origin
+
+__all__ = ["lines_with_ops", "user_frame", "warn_user"]
 
 _OURS = ("intarsia", "torch")
 
@@ -23,6 +27,20 @@ def warn_user(message: str, category: type[Warning]) -> None:
     """Warn, and point to the line of the user's program that led here."""
     frame = user_frame()
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno)
+
+
+def lines_with_ops(origins: Iterable[Origin]) -> str:
+    """Return user lines with the operations on each.
+
+    Example:
+        >>> lines_with_ops([Origin("/a/model.py", 12, "f", op) for op in ("mul", "softmax")])
+        'model.py:12 (mul, softmax)'
+    """
+    lines: dict[str, dict[str, None]] = {}
+    for origin in origins:
+        lines.setdefault(f"{os.path.basename(origin.file)}:{origin.line}", {})[origin.op] = None
+    named = {line: ", ".join(op for op in ops if op) for line, ops in lines.items()}
+    return ", ".join(f"{line} ({ops})" if ops else line for line, ops in named.items())
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -25,6 +25,7 @@ from intarsia_ir import meta
 from intarsia_ir.aten.ops import node_effects
 from intarsia_ir.choices import instance_of
 from intarsia_ir.errors import naming_stage
+from intarsia_ir.interrupts import let_through
 from intarsia_ir.records import GuardRecord, Signature, SizeFacts
 from intarsia_loops.program import Extern, Kernel
 
@@ -98,6 +99,7 @@ def compile_graph(
             for half in program.halved():
                 name = f"{position:02d}_{stage.name}{'_backward' * (half is not program)}"
                 _watch(name, stage, half, options, folder)
+        let_through()
         log.debug("stage %s took %.1f ms", stage.name, 1e3 * report.seconds[stage.name])
         if stage.gives == "aten":
             report.guards = program.guards

@@ -17,6 +17,7 @@ import intarsia_cpp
 import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_ir.aten
+import intarsia_ir.meta
 import intarsia_ir.torch
 import intarsia_loops
 import intarsia_loops.kernels
@@ -26,7 +27,7 @@ import intarsia_runtime
 import intarsia_triton
 from intarsia._pipeline import Pipeline, Stage, graph_pass
 from intarsia._program import Program
-from intarsia_ir.records import Recorded, Target
+from intarsia_ir.records import Recorded, Role, Target
 
 __all__ = ["default_pipeline", "dialect_module", "interpreted"]
 
@@ -70,7 +71,7 @@ def default_pipeline(
         cache = _cache_in(os.fspath(cache_dir or default_cache_dir()))
         assert p.source is not None  # the order of dialects guarantees it
         library = intarsia_runtime.build(p.source, target_of(p), cache=cache)
-        return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library, device=p.device))
+        return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library, device=p.device, name=_name(p)))
 
     stages = (
         *_aten_stages(partition),
@@ -157,6 +158,12 @@ def _partition(p: Program, policy: Any) -> Program:
     done = intarsia_autodiff.partition(Recorded(p.graph_module, p.signature, p.facts), policy, check=False)
     backward = replace(_recorded(p, done.backward), guards=())
     return replace(_recorded(p, done.forward), halves=done.halves, backward=backward)
+
+
+def _name(p: Program) -> str:
+    """Return what profilers call a graph: the function it comes from, and which half it is."""
+    is_backward = any(spec.role is Role.TANGENT for spec in p.signature.inputs)
+    return intarsia_ir.meta.function_of(p.graph_module) + " backward" * is_backward
 
 
 def _lower(p: Program, rng: str | None) -> Program:

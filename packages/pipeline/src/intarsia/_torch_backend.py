@@ -13,6 +13,7 @@ from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS
 from intarsia_dispatch import CompiledGraph, ErrorPolicy, or_eager
+from intarsia_ir.interrupts import held_back
 from intarsia_ir.records import Signature
 from intarsia_ir.where import warn_user
 from intarsia_shapes import adopted
@@ -42,7 +43,7 @@ def torch_backend(
     policy = ErrorPolicy(parsed.on_error)
     compile_one, report = graph_compiler("auto", None, parsed, COUNTERS, policy), GraphReport()
     try:
-        with COMPILE_LOCK:
+        with COMPILE_LOCK, held_back():
             inputs, give_back = adopted(gm, example_inputs)
             run = compile_one(gm, inputs, Signature(), report)
             give_back()

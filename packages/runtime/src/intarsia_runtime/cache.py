@@ -32,6 +32,7 @@ from pathlib import Path
 import filelock
 
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.interrupts import let_through
 from intarsia_ir.where import warn_user
 
 __all__ = ["Cache"]
@@ -39,6 +40,7 @@ __all__ = ["Cache"]
 SCHEMA = "v1"
 MAGIC = "intarsia-cache"
 LEFTOVER_SECONDS = 3600.0
+ASK_S = 0.2  # seconds between looks at whether an interrupt is held back
 ROOM = 1 << 18  # bytes; a unit takes less
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # the last one is memory
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -175,10 +177,10 @@ class Cache:
     def lock(self, key: str, *, patience_s: float = 300.0) -> Iterator[bool]:
         """Hold the lock of `key`; yields False when it couldn't be had in time, or not at all."""
         path = self.directory / "locks" / self._path(key).parent.name
-        held = filelock.FileLock(path, timeout=patience_s, mode=0o600)
+        held = filelock.FileLock(path, mode=0o600)
         try:
             self._folder("locks")
-            held.acquire()
+            _acquire(held, time.monotonic() + patience_s)
         except (OSError, NotImplementedError) as error:  # Timeout is an OSError
             _log.warning("working without the cache lock: %s", error)
         try:
@@ -223,6 +225,23 @@ class Cache:
 
     def __repr__(self) -> str:
         return f"Cache({str(self.directory.parent)!r})"
+
+
+def _acquire(lock: filelock.BaseFileLock, deadline: float) -> None:
+    """Wait for a lock, and for interrupts meanwhile.
+
+    Raises:
+        OSError: It can't be had, or not in time.
+    """
+    while True:
+        let_through()
+        left = deadline - time.monotonic()
+        try:
+            lock.acquire(timeout=max(min(left, ASK_S), 0.0))
+            return
+        except filelock.Timeout:
+            if left <= ASK_S:
+                raise
 
 
 def _header(key: str, payload: bytes) -> bytes:

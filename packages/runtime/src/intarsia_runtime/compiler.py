@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from intarsia_ir.errors import InternalError, UnsupportedError
+from intarsia_ir.interrupts import let_through
 from intarsia_ir.records import KernelSource, Target
 
 __all__ = ["compile_shared_object", "compiler_flags"]
@@ -34,6 +35,7 @@ FLAGS = (
     "-fno-exceptions",
     "-fno-asynchronous-unwind-tables",
 )
+ASK_S = 0.2  # seconds between looks at whether an interrupt is held back
 LINK_FLAGS = ("-shared", "-nostartfiles", "-nodefaultlibs", "-Wl,--hash-style=gnu")
 # -lgcc: conversions of half types; what a unit doesn't use is not linked
 LIBRARIES = ("-Wl,--as-needed", "-lmvec", "-lm", "-lgcc")
@@ -133,14 +135,13 @@ def _start(command: Sequence[str], folder: Path, n: int) -> subprocess.Popen[byt
 def _wait(
     process: subprocess.Popen[bytes], command: Sequence[str], log: Path, deadline: float, timeout_s: float
 ) -> None:
-    try:
-        status = process.wait(timeout=max(deadline - time.monotonic(), 0.0))
-    except subprocess.TimeoutExpired:
+    status = _status(process, deadline)
+    if status is None:
         raise UnsupportedError(
             f"{command[0]} did not finish within {timeout_s:g} s",
             code="runtime.compiler_timeout",
             hints=("the compiler was stopped; check that it works on a small file", "give a longer timeout"),
-        ) from None
+        )
     if status != 0:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         message = log.read_text(errors="replace").strip()[:4000] or "it printed nothing"
@@ -148,6 +149,18 @@ def _wait(
             f"{command[0]} failed with {how}:\n{message}\n  command: {' '.join(command)}",
             code="runtime.compiler_failed",
         )
+
+
+def _status(process: subprocess.Popen[bytes], deadline: float) -> int | None:
+    """Return the exit status, None when there is none in time; interrupts are let through meanwhile."""
+    while True:
+        let_through()
+        left = deadline - time.monotonic()
+        try:
+            return process.wait(timeout=max(min(left, ASK_S), 0.0))
+        except subprocess.TimeoutExpired:
+            if left <= ASK_S:
+                return None
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -4,6 +4,7 @@ The text is meant to be read (`run.source`). For each call it allocates the aren
 passes addresses to native entries, calls ATen for extern items, and drops every tensor after its last use.
 
     def run(x, w):
+        if _profiled(): return _ranged(x, w)
         with _plain_aten(_no_autograd):
             _arena = _empty(4096, dtype=_u8)
             _at = _arena.data_ptr()
@@ -25,13 +26,15 @@ Invariants:
 
 from __future__ import annotations
 
+import functools
 import linecache
 import weakref
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 import torch
 import torch.fx as fx
+from torch.profiler import record_function
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
@@ -46,6 +49,7 @@ from intarsia_runtime._refs import RefWriter, shape_text, size_text
 from intarsia_runtime.cache import Cache
 from intarsia_runtime.cuda_unit import segments
 from intarsia_runtime.library import Library
+from intarsia_runtime.profiling import RangedLine, is_profiled, kernel_label, ranged
 
 __all__ = ["Runner", "link"]
 
@@ -59,9 +63,11 @@ class Runner(Protocol):
         symbolic: Whether sizes or strides of inputs may differ between calls.
         uses_host: Whether it reads or makes tensors on the CPU, beside a CUDA device or alone.
         draws: Whether it draws from torch's generator.
+        label: What profilers are shown.
     """
 
     source: str
+    label: str
     owns_results: bool
     symbolic: bool
     uses_host: bool
@@ -78,6 +84,7 @@ def link(
     *,
     device: torch.device | None = None,
     debug: bool = False,
+    name: str = "",
 ) -> Runner:
     """Return the function that runs a program with the machine code of `library`.
 
@@ -89,6 +96,7 @@ def link(
             kernels run on the stream that is current when the function is called. Extern calls take and give tensors
             on the CPU where the program's buffers say so.
         debug: Check every input and extern result against the program's buffers, at every call.
+        name: What profilers call the graph; "": the function that its first call comes from.
 
     Returns:
         A function of tensors (and ints for size symbols) in the order of the program's inputs. Metadata of inputs
@@ -102,7 +110,14 @@ def link(
     if source.language == "triton":
         library.prepare()
     writer = _Writer(program, source, library, device or torch.device("cpu"), debug)
-    run = _compile_text(writer.write(), writer.names.bound)
+    parameters, contexts, body = writer.write()
+    label = f"intarsia graph {name or _function_of(program)}".rstrip()
+    head, bound = f"def run({parameters}):", writer.names.bound
+    profiled = _text([head, f"with _range({label!r}):", *contexts], ranged(body))
+    bound |= {"_profiled": is_profiled, "_ranged": _when_called(profiled, bound)}
+    asks = f"    if _profiled(): return _ranged({parameters})\n"
+    run = _compile_text(f"{head}\n{asks}{_text([head, *contexts], body).partition(chr(10))[2]}", bound)
+    run.label = label
     run.symbolic = writer.refs.is_symbolic()
     run.draws = any(isinstance(item, Extern) and _draws(item) for item in program.items)
     run.uses_host = not writer.device.is_cuda or _uses_any(program, writer.on_host)
@@ -111,6 +126,29 @@ def link(
 
 def _program(kernels: fx.GraphModule | Program) -> Program:
     return kernels if isinstance(kernels, Program) else from_fx(kernels)
+
+
+def _function_of(program: Program) -> str:
+    """Return the function that the first item with a user line comes from, "" when there is none."""
+    origins = (origin for item in program.items for origin in item.origins[:1])
+    return next((origin.function for origin in origins), "")
+
+
+def _text(heads: Sequence[str], lines: Sequence[str]) -> str:
+    """Return lines under heads that are nested in one another."""
+    nested = ["    " * depth + head for depth, head in enumerate(heads)]
+    return "\n".join([*nested, *("    " * len(heads) + line for line in lines), ""])
+
+
+def _when_called(text: str, bound: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return the function of a text that is compiled when it is called for the first time, without a cycle to it."""
+    own = {**bound, "_range": record_function}
+
+    @functools.cache
+    def made() -> Runner:
+        return _compile_text(text, own)
+
+    return lambda *inputs: made()(*inputs)
 
 
 def _compile_text(text: str, namespace: dict[str, Any]) -> Runner:
@@ -142,7 +180,8 @@ class _Writer:
         self.live: set[str] = set()
         self.on_host = _on_host(program) if self.device.is_cuda else frozenset()
 
-    def write(self) -> str:
+    def write(self) -> tuple[str, list[str], list[str]]:
+        """Return the parameters, the contexts to run under, and the lines."""
         steps = _schedule(self.program, self.launches)
         symbols = self.refs.derived_symbols()
         parameters = [self.names.local(name) for name in self.program.inputs]
@@ -158,13 +197,12 @@ class _Writer:
             self._drop(position, last_use)
         self.lines.append(f"return ({''.join(text + ', ' for text in self._results())})")
         self.lines[start:start] = self.refs.arena_views()
-        contexts = [f"def run({', '.join(parameters)}):", self.device.context(self.names)]
+        contexts = [self.device.context(self.names)]
         if any(isinstance(step, Extern) for step in steps) or self.refs.used_views:
             self.names.bind("_plain_aten", torch._C._ExcludeDispatchKeyGuard)
             self.names.bind("_no_autograd", _calls.autograd_and_autocast_keys())
             contexts.append("with _plain_aten(_no_autograd):")
-        heads = ["    " * depth + text for depth, text in enumerate(filter(None, contexts))]
-        return "\n".join([*heads, *("    " * len(heads) + line for line in self.lines), ""])
+        return ", ".join(parameters), list(filter(None, contexts)), self.lines
 
     def _prologue(self) -> None:
         for name, value in self.program.constants.items():
@@ -193,7 +231,9 @@ class _Writer:
         arguments = [self._address(name) for name in launch.buffers]
         arguments += [*map(self.names.local, launch.sizes), *self.device.arguments()]
         call = self.names.bind(f"_{launch.entry}", self.library.launcher(launch.entry, len(arguments)))
-        self.lines.append(f"{call}({', '.join(arguments)})")
+        covered = self.program.items[slice(*launch.items)]
+        label = kernel_label(launch.entry, [o for item in covered for o in getattr(item, "origins", ())])
+        self.lines.append(RangedLine(f"{call}({', '.join(arguments)})", label))
 
     def _is_own(self, name: str) -> bool:
         return name not in self.offsets and name not in self.program.constants and name not in self.program.inputs

@@ -32,6 +32,7 @@ from torch import Tensor
 from intarsia_ir.where import warn_user
 from intarsia_runtime._device import span
 from intarsia_runtime.counters import is_recorded
+from intarsia_runtime.profiling import in_range
 
 __all__ = ["Recorder", "Recording", "cuda_stream", "record_cuda_graph", "replayed"]
 
@@ -86,7 +87,7 @@ def replayed(
     def call(*inputs: Any) -> Sequence[Any]:
         return replayer.call(inputs)
 
-    made: Any = call
+    made: Any = in_range(call, f"{getattr(run, 'label', 'intarsia graph')} (as a CUDA graph)")
     made.source, made.owns_results = getattr(run, "source", ""), True
     result: Run = made
     return result

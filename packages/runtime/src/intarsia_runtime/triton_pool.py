@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from intarsia_ir.errors import InternalError, UnsupportedError
+from intarsia_ir.interrupts import let_through
 
 __all__ = ["prepare", "run"]
 
@@ -29,6 +30,7 @@ WORKER = Path(__file__).with_name("triton_worker.py")
 # how an answer begins; other lines are warnings
 ANSWER = b"statuses "
 # servers kept waiting; more are started while more are needed
+ASK_S = 0.2  # seconds between looks at whether an interrupt is held back
 KEPT = 4
 
 _waiting: list[_Server] = []
@@ -107,7 +109,10 @@ class _Server:
         poll.register(self.process.stdout, select.POLLIN)
         end = time.monotonic() + allowed_s
         while not (said.endswith(b"\n") and said.splitlines()[-1].startswith(ANSWER)):
-            if not poll.poll(1000 * max(0.0, end - time.monotonic())):
+            let_through()
+            if not poll.poll(1000 * max(0.0, min(end - time.monotonic(), ASK_S))):
+                if time.monotonic() < end:
+                    continue
                 raise UnsupportedError(f"Triton did not finish within {allowed_s:g} s", code="runtime.compiler_timeout")
             piece = os.read(self.process.stdout.fileno(), 65536)
             if not piece:

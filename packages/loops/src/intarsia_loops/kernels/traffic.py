@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Origin
+from intarsia_ir.where import lines_with_ops
 from intarsia_loops.program import Kernel, Program
 
 __all__ = ["KernelSummary", "summarise_kernel"]
@@ -36,11 +36,7 @@ class KernelSummary:
 
     def where(self) -> str:
         """Return the user lines with the operations on each, such as `"model.py:12 (mul, softmax)"`."""
-        lines: dict[str, dict[str, None]] = {}
-        for origin in self.origins:
-            lines.setdefault(f"{os.path.basename(origin.file)}:{origin.line}", {})[origin.op] = None
-        named = {line: ", ".join(op for op in ops if op) for line, ops in lines.items()}
-        return ", ".join(f"{line} ({ops})" if ops else line for line, ops in named.items())
+        return lines_with_ops(self.origins)
 
 
 def summarise_kernel(kernel: Kernel, program: Program) -> KernelSummary:
