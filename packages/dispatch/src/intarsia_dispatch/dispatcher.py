@@ -24,7 +24,7 @@ from intarsia_dispatch.config import CompiledGraph, DispatchConfig
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import graph_caller
 from intarsia_dispatch.hidden import hidden_from_user
-from intarsia_dispatch.hooked_calls import call_of, has_hooks
+from intarsia_dispatch.hooked_calls import call_of, call_then, has_hooks, is_call
 from intarsia_dispatch.reports import as_intarsia_error, break_error, compilers_fault, first_line, line_of, warn_of
 from intarsia_dispatch.skipping import calls_debugger, debugger_active, is_import, is_repeated_later, root_codes
 from intarsia_dispatch.stats import Counters, DispatchStats, as_fallbacks
@@ -222,7 +222,7 @@ class Dispatcher:
             reason = f"{reason} (with sizes as symbols: {refused.__cause__}; compiled for constants)"
             made = self._version(code, frame, state, values, False)
         if made is None:
-            return None
+            return self._told_afterwards(code, state)
         version, capture = made
         again = state.is_compiled()
         state.versions.append(version)
@@ -370,7 +370,10 @@ class Dispatcher:
             self._bare = self._counts.snapshot().graphs
         if capture.code.code is not code:
             return True
-        if missed is not None and missed.code not in _WANTED_BREAKS and not self._hands_on(missed):
+        if missed is not None and missed.code not in _WANTED_BREAKS and not (state.hands_on or self._hands_on(missed)):
+            if complaint is None and is_call(code):
+                state.passed_on = missed
+                return False
             complaint = complaint or missed
         if broken is not None and broken.code == _TOO_DEEP:  # of the callees too
             complaint = broken
@@ -383,6 +386,24 @@ class Dispatcher:
             self._left_to_eager(state)
         self._native(code, capture, broken.reason if broken is not None else "no tensor work")
         return True
+
+    def _told_afterwards(self, code: CodeType, state: CodeState) -> CodeType | None:
+        """Of a call that goes through a library, such as one that wraps a module: was anything in it compiled?"""
+        missed, state.passed_on = state.passed_on, None
+        if missed is None or state.warned:
+            return None
+        before, me, code_ref = self._counts.snapshot().graphs, weakref.ref(self), weakref.ref(code)
+
+        def after() -> None:
+            dispatcher, known = me(), code_ref()
+            if dispatcher is None or known is None:
+                return
+            state.hands_on = dispatcher._counts.snapshot().graphs > before
+            if not state.hands_on:
+                error = break_error(known, (missed,), "nothing could be captured")
+                dispatcher._failed(known, state, error, "capturing")
+
+        return call_then(code, framehook.Hooked(after, None))  # none of its frames is a part of the program
 
     def _hands_on(self, broken: GraphBreak) -> bool:
         """Whether the break is in a call whose frame will be asked about: of that, now, something is to be compiled."""

@@ -6,11 +6,13 @@ For modules with hooks, so that hooks and `forward` come into one graph; for bui
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CellType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
-__all__ = ["call_of", "has_hooks"]
+__all__ = ["call_of", "call_then", "has_hooks", "is_call"]
 
+_FILE = "<call of "
+_AFTER = "what is called afterwards"
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
@@ -27,5 +29,27 @@ def call_of(target: Callable[..., Any]) -> FunctionType:
         return target(*args, **kwargs)
 
     name = getattr(target, "__qualname__", type(target).__qualname__)
-    code = call.__code__.replace(co_filename=f"<call of {name}>", co_name="call", co_qualname=f"{name}.call")
+    code = call.__code__.replace(co_filename=f"{_FILE}{name}>", co_name="call", co_qualname=f"{name}.call")
     return FunctionType(code, {"__name__": __name__}, "call", None, (CellType(target),))
+
+
+def is_call(code: CodeType) -> bool:
+    """Tell whether code is that of a function which `call_of` made."""
+    return code.co_filename.startswith(_FILE)
+
+
+def call_then(code: CodeType, after: Callable[[], None]) -> CodeType:
+    """Return code in place of `call_of`'s that calls `after` when its target has returned."""
+    target: Any = None
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = target(*args, **kwargs)
+        tell: Any = "what is called afterwards"
+        tell()
+        return result
+
+    made = call.__code__
+    constants = tuple(after if constant == _AFTER else constant for constant in made.co_consts)
+    return made.replace(
+        co_consts=constants, co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname
+    )

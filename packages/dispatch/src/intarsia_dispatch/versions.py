@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import intarsia_framehook as framehook
 from intarsia_dispatch.config import FrameGuard
-from intarsia_ir.records import LinkableCode, Symbolic
+from intarsia_ir.records import GraphBreak, LinkableCode, Symbolic
 
 if TYPE_CHECKING:
     from intarsia_framehook import FrameInfo
@@ -70,6 +70,8 @@ class CodeState:
         eager: It was counted as left to eager.
         symbolic: Sizes and numbers that have had several values.
         static: Symbols were tried, and couldn't be compiled.
+        passed_on: What kept all of it from being captured, in a library's function: what that calls may be compiled.
+        hands_on: Something that it calls was compiled.
     """
 
     versions: list[Version] = field(default_factory=list)
@@ -77,6 +79,8 @@ class CodeState:
     eager: bool = False
     symbolic: Symbolic = field(default_factory=Symbolic)
     static: bool = False
+    passed_on: GraphBreak | None = None
+    hands_on: bool = False
 
     def is_compiled(self) -> bool:
         """Whether some version is other code than was written."""

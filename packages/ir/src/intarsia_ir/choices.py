@@ -8,7 +8,7 @@ from typing import Any
 
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["instance_of", "near", "one_of"]
+__all__ = ["instance_of", "known_only", "near", "one_of"]
 
 
 def one_of(what: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -40,6 +40,25 @@ def instance_of(what: str, value: Any, *types: type) -> None:
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         wanted = " or ".join("None" if t is type(None) else t.__name__ for t in types)
         raise InvalidArgumentError(f"{what} must be {wanted}, not {value!r}", code="options.type")
+
+
+def known_only(what: str, given: Iterable[str], known: Iterable[str], *, code: str) -> None:
+    """Check that all given names are known.
+
+    Raises:
+        InvalidArgumentError: One isn't; the message names the nearest, or all that there are.
+
+    Example:
+        >>> known_only("keyword", ["fulgraph"], ["fullgraph", "dynamic"], code="compile.keyword")
+        Traceback (most recent call last):
+        ...
+        intarsia_ir.errors.InvalidArgumentError: unknown keyword 'fulgraph'; did you mean 'fullgraph'? [compile.keyword]
+    """
+    known = tuple(known)
+    for name in given:
+        if name not in known:
+            hint = near(name, known) or f"; there are {', '.join(known)}"
+            raise InvalidArgumentError(f"unknown {what} {name!r}{hint}", code=code)
 
 
 def near(name: Any, known: Iterable[Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
-from intarsia_ir.choices import instance_of, near, one_of
+from intarsia_ir.choices import instance_of, known_only, one_of
 from intarsia_ir.errors import InvalidArgumentError
 
 __all__ = ["Options"]
@@ -54,11 +54,8 @@ class Options:
         """
         instance_of("options", given, Mapping, type(None))
         given = {**preset, **(given or {})}
-        known = [f.name for f in fields(Options)]
+        known_only("option", given, [f.name for f in fields(Options)], code="options.unknown")
         for key, value in given.items():
-            if key not in known:
-                hint = near(key, known) or f"; there are {', '.join(known)}"
-                raise InvalidArgumentError(f"unknown option {key!r}{hint}", code="options.unknown")
             if key in _CHOICES:
                 one_of(f"option {key}", value, _CHOICES[key])
         instance_of("option recompile_limit", given.get("recompile_limit", 0), int)

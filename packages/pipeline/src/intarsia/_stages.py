@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +16,6 @@ import intarsia_cpp
 import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_ir.aten
-import intarsia_ir.meta
 import intarsia_ir.torch
 import intarsia_loops
 import intarsia_loops.kernels
@@ -27,7 +25,7 @@ import intarsia_runtime
 import intarsia_triton
 from intarsia._pipeline import Pipeline, Stage, graph_pass
 from intarsia._program import Program
-from intarsia_ir.records import Recorded, Role, Target
+from intarsia_ir.records import Recorded, Target
 
 __all__ = ["default_pipeline", "dialect_module", "interpreted"]
 
@@ -71,7 +69,8 @@ def default_pipeline(
         cache = _cache_in(os.fspath(cache_dir or default_cache_dir()))
         assert p.source is not None  # the order of dialects guarantees it
         library = intarsia_runtime.build(p.source, target_of(p), cache=cache)
-        return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library, device=p.device, name=_name(p)))
+        name = intarsia_runtime.graph_name(p.graph_module, p.signature)
+        return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library, device=p.device, name=name))
 
     stages = (
         *_aten_stages(partition),
@@ -111,11 +110,7 @@ def _cache_in(folder: str) -> intarsia_runtime.Cache:
 
 def default_cache_dir() -> Path:
     """Return `$INTARSIA_CACHE_DIR`, or a folder of the user's own."""
-    home = os.path.expanduser("~")
-    if not os.path.isabs(home):  # of a user without one
-        home = os.path.join(tempfile.gettempdir(), f"intarsia-{os.getuid()}")
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
-    return Path(os.environ.get("INTARSIA_CACHE_DIR") or os.path.join(base, "intarsia"))
+    return Path(os.environ.get("INTARSIA_CACHE_DIR") or intarsia_runtime.cache_folder_of_user() / "intarsia")
 
 
 def _aten_stages(policy: Any) -> tuple[Stage, ...]:
@@ -158,12 +153,6 @@ def _partition(p: Program, policy: Any) -> Program:
     done = intarsia_autodiff.partition(Recorded(p.graph_module, p.signature, p.facts), policy, check=False)
     backward = replace(_recorded(p, done.backward), guards=())
     return replace(_recorded(p, done.forward), halves=done.halves, backward=backward)
-
-
-def _name(p: Program) -> str:
-    """Return what profilers call a graph: the function it comes from, and which half it is."""
-    is_backward = any(spec.role is Role.TANGENT for spec in p.signature.inputs)
-    return intarsia_ir.meta.function_of(p.graph_module) + " backward" * is_backward
 
 
 def _lower(p: Program, rng: str | None) -> Program:

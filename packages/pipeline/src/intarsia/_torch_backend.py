@@ -25,7 +25,7 @@ def torch_backend(
     gm: fx.GraphModule,
     example_inputs: Sequence[Any],
     *,
-    mode: str = "default",
+    mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compile a graph that torch.compile's front end captured.

@@ -22,12 +22,13 @@ Example:
 from intarsia_runtime.as_written import raises_as_written, run_as_written
 from intarsia_runtime.assemble import assembled
 from intarsia_runtime.build import build
-from intarsia_runtime.cache import Cache
+from intarsia_runtime.cache import Cache, cache_folder_of_user
 from intarsia_runtime.epilogue import with_epilogue
 from intarsia_runtime.foreign import compile_by
 from intarsia_runtime.library import Library
 from intarsia_runtime.link import Runner, link
 from intarsia_runtime.modes import mode_options
+from intarsia_runtime.profiling import graph_name
 from intarsia_runtime.replay import Recording, replayed
 from intarsia_runtime.target import detect_target
 from intarsia_runtime.training import with_backward
@@ -42,8 +43,10 @@ __all__ = [
     "Runner",
     "assembled",
     "build",
+    "cache_folder_of_user",
     "compile_by",
     "detect_target",
+    "graph_name",
     "link",
     "mode_options",
     "prepare",

@@ -35,7 +35,7 @@ from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.interrupts import let_through
 from intarsia_ir.where import warn_user
 
-__all__ = ["Cache"]
+__all__ = ["Cache", "cache_folder_of_user", "check_room"]
 
 SCHEMA = "v1"
 MAGIC = "intarsia-cache"
@@ -242,6 +242,15 @@ def _acquire(lock: filelock.BaseFileLock, deadline: float) -> None:
         except filelock.Timeout:
             if left <= ASK_S:
                 raise
+
+
+def cache_folder_of_user() -> Path:
+    """Return where an application keeps what it can make again, by the rules of the system; nothing is made."""
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):  # of a user without one
+        home = os.path.join(tempfile.gettempdir(), f"intarsia-{os.getuid()}")
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(named if os.path.isabs(named) else os.path.join(home, ".cache"))
 
 
 def _header(key: str, payload: bytes) -> bytes:

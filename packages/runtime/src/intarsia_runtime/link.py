@@ -96,7 +96,7 @@ def link(
             kernels run on the stream that is current when the function is called. Extern calls take and give tensors
             on the CPU where the program's buffers say so.
         debug: Check every input and extern result against the program's buffers, at every call.
-        name: What profilers call the graph; "": the function that its first call comes from.
+        name: What profilers call the graph.
 
     Returns:
         A function of tensors (and ints for size symbols) in the order of the program's inputs. Metadata of inputs
@@ -111,7 +111,7 @@ def link(
         library.prepare()
     writer = _Writer(program, source, library, device or torch.device("cpu"), debug)
     parameters, contexts, body = writer.write()
-    label = f"intarsia graph {name or _function_of(program)}".rstrip()
+    label = f"intarsia graph {name}".rstrip()
     head, bound = f"def run({parameters}):", writer.names.bound
     profiled = _text([head, f"with _range({label!r}):", *contexts], ranged(body))
     bound |= {"_profiled": is_profiled, "_ranged": _when_called(profiled, bound)}
@@ -126,12 +126,6 @@ def link(
 
 def _program(kernels: fx.GraphModule | Program) -> Program:
     return kernels if isinstance(kernels, Program) else from_fx(kernels)
-
-
-def _function_of(program: Program) -> str:
-    """Return the function that the first item with a user line comes from, "" when there is none."""
-    origins = (origin for item in program.items for origin in item.origins[:1])
-    return next((origin.function for origin in origins), "")
 
 
 def _text(heads: Sequence[str], lines: Sequence[str]) -> str:

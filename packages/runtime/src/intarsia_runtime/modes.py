@@ -16,12 +16,16 @@ MODES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "default": MappingProxyType({}),
         "reduce-overhead": MappingProxyType({"cuda_graphs": True}),
         "max-autotune": MappingProxyType({"cuda_graphs": True}),
+        "max-autotune-no-cudagraphs": MappingProxyType({}),
     }
 )
 
 
-def mode_options(mode: str) -> Mapping[str, Any]:
+def mode_options(mode: str | None) -> Mapping[str, Any]:
     """Return the options that a mode stands for, and say so where it does less than its name promises.
+
+    Args:
+        mode: Its name; None: `"default"`.
 
     Raises:
         InvalidArgumentError: There is no such mode.
@@ -30,7 +34,9 @@ def mode_options(mode: str) -> Mapping[str, Any]:
         >>> dict(mode_options("reduce-overhead"))
         {'cuda_graphs': True}
     """
+    mode = "default" if mode is None else mode
     one_of("mode", mode, tuple(MODES))
-    if mode == "max-autotune":
-        warn_user("mode='max-autotune' compiles as 'reduce-overhead' does: there is no tuning yet", UserWarning)
+    if mode.startswith("max-autotune"):
+        other = "default" if mode.endswith("-no-cudagraphs") else "reduce-overhead"
+        warn_user(f"mode={mode!r} compiles as {other!r} does: there is no tuning yet", UserWarning)
     return MODES[mode]

@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+import torch.fx as fx
 from torch.profiler import record_function
 
-from intarsia_ir.records import Origin
+from intarsia_ir.meta import function_of
+from intarsia_ir.records import Origin, Role, Signature
 from intarsia_ir.where import lines_with_ops
 
-__all__ = ["RangedLine", "in_range", "is_profiled", "kernel_label", "ranged"]
+__all__ = ["RangedLine", "graph_name", "in_range", "is_profiled", "kernel_label", "ranged"]
 
 LONGEST = 200  # characters of a name
 
@@ -59,6 +61,12 @@ def ranged(lines: Iterable[str]) -> list[str]:
     for line in lines:
         made += [f"with _range({line.label!r}):", f"    {line}"] if isinstance(line, RangedLine) else [line]
     return made
+
+
+def graph_name(gm: fx.GraphModule, signature: Signature) -> str:
+    """Return what profilers call a graph: the function that it comes from, and whether it is the backward half."""
+    is_backward = any(spec.role is Role.TANGENT for spec in signature.inputs)
+    return function_of(gm) + " backward" * is_backward
 
 
 def kernel_label(entry: str, origins: Iterable[Origin]) -> str:
