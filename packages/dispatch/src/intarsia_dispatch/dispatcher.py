@@ -530,7 +530,7 @@ def _again(code: CodeType, version: Version) -> _Answer:
     Or the call that made it was interrupted before the frame hook had the answer.
     """
     guard = version.guard
-    if any(entry is not None and entry[0] is guard.predicate for entry in framehook.entries(code)):
+    if any(entry is not None and entry[0] is guard.predicate for entry in framehook.entries(code) or ()):
         return version.code or False
     return guard.predicate, version.code, guard.wants_globals
 

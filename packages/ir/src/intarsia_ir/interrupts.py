@@ -93,7 +93,8 @@ def _put_back(standing_in: list[tuple[int, _Noted]]) -> None:
     """Put every handler back, even when one that is back raises meanwhile; then call those whose signals came."""
     try:
         for number, noted in standing_in:
-            if signal.getsignal(number) is noted:  # else the user set another one meanwhile
+            now: object = signal.getsignal(number)
+            if now is noted:  # else the user set another one meanwhile
                 signal.signal(number, noted.handler)
     except BaseException:
         _put_back(standing_in)

@@ -41,7 +41,7 @@ class RangedLine(str):
         label: The name of the range.
     """
 
-    __slots__ = ("label",)
+    label: str
 
     def __new__(cls, text: str, label: str) -> RangedLine:
         """Return `text` with a label."""
