@@ -23,6 +23,10 @@ def softmax(x, y):
     return torch.softmax(x * 2 + torch.sin(y), dim=-1).sum(0)
 
 
+def normalised(x):
+    return x / torch.norm(x, dim=1, keepdim=True)
+
+
 def lowered(function, *inputs):
     graph = torch.fx.symbolic_trace(function)
     aten = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(graph, inputs))
@@ -137,3 +141,11 @@ def test_a_lookup_is_one_launch_with_its_check():
     (case,) = (c for c in ahead.KERNELS if c.name == "embedding_norm_f32")
     source = ahead.emitted(case, Target("cuda", "sm_90"))
     assert len(source.launches) == 1 and source.text.count("tl.device_assert") == 1
+
+
+def test_rows_that_start_at_odd_addresses_are_walked_twice(tmp_path):
+    """A loop carries what is assigned before it, in one shape: points around aligned tiles have other names."""
+    target = Target("cuda", "sm_90", intarsia_runtime.detect_target().compiler)
+    source = intarsia_triton.emit_unit(lowered(normalised, torch.randn(512, 50257)), target)
+    assert source.text.count("lane_around = ") == 2
+    intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -26,6 +27,10 @@ from intarsia_triton.tile import Points, Tile
 from intarsia_triton.writer import INDENT, Writer, divides
 
 __all__ = ["Rows"]
+
+# Names of what a tile computes for itself. A smaller tile has others: a loop takes a name that was assigned before it
+# for a variable that it carries, and those keep their shape.
+_OF_A_TILE = re.compile(r"\b(lane|r|rmask|value|at|wins|inside|size|middle|apart|part|delta|largest|finite)\b")
 
 
 class Rows(Writer):
@@ -167,7 +172,7 @@ class Rows(Writer):
         lines.append(f"r = (tl.where(lane < head, lane, lane + end){self._nothing(loop.inner)}){self._wide()}")
         around = replace(self._with_inner(self.row_points, loop.inner, False, lines), inner_mask="rmask")
         lines.append(f"rmask = lane < {extent} - end")
-        self.lines += self._steps(loop, around, lines)
+        self.lines += [_OF_A_TILE.sub(r"\1_around", line) for line in self._steps(loop, around, lines)]
         self.parts, self.tile = self.blocks.parts, tile
 
     def _lanes(self) -> str:
