@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import intarsia
+from intarsia_ir.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -116,3 +117,52 @@ def test_deterministic_mode_is_looked_at_on_every_call():
         assert fast().isnan().all()
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+SLICES = {
+    "another size": (torch.ones(3, 2), torch.ones(2, 3)),
+    "fewer dimensions": (torch.ones(3, 2), torch.ones(2)),
+    "more dimensions": (torch.ones(3, 2), torch.ones(2, 2, 1)),
+    "another type": (torch.ones(3, 2), torch.ones(2, 2).double()),
+    "a number": (torch.ones(3), torch.tensor(1.0)),
+    "fitting": (torch.ones(3, 2), torch.ones(2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+@pytest.mark.parametrize("op", ["index_add", "index_copy"])
+def test_slices_that_do_not_fit_raise(op, name):
+    as_eager(lambda x, s: getattr(torch, op)(x, 0, torch.tensor([0, 1]), s), *SLICES[name])
+
+
+SPECIAL = {
+    "quantized": lambda x: torch.quantize_per_tensor(x, 0.1, 10, torch.quint8).int_repr() + 1,
+    "quantized, dynamic": lambda x: torch.quantize_per_tensor_dynamic(x, torch.quint8, False).dequantize() + 1,
+    "quantized by channel": lambda x: (
+        torch.quantize_per_channel(x, torch.ones(3), torch.zeros(3, dtype=torch.long), 0, torch.qint8)
+        .dequantize()
+        .sum(1)
+    ),
+    "coo": lambda x: x.to_sparse().to_dense() * 2,
+    "coo of parts": lambda x: torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]]), x[0, :2], (2, 2)).to_dense() + 1,
+    "csr": lambda x: x.to_sparse_csr() @ x.t(),
+    "csc": lambda x: x.to_sparse_csc().ccol_indices() + 1,
+    "bsr": lambda x: x[:2, :2].to_sparse_bsr((2, 2)).to_dense() + 1,
+    "like": lambda x: torch.zeros_like(x, layout=torch.sparse_coo).to_dense() + x,
+    "mkldnn": lambda x: x.to_mkldnn().to_dense() + 1,
+    "nested": lambda x: torch.nested.nested_tensor([x, x[:2]]).to_padded_tensor(0.0) + 1,
+    "jagged": lambda x: torch.nested.as_nested_tensor([x, x[:2]], layout=torch.jagged).to_padded_tensor(0.0) + 1,
+    "meta": lambda x: x.expand((x.to("meta") * 2).shape) + 1,
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_tensors_that_no_graph_holds_are_left_to_eager(name):
+    """By breaks that say so, not by faults of the compiler."""
+    x = torch.randn(3, 4)
+    (want, _), (got, _) = outcome(SPECIAL[name], x), outcome(intarsia.compile(SPECIAL[name]), x)
+    torch.testing.assert_close(got, want)
+    try:
+        intarsia.compile(SPECIAL[name], options=RAISE)(x)
+    except UnsupportedError as error:
+        assert error.code.startswith(("tracer.", "pipeline.device"))

@@ -1,4 +1,4 @@
-"""Checks of data that composite ops leave out when they run on fake tensors: kept as nodes.
+"""Composite ops that aren't themselves on fake tensors: checks of data that they leave out, kept as nodes.
 
 `one_hot` looks at its classes before it computes, except where there is no data to look at. A graph recorded there
 would give a row of zeros for a class that eager refuses.
@@ -12,19 +12,28 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["KeepsChecks"]
+from intarsia_recorder.recorder import Recorder
+from intarsia_recorder.recurrent import whole_recurrent
+
+__all__ = ["AsEager"]
 
 
-class KeepsChecks(TorchFunctionMode):
-    """Puts the check of a composite op in front of it.
+class AsEager(TorchFunctionMode):
+    """Puts the check of a composite op in front of it, and records recurrent networks on a GPU whole.
 
-    Example:
-        >>> with KeepsChecks():
-        ...     torch.nn.functional.one_hot(torch.tensor([1]), 3)
-        tensor([[0, 1, 0]])
+    Args:
+        recorder: Where to.
     """
 
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        whole = None if kwargs else whole_recurrent(self.recorder.fake_mode, func, args)
+        if whole is not None:
+            op, results = whole
+            return self.recorder.whole(op, args, results)
         check = _CHECKS.get(func)
         if check is not None:
             check(*args, **(kwargs or {}))

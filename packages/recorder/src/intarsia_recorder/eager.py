@@ -212,10 +212,23 @@ def _divides_integers(x: Any, dividend: Any, divisor: Any) -> bool:
     return not any(t.is_floating_point() or t.is_complex() for t in (dividend, divisor))
 
 
-# refusals for types that don't go together
+def _adds_other_slices(x: Any, dim: int, index: Any, source: Any, *rest: Any) -> bool:
+    """Tell whether types differ; raise where slices of the source have other sizes. Meta kernels check neither."""
+    mine, theirs = list(x.shape), list(source.shape)
+    if mine and theirs and -len(mine) <= dim < len(mine):
+        position = dim % len(mine)
+        mine, theirs = mine[:position] + mine[position + 1 :], theirs[:position] + theirs[position + 1 :]
+    known = all(type(n) is int for n in (*mine, *theirs))
+    if len(mine) != len(theirs) or (known and mine != theirs):
+        raise RuntimeError(f"slices of a source of shape {tuple(source.shape)} can't be added to {tuple(x.shape)}")
+    return bool(x.dtype != source.dtype)
+
+
+# refusals for types that don't go together, and other checks that meta kernels lack
 _MISMATCHED: dict[str, Callable[..., bool]] = {
     "addcdiv": _divides_integers,
     "heaviside": _have_two_types,
+    "index_add": _adds_other_slices,
     "ldexp": _has_bool_exponent,
     "masked_fill": _takes_no_mask,
     "masked_scatter": _takes_no_mask,

@@ -40,7 +40,7 @@ from intarsia_ir.records import (
     SizeFacts,
 )
 from intarsia_recorder._fx import attribute, graph_module
-from intarsia_recorder.checks import KeepsChecks
+from intarsia_recorder.checks import AsEager
 from intarsia_recorder.composites import composites_in_python
 from intarsia_recorder.metacache import MetaCache
 from intarsia_recorder.recorder import Decompositions, Recorder
@@ -148,7 +148,13 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     located = _tell_lines(recorder)
     torch.clear_autocast_cache()  # casts of real parameters, kept by a region around us, would become constants
     try:
-        with quiet_fake_mode(), composites_in_python(recorder.fake_mode), KeepsChecks(), recorder.fake_mode, recorder:
+        with (
+            quiet_fake_mode(),
+            composites_in_python(recorder.fake_mode),
+            AsEager(recorder),
+            recorder.fake_mode,
+            recorder,
+        ):
             yield recorder
     except _DATA_DEPENDENT as error:
         raise UnsupportedError(

@@ -262,6 +262,13 @@ class Recorder(TorchDispatchMode):
         self._bind_fresh_symbols(result, node)
         return result
 
+    def whole(self, op: OpOverload, args: tuple[Any, ...], result: Any) -> Any:
+        """Record an op as it is, be it composite, with the fake tensors that it gives; return these."""
+        node = call_node(self.graph, op, self.argument(self._fakes(args)), {})
+        self._describe(node, result)
+        self._produce(result, node)
+        return result
+
     def _decompose(self, kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run what replaces an op, if anything does, under this recorder."""
         func, replacement = kind.op, kind.replacement

@@ -41,7 +41,7 @@ from intarsia_tracer.tensors.functions import APPLY, applied_in_c, apply_functio
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
 from intarsia_tracer.tensors.spelling import spelled
-from intarsia_tracer.tensors.tables import ATOM_TYPES, PRODUCTS, RESHAPING, is_inlined, is_leaf
+from intarsia_tracer.tensors.tables import ATOM_TYPES, PRODUCTS, QUANTISING, RESHAPING, is_inlined, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue, plain_number, tensors_of
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const
@@ -143,7 +143,7 @@ class Tensors(Extension):
             return "a tensor inside of torch.autograd.forward_ad.dual_level()"
         if self.modes_active:
             return "a tensor under a mode of torch functions"
-        if kind not in _PLAIN:
+        if kind not in (*_PLAIN, FakeTensor):
             return f"a tensor of the subclass {kind.__module__}.{kind.__qualname__}"
         if value._is_zerotensor():
             return "a tensor of zeros without memory"
@@ -265,9 +265,14 @@ class Tensors(Extension):
             self._refuse_mixed(target, [*fakes, *fake_named.values()])
         if name in RESHAPING and args and isinstance(args[0], TensorValue) and args[0].real is not None:
             raise Break("tracer.tensor_op", f"{_shown(target)} changes the shape or strides of an existing tensor")
-        if isinstance(fake_named.get("out"), torch.Tensor):
+        if fake_named.get("out") is not None:
             self._refuse_resizing(kind, target, fakes, fake_named)
+        if str(name).partition(".")[0].startswith(QUANTISING):
+            raise Break("tracer.tensor_op", f"{_shown(target)} gives a quantized tensor")
         result = self.propagate(kind, target, fakes, fake_named)
+        for leaf in _tensors(result):
+            if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
+                raise Break("tracer.tensor_op", f"{_shown(target)} gives {self.foreign(leaf)}")
         if not _needs_node(result, args, keywords):
             return tx.from_python(result)
         self.gpu = self._on_one_gpu(target, [leaf.device for leaf in _tensors(result)])
@@ -296,12 +301,18 @@ class Tensors(Extension):
             raise Break("tracer.operation_raised", f"{_shown(target)} multiplies {' and '.join(types)}")
 
     def _refuse_resizing(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> None:
-        """Break before an operation gives the tensor it writes another size: what was traced took the old one."""
+        """Break before an operation gives a tensor it writes another size, or stores what isn't of its type.
+
+        What was traced took the old size, and whether eager casts depends on the operation.
+        """
         rest = {k: v for k, v in keywords.items() if k != "out"}
-        result, out = self.propagate(kind, target, args, rest), keywords["out"]
-        if isinstance(result, torch.Tensor) and result.shape != out.shape:
-            reason = f"{_shown(target)} would resize its out= from {tuple(out.shape)} to {tuple(result.shape)}"
-            raise Break("tracer.tensor_op", reason)
+        results = _tensors(self.propagate(kind, target, args, rest))
+        for result, out in zip(results, _tensors(keywords["out"]), strict=False):
+            if result.shape != out.shape:
+                reason = f"{_shown(target)} would resize its out= from {tuple(out.shape)} to {tuple(result.shape)}"
+                raise Break("tracer.tensor_op", reason)
+            if result.dtype != out.dtype:
+                raise Break("tracer.tensor_op", f"{_shown(target)} stores {result.dtype} in an out= of {out.dtype}")
 
     def propagate(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Run an operation on fake tensors; what it refuses, breaks."""

@@ -25,7 +25,14 @@ from intarsia_ir.records import (
     Source,
     TypeSource,
 )
-from intarsia_recorder import COMPOSITES_IN_CPP, EagerMode, SymbolTable, composites_in_python
+from intarsia_recorder import (
+    COMPOSITES_IN_CPP,
+    RECURRENT,
+    EagerMode,
+    SymbolTable,
+    WholeRecurrent,
+    composites_in_python,
+)
 from intarsia_shapes import Mark, ShapeEnv, check_marks, fake_mode, fakeify, freeze, marks_of
 from intarsia_tracer.breaks import NeedsSymbols
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
@@ -76,6 +83,8 @@ class Sizes:
 
     def running(self, function: Any) -> AbstractContextManager[Any]:
         """Return the context in which an operation runs: most composites with symbolic sizes come apart in Python."""
+        if function in RECURRENT:
+            return WholeRecurrent(self.mode)
         in_cpp = self.env is None or function in COMPOSITES_IN_CPP
         return nullcontext() if in_cpp else composites_in_python(self.mode)
 

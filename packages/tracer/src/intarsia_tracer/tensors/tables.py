@@ -22,6 +22,7 @@ __all__ = [
     "INLINED",
     "PRODUCTS",
     "PURE",
+    "QUANTISING",
     "RESHAPING",
     "is_inlined",
     "is_leaf",
@@ -50,6 +51,16 @@ PRODUCTS = frozenset(
         "vdot",
     ]
     + ["__matmul__", "__rmatmul__"]
+)
+
+#: How the names of operations begin that give quantized tensors, which fake tensors take for plain ones.
+QUANTISING = (
+    "_empty_affine_quantized",
+    "_empty_per_channel_affine_quantized",
+    "_make_per_channel_quantized",
+    "_make_per_tensor_quantized",
+    "quantize_per_",
+    "quantized_",
 )
 
 _FACTORY_NAMES = """
