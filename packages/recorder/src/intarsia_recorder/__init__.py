@@ -19,13 +19,12 @@ from intarsia_recorder.environment import ShapeEnvironment
 from intarsia_recorder.metacache import MetaCache, snapshot
 from intarsia_recorder.record import record, recording
 from intarsia_recorder.recorder import Decompositions, Recorder
-from intarsia_recorder.recurrent import RECURRENT, WholeRecurrent
+from intarsia_recorder.recurrent import WholeRecurrent
 from intarsia_recorder.statistics import statistics_of_parameters
 from intarsia_recorder.symbols import SymbolTable
 
 __all__ = [
     "COMPOSITES_IN_CPP",
-    "RECURRENT",
     "Decompositions",
     "EagerMode",
     "MetaCache",

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["RECURRENT", "WholeRecurrent", "whole_recurrent"]
+__all__ = ["WholeRecurrent", "whole_recurrent"]
 
 aten = torch.ops.aten
 
@@ -27,7 +27,7 @@ class _Overloads(NamedTuple):
     packed: Any
 
 
-RECURRENT: Mapping[Any, _Overloads] = MappingProxyType(
+_RECURRENT: Mapping[Any, _Overloads] = MappingProxyType(
     {
         torch.gru: _Overloads(aten.gru.input, aten.gru.data),
         torch.lstm: _Overloads(aten.lstm.input, aten.lstm.data),
@@ -35,7 +35,6 @@ RECURRENT: Mapping[Any, _Overloads] = MappingProxyType(
         torch.rnn_tanh: _Overloads(aten.rnn_tanh.input, aten.rnn_tanh.data),
     }
 )
-"""Functions of torch -> their overloads."""
 
 
 class WholeRecurrent(TorchFunctionMode):
@@ -43,7 +42,12 @@ class WholeRecurrent(TorchFunctionMode):
 
     Args:
         mode: Of the fake tensors.
+
+    Attributes:
+        functions: Those of torch that it is for.
     """
+
+    functions: ClassVar = frozenset(_RECURRENT)
 
     def __init__(self, mode: FakeTensorMode) -> None:
         super().__init__()
@@ -59,7 +63,7 @@ def whole_recurrent(mode: FakeTensorMode, func: Any, args: Sequence[Any]) -> tup
 
     It does on the CPU, in training, with a dropout, and under autocast, which casts the operands of its parts.
     """
-    overloads = RECURRENT.get(func)
+    overloads = _RECURRENT.get(func)
     if overloads is None or len(args) != 9 or args[0].device.type == "cpu":
         return None
     is_lstm = func is torch.lstm

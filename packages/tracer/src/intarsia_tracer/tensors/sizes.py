@@ -27,7 +27,6 @@ from intarsia_ir.records import (
 )
 from intarsia_recorder import (
     COMPOSITES_IN_CPP,
-    RECURRENT,
     EagerMode,
     SymbolTable,
     WholeRecurrent,
@@ -83,7 +82,7 @@ class Sizes:
 
     def running(self, function: Any) -> AbstractContextManager[Any]:
         """Return the context in which an operation runs: most composites with symbolic sizes come apart in Python."""
-        if function in RECURRENT:
+        if function in WholeRecurrent.functions:
             return WholeRecurrent(self.mode)
         in_cpp = self.env is None or function in COMPOSITES_IN_CPP
         return nullcontext() if in_cpp else composites_in_python(self.mode)
