@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import traceback
 from types import FunctionType
 
@@ -18,8 +17,8 @@ from intarsia_bytecode import (
     replacement_code,
     rest_of,
     stack_prefix,
-    successors,
 )
+from intarsia_bytecode.depths import stack_depths
 from intarsia_bytecode.resume import StackEntry
 from intarsia_bytecode.writer import Writer, parameters
 
@@ -90,12 +89,43 @@ def comprehends(a, b):
     return made, a
 
 
+def shares_slots(a, b):
+    """Comprehensions whose variables have the name of a cell, captured or not (inlined on 3.12 and newer)."""
+    x = a
+    made = [x * 2 for x in range(b)]
+    a += len(made)
+    calls = [lambda: x + y for x in range(b) for y in range(a) if x != y]
+    nested = [[x + 1 for x in range(x)] for x in range(b)]
+    b += 1
+    return made, [call() for call in calls][:5], nested, {x: x for x in nested[0]}, (lambda: (x, a, b))()
+
+
+def fails_in_a_comprehension(a, b):
+    x = b
+    get = [lambda: x for x in range(a)]
+    try:
+        return [a // x for x in [call() for call in get]]
+    except ZeroDivisionError:
+        b += 1
+    return (lambda: x)(), b
+
+
 def raises(a, b):
     words = ["x"] * a
     return words[b]
 
 
-FUNCTIONS = [branches, loops, handles, with_block, closes_over, comprehends, raises]
+FUNCTIONS = [
+    branches,
+    loops,
+    handles,
+    with_block,
+    closes_over,
+    comprehends,
+    shares_slots,
+    fails_in_a_comprehension,
+    raises,
+]
 ARGUMENTS = [(3, 2), (2, 2), (0, 4), (4, 0), (9, 3)]
 
 
@@ -108,32 +138,9 @@ def outcome(function, *args):
         return type(error).__name__, str(error), lines[-1:]
 
 
-def depths(code):
-    """Return the stack depth before each decoded instruction, -1 where only a handler leads to it."""
-    decoded = decode(code)
-    plain = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG")]
-    found = [-1] * len(decoded.instructions)
-    found[0] = 0
-    work = [0]
-    while work:
-        step = decoded.instructions[work.pop()]
-        for number, goal in enumerate(successors(decoded, step)):
-            jump = number == 1 or goal != step.index + 1
-            depth = found[step.index]
-            for raw in plain[step.first : step.last + 1]:
-                arg = raw.arg if raw.opcode >= dis.HAVE_ARGUMENT else None
-                depth += dis.stack_effect(raw.opcode, arg, jump=jump)
-            if step.op == "FOR_ITER" and jump:
-                depth = found[step.index] - 1
-            if goal < len(found) and found[goal] < 0:
-                found[goal] = depth
-                work.append(goal)
-    return found
-
-
 def stops(code, *, told=True):
     """Yield every place where only the operands of an instruction lie on the stack."""
-    for step, depth in zip(decode(code).instructions, depths(code), strict=True):
+    for step, depth in zip(decode(code).instructions, stack_depths(code), strict=True):
         if depth == entries(step) and step.op not in ("RESUME", "COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"):
             yield Stop(code, step.index, code.co_varnames, depth, 0, told=told)
 
@@ -150,7 +157,7 @@ def test_original_code_is_cut_anywhere(function):
         made = FunctionType(code, globals(), function.__name__, function.__defaults__, function.__closure__)
         for args in ARGUMENTS:
             assert outcome(made, *args) == outcome(function, *args), (stop.index, args)
-    assert cuts >= 2
+    assert cuts >= 1
 
 
 def straight(a, b):
@@ -160,7 +167,7 @@ def straight(a, b):
 def test_stack_entries_below_the_operands_go_on_in_the_rest():
     """The code up to the cut is run as it was; what lies below the operands is kept in locals and handed on."""
     code = straight.__code__
-    decoded, lying = decode(code), depths(code)
+    decoded, lying = decode(code), stack_depths(code)
     originals = replaced_instructions(code)
     cuts = 0
     for step in decoded.instructions:

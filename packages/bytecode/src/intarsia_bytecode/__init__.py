@@ -15,6 +15,7 @@ Example:
 """
 
 from intarsia_bytecode.assemble import patched_code, replacement_code
+from intarsia_bytecode.comprehensions import shares_slot
 from intarsia_bytecode.decode import Decoded, Handler, Instruction, decode
 from intarsia_bytecode.holes import Hole, fill_holes, holes_of
 from intarsia_bytecode.liveness import assigned_cells, assigned_locals, live_locals, reads_own_frame, successors
@@ -52,6 +53,7 @@ __all__ = [
     "replacement_code",
     "rest_of",
     "resume_code",
+    "shares_slot",
     "stack_prefix",
     "successors",
 ]

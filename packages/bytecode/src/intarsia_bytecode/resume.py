@@ -15,6 +15,7 @@ from typing import Any
 from bytecode import Bytecode, Instr, Label
 from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
 
+from intarsia_bytecode.comprehensions import renamed, shared_slots
 from intarsia_bytecode.decode import Instruction, decode
 from intarsia_bytecode.liveness import assigned_cells
 from intarsia_bytecode.resumed import own_cell, resumed_view
@@ -104,18 +105,21 @@ def resume_code(
     made._copy_attr_from(original)
     free = [*code.co_freevars, *code.co_cellvars]
     _set_signature(made, name, locals_, stack, free)
+    made.cellvars = [region.fresh for region in shared_slots(code) if region.makes_cell]
     line = decode(code).instructions[index].line
-    made.extend(_prologue(code, stack, len(free), line))
+    made.extend(_prologue(code, stack, len(free), made.cellvars, line))
     if region is not None:
         begin = region.copy()
         made.extend([begin, Instr("NOP", lineno=line), TryEnd(begin)])
     made.append(Instr("JUMP_FORWARD", start, lineno=line))
     unbound = _maybe_unbound(original, code)
-    for item in singles(body):
-        if id(item) in unbound:
-            made.extend(_checked_load(item, code))  # type: ignore[arg-type]
-        else:
-            made.append(_as_free(item, code))
+    own = renamed(code, [item for item in original if isinstance(item, Instr)])
+    for item in body:
+        for part in own.get(id(item)) or singles([item]):
+            if id(part) in unbound:
+                made.extend(_checked_load(part, code))  # type: ignore[arg-type]
+            else:
+                made.append(_as_free(part, code))
     size = max(code.co_stacksize, len(stack)) + 8
     built = made.to_code(stacksize=size, compute_exception_stack_depths=False)
     return built.replace(co_consts=(*built.co_consts, info))
@@ -134,11 +138,13 @@ def _set_signature(
     made.docstring = None
 
 
-def _prologue(code: CodeType, stack: Sequence[StackEntry], n_free: int, line: int) -> list[Instr]:
-    """Put the stack back."""
+def _prologue(code: CodeType, stack: Sequence[StackEntry], n_free: int, cells: Sequence[str], line: int) -> list[Instr]:
+    """Make cells, and put the stack back."""
     out = Writer(code, line)
     if n_free:
         out.emit("COPY_FREE_VARS", n_free)
+    for name in cells:
+        out.emit("MAKE_CELL", CellVar(name))
     out.emit("RESUME", 0)
     for entry in stack:
         _put_back(entry, out)

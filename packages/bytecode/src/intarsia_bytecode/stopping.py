@@ -17,6 +17,7 @@ from bytecode import Bytecode, Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 
 from intarsia_bytecode.assemble import patched_code
+from intarsia_bytecode.comprehensions import shares_slot
 from intarsia_bytecode.decode import Decoded, Handler, Instruction, decode
 from intarsia_bytecode.liveness import assigned_locals, live_locals, skipped_at_loop_end, successors
 from intarsia_bytecode.raising import handler_left
@@ -130,7 +131,7 @@ class _After:
 
     def _is_certain(self) -> bool:
         """Tell whether all that resume functions need is there on every path, and they are worth it."""
-        if self.instruction.op in _MOVES:
+        if self.instruction.op in _MOVES or shares_slot(self.code, self.stop.index):
             return False
         certain = assigned_locals(self.code, self.stop.index)
         nexts = successors(self.decoded, self.instruction)

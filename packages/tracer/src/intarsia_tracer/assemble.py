@@ -17,9 +17,11 @@ from intarsia_bytecode import (
     parameters,
     replacement_code,
     rest_of,
+    shares_slot,
     stack_prefix,
 )
 from intarsia_ir.records import LinkableCode
+from intarsia_tracer.breaks import Unreconstructable
 from intarsia_tracer.codegen import Builder
 from intarsia_tracer.values.base import NULL, Value
 from intarsia_tracer.values.deques import Deque
@@ -73,6 +75,8 @@ def assemble_break(tx: Tracer, frame: EvaluatedFrame, hole: str, number: int) ->
     Raises:
         Unreconstructable: A live value can't be built.
     """
+    if shares_slot(frame.code, frame.at.index):
+        raise Unreconstructable("a variable of a comprehension lies where the function keeps a cell")
     return _BreakAssembly(tx, frame, hole, number).run()
 
 
