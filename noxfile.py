@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import tomllib
@@ -23,7 +24,7 @@ CONSTRAINTS = "tools/constraints.txt"
 WHEELS = ROOT / ".nox" / "wheels"
 # packages (or parts of them) whose tests need no torch, so that every supported interpreter can run them
 ALL_PYTHONS = {"framehook": "tests", "bytecode": "tests", "tracer": "tests/core"}
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = runpy.run_path(str(ROOT / "packages" / "pipeline" / "src" / "intarsia" / "_versions.py"))["PYTHONS"]
 
 nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -72,6 +73,12 @@ def tests(session: nox.Session) -> None:
     test_all_isolated(session, PACKAGES)
     install_everything(session, *TEST_TOOLS, "transformers")
     session.run("python", "-m", "pytest", "integration", *session.posargs)
+
+
+@nox.session
+def versions(session: nox.Session) -> None:
+    """Run everything under each tested torch and CPython, a row at a time; `-- 3.11-2.14.1 --parts readme demo`."""
+    session.run("python", "tools/versions.py", *session.posargs)
 
 
 # ---- package tests ---------------------------------------------------------------------------------------------
