@@ -8,6 +8,7 @@ import torch.fx.experimental.sym_node as torch_sym_node
 
 from intarsia_shapes import SymNode
 from intarsia_shapes.layout import LayoutQuestions
+from intarsia_testkit.torch_contract import check_torch_names
 
 HEADER = Path(torch.__file__).parent / "include/torch/csrc/utils/python_symnode.h"
 
@@ -33,3 +34,7 @@ def test_every_name_that_pythons_magic_methods_ask_for():
     names = {f"sym_{m}" if m in trailing else m for m in torch_sym_node.magic_methods}
     assert len(names) > 40
     assert [n for n in sorted(names) if not own(n)] == []
+
+
+def test_torch_has_what_the_package_uses():
+    check_torch_names("intarsia_shapes")

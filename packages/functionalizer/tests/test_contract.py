@@ -1,0 +1,12 @@
+"""Every name of torch that the package spells is there, private ones too."""
+
+from intarsia_testkit.torch_contract import check_torch_names
+
+
+def test_torch_has_what_the_package_uses():
+    check_torch_names(
+        "intarsia_functionalizer",
+        "torch.ops.aten.add.Tensor._schema",
+        "torch.ops.aten.add.Tensor._overloadname",
+        "torch.UntypedStorage._cdata",
+    )
