@@ -1,6 +1,6 @@
 """Run everything under each tested torch and CPython, one row at a time: `nox -s versions -- [row ...] [options]`.
 
-A row is a CPython and a torch, such as `3.11-2.14.1`; the rows are those of `intarsia/_versions.py`. Each gets an
+A row is a CPython and a torch, such as `3.11-2.14.1`; the rows are those of `intarsia_ir/tested.py`. Each gets an
 environment of its own, gone before the next one's is made, for a CUDA build takes 6 GB. What passed is kept in
 `.nox/versions/results.json` and isn't run again, so that a run that was stopped goes on where it was; `--fresh` forgets
 it. The build of torch is the one that pip finds: set its index to that of the CPU builds to run those.
@@ -9,11 +9,11 @@ it. The build of torch is the one that pip finds: set its index to that of the C
 from __future__ import annotations
 
 import argparse
+import ast
 import datetime
 import json
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -22,8 +22,17 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def tested() -> dict[str, tuple[str, ...]]:
+    """Return the tables of tested versions, read without importing the package."""
+    tree = ast.parse((ROOT / "packages" / "ir" / "src" / "intarsia_ir" / "tested.py").read_text(encoding="utf-8"))
+    rows = [node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
+    return {row.targets[0].id: ast.literal_eval(row.value) for row in rows}
+
+
 PACKAGES = sorted(p.parent.name for p in ROOT.glob("packages/*/pyproject.toml"))
-TESTED = runpy.run_path(str(ROOT / "packages" / "pipeline" / "src" / "intarsia" / "_versions.py"))
+TESTED = tested()
 ROWS = [f"{python}-{torch}" for torch in reversed(TESTED["TORCHES"]) for python in TESTED["PYTHONS"]]
 TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy", "transformers")
 EXAMPLES = ["README.md", "docs/add-a-pass.md", *(f"packages/{p}/README.md" for p in PACKAGES)]

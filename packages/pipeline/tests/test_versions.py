@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import intarsia
-from intarsia import _backends
-from intarsia._versions import PYTHONS, TORCHES, newer_than_tested
+from intarsia_ir.tested import PYTHONS, TORCHES, newer_than_tested
+from intarsia_ir.where import warn_of_untested
 
 ROOT = Path(__file__).parents[3]
 
@@ -32,20 +32,20 @@ def test_a_later_series_is_newer(version, newer):
 
 def test_an_untested_torch_is_told_of_once(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.99.0+cpu")
-    _backends._tell_of_torch.cache_clear()
+    warn_of_untested.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):
             intarsia.compile(lambda x: x + 1)(torch.ones(2))
     (told,) = [w for w in caught if "newer than torch" in str(w.message)]
     assert "torch 2.99.0+cpu is newer" in str(told.message) and told.filename == __file__
-    _backends._tell_of_torch.cache_clear()
+    warn_of_untested.cache_clear()
 
 
 def test_the_installed_torch_was_tested():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _backends._tell_of_torch.cache_clear()
+        warn_of_untested.cache_clear()
         intarsia.compile(lambda x: x + 1)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
 from collections.abc import Iterable
 from types import FrameType
 
-from intarsia_ir.records import Origin
+import torch
 
-__all__ = ["lines_with_ops", "user_frame", "warn_user"]
+from intarsia_ir.records import Origin
+from intarsia_ir.tested import TORCHES, newer_than_tested
+
+__all__ = ["lines_with_ops", "user_frame", "warn_of_untested", "warn_user"]
 
 _OURS = ("intarsia", "torch")
 
@@ -41,6 +45,20 @@ def lines_with_ops(origins: Iterable[Origin]) -> str:
         lines.setdefault(f"{os.path.basename(origin.file)}:{origin.line}", {})[origin.op] = None
     named = {line: ", ".join(op for op in ops if op) for line, ops in lines.items()}
     return ", ".join(f"{line} ({ops})" if ops else line for line, ops in named.items())
+
+
+@functools.cache
+def warn_of_untested() -> None:
+    """Warn of a torch that nothing was tested with: once, at the line that compiles first."""
+    version = torch.__version__
+    if not newer_than_tested(version):
+        return
+    warn_user(
+        f"torch {version} is newer than torch {TORCHES[-1]}, the newest that this intarsia was tested with; "
+        "where torch's internals have changed, compiling may fail or differ: compare with eager, "
+        "or install a tested torch",
+        RuntimeWarning,
+    )
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import torch
 import torch.fx as fx
 
 import intarsia_ir.torch
@@ -21,12 +20,11 @@ from intarsia._options import Options
 from intarsia._pipeline import Pipeline
 from intarsia._stages import default_pipeline, interpreted
 from intarsia._stats import Stats
-from intarsia._versions import warning_of
 from intarsia_dispatch import Counters, ErrorPolicy
 from intarsia_ir.choices import instance_of, one_of
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Signature
-from intarsia_ir.where import warn_user
+from intarsia_ir.where import warn_of_untested, warn_user
 
 __all__ = ["GraphCompiler", "UserBackend", "graph_compiler", "list_backends", "register_backend"]
 
@@ -81,7 +79,7 @@ def graph_compiler(
     Raises:
         InvalidArgumentError: No backend has this name, or the pipeline has no effect with it or isn't one.
     """
-    _tell_of_torch(torch.__version__)
+    warn_of_untested()
     instance_of("pipeline", pipeline, Pipeline, type(None))
     if not callable(backend):
         one_of("backend", backend, tuple(list_backends()))
@@ -105,14 +103,6 @@ def graph_compiler(
         return compile_graph(gm, inputs, signature, stages, options, counters, report)
 
     return compile_with_pipeline
-
-
-@functools.cache
-def _tell_of_torch(version: str) -> None:
-    """Warn once of a torch that nothing was tested with yet."""
-    untested = warning_of(version)
-    if untested:
-        warn_user(untested, RuntimeWarning)
 
 
 def _user_backend(

@@ -1,0 +1,24 @@
+"""The versions that all tests were run with: `nox -s versions` runs them, and its table is in docs/status.md."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["PYTHONS", "TORCHES", "newer_than_tested"]
+
+TORCHES = ("2.11.0", "2.12.1", "2.13.0", "2.14.1")
+"""Releases of torch, the newest last: torch changes private names between these, which contract tests name."""
+
+PYTHONS = ("3.11", "3.12", "3.13")
+"""Versions of CPython: the bytecode and the frames of each are another's."""
+
+
+def newer_than_tested(version: str) -> bool:
+    """Tell whether a torch is of a later series than the newest tested one."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and (int(found[1]), int(found[2])) > _series(TORCHES[-1])
+
+
+def _series(version: str) -> tuple[int, int]:
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)
