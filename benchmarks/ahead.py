@@ -163,7 +163,7 @@ def emitted(case: KernelCase, target: Target) -> KernelSource:
     pure = intarsia_functionalizer.functionalize(recorded)
     graph = intarsia_rewrites.eliminate_common_subexpressions(intarsia_rewrites.fold_constants(pure.graph_module))
     loops = intarsia_loops.lower(intarsia_rewrites.eliminate_dead_code(graph), facts=pure.facts)
-    return intarsia_triton.emit_unit(intarsia_fuser.apply(loops, intarsia_fuser.plan(loops)), target)
+    return intarsia_triton.emit_unit(intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, target=target)), target)
 
 
 class _OnTheCpu(TorchFunctionMode):

@@ -36,7 +36,7 @@ import intarsia_fuser
 import intarsia_loops
 import intarsia_rewrites
 import intarsia_runtime
-from intarsia_fuser import FusionPlan, FusionPolicy, Greedy, InductorLike, NoFusion, Roofline
+from intarsia_fuser import FusionPlan, FusionPolicy, Greedy, InductorLike, NoFusion
 from intarsia_ir.records import Signature, Target
 from intarsia_loops.index import axis, lift
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, const, load, val
@@ -188,7 +188,9 @@ def fused(
     plan_s = apply_s = 0.0
     for position, graph in enumerate(graphs):
         start = time.perf_counter()
-        made.append(intarsia_fuser.plan(graph.loops, policy=policy, cost=Roofline(), check=False))
+        made.append(
+            intarsia_fuser.plan(graph.loops, policy=policy, target=intarsia_runtime.detect_target(), check=False)
+        )
         planned = time.perf_counter()
         kernels.append(intarsia_fuser.apply(graph.loops, made[-1], check=False))
         plan_s, apply_s = plan_s + planned - start, apply_s + time.perf_counter() - planned

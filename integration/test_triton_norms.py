@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ import intarsia_loops
 import intarsia_triton
 from intarsia_ir.records import Target
 from intarsia_loops.graph import from_fx
-from intarsia_triton import blocks, merge
+from intarsia_triton import blocks
 
 
 def batch_norm(x, w, b):
@@ -38,6 +39,7 @@ def two_norms(x, w, b):
     return F.group_norm(x + batch_norm(x, w, b), 2, w, b)
 
 
+TARGET = Target("cuda", "sm_90")
 CASES = [
     (batch_norm, (4, 6, 5, 7), 1),
     (batch_norm, (1, 6, 9, 8), 1),
@@ -58,14 +60,14 @@ def test_normalisations(small):
     assert done.stdout.split() == ["right"] * len(CASES)
 
 
-def check(function, shape, launches, folder):
+def check(function, shape, launches, folder, target):
     torch.manual_seed(0)
     inputs = (torch.randn(shape), torch.randn(6), torch.randn(6))
     graph = torch.fx.symbolic_trace(function)
     aten = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(graph, inputs))
     loops = intarsia_loops.lower(aten.graph_module)
-    program = from_fx(intarsia_fuser.apply(loops, intarsia_fuser.plan(loops)))
-    source = intarsia_triton.emit_unit(program, Target("cuda", "sm_90"))
+    program = from_fx(intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, target=target)))
+    source = intarsia_triton.emit_unit(program, target)
     memory = interpreter().run(source, program.buffers, dict(zip(program.inputs, inputs, strict=True)), folder)
     actual = memory[program.outputs[0].buffer].reshape(shape)
     torch.testing.assert_close(actual, function(*inputs), rtol=1e-4, atol=1e-5)
@@ -83,7 +85,8 @@ def interpreter():
 
 if __name__ == "__main__":
     if sys.argv[1] == "True":  # rows of more than 32 points are walked in tiles, and processors are few
-        merge.FEWEST, blocks.TILE, blocks.LONGEST_ROW, blocks.LONG_WARPS = 1, 16, 32, 1
+        blocks.TILE, blocks.LONG_WARPS = 16, 1
+        TARGET = replace(TARGET, measured=replace(TARGET.machine, processors=1, register_bytes=32 * 16))
     with tempfile.TemporaryDirectory() as name:
         for case in CASES:
-            check(*case, Path(name))
+            check(*case, Path(name), TARGET)

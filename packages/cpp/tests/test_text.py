@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,23 @@ def test_comparisons_of_sizes_saturate_in_i32():
     (compared,) = [v for v in postorder(step.body) if v.op == "lt"]
     assert [a.dtype for a in compared.args] == ["i32", "i32"]
     assert is_saturated(compared.args[0].args[0], "i32") and not is_saturated(lift(3), "i32")
+
+
+def test_what_a_row_keeps_follows_the_stack():
+    """Arrays of a row that a thread's stack doesn't hold are allocated."""
+    kernel, buffers = normalised(64, 3000), {"x": matrix(64, 3000), "o": matrix(64, 3000)}
+    i, j = kernel.rows[0], axis("i1", 3000)
+    doubled = Nest("d", (i, j), (), "map", f32("exp", load("x", (lift(i), lift(j)), "f32")), "f32")
+    r = axis("r0", 3000)
+    top = Nest("m", (i,), (r,), "max", load("d", (lift(i), lift(r)), "f32"), "f32")
+    body = f32("sub", load("d", (lift(i), lift(j)), "f32"), load("m", (lift(i),), "f32"))
+    kernel = Kernel((i,), (doubled, top, Nest("o", (i, j), (), "map", body, "f32")), frozenset("dm"))
+    small = replace(AVX512, measured=replace(AVX512.machine, stack_bytes=4096))
+    assert "aligned_alloc" not in kernel_text(kernel, buffers, AVX512)
+    assert "aligned_alloc" in kernel_text(kernel, buffers, small)
+
+
+def test_instruction_sets_have_lanes_of_their_own():
+    kernel, buffers = added("x", "o"), {"x": matrix(64, 1024), "o": matrix(64, 1024)}
+    found = {isa: kernel_text(kernel, buffers, Target(isa=isa)) for isa in ("avx512", "avx2", "neon")}
+    assert len(set(found.values())) == 3

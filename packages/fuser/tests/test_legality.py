@@ -14,6 +14,7 @@ from intarsia_fuser import Fuse, FusionGraph, Inline, Order, Roofline, apply_pro
 from intarsia_fuser.draft import Draft, shorten
 from intarsia_fuser.legality import carry_out, check
 from intarsia_ir.errors import VerifyError
+from intarsia_ir.records import Target
 from intarsia_loops.program import Kernel, Program, Refused, const, scatter
 from intarsia_loops.rewrites import rename
 
@@ -146,7 +147,7 @@ def test_a_kernel_keeps_its_name_when_its_first_nest_is_inlined_away():
     carry_out(draft, check(draft, Fuse("a", "s", 1)))
     for reader in ("s", "c", "p", scan, "after"):
         carry_out(draft, check(draft, Inline("a", reader)))
-    graph = FusionGraph(draft, Roofline())
+    graph = FusionGraph(draft, Roofline.of(Target()))
     assert graph.kernel("a") == graph.kernel("s") and graph.kernel("s").steps == ("s",)
     assert check(draft, Fuse("a", "c", 1)).kind == "vertical"
 

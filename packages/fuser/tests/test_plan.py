@@ -140,7 +140,7 @@ def test_the_cost_model_is_an_argument():
 
     made = plan(softmax(), cost=Counting())
     assert made.cost == "counting" and (made.before.predicted_us, made.after.predicted_us) == (5.0, 1.0)
-    assert plan(softmax(), cost=Roofline(overhead_us=100)).before.predicted_us > 500
+    assert plan(softmax(), cost=Roofline(20.0, 50.0, 100.0, 2)).before.predicted_us > 500
 
 
 def test_equal_plans_whatever_the_hash_seed():

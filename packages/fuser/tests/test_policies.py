@@ -6,13 +6,15 @@ import pytest
 from fuser_programs import Builder, aten, chain, conv_norm_relu, encoder, op, residual_layer_norm, softmax, wide
 
 from intarsia_fuser import Fuse, Greedy, InductorLike, Inline, NoFusion, apply_program, plan
+from intarsia_ir.records import Target
+from intarsia_loops import loops
 from intarsia_loops.program import Extern, Kernel, const
 from intarsia_loops.rewrites import canonical
 
 
 def fused(program, policy=None):
     """The kernels that a policy makes."""
-    made = plan(program, policy=policy, check=False)
+    made = plan(program, policy=policy, target=Target(isa="avx512", threads=2), check=False)
     kernels = apply_program(program, made)
     found = [item for item in kernels.items if isinstance(item, Kernel)]
     assert len(found) == made.after.kernels
@@ -196,3 +198,32 @@ def test_a_policy_is_any_object_with_three_members():
     made = plan(residual_layer_norm(), policy=Epilogues(), check=False)
     assert made.policy == "epilogues 1" and made.after.kernels < made.before.kernels
     assert len(fused(chain(), Epilogues())) == 1
+
+
+def test_machines_differ_in_what_is_cheaper_to_repeat():
+    """A GPU computes more for each byte, and a launch costs it more, than a CPU."""
+    program = loops.parse_ir(
+        """// dialect: loops 1
+graph(%x: f32[1024], %w: f32[1024]) {
+  %e: f32[1024] = map[i0: 1024] exp(mul(load(%x, i0), load(%w, i0)))
+  %y: f32[16, 1024] = map[i0: 16, i1: 1024] add(load(%e, i1), index_f(i0))
+  return (%y,)
+}
+""".replace("index_f(i0)", "cast(index(i0), f32)")
+    )
+    made = {isa: plan(program, target=Target(device, isa)) for device, isa in (("cpu", "avx512"), ("cuda", "sm_90"))}
+    assert made["avx512"].cost != made["sm_90"].cost
+    assert (made["avx512"].after.kernels, made["sm_90"].after.kernels) == (2, 1)
+
+
+def test_accelerators_are_costed_by_their_own_numbers():
+    program = loops.parse_ir("""// dialect: loops 1
+graph(%x: f32[65536, 1024]) {
+  %y: f32[65536, 1024] = map[i0: 65536, i1: 1024] neg(load(%x, i0, i1))
+  return (%y,)
+}
+""")
+    us = [plan(program, target=Target("cuda", isa)).before.predicted_us for isa in ("sm_80", "sm_90", "gfx942")]
+    assert us[0] > us[1] > us[2] > 0
+    wide, narrow = (plan(program, target=Target(isa="avx512", threads=n)).before.predicted_us for n in (16, 1))
+    assert narrow > 10 * wide

@@ -325,7 +325,7 @@ def test_a_function_of_which_nothing_can_be_captured_is_told_or_raises():
 
 
 def test_without_a_compiler_graphs_are_counted_and_explained(monkeypatch):
-    target = replace(intarsia.Target(isa="generic"), compiler="")
+    target = intarsia.Target(compiler="")
     monkeypatch.setattr("intarsia_runtime.detect_target", lambda *device: target)
     with pytest.warns(RuntimeWarning, match="no C\\+\\+ compiler") as seen:
         explanation = intarsia.explain(f)(x())

@@ -1,8 +1,10 @@
 """The pipeline as a value: order, editing, refusal."""
 
 import pytest
+import torch
 
 import intarsia
+import intarsia_cpp
 from intarsia import InvalidArgumentError, Pipeline, Program, Stage
 
 
@@ -66,3 +68,28 @@ def test_a_graph_pass_keeps_everything_else_of_the_program():
 def test_a_wrong_pipeline_is_refused(edit, message):
     with pytest.raises(InvalidArgumentError, match=message):
         edit(SMALL)
+
+
+def test_a_device_that_nothing_prints_kernels_for_is_refused_by_name():
+    machine = intarsia.Target().machine
+    npu = intarsia.Target("npu", "v1", measured=machine)
+    with pytest.raises(InvalidArgumentError, match="'npu'"):
+        intarsia.default_pipeline(npu)
+    emitters = {"cpu": intarsia_cpp.emit_unit, "npu": intarsia_cpp.emit_unit}
+    assert names(intarsia.default_pipeline(npu, emitters=emitters))[-2:] == ["emit", "build"]
+
+
+def test_a_cost_model_reaches_the_fusion_stage():
+    asked = []
+
+    class Model:
+        name = "mine"
+
+        def kernel_us(self, work):
+            asked.append(work)
+            return 1.0
+
+    pipeline = intarsia.default_pipeline(cost=Model())
+    x = torch.randn(8, 4)
+    torch.testing.assert_close(intarsia.compile(lambda x: (x * 2).sum(1), pipeline=pipeline)(x), (x * 2).sum(1))
+    assert asked

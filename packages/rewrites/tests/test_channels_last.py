@@ -12,12 +12,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from intarsia_ir import aten, meta
-from intarsia_ir.records import Origin
+from intarsia_ir.records import Origin, Target
 from intarsia_rewrites import prefer_channels_last
 from intarsia_testkit.fired import Tally
 
 OPS: Any = torch.ops.aten
 CONVOLUTIONS = {OPS.convolution.default, OPS.convolution_backward.default}
+# tensors on the CPU, beside units that this machine doesn't have
+UNITS = Target("cpu", measured=Target("cuda", "sm_90").machine)
 fired = Tally(
     "prefer_channels_last: steps between convolutions", ["conv", "relu", "add", "norm", "pool", "flat", "turned"]
 )
@@ -71,7 +73,7 @@ def turned(function, *inputs, convolutions: int):
     """Run the pass, check it, and return the program with how many copies it has."""
     gm = traced(function, *inputs)
     before = aten.print_ir(gm)
-    made = prefer_channels_last(gm, device="cpu", dtypes=(torch.float32,))
+    made = prefer_channels_last(gm, target=UNITS, dtypes=(torch.float32,))
     assert aten.print_ir(gm) == before
     for a, e in zip(aten.interpret(made, *inputs), aten.interpret(gm, *inputs), strict=True):
         torch.testing.assert_close(a, e)
@@ -79,7 +81,7 @@ def turned(function, *inputs, convolutions: int):
     found = [n for n in made.graph.nodes if n.target in CONVOLUTIONS]
     on_layout = [n for n in found if meta.value(n.args[0]).is_contiguous(memory_format=torch.channels_last)]
     assert len(on_layout) == convolutions
-    assert prefer_channels_last(made, device="cpu", dtypes=(torch.float32,)) is made
+    assert prefer_channels_last(made, target=UNITS, dtypes=(torch.float32,)) is made
     return made, sum(n.target is OPS.clone.default for n in made.graph.nodes)
 
 
@@ -121,7 +123,7 @@ def test_random_numbers_are_drawn_in_the_old_layout() -> None:
         return (y + torch.rand_like(y),)
 
     gm = traced(noisy, image(2, 4, 6, 6), W)
-    made = prefer_channels_last(gm, device="cpu", dtypes=(torch.float32,))
+    made = prefer_channels_last(gm, target=UNITS, dtypes=(torch.float32,))
     (draw,) = [n for n in made.graph.nodes if n.target is OPS.rand_like.default]
     assert meta.value(draw.args[0]).is_contiguous() and meta.value(draw).is_contiguous()
 
@@ -145,9 +147,10 @@ def test_groups_are_left_alone(groups: int) -> None:
 
 def test_other_devices_and_types_are_left_alone() -> None:
     gm = traced(lambda x, w: (F.conv2d(x, w),), image(2, 4, 6, 6), W)
-    assert prefer_channels_last(gm) is gm
-    assert prefer_channels_last(gm, device="cpu") is gm
-    assert prefer_channels_last(gm, device="cpu", dtypes=(torch.float32,), fuel=0) is gm
+    assert prefer_channels_last(gm, target=Target("cuda", "sm_90")) is gm
+    assert prefer_channels_last(gm, target=Target("cpu", "avx512"), dtypes=(torch.float32,)) is gm  # no matrix units
+    assert prefer_channels_last(gm, target=UNITS) is gm
+    assert prefer_channels_last(gm, target=UNITS, dtypes=(torch.float32,), fuel=0) is gm
 
 
 STEPS = {

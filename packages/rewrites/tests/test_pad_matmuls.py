@@ -8,10 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia_ir import aten, meta
+from intarsia_ir.records import Target
 from intarsia_rewrites import pad_matmuls
 from intarsia_testkit.fired import Tally
 
 OPS: Any = torch.ops.aten
+# tensors on the CPU, beside units that this machine doesn't have
+UNITS = Target("cpu", measured=Target("cuda", "sm_90").machine)
 fired = Tally("pad_matmuls: what is padded", ["m", "k", "n", "bias", "nothing"])
 
 
@@ -36,7 +39,7 @@ def program(a, b, bias=None):
 
 def padded(gm):
     """Pad whatever can be."""
-    return pad_matmuls(gm, device="cpu", dtypes=(torch.float32,), least_flops=0, intensity=(0, 0))
+    return pad_matmuls(gm, target=UNITS, dtypes=(torch.float32,), least_flops=0, intensity=(0, 0))
 
 
 def targets(gm):
@@ -94,7 +97,7 @@ graph(%x: {dtype}[{m}, {k}], %w: {dtype}[{k}, {n}]) {{
 )
 def test_products_are_padded_where_it_pays(sizes, pays):
     gm = large(*sizes)
-    made = pad_matmuls(gm, device="cpu")
+    made = pad_matmuls(gm, target=UNITS)
     assert (made is not gm) == pays
     if pays:
         assert targets(made) == ["constant_pad_nd.default", "mm.default", "slice.Tensor", "clone.default"]
@@ -102,7 +105,16 @@ def test_products_are_padded_where_it_pays(sizes, pays):
 
 def test_other_types_and_devices_are_left_alone():
     gm = large(2048, 768, 50257)
-    assert pad_matmuls(gm) is gm
+    assert pad_matmuls(gm, target=Target("cuda", "sm_90")) is gm
+    assert pad_matmuls(gm, target=Target("cpu", "avx512")) is gm  # no matrix units
     wide = large(2048, 768, 50257, "f32")
-    assert pad_matmuls(wide, device="cpu") is wide
-    assert pad_matmuls(gm, device="cpu", fuel=0) is gm
+    assert pad_matmuls(wide, target=UNITS) is wide
+    assert pad_matmuls(gm, target=UNITS, fuel=0) is gm
+
+
+def test_machines_differ_in_what_pays():
+    """Where memory is fast beside the matrix units, padding costs less, and products of fewer operations pay."""
+    gm = large(8192, 94, 1001)
+    slow, fast = (Target("cpu", measured=Target("cuda", isa).machine) for isa in ("sm_90", "sm_80"))
+    assert pad_matmuls(gm, target=slow, least_flops=0) is gm
+    assert pad_matmuls(gm, target=fast, least_flops=0) is not gm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -66,3 +67,23 @@ def test_another_compiler_has_another_identity(tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o700)
     assert compiler_identity(str(tmp_path / "one")) != compiler_identity(str(tmp_path / "two"))
     assert compiler_identity("no-such-compiler") == compiler_identity("") == ""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "processors", "gb_per_s"),
+    [
+        ({"major": 9, "minor": 0, "multi_processor_count": 132}, 132, 4800.0),
+        ({"major": 8, "minor": 9, "multi_processor_count": 54}, 54, 1019.5),  # half of the row before it
+    ],
+)
+def test_a_gpu_tells_its_numbers(monkeypatch: pytest.MonkeyPatch, numbers, processors, gb_per_s) -> None:
+    asked = SimpleNamespace(
+        warp_size=32, regs_per_multiprocessor=65536, shared_memory_per_multiprocessor=100 << 10, L2_cache_size=48 << 20,
+        **numbers,
+    )  # fmt: skip
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: asked)
+    target = detect_target(torch.device("cuda", 0))
+    assert target.isa == f"sm_{numbers['major']}{numbers['minor']}"
+    machine = target.machine
+    assert (machine.processors, machine.gb_per_s) == (processors, gb_per_s)
+    assert (machine.register_bytes, machine.l2_bytes, machine.shared_bytes) == (1 << 18, 48 << 20, 100 << 10)

@@ -1,6 +1,7 @@
 """Rows that start at odd addresses are read 16 bytes at a time, and right at both ends."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ from intarsia_triton.prelude import PRELUDE
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(interpreter)
+CUDA = Target("cuda", "sm_90")
+
+
+def machine(**numbers):
+    """Return a target like the usual one, but for these numbers of its machine."""
+    return replace(CUDA, measured=replace(CUDA.machine, **numbers))
 
 
 def buffer(shape, dtype="f32"):
@@ -47,7 +54,7 @@ def every_kind(rows, columns, dtype):
 
 
 def one_launch(kernel, buffers):
-    made = function(kernel, buffers, "kernel0")
+    made = function(kernel, buffers, "kernel0", CUDA.machine)
     launch = Launch("kernel0", made.buffers, made.sizes, (0, 1), made.grid)
     return KernelSource(f"{PRELUDE}\n\n{made.text}", "triton", launches=(launch,))
 
@@ -56,7 +63,7 @@ def one_launch(kernel, buffers):
 def small_tiles(monkeypatch):
     """Rows of more than 128 points are walked in tiles of 512: the interpreter is slow."""
     monkeypatch.setattr(blocks, "TILE", 64)
-    monkeypatch.setattr(blocks, "LONGEST_ROW", 128)
+    monkeypatch.setitem(globals(), "CUDA", machine(register_bytes=16 * 128))
     monkeypatch.setattr(blocks, "LONG_WARPS", 1)
 
 

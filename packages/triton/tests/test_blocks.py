@@ -1,6 +1,7 @@
 """Which tile a kernel gets."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file
 interpreter = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(interpreter)
 CUDA = Target("cuda", "sm_90")
+
+
+def machine(**numbers):
+    """Return a target like the usual one, but for these numbers of its machine."""
+    return replace(CUDA, measured=replace(CUDA.machine, **numbers))
 
 
 def buffer(shape, dtype="f32"):
@@ -76,7 +82,7 @@ def test_few_points_are_spread_over_all_processors():
 @pytest.mark.parametrize("columns", [2048, 2248])
 def test_the_first_extremum_of_many_tiles(kind, columns, monkeypatch, tmp_path):
     monkeypatch.setattr(blocks, "TILE", 64)
-    monkeypatch.setattr(blocks, "LONGEST_ROW", 128)
+    monkeypatch.setitem(globals(), "CUDA", machine(register_bytes=16 * 128))
     monkeypatch.setattr(blocks, "LONG_WARPS", 1)
     rows = 7
     i, r = axis("i0", rows), axis("r0", columns)

@@ -25,7 +25,7 @@ def test_a_function_takes_the_sizes_that_its_values_are_made_of():
     body = val("mul", load("x", (lift(i),), "f32"), cast(index_value(m * 3), "f32"), dtype="f32")
     vector = Buffer((n,), (lift(1),), "f32")
     kernel = Kernel((i,), (Nest("y", (i,), (), "map", body, "f32"),))
-    source = emit(kernel, {"x": vector, "y": vector}, Target("cuda"))
+    source = emit(kernel, {"x": vector, "y": vector}, Target("cuda", "sm_90"))
     assert source.launches[0].sizes == ("s0", "s7")
     assert "def kernel0(p0, p1, s0, s7, " in source.text
 
@@ -43,7 +43,7 @@ def test_positions_beyond_32_bits_are_computed_in_64(tmp_path):
     i = axis("i0", 200)
     body = index_value(lift(i) * (1 << 24) - (1 << 31))
     kernel = Kernel((i,), (Nest("y", (i,), (), "map", body, "i64"),))
-    text = emit(kernel, {"y": Buffer((lift(200),), (lift(1),), "i64")}, Target("cuda")).text
+    text = emit(kernel, {"y": Buffer((lift(200),), (lift(1),), "i64")}, Target("cuda", "sm_90")).text
     assert "16777216 * x.to(tl.int64)" in text and "tl.store(p0 + (x + " in text
 
 
@@ -52,7 +52,7 @@ def test_numbers_that_are_divided_are_not_known_to_be_small():
     i, j = axis("r0", 31), axis("r1", 300)
     body = val("lt", index_value(lift(i) + 1), index_value(lift(j)), dtype="b8")
     kernel = Kernel((), (Nest("y", (), (i, j), "any", body, "b8"),))
-    text = emit(kernel, {"y": Buffer((), (), "b8")}, Target("cuda")).text
+    text = emit(kernel, {"y": Buffer((), (), "b8")}, Target("cuda", "sm_90")).text
     assert "r = (tl.arange(0, RBLOCK)[None, :] + (tl.num_programs(2) - 1) * RBLOCK)" in text
 
 
@@ -65,7 +65,7 @@ def test_a_lone_number_that_a_body_divides_is_not_known_to_be_small(kind):
         axes = (n,) if kind == "cumsum" else ()
         kernel = Kernel((), (Nest("y", axes, (n,), kind, cast(divided, "i64"), "i64"),))
         shape = tuple(a.extent for a in axes)
-        text = emit(kernel, {"y": Buffer(shape, tuple(lift(1) for _ in shape), "i64")}, Target("cuda")).text
+        text = emit(kernel, {"y": Buffer(shape, tuple(lift(1) for _ in shape), "i64")}, Target("cuda", "sm_90")).text
         assert ("tl.arange(0, RBLOCK)[None, :] + (tl.num_programs(2) - 1) * RBLOCK)" in text) == expected
 
 

@@ -1,6 +1,7 @@
 """Emitted kernels, run in Triton's interpreter, against the interpreter of the kernels dialect."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,11 @@ _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file
 interpreter = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(interpreter)
 CUDA = Target("cuda", "sm_90")
+
+
+def machine(**numbers):
+    """Return a target like the usual one, but for these numbers of its machine."""
+    return replace(CUDA, measured=replace(CUDA.machine, **numbers))
 
 
 def buffer(shape, dtype="f32", strides=None):
@@ -125,7 +131,7 @@ def softmax_kernel(rows, columns):
 @pytest.mark.parametrize("parts", [1, 2])
 def test_softmax_of_values_far_from_0_in_rows_that_are_walked(parts, monkeypatch, tmp_path):
     """exp(0 - x) overflows below -88: a lane must not start relative to 0."""
-    monkeypatch.setattr(blocks, "LONGEST_ROW", 32)
+    monkeypatch.setitem(globals(), "CUDA", machine(register_bytes=16 * 32))
     monkeypatch.setattr(blocks, "TILE", 16)
     monkeypatch.setattr(blocks, "LONG_WARPS", 1)
     monkeypatch.setattr(blocks, "PARTS", parts)
@@ -165,7 +171,7 @@ def test_a_row_that_fits_is_read_once(tmp_path):
 
 def as_one_launch(kernel, buffers):
     """The source of a kernel that isn't spread over launches, as it would be with more rows."""
-    made = function(kernel, buffers, "kernel0")
+    made = function(kernel, buffers, "kernel0", CUDA.machine)
     launch = Launch("kernel0", made.buffers, made.sizes, (0, 1), made.grid)
     return KernelSource(f"{PRELUDE}\n\n{made.text}", "triton", launches=(launch,))
 

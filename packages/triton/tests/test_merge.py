@@ -1,6 +1,7 @@
 """Kernels that follow each other become one: groups read twice by one program, checks of indices at their use."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,11 @@ _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file
 interpreter = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(interpreter)
 CUDA = Target("cuda", "sm_90")
+
+
+def machine(**numbers):
+    """Return a target like the usual one, but for these numbers of its machine."""
+    return replace(CUDA, measured=replace(CUDA.machine, **numbers))
 
 
 def buffer(shape, dtype="f32"):
@@ -67,9 +73,8 @@ def check(program, inputs, tmp_path):
 @pytest.fixture
 def small(monkeypatch):
     """Few rows are many, rows of more than 64 points are walked in tiles of 256: the interpreter is slow."""
-    monkeypatch.setattr(merge, "FEWEST", 2)
     monkeypatch.setattr(blocks, "TILE", 32)
-    monkeypatch.setattr(blocks, "LONGEST_ROW", 64)
+    monkeypatch.setitem(globals(), "CUDA", machine(processors=2, register_bytes=16 * 64))
     monkeypatch.setattr(blocks, "LONG_WARPS", 1)
 
 
@@ -93,9 +98,9 @@ def test_a_channel_is_computed_once_for_its_lanes(small):
 def test_launches_stay_apart(why, small, monkeypatch, tmp_path):
     program = group_norm(2, 3, 8, 16, shifted=8 if why == "another group" else 0)
     if why == "few rows":
-        monkeypatch.setattr(merge, "FEWEST", 7)
+        monkeypatch.setitem(globals(), "CUDA", machine(processors=7))
     if why == "long rows":
-        monkeypatch.setattr(merge, "LONGEST_BYTES", 500)
+        monkeypatch.setitem(globals(), "CUDA", machine(l2_bytes=2 * 500))
     if why == "in place":
         placement = Placement(4096, {"m": 0, "y": 0})
         program = Program(program.buffers, program.inputs, program.items, (), placement=placement)

@@ -54,7 +54,7 @@ def test_random_programs(tmp_path_factory, data):
     expected = loops.interpret(drawn.graph_module, *inputs)
     kernels = Program(program.buffers, program.inputs, fused(program.items), program.outputs)
     try:
-        source = emit_unit(kernels, Target("cuda"))
+        source = emit_unit(kernels, Target("cuda", "sm_90"))
     except UnsupportedError as error:
         FIRED.count(f"left out: {error.code}")
         return
@@ -85,7 +85,7 @@ body = load("x0", (lift(i),), "f32")
 for name in names[1:]:
     body = val("mul", val("add", body, load(name, (lift(i),), "f32"), dtype="f32"), body, dtype="f32")
 kernel = Kernel((i,), (Nest("y", (i,), (), "map", body, "f32"),))
-print(emit(kernel, {n: layout for n in [*names, "y"]}, Target("cuda")).text)
+print(emit(kernel, {n: layout for n in [*names, "y"]}, Target("cuda", "sm_90")).text)
 """
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from intarsia_loops.graph import to_fx
 from intarsia_loops.index import axis, lift, row_major, size_symbol
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, const, load, val
 from intarsia_testkit.fired import Tally
-from intarsia_triton import blocks, emit_unit, scan, split
+from intarsia_triton import blocks, emit_unit, scan
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
@@ -24,6 +25,11 @@ _spec.loader.exec_module(interpreter)
 CUDA = Target("cuda", "sm_90")
 FORMS = ["one tile", "walked", "in chunks", "along rows", "size a symbol"]
 FIRED = Tally("triton: forms of scans", FORMS)
+
+
+def machine(**numbers):
+    """Return a target like the usual one, but for these numbers of its machine."""
+    return replace(CUDA, measured=replace(CUDA.machine, **numbers))
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +41,7 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(blocks, "TILE", 64)
     monkeypatch.setattr(scan, "LONGEST_CHUNK", 64)
     monkeypatch.setattr(scan, "CHUNK", 32)
-    monkeypatch.setattr(split, "BUSY", 32)
-    monkeypatch.setattr(scan, "BUSY", 32)
+    monkeypatch.setitem(globals(), "CUDA", machine(processors=8))
 
 
 def buffer(shape, dtype="f32", strides=None):

@@ -1,13 +1,14 @@
 """A variance is taken in one walk, and cancels no digits."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from intarsia_ir.dtypes import dtype_from_name
-from intarsia_ir.records import KernelSource, Launch
+from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.program import Buffer, Kernel, Nest, const, load, val
 from intarsia_triton import blocks
@@ -18,6 +19,12 @@ from intarsia_triton.prelude import PRELUDE
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(interpreter)
+CUDA = Target("cuda", "sm_90")
+
+
+def machine(**numbers):
+    """Return a target like the usual one, but for these numbers of its machine."""
+    return replace(CUDA, measured=replace(CUDA.machine, **numbers))
 
 
 def variance(rows, columns, dtype, about="s"):
@@ -35,10 +42,10 @@ def variance(rows, columns, dtype, about="s"):
 @pytest.mark.parametrize(("columns", "dtype"), [(1024, "f32"), (1300, "f32"), (1539, "f32"), (517, "f64")])
 def test_variance_in_one_walk(columns, dtype, monkeypatch, tmp_path):
     monkeypatch.setattr(blocks, "TILE", 64)
-    monkeypatch.setattr(blocks, "LONGEST_ROW", 128)
+    monkeypatch.setitem(globals(), "CUDA", machine(register_bytes=16 * 128))
     monkeypatch.setattr(blocks, "LONG_WARPS", 1)
     layouts, kernel = variance(3, columns, dtype)
-    made = function(kernel, layouts, "kernel0")
+    made = function(kernel, layouts, "kernel0", CUDA.machine)
     source = KernelSource(
         f"{PRELUDE}\n\n{made.text}", "triton", launches=(Launch("kernel0", made.buffers, (), (0, 1), made.grid),)
     )

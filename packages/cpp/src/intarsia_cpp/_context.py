@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 
 from intarsia_cpp._index import c_text, linear, product, size_symbols
 from intarsia_cpp._ops import HEAVY, WIDTH, element
+from intarsia_ir.records import Target
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, index_value, load, val
 from intarsia_loops.rewrites import at, operands, postorder, rebuild
 
-__all__ = ["VECTOR_BYTES", "Array", "Block", "Context", "Step", "flat_steps", "lanes_of", "size_name"]
-
-VECTOR_BYTES = {"avx512": 64, "avx2": 32}
+__all__ = ["Array", "Block", "Context", "Step", "flat_steps", "lanes_of", "size_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +113,10 @@ class Step:
         return found
 
 
-def lanes_of(kernel: Kernel, isa: str) -> int:
+def lanes_of(kernel: Kernel, target: Target) -> int:
     """Return the vector width in elements: as many of the widest type computed with as fit a register."""
     widest = max((WIDTH[v.dtype] for s in kernel.steps for v in postorder(s.body) if element(v.dtype)), default=4)
-    return VECTOR_BYTES.get(isa, 16) // max(widest, 4)
+    return target.machine.vector_bytes // max(widest, 4)
 
 
 def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[str, Array]) -> tuple[Step, ...]:
@@ -231,13 +230,13 @@ class Context:
     """What all scopes of one kernel share. Names are given out in the order in which text asks for them."""
 
     def __init__(
-        self, kernel: Kernel, buffers: Mapping[str, Buffer], isa: str, threads: int, block: Block | None = None
+        self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, block: Block | None = None
     ) -> None:
         self.kernel = kernel
         self.buffers = buffers
-        self.threads = threads
-        self.lanes = lanes_of(kernel, isa)
-        self.isa = isa
+        self.target = target
+        self.threads = target.threads
+        self.lanes = lanes_of(kernel, target)
         self.block = block
         self.arrays = local_arrays(kernel, block)
         self.steps = flat_steps(kernel, buffers, self.arrays)

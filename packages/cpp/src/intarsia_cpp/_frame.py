@@ -12,10 +12,7 @@ from intarsia_cpp._parallel import pragma
 from intarsia_cpp._text import block
 from intarsia_loops.index import IndexExpr
 
-__all__ = ["STACK_BYTES", "local_buffers", "row_loops"]
-
-# Local arrays of a row go on the stack up to this size, past it into memory that each thread allocates once a call.
-STACK_BYTES = 1 << 16
+__all__ = ["local_buffers", "row_loops"]
 
 
 def local_buffers(groups: Sequence[Group]) -> frozenset[str]:
@@ -51,7 +48,7 @@ def row_loops(
         parallel: Whether rows go to threads; otherwise what is inside may use them.
     """
     arrays = {b: context.arrays[b] for b in context.arrays if b in stored}
-    on_stack = _on_stack(arrays.values(), context.lanes)
+    on_stack = _on_stack(arrays.values(), context)
     inside = [*(_stack_array(context, b, a) for b, a in arrays.items()), *lines] if on_stack else list(lines)
     looped = [*heads[:-1], *block(heads[-1], inside)] if heads else block("", inside)
     points, cost = _work(context, groups)
@@ -73,11 +70,12 @@ def _work(context: Context, groups: Sequence[Group]) -> tuple[IndexExpr, int]:
     return rows * widest, cost
 
 
-def _on_stack(arrays: Iterable[Array], lanes: int) -> bool:
+def _on_stack(arrays: Iterable[Array], context: Context) -> bool:
+    """Whether a thread's stack holds them; otherwise each thread allocates them once a call."""
     lengths = [(a.length.const(), WIDTH[a.dtype]) for a in arrays]
     return (
         all(n is not None for n, _ in lengths)
-        and sum((n + lanes) * w for n, w in lengths if n is not None) <= STACK_BYTES
+        and sum((n + context.lanes) * w for n, w in lengths if n is not None) <= context.target.machine.stack_bytes
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from intarsia_cpp._context import Block, Context, Step, accesses
-from intarsia_cpp._frame import STACK_BYTES
 from intarsia_cpp._groups import group_steps
 from intarsia_cpp._index import lane_step, product
 from intarsia_cpp._narrow import narrowed
@@ -38,13 +37,13 @@ def emit_lines(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) ->
     kernel = narrowed(kernel)
     if is_scatter(kernel):
         return emit_scatter(kernel, buffers, target)
-    context = Context(kernel, buffers, target.isa, target.threads)
+    context = Context(kernel, buffers, target)
     shape, position = _choose(context)
     if shape == "empty":
         return context, []
     if shape == "columns":
         block = Block(position, axis("start", kernel.rows[position].extent), _width(context, position))
-        context = Context(kernel, buffers, target.isa, target.threads, block)
+        context = Context(kernel, buffers, target, block)
         return context, emit_columns(context)
     return context, emit_rows(context) if shape == "rows" else emit_pointwise(context)
 
@@ -53,7 +52,7 @@ def kernel_shape(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) 
     """Return which shape is chosen for a kernel: `empty`, `pointwise`, `tiled`, `rows`, `columns` or `scatter`."""
     if is_scatter(kernel):
         return "scatter"
-    context = Context(narrowed(kernel), buffers, target.isa, target.threads)
+    context = Context(narrowed(kernel), buffers, target)
     shape, _ = _choose(context)
     return "tiled" if shape == "pointwise" and is_tiled(context) else shape
 
@@ -138,5 +137,5 @@ def _width(context: Context, position: int) -> int:
     most = MOST_COLUMNS if known is None else min(MOST_COLUMNS, -(-known // pieces))
     kept = sum(_extent(a.length) * WIDTH[a.dtype] for a in context.arrays.values() if a.shape)
     if kept:
-        most = min(most, max(2 * lanes, STACK_BYTES // kept))
+        most = min(most, max(2 * lanes, context.target.machine.stack_bytes // kept))
     return max(-(-most // lanes), 1) * lanes

@@ -71,13 +71,13 @@ def emit_scatter(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) 
     parts = scatter_of(step)
     assert parts is not None, "not a scatter"
     start = replace(step, red=(), kind="map", body=parts.initial)
-    first = Context(Kernel(step.axes, (start,)), buffers, target.isa, target.threads)
+    first = Context(Kernel(step.axes, (start,)), buffers, target)
     if product(tuple(a.extent for a in step.axes)).const() == 0:
         return first, []
     filled = emit_pointwise(first)
     if product(tuple(a.extent for a in step.red)).const() == 0:
         return first, filled
-    context = Context(kernel, buffers, target.isa, target.threads)
+    context = Context(kernel, buffers, target)
     context.share_parameters(first)
     return first, [*block("", filled), *block("", _emit_points(context, buffers[step.out]))]
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from intarsia_fuser.sizes import Sizes
 from intarsia_ir.dtypes import itemsize
+from intarsia_ir.records import Target
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Nest, Val, scatter_of
@@ -99,16 +100,27 @@ class Roofline:
     """max(bytes / bandwidth, operations / rate) + overhead.
 
     Args:
-        gb_per_s: Memory bandwidth of all threads together.
-        gflop_per_s: Weighted operations of all threads together, in 1e9 per second.
+        gb_per_s: Memory bandwidth of all processors together.
+        gflop_per_s: Weighted operations of all processors together, in 1e9 per second.
         overhead_us: Starting one kernel (for a parallel region mostly waking the threads).
-        threads: How many rows run at once; a kernel with fewer rows gets its share only.
+        processors: How many rows run at once; a kernel with fewer rows gets its share only.
     """
 
-    gb_per_s: float = 20.0
-    gflop_per_s: float = 50.0
-    overhead_us: float = 1.0
-    threads: int = 2
+    gb_per_s: float
+    gflop_per_s: float
+    overhead_us: float
+    processors: int
+
+    @classmethod
+    def of(cls, target: Target) -> Roofline:
+        """Return the model of a machine; of a CPU, as many of its cores as there are threads.
+
+        Example:
+            >>> Roofline.of(Target("cuda", "sm_90")).name
+            'roofline(4800 GB/s, 33500 Gflop/s, 3 us)'
+        """
+        machine = target.machine if target.is_gpu else target.machine.scaled(target.threads)
+        return cls(machine.gb_per_s, machine.gflop_per_s, machine.launch_us, machine.processors)
 
     @property
     def name(self) -> str:
@@ -119,10 +131,10 @@ class Roofline:
         """Return the predicted time in microseconds.
 
         Example:
-            >>> Roofline(gb_per_s=10).kernel_us(KernelWork(10_000, 10_000, 0, 2500, 2500))
+            >>> Roofline(10.0, 50.0, 1.0, 2).kernel_us(KernelWork(10_000, 10_000, 0, 2500, 2500))
             3.0
         """
-        share = min(max(work.parallel, 1), self.threads) / self.threads
+        share = min(max(work.parallel, 1), self.processors) / self.processors
         moving = (work.bytes_read + work.bytes_written) / (self.gb_per_s * 1e3)
         computing = work.flops / (self.gflop_per_s * 1e3)
         return max(moving, computing) / share + self.overhead_us

@@ -25,6 +25,7 @@ from intarsia_fuser.fingerprint import fingerprint
 from intarsia_fuser.graph import FusionGraph
 from intarsia_fuser.policies.greedy import Greedy
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import Target
 from intarsia_loops.program import Program, Refused
 
 __all__ = ["FusionPlan", "FusionPolicy", "LogEntry", "PlanDiff", "Summary", "plan"]
@@ -199,6 +200,7 @@ def plan(
     loops_gm: GraphModule | Program,
     *,
     policy: FusionPolicy | None = None,
+    target: Target | None = None,
     cost: CostModel | None = None,
     fuel: int | None = None,
     check: bool = True,
@@ -208,7 +210,8 @@ def plan(
     Args:
         loops_gm: FX(loops), or the `Program` in it. Untouched.
         policy: What decides; `Greedy()` when not given.
-        cost: Time model that the policy may ask and the summaries use; `Roofline()` when not given.
+        target: What the kernels will run on; one thread of a plain CPU when not given.
+        cost: Time model that the policy may ask and the summaries use; `Roofline.of(target)` when not given.
         fuel: Largest number of decisions; None for no limit.
         check: Verify the input.
 
@@ -221,7 +224,7 @@ def plan(
     """
     program = to_program(loops_gm, check)
     policy = policy or Greedy()
-    graph = FusionGraph(draft := Draft(program), cost or Roofline())
+    graph = FusionGraph(draft := Draft(program), cost or Roofline.of(target or Target()))
     before = _summary(graph)
     log = _Log()
     decisions: list[Decision] = []

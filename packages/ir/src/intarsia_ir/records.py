@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from intarsia_ir.target import Machine, Target
+
 __all__ = [
     "AliasOfInput",
     "AliasOfOutput",
@@ -37,6 +39,7 @@ __all__ = [
     "KernelSource",
     "Launch",
     "LinkableCode",
+    "Machine",
     "ModuleSource",
     "Origin",
     "OutputSpec",
@@ -674,23 +677,6 @@ class Functionalized(Recorded):
 
 
 # ---- what is compiled for what ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What kernels are compiled for.
-
-    Args:
-        device: `"cpu"` or `"cuda"`.
-        isa: `"avx512"`, `"avx2"`, `"neon"`, `"scalar"`; for CUDA `"sm_90"` and the like.
-        compiler: Command of the C++ compiler; "" when there is none.
-        threads: Number of OpenMP threads.
-    """
-
-    device: str = "cpu"
-    isa: str = "scalar"
-    compiler: str = "g++"
-    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import torch
@@ -25,57 +26,71 @@ import intarsia_runtime
 import intarsia_triton
 from intarsia._pipeline import Pipeline, Stage, graph_pass
 from intarsia._program import Program
-from intarsia_ir.records import Recorded, Target
+from intarsia_ir.choices import one_of
+from intarsia_ir.records import KernelSource, Recorded, Target
 
 __all__ = ["default_pipeline", "dialect_module", "interpreted"]
+
+Aim = Callable[[torch.device], Target]
+Emitter = Callable[[Any, Target], KernelSource]
+EMITTERS: Mapping[str, Emitter] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
 
 
 def default_pipeline(
     target: Target | None = None,
     *,
     policy: Any = None,
+    cost: Any = None,
     partition: Any = None,
     cache_dir: str | Path | None = None,
     rng: str | None = None,
+    emitters: Mapping[str, Emitter] = EMITTERS,
 ) -> Pipeline:
     """Return the stages from FX(torch) to a callable; where gradients are needed, to a pair.
 
     Args:
-        target: What to compile for; None asks the machine. Graphs on a GPU are compiled for that GPU.
+        target: What to compile for; None asks the machine. Graphs on another device are compiled for that one, asked.
         policy: Fusion policy; None is `intarsia_fuser.Greedy()`.
+        cost: Cost model of fusion; None is the roofline of the target.
         partition: What is saved for the backward pass: a policy or plan of `intarsia_autodiff`; None is `MinCut()`.
         cache_dir: Folder of the on-disk cache; None is the user's own.
         rng: `"eager"`: random ops draw eager's numbers; `"philox"`: kernels make others, of the same distributions.
             None: the first on the CPU, the second on a GPU.
+        emitters: What prints FX(kernels), by the kind of device. For another kind, name the stage `build` as well.
+
+    Raises:
+        InvalidArgumentError: `options.value`: nothing prints kernels for the target's kind of device.
 
     Example:
         >>> from intarsia_fuser import NoFusion
         >>> pipeline = default_pipeline(policy=NoFusion())
     """
     given = target or intarsia_runtime.detect_target()
-    policy = policy or intarsia_fuser.Greedy()
+    one_of("the device of a target", given.device, tuple(emitters))
 
-    def fuse(gm: Any) -> Any:
-        return intarsia_fuser.apply(gm, intarsia_fuser.plan(gm, policy=policy, check=False), check=False)
+    @functools.cache
+    def aim(device: torch.device) -> Target:
+        return given if device.type == given.device else intarsia_runtime.detect_target(device)
 
-    def target_of(p: Program) -> Target:
-        return given if p.device.type == given.device else intarsia_runtime.detect_target(p.device)
+    def fuse(p: Program) -> Program:
+        plan = intarsia_fuser.plan(p.graph_module, policy=policy, target=aim(p.device), cost=cost, check=False)
+        return replace(p, graph_module=intarsia_fuser.apply(p.graph_module, plan, check=False))
 
     def emit(p: Program) -> Program:
-        emitter = intarsia_triton if p.device.type == "cuda" else intarsia_cpp
-        return replace(p, source=emitter.emit_unit(p.graph_module, target_of(p)))
+        target = aim(p.device)
+        return replace(p, source=emitters[target.device](p.graph_module, target))
 
     def build(p: Program) -> Program:
         cache = _cache_in(os.fspath(cache_dir or default_cache_dir()))
         assert p.source is not None  # the order of dialects guarantees it
-        library = intarsia_runtime.build(p.source, target_of(p), cache=cache)
+        library = intarsia_runtime.build(p.source, aim(p.device), cache=cache)
         name = intarsia_runtime.graph_name(p.graph_module, p.signature)
         return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library, device=p.device, name=name))
 
     stages = (
-        *_aten_stages(partition),
-        Stage("lower", "aten", "loops", lambda p: _lower(p, rng)),
-        Stage("fuse", "loops", "kernels", lambda p: replace(p, graph_module=fuse(p.graph_module))),
+        *_aten_stages(partition, aim),
+        Stage("lower", "aten", "loops", lambda p: _lower(p, rng, aim)),
+        Stage("fuse", "loops", "kernels", fuse),
         Stage("emit", "kernels", "source", emit),
         Stage("build", "source", "callable", build),
     )
@@ -113,18 +128,26 @@ def default_cache_dir() -> Path:
     return Path(os.environ.get("INTARSIA_CACHE_DIR") or intarsia_runtime.cache_folder_of_user() / "intarsia")
 
 
-def _aten_stages(policy: Any) -> tuple[Stage, ...]:
+def _aten_stages(policy: Any, aim: Aim) -> tuple[Stage, ...]:
     return (
         *[_rewrite(rewrite, "torch") for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
         Stage("to_aten", "torch", "effects", _to_aten),
         Stage("functionalize", "effects", "aten", _functionalize),
         *[_rewrite(rewrite, "aten") for rewrite in intarsia_rewrites.ON_ATEN],
+        *[_on_target(rewrite, aim) for rewrite in intarsia_rewrites.ON_TARGET],
         Stage("partition", "aten", "aten", lambda p: _partition(p, policy)),
     )
 
 
 def _rewrite(rewrite: Any, dialect: str) -> Stage:
     return graph_pass(rewrite.__name__, dialect, functools.partial(rewrite, check=False))
+
+
+def _on_target(rewrite: Any, aim: Aim) -> Stage:
+    def run(gm: Any) -> Any:
+        return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), check=False)
+
+    return graph_pass(rewrite.__name__, "aten", run)
 
 
 def _recorded(p: Program, r: Any) -> Program:
@@ -155,7 +178,10 @@ def _partition(p: Program, policy: Any) -> Program:
     return replace(_recorded(p, done.forward), halves=done.halves, backward=backward)
 
 
-def _lower(p: Program, rng: str | None) -> Program:
+def _lower(p: Program, rng: str | None, aim: Aim) -> Program:
+    device = intarsia_ir.aten.device_of(p.graph_module)
     ordered = torch.are_deterministic_algorithms_enabled()
-    lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, deterministic=ordered, check=False)
-    return replace(p, graph_module=lowered, device=intarsia_ir.aten.device_of(p.graph_module))
+    lowered = intarsia_loops.lower(
+        p.graph_module, facts=p.facts, rng=rng, deterministic=ordered, target=aim(device), check=False
+    )
+    return replace(p, graph_module=lowered, device=device)

@@ -32,17 +32,14 @@ __version__ = "0.1.0"
 
 # what a compiler runs, in order: on FX(torch), so that autograd sees it; then on FX(aten), pure
 BEFORE_AUTOGRAD = (recognise_attention, drop_full_masks)
-ON_ATEN = (
-    fold_constants,
-    eliminate_common_subexpressions,
-    eliminate_dead_code,
-    prefer_channels_last,
-    pad_matmuls,
-)
+ON_ATEN = (fold_constants, eliminate_common_subexpressions, eliminate_dead_code)
+# and after these, what depends on the machine: these take a `target`
+ON_TARGET = (prefer_channels_last, pad_matmuls)
 
 __all__ = [
     "BEFORE_AUTOGRAD",
     "ON_ATEN",
+    "ON_TARGET",
     "drop_full_masks",
     "eliminate_common_subexpressions",
     "eliminate_dead_code",

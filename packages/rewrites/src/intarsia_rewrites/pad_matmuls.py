@@ -23,6 +23,7 @@ import torch.fx as fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from intarsia_ir import meta
+from intarsia_ir.records import Machine, Target
 from intarsia_rewrites._draft import Draft
 
 __all__ = ["pad_matmuls"]
@@ -32,18 +33,19 @@ _OPS: Any = torch.ops.aten
 ALIGNMENT = 16  # bytes
 # below, a launch more costs what is gained
 LEAST_FLOPS = 10**10
-# operations for each byte that the padding reads and writes, from which on it pays: of the 600 TFLOP/s of an H100's
-# library, 94 were left with odd sizes and 230 with even ones, while it moves 3 TB/s
-INTENSITY = (48, 165)
+# of the most operations for each byte that a machine's matrix units and memory do at once, those for each byte that the
+# padding reads and writes from which on it pays: where some size is odd, the library runs at a tenth of its peak, where
+# all are even at a quarter
+SHARES = (0.233, 0.801)
 
 
 def pad_matmuls(
     gm: fx.GraphModule,
     *,
-    device: str = "cuda",
+    target: Target,
     dtypes: Collection[torch.dtype] = HALF,
     least_flops: int = LEAST_FLOPS,
-    intensity: tuple[float, float] = INTENSITY,
+    intensity: tuple[float, float] | None = None,
     fuel: int | None = None,
     check: bool = True,
 ) -> fx.GraphModule:
@@ -51,11 +53,11 @@ def pad_matmuls(
 
     Args:
         gm: FX(aten), pure, with fake values on its nodes (`meta["val"]`).
-        device: Kind of device whose products are chosen.
+        target: What the program is compiled for: its products are chosen where it has matrix units.
         dtypes: Element types of the products that are chosen.
         least_flops: Floating-point operations of the smallest product that is chosen.
         intensity: For each byte that the padding reads or writes a product must have so many operations: where some
-            size is odd, and where all are even.
+            size is odd, and where all are even; None: what pays on the target.
         fuel: Number of products that may be changed, in program order; None: all.
         check: Whether to verify the dialect on entry and exit.
 
@@ -74,16 +76,25 @@ def pad_matmuls(
         ...   return (%0,)
         ... }
         ... ''')
-        >>> padded = pad_matmuls(gm, device="cpu")
+        >>> units = Target("cpu", measured=Target("cuda", "sm_90").machine)
+        >>> padded = pad_matmuls(gm, target=units)
         >>> [tuple(meta.value(n).shape) for n in padded.graph.nodes if n.op == "call_function"]
         [(768, 50264), (2048, 50264), (2048, 50257), (2048, 50257)]
     """
     draft = Draft(gm, fuel, check)
-    for node in list(draft.graph.nodes):
-        product = _product(node, device, dtypes)
-        if product is not None and product.pays(least_flops, intensity) and draft.burn("padded"):
+    machine = target.machine
+    enough = intensity or _intensity(machine)
+    for node in list(draft.graph.nodes) if machine.matrix_gflop_per_s else ():
+        product = _product(node, target.device, dtypes)
+        if product is not None and product.pays(least_flops, enough) and draft.burn("padded"):
             _pad(draft, product)
     return draft.finish()
+
+
+def _intensity(machine: Machine) -> tuple[float, float]:
+    """Return the operations for each byte from which on padding pays: with odd sizes, and with even ones."""
+    odd, even = (share * machine.matrix_gflop_per_s / machine.gb_per_s for share in SHARES)
+    return odd, even
 
 
 @dataclass(frozen=True, slots=True)

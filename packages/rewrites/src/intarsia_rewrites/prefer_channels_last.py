@@ -1,4 +1,4 @@
-"""`prefer_channels_last`: on a GPU, convolutions of half types compute on channels-last memory.
+"""`prefer_channels_last`: where there are matrix units, convolutions of half types compute on channels-last memory.
 
     %1 = aten.convolution.default(%x, %w, ...)        %1 = aten.clone.default(%x, memory_format=channels_last)
     %2 = aten.relu.default(%1)                   ->   %2 = aten.clone.default(%w, memory_format=channels_last)
@@ -26,6 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from intarsia_ir import aten, meta
+from intarsia_ir.records import Target
 from intarsia_rewrites._draft import Draft, value_of
 
 __all__ = ["prefer_channels_last"]
@@ -43,7 +44,7 @@ _READS_MEMORY = frozenset(
 def prefer_channels_last(
     gm: fx.GraphModule,
     *,
-    device: str = "cuda",
+    target: Target,
     dtypes: Collection[torch.dtype] = HALF,
     fuel: int | None = None,
     check: bool = True,
@@ -52,7 +53,7 @@ def prefer_channels_last(
 
     Args:
         gm: FX(aten), pure, with fake values on its nodes (`meta["val"]`).
-        device: Kind of device whose convolutions are chosen.
+        target: What the program is compiled for: its convolutions are chosen where it has matrix units.
         dtypes: Element types of the convolutions that are chosen.
         fuel: Number of convolutions that may be changed, in program order; None: all.
         check: Whether to verify the dialect on entry and exit.
@@ -72,12 +73,14 @@ def prefer_channels_last(
         ...   return (%0,)
         ... }
         ... ''')
-        >>> turned = prefer_channels_last(gm, device="cpu")
+        >>> units = Target("cpu", measured=Target("cuda", "sm_90").machine)
+        >>> turned = prefer_channels_last(gm, target=units)
         >>> [str(n.target) for n in turned.graph.nodes if n.op == "call_function"].count("aten.clone.default")
         3
     """
     draft = Draft(gm, fuel, check)
-    chosen = {n for n in draft.graph.nodes if _is_convolution(n, device, dtypes) and draft.burn("channels_last")}
+    nodes = draft.graph.nodes if target.machine.matrix_gflop_per_s else ()
+    chosen = {n for n in nodes if _is_convolution(n, target.device, dtypes) and draft.burn("channels_last")}
     if chosen:
         _Layouts(draft, chosen).run()
     return draft.finish()

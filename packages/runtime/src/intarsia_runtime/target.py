@@ -6,12 +6,15 @@ import os
 import platform
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_ir.records import Target
+from intarsia_ir.records import Machine, Target
+from intarsia_ir.target import nearest_machine
 
 __all__ = ["cpu_features", "detect_target"]
 
@@ -45,9 +48,32 @@ def detect_target(
     if compiler is None:
         compiler = next((c for c in COMPILERS if shutil.which(c)), "")
     if device is not None and device.type == "cuda":
-        major, minor = torch.cuda.get_device_capability(device)
-        return Target("cuda", f"sm_{major}{minor}", compiler, threads or torch.get_num_threads())
+        properties = torch.cuda.get_device_properties(device)
+        isa = _architecture(properties)
+        return Target("cuda", isa, compiler, threads or torch.get_num_threads(), _asked(isa, properties))
     return Target("cpu", _isa(platform.machine(), cpu_features()), compiler, threads or torch.get_num_threads())
+
+
+def _architecture(properties: Any) -> str:
+    """Return the name of a GPU's architecture, in the words of its maker's compiler."""
+    if torch.version.hip is not None:
+        return str(properties.gcnArchName).partition(":")[0]
+    return f"sm_{properties.major}{properties.minor}"
+
+
+def _asked(isa: str, properties: Any) -> Machine | None:
+    """Return the numbers of a GPU as far as its driver tells them; its rates are those of the table's processors."""
+    known = nearest_machine("cuda", isa)
+    if known is None:
+        return None
+    found = known.scaled(properties.multi_processor_count)
+    return replace(
+        found,
+        lanes=properties.warp_size,
+        register_bytes=4 * properties.regs_per_multiprocessor,
+        shared_bytes=properties.shared_memory_per_multiprocessor,
+        l2_bytes=max(properties.L2_cache_size, known.l2_bytes if torch.version.hip is not None else 0),
+    )
 
 
 def _isa(machine: str, features: frozenset[str]) -> str:

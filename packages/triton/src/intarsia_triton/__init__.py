@@ -9,7 +9,7 @@ Example:
     >>> i, r = axis("i0", 4), axis("r0", 8)
     >>> x, y = Buffer((lift(4), lift(8)), (lift(8), lift(1)), "f32"), Buffer((lift(4),), (lift(1),), "f32")
     >>> total = Nest("y", (i,), (r,), "sum", load("x", (lift(i), lift(r)), "f32"), "f32")
-    >>> source = emit(Kernel((i,), (total,)), {"x": x, "y": y}, Target("cuda"))
+    >>> source = emit(Kernel((i,), (total,)), {"x": x, "y": y}, Target("cuda", "sm_90"))
     >>> ", 1, fold_sum)" in source.text
     True
 """

@@ -16,19 +16,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from intarsia_ir.dtypes import itemsize
+from intarsia_ir.records import Machine
 from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Val
 from intarsia_loops.rewrites import postorder
 from intarsia_triton.index import address, product
+from intarsia_triton.limits import below, longest_row, most_warps
 from intarsia_triton.plan import Loop
 
 __all__ = ["Blocks", "across", "choose_blocks", "flat_points", "memory_order", "trailing"]
 
 # points of a tile that 128 threads hold in 16 registers each
 TILE = 2048
-# points of the longest row that is kept in registers, in one tile
-LONGEST_ROW = 16384
 # points of a row that is scanned in one tile
 LONGEST_SCAN = 4096
 # a longer row: 16 bytes a load, and tiles of several loads a thread
@@ -39,8 +39,7 @@ SLOW = frozenset({"sin", "cos", "tan", "fmod", "mod", "floordiv"})
 SQUARE = 64
 # points of a row of unknown length
 GUESS = 1024
-# fewer points than this for each processor are spread over all of them, one point a thread at least
-PROCESSORS = 128
+# fewer points than a tile for each processor are spread over all of them, one point a thread at least
 LEAST = 128
 # blocks that a grid may have in its second dimension
 LARGEST_SECOND_GRID = 65535
@@ -69,41 +68,43 @@ class Blocks:
         return {"XBLOCK": self.rows, "RBLOCK": self.inner}
 
 
-def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop]) -> Blocks:
+def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop], machine: Machine) -> Blocks:
     """Return the tile of a kernel that is laid out as `loops`.
 
     Args:
         kernel: What `plan.pieces` gave.
         buffers: Layout of every buffer in memory.
         loops: What `plan.loops_of` gave.
+        machine: What it will run on.
     """
     n_rows = _power_of_two(product([a.extent for a in kernel.rows]))
     inner = [_power_of_two(product([a.extent for a in loop.inner])) for loop in loops if loop.inner]
     if not inner:
-        return Blocks(min(n_rows, flat_points(buffers), max(LEAST, n_rows // PROCESSORS)), 1)
+        return Blocks(min(n_rows, flat_points(buffers), max(LEAST, n_rows // below(machine.processors))), 1)
     width = max(inner)
     along_rows = _along_rows(kernel, buffers, loops)
     if any(NEST_KINDS[s.kind].scan for s in kernel.steps):
-        return _scan_blocks(n_rows, width, all(loop.inner[0].extent.const() for loop in loops), along_rows)
+        return _scan_blocks(n_rows, width, all(loop.inner[0].extent.const() for loop in loops), along_rows, machine)
     n_slow = _slow_functions(loops)
     if along_rows:
         return Blocks(min(n_rows, SQUARE), min(width, 32))
-    if _fits_registers(loops, buffers, width):
+    if _fits_registers(loops, buffers, width, longest_row(machine)):
         rows = max(1, min(n_rows, TILE // width))
-        return Blocks(rows, width, _warps(2 * rows * width if n_slow else rows * width), True)
+        return Blocks(rows, width, _warps(2 * rows * width if n_slow else rows * width, machine), True)
     if width > 2 * TILE:
         # as many lanes as all threads load at once: were they fewer, the parts would be spread over several warps
         parts = PARTS >> min(2, n_slow)
-        return Blocks(1, parts * LONG_WARPS * 32 * _points_a_load(loops, buffers), LONG_WARPS, parts=parts)
+        warps = min(LONG_WARPS, most_warps(machine))
+        return Blocks(1, parts * warps * machine.lanes * _points_a_load(loops, buffers), warps, parts=parts)
     rows = max(1, min(n_rows, TILE // width))
-    return Blocks(rows, width, _warps(rows * width))
+    return Blocks(rows, width, _warps(rows * width, machine))
 
 
-def _scan_blocks(n_rows: int, width: int, is_known: bool, along_rows: bool) -> Blocks:
+def _scan_blocks(n_rows: int, width: int, is_known: bool, along_rows: bool, machine: Machine) -> Blocks:
     longest = 32 if along_rows else LONGEST_SCAN
     inner = min(width, longest)
     rows = min(n_rows, SQUARE if along_rows else max(1, TILE // 2 // inner))
-    return Blocks(rows, inner, _warps(rows * inner), is_known and width <= longest)
+    return Blocks(rows, inner, _warps(rows * inner, machine), is_known and width <= longest)
 
 
 def across(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Atom | None:
@@ -216,7 +217,7 @@ def _along_rows(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[L
     return last in unit and inner.isdisjoint(unit)
 
 
-def _fits_registers(loops: Sequence[Loop], buffers: Mapping[str, Buffer], width: int) -> bool:
+def _fits_registers(loops: Sequence[Loop], buffers: Mapping[str, Buffer], width: int, longest: int) -> bool:
     """Tell whether a program can hold what it loads of its rows until the last step is done."""
     walks = [loop for loop in loops if loop.inner]
     if len({tuple(a.extent for a in loop.inner) for loop in walks}) > 1:
@@ -224,7 +225,7 @@ def _fits_registers(loops: Sequence[Loop], buffers: Mapping[str, Buffer], width:
     if any(a.extent.const() is None for loop in walks for a in loop.inner):
         return False
     loaded = {v for loop in walks for s in loop.steps for v in s.body.loads if v.args[0] in buffers}
-    return width <= LONGEST_ROW and width * max(1, len({v.args[0] for v in loaded})) <= 3 * LONGEST_ROW
+    return width <= longest and width * max(1, len({v.args[0] for v in loaded})) <= 3 * longest
 
 
 def _points_a_load(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> int:
@@ -240,8 +241,10 @@ def _slow_functions(loops: Sequence[Loop]) -> int:
     return max(len({v for v in body if v.op in SLOW and v.dtype in ("f32", "f64")}) for body in bodies)
 
 
-def _warps(points: int) -> int:
-    return max(1, min(32 if points >= LONGEST_ROW else 16, points // 512)) if points > 1024 else 4
+def _warps(points: int, machine: Machine) -> int:
+    most = most_warps(machine)
+    wanted = max(1, min(most if points >= longest_row(machine) else 16, points // 512)) if points > 1024 else 4
+    return min(wanted, most)
 
 
 def _at_least(extent: IndexExpr, least: int) -> bool:

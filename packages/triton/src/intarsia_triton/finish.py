@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from intarsia_ir.records import Machine
 from intarsia_loops.program import Buffer, Kernel
 from intarsia_triton.blocks import choose_blocks, memory_order
 from intarsia_triton.index import product
@@ -37,18 +38,19 @@ class Finish:
     counters: int
 
 
-def finish_of(first: Kernel, last: Kernel, buffers: Mapping[str, Buffer]) -> Finish | None:
+def finish_of(first: Kernel, last: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> Finish | None:
     """Return how the programs of `first` can do the work of `last`; None where it takes a launch of its own.
 
     Args:
         first: The reduction of each part: its rows are a part's number and the rows of `last`.
         last: What reads the results.
         buffers: Layout of every buffer in memory.
+        machine: What it will run on.
     """
     n_parts, n_rows = first.rows[0].extent.const(), product([a.extent for a in last.rows]).const()
     if not n_parts or not n_rows:
         return None
-    taken, done = (choose_blocks(k, buffers, loops_of(k)).rows for k in (first, last))
+    taken, done = (choose_blocks(k, buffers, loops_of(k), machine).rows for k in (first, last))
     if n_rows <= done:
         return Finish(last, "0", -(-n_parts * n_rows // taken), 1)
     in_order = all(memory_order(kernel, buffers) == kernel.rows for kernel in (first, last))

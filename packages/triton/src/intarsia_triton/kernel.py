@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from intarsia_ir.records import Machine
 from intarsia_loops.index import Atom
 from intarsia_loops.program import Buffer, Kernel
 from intarsia_triton.blocks import SQUARE, Blocks, across, flat_points, memory_order, trailing
@@ -48,6 +49,7 @@ def function(
     kernel: Kernel,
     buffers: Mapping[str, Buffer],
     name: str,
+    machine: Machine,
     copies: int = 1,
     checks: Mapping[str, str] = NO_CHECKS,
     finish: Finish | None = None,
@@ -58,18 +60,19 @@ def function(
         kernel: What to compute.
         buffers: Layout of every buffer in memory.
         name: Name of the function.
+        machine: What it will run on.
         copies: Of how many sets of buffers one launch does the work: the second dimension of the grid picks the set.
             More than 1 only for kernels with a grid of one dimension. The function takes all buffers of the first
             set, then those of the second, and so on.
         checks: Outputs of maps that are asserted instead of stored, with the message.
         finish: What the last programs do besides. The function then takes counters after its buffers.
     """
-    writer = _writer(kernel, buffers)
+    writer = _writer(kernel, buffers, machine)
     writer.checks = checks
     writer.write()
     sizes, end = writer.sizes, ""
     if finish is not None:
-        last = _ending(finish, buffers, writer)
+        last = _ending(finish, buffers, writer, machine)
         sizes = tuple(sorted({*sizes, *last.sizes}))
         end = _text(f"{name}_end", ["number", *last.pointers.values(), *sizes], last.blocks, last.lines) + "\n\n"
         writer.lines += _arrival(finish, f"{name}_end", [*last.pointers.values(), *sizes])
@@ -90,9 +93,9 @@ def _text(name: str, parameters: Sequence[str], blocks: Blocks, lines: Sequence[
     return "\n".join([*head, *(INDENT + line for line in lines), ""])
 
 
-def _ending(finish: Finish, buffers: Mapping[str, Buffer], first: Writer) -> Rows:
+def _ending(finish: Finish, buffers: Mapping[str, Buffer], first: Writer, machine: Machine) -> Rows:
     """Return the writer of what the last programs do; it names buffers as `first` does, which learns the others."""
-    last = Rows(finish.kernel, buffers, memory_order(finish.kernel, buffers))
+    last = Rows(finish.kernel, buffers, memory_order(finish.kernel, buffers), machine)
     last.number, last.pointers = "number", first.pointers
     last.write()
     return last
@@ -122,11 +125,11 @@ def _picks(names: Sequence[str], copies: int) -> list[str]:
     return lines
 
 
-def _writer(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Maps | Rows | Scan | Scatter:
+def _writer(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> _Maps | Rows | Scan | Scatter:
     if is_scatter(kernel):
-        return Scatter(kernel, buffers)
+        return Scatter(kernel, buffers, machine)
     if is_scan(kernel):
-        return Scan(kernel, buffers)
+        return Scan(kernel, buffers, machine)
     axis = across(kernel, buffers)
     if axis is not None:  # each buffer runs along one of two axes
         *others, inner = kernel.rows
@@ -136,7 +139,7 @@ def _writer(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Maps | Rows | Sca
     n = trailing(kernel, buffers) if rows == kernel.rows else 0
     if n:
         return _Maps(kernel, buffers, kernel.rows[:-n], kernel.rows[-n:], Blocks(1, flat_points(buffers)))
-    return Rows(kernel, buffers, rows)
+    return Rows(kernel, buffers, rows, machine)
 
 
 class _Maps(Writer):

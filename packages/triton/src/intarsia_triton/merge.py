@@ -22,22 +22,19 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from intarsia_ir.dtypes import itemsize
+from intarsia_ir.records import Machine
 from intarsia_loops.index import Atom, IndexExpr, lift, row_major
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val, load, scatter_of
 from intarsia_loops.rewrites import at, rebuild
 from intarsia_triton.blocks import choose_blocks
 from intarsia_triton.index import address, product
+from intarsia_triton.limits import rows_bytes
 from intarsia_triton.plan import loops_of, pieces
 from intarsia_triton.scatter import is_scatter
 from intarsia_triton.split import split_reductions, spread
 
 __all__ = ["Joint", "joined"]
-
-# rows that are read twice: so long at most that those at work stay in the cache, in so many programs that all
-# processors have one
-LONGEST_BYTES = 256 * 1024
-FEWEST = 132
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +54,12 @@ class Joint:
     checks: Mapping[str, str] = field(default_factory=dict)
 
 
-def joined(program: Program) -> Iterator[Joint]:
+def joined(program: Program, machine: Machine) -> Iterator[Joint]:
     """Yield the kernels of a program in order, reductions with the maps that follow them.
 
     Args:
         program: Items are kernels and extern calls.
+        machine: What it will run on.
     """
     parts = [(k, piece) for k, item in enumerate(program.items) for piece in _parts(item)]
     readers = _readers(parts, program)
@@ -69,12 +67,12 @@ def joined(program: Program) -> Iterator[Joint]:
     for position, item in parts:
         if isinstance(item, Extern):
             if waiting and waiting[-1].items[1] == position and item.target is torch.ops.aten._assert_async.msg:
-                waiting[-1] = _with_check(waiting[-1], item, program, readers) or waiting[-1]
+                waiting[-1] = _with_check(waiting[-1], item, program, readers, machine) or waiting[-1]
             continue
         here = Joint(item, (position, position + 1))
         while waiting and waiting[-1].items[1] >= here.items[0]:
             join = _checked if _is_only_check(waiting[-1]) else _both
-            both = join(waiting[-1], here, program, readers)
+            both = join(waiting[-1], here, program, readers, machine)
             if both is None:
                 break
             here = both
@@ -96,7 +94,9 @@ def _is_only_check(joint: Joint) -> bool:
     return len(joint.kernel.steps) == 1 and joint.kernel.steps[0].out in joint.checks
 
 
-def _with_check(last: Joint, item: Extern, program: Program, readers: Mapping[str, int]) -> Joint | None:
+def _with_check(
+    last: Joint, item: Extern, program: Program, readers: Mapping[str, int], machine: Machine
+) -> Joint | None:
     """Return the kernel before an assertion with the assertion as a part of it; None where that can't be."""
     kernel, items = last.kernel, (last.items[0], last.items[1] + 1)
     found = [s for s in kernel.steps if item.reads() == {s.out}]
@@ -106,7 +106,7 @@ def _with_check(last: Joint, item: Extern, program: Program, readers: Mapping[st
     if len(kernel.steps) == 1:
         return alone
     others = replace(last, kernel=replace(kernel, steps=tuple(s for s in kernel.steps if s is not found[0])))
-    both = _checked(alone, others, program, readers)
+    both = _checked(alone, others, program, readers, machine)
     return replace(both, items=items) if both is not None else None
 
 
@@ -115,7 +115,7 @@ def _unchecked(joint: Joint) -> Joint:
     return replace(joint, items=(joint.items[0], joint.items[1] - 1), checks={}) if _is_only_check(joint) else joint
 
 
-def _checked(check: Joint, user: Joint, program: Program, readers: Mapping[str, int]) -> Joint | None:
+def _checked(check: Joint, user: Joint, program: Program, readers: Mapping[str, int], machine: Machine) -> Joint | None:
     """Return the kernel of `user` with the check as its first step; None where a side condition fails."""
     (step,), kernel = check.kernel.steps, user.kernel
     if any(NEST_KINDS[s.kind].scan for s in kernel.steps):
@@ -123,7 +123,11 @@ def _checked(check: Joint, user: Joint, program: Program, readers: Mapping[str, 
     inner = next((loop.inner for loop in loops_of(kernel) if loop.inner), ()) if len(pieces(kernel)) == 1 else ()
     written = {s.out for s in kernel.steps}
     seen = {**program.buffers, **user.views}
-    if len(pieces(kernel)) > 1 or written & step.reads() or not (is_scatter(kernel) or _launched_once(kernel, seen)):
+    if (
+        len(pieces(kernel)) > 1
+        or written & step.reads()
+        or not (is_scatter(kernel) or _launched_once(kernel, seen, machine))
+    ):
         return None
     over = replace(step, axes=step.red, red=(), kind="map")
     for env in _places(over, kernel, inner):
@@ -145,9 +149,9 @@ def _checked(check: Joint, user: Joint, program: Program, readers: Mapping[str, 
     return None
 
 
-def _launched_once(kernel: Kernel, buffers: Mapping[str, Buffer]) -> bool:
-    walks = spread(kernel, buffers)
-    return len(walks.kernels) == 1 and len(split_reductions(kernel, buffers).kernels) == 1
+def _launched_once(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> bool:
+    walks = spread(kernel, buffers, machine)
+    return len(walks.kernels) == 1 and len(split_reductions(kernel, buffers, machine).kernels) == 1
 
 
 def _parts(item: Item) -> tuple[Kernel | Extern, ...]:
@@ -171,7 +175,7 @@ def _readers(parts: Sequence[tuple[int, Kernel | Extern]], program: Program) -> 
     return found
 
 
-def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, int]) -> Joint | None:
+def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, int], machine: Machine) -> Joint | None:
     """Return one kernel for both; None where a side condition fails."""
     a, b, buffers = first.kernel, second.kernel, program.buffers
     if second.checks:  # they come before the map, and the reduction before them
@@ -194,7 +198,7 @@ def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, i
             views[step.out], new = moved
             steps.append(new)
     kernel = Kernel(a.rows, (*a.steps, *steps), a.local)
-    if any(len(s.axes) > len(a.rows) for s in steps) and not _pays(kernel, inner, {**buffers, **views}):
+    if any(len(s.axes) > len(a.rows) for s in steps) and not _pays(kernel, inner, {**buffers, **views}, machine):
         return None
     # a result with no other reader stays in registers
     inside = {name for name in made & b.reads() if readers.get(name, 0) == 1}
@@ -303,9 +307,9 @@ def _coefficients(e: IndexExpr, axes: Sequence[Atom]) -> tuple[IndexExpr, ...] |
     return tuple(found) if e is lift(0) else None
 
 
-def _pays(kernel: Kernel, inner: Sequence[Atom], buffers: Mapping[str, Buffer]) -> bool:
+def _pays(kernel: Kernel, inner: Sequence[Atom], buffers: Mapping[str, Buffer], machine: Machine) -> bool:
     """Tell whether a row stays in registers, or else in the cache while there are rows for all processors."""
-    blocks = choose_blocks(kernel, buffers, loops_of(kernel))
+    blocks = choose_blocks(kernel, buffers, loops_of(kernel), machine)
     if blocks.persistent:
         return True
     n_rows = product([x.extent for x in kernel.rows]).const()
@@ -315,7 +319,8 @@ def _pays(kernel: Kernel, inner: Sequence[Atom], buffers: Mapping[str, Buffer]) 
         if points is None:
             return False
         loaded[v.args[0]] = points * itemsize(buffers[v.args[0]].dtype)
-    return n_rows is not None and n_rows >= FEWEST * blocks.rows and sum(loaded.values()) <= LONGEST_BYTES
+    enough = n_rows is not None and n_rows >= machine.processors * blocks.rows
+    return enough and sum(loaded.values()) <= rows_bytes(machine)
 
 
 def _axes(v: Val) -> set[Atom]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from intarsia_ir.records import Machine
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.ops import identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest
@@ -36,10 +37,10 @@ _OF_A_TILE = re.compile(r"\b(lane|r|rmask|value|at|wins|inside|size|middle|apart
 class Rows(Writer):
     """Rows, each with a walk over inner points: in one tile that holds the row, or tile by tile."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], rows: tuple[Atom, ...]) -> None:
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], rows: tuple[Atom, ...], machine: Machine) -> None:
         self.loops = loops_of(kernel)
         self.weights = weights(self.loops)
-        super().__init__(kernel, buffers, rows, choose_blocks(kernel, buffers, self.loops))
+        super().__init__(kernel, buffers, rows, choose_blocks(kernel, buffers, self.loops, machine))
 
     def grid(self) -> tuple[str, ...]:
         return (self._blocked(self.rows, self.blocks.rows),)

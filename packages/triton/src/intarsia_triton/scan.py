@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from intarsia_ir.records import Machine
 from intarsia_loops.index import Atom, lift, row_major
 from intarsia_loops.ops import NEST_KINDS, identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, const, index_value, load, val
@@ -22,7 +23,7 @@ from intarsia_loops.rewrites import at
 from intarsia_triton.blocks import Blocks, choose_blocks
 from intarsia_triton.index import index_text, product
 from intarsia_triton.plan import Loop
-from intarsia_triton.split import BUSY, Split, new_axis, new_name
+from intarsia_triton.split import IN_FLIGHT, Split, new_axis, new_name
 from intarsia_triton.writer import INDENT, Writer, divides
 
 __all__ = ["Scan", "is_scan", "scan_launches"]
@@ -38,15 +39,16 @@ def is_scan(kernel: Kernel) -> bool:
     return bool(kernel.steps) and NEST_KINDS[kernel.steps[-1].kind].scan
 
 
-def scan_launches(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
+def scan_launches(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> Split:
     """Return a scan as one launch, or as three where its rows are few and long.
 
     Args:
         kernel: A scan, which is its only step.
         buffers: Layout of every buffer in memory.
+        machine: What it will run on.
     """
     (step,) = kernel.steps
-    length = _chunk(step, buffers)
+    length = _chunk(step, buffers, machine)
     if not length:
         return Split((kernel,), {})
     (scanned,), others = step.red, _others(step, buffers)
@@ -78,16 +80,21 @@ def _start(step: Nest, running: Nest, k: Atom) -> Nest:
     return Nest(f"{running.out}_chunk", axes, (), "map", body, running.dtype)
 
 
-def _chunk(step: Nest, buffers: Mapping[str, Buffer]) -> int:
+def _chunk(step: Nest, buffers: Mapping[str, Buffer], machine: Machine) -> int:
     """Return the points of a chunk, a power of two; 0 where a program for each block of rows is enough."""
     n_rows, n = product([a.extent for a in _others(step, buffers)]).const(), step.red[0].extent.const()
-    blocks = _blocks(step, buffers)
+    blocks = _blocks(step, buffers, machine)
     if not n_rows or n == 0 or blocks.persistent:
         return 0
     programs, shortest = -(-n_rows // blocks.rows), TILES * blocks.inner
-    if programs >= BUSY // 4 or (n is not None and n <= 2 * shortest):
+    if programs >= machine.processors or (n is not None and n <= 2 * shortest):
         return 0
-    return max(shortest, min(LONGEST_CHUNK, 1 << (n * programs // BUSY).bit_length()) if n is not None else CHUNK)
+    return max(
+        shortest,
+        min(LONGEST_CHUNK, 1 << (n * programs // (IN_FLIGHT * machine.processors)).bit_length())
+        if n is not None
+        else CHUNK,
+    )
 
 
 def _others(step: Nest, buffers: Mapping[str, Buffer]) -> tuple[Atom, ...]:
@@ -96,8 +103,8 @@ def _others(step: Nest, buffers: Mapping[str, Buffer]) -> tuple[Atom, ...]:
     return tuple(sorted(strides, key=lambda a: -(strides[a] or 0))) if None not in strides.values() else (*strides,)
 
 
-def _blocks(step: Nest, buffers: Mapping[str, Buffer]) -> Blocks:
-    return choose_blocks(Kernel(_others(step, buffers), (step,)), buffers, (Loop(step.red, (step,)),))
+def _blocks(step: Nest, buffers: Mapping[str, Buffer], machine: Machine) -> Blocks:
+    return choose_blocks(Kernel(_others(step, buffers), (step,)), buffers, (Loop(step.red, (step,)),), machine)
 
 
 def _identity(step: Nest) -> Val:
@@ -107,7 +114,7 @@ def _identity(step: Nest) -> Val:
 class Scan(Writer):
     """A block of rows, or of chunks of rows, each with a walk along the scanned axis."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> None:
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> None:
         *starts, self.step = kernel.steps
         (self.scanned,) = self.step.red
         rows = others = _others(self.step, buffers)
@@ -116,8 +123,8 @@ class Scan(Writer):
         for start in starts:
             rows = (new_axis("k0", start.axes[0].extent, self.step.axes), *others)
             self.first = at(start.body, dict(zip(start.axes, map(lift, rows), strict=True)))
-            self.chunk = _chunk(self.step, buffers)
-        super().__init__(kernel, buffers, rows, _blocks(self.step, buffers))
+            self.chunk = _chunk(self.step, buffers, machine)
+        super().__init__(kernel, buffers, rows, _blocks(self.step, buffers, machine))
         self._alone = True  # each tile is for one body
 
     def grid(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from intarsia_ir.records import Machine
 from intarsia_loops.index import lift, row_major
 from intarsia_loops.ops import FLOATS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, cast, const, load, scatter, scatter_of, val
@@ -76,9 +77,9 @@ def _initial(step: Nest, value: Val) -> Val:
 class Scatter(Writer):
     """A block of points, each of which adds to its element. The rows of the tile are the points."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> None:
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> None:
         *self.asserted, self.step = kernel.steps
-        blocks = choose_blocks(Kernel(self.step.red, ()), buffers, ())
+        blocks = choose_blocks(Kernel(self.step.red, ()), buffers, (), machine)
         super().__init__(kernel, buffers, self.step.red, blocks)
 
     def grid(self) -> tuple[str, ...]:

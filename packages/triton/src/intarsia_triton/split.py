@@ -14,21 +14,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from intarsia_ir.records import Machine
 from intarsia_loops.index import Atom, IndexExpr, axis, lift, row_major
 from intarsia_loops.program import Buffer, Kernel, Nest, cast, load, val
 from intarsia_loops.rewrites import at
 from intarsia_triton.blocks import choose_blocks
 from intarsia_triton.index import product
+from intarsia_triton.limits import most_programs
 from intarsia_triton.plan import loops_of
 
-__all__ = ["BUSY", "Split", "new_axis", "new_name", "split_reductions", "spread"]
+__all__ = ["IN_FLIGHT", "Split", "new_axis", "new_name", "split_reductions", "spread"]
 
 # kinds of reductions, with the op that folds two of their results
 FOLDS = MappingProxyType({"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"})
-# programs that keep a large GPU busy: four for each of its 132 processors
-BUSY = 528
-# programs to aim for, and the fewest points that are worth one
-WANTED = 4096
+# programs that keep a processor busy
+IN_FLIGHT = 4
+# the fewest points that are worth a program
 SHORTEST = 128
 # points of a part where the length isn't known
 PART = 8192
@@ -49,7 +50,7 @@ class Split:
     scratch: Mapping[str, Buffer]
 
 
-def spread(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
+def spread(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> Split:
     """Return `kernel` as one launch for each walk, where its rows are too few to keep a GPU busy.
 
     A map over rows and inner points then has a program for each block of points; row scalars go through memory.
@@ -57,11 +58,12 @@ def spread(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
     Args:
         kernel: What `plan.pieces` gave.
         buffers: Layout of every buffer in memory.
+        machine: What it will run on.
     """
     loops = loops_of(kernel)
     walks = [loop for loop in loops if loop.inner]
-    blocks = choose_blocks(kernel, buffers, loops)
-    if blocks.persistent or len(walks) < 2 or not _idle(kernel, walks[0].inner, blocks.rows):
+    blocks = choose_blocks(kernel, buffers, loops, machine)
+    if blocks.persistent or len(walks) < 2 or not _idle(kernel, walks[0].inner, blocks.rows, machine):
         return Split((kernel,), {})
     kernels: list[Kernel] = []
     scratch: dict[str, Buffer] = {}
@@ -76,29 +78,30 @@ def spread(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
     return Split(tuple(kernels), scratch)
 
 
-def _idle(kernel: Kernel, inner: Sequence[Atom], block: int) -> bool:
+def _idle(kernel: Kernel, inner: Sequence[Atom], block: int, machine: Machine) -> bool:
     """Tell whether one program a block of rows leaves most of a GPU without work."""
     n_rows, n_inner = (product([a.extent for a in axes]).const() for axes in (kernel.rows, inner))
     if n_rows is None or n_inner is None:
         return False
-    return n_inner >= 16 * SHORTEST and 0 < -(-n_rows // block) < BUSY // 4
+    return n_inner >= 16 * SHORTEST and 0 < -(-n_rows // block) < machine.processors
 
 
-def split_reductions(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Split:
+def split_reductions(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> Split:
     """Return `kernel` split where that pays, or alone.
 
     Args:
         kernel: What `plan.pieces` gave.
         buffers: Layout of every buffer in memory.
+        machine: What it will run on.
     """
     loops = loops_of(kernel)
     first = next((loop for loop in loops if loop.inner), None)
     steps = [s for s in first.steps if s.kind != "map"] if first is not None else []
     walks_again = sum(bool(loop.inner) for loop in loops) > 1
-    blocks = choose_blocks(kernel, buffers, loops)
+    blocks = choose_blocks(kernel, buffers, loops, machine)
     if not steps or walks_again or blocks.persistent or any(s.kind not in FOLDS for s in steps):
         return Split((kernel,), {})
-    cut = _cut(kernel, steps[0].red, blocks.rows)
+    cut = _cut(kernel, steps[0].red, blocks.rows, machine)
     if cut is None:
         return Split((kernel,), {})
     names = [new_name(f"{step.out}_partial", buffers) for step in steps]
@@ -130,16 +133,16 @@ class _Cut:
         return red[self.position].extent % self.length
 
 
-def _cut(kernel: Kernel, red: Sequence[Atom], block: int) -> _Cut | None:
+def _cut(kernel: Kernel, red: Sequence[Atom], block: int, machine: Machine) -> _Cut | None:
     """Return how a reduction is cut; None when the kernel stays whole."""
     n_rows = product([a.extent for a in kernel.rows]).const()
     programs = -(-n_rows // block) if n_rows is not None else None
     n_inner, outer = product([a.extent for a in red]).const(), red[0].extent.const()
     if n_inner is None or outer is None:
-        return _cut_unknown(red, block) if programs is None or 0 < programs < BUSY // 4 else None
-    if programs is None or not 0 < programs < BUSY or n_inner < 16 * SHORTEST:
+        return _cut_unknown(red, block) if programs is None or 0 < programs < machine.processors else None
+    if programs is None or not 0 < programs < IN_FLIGHT * machine.processors or n_inner < 16 * SHORTEST:
         return None
-    most = min(WANTED // programs, n_inner // SHORTEST)
+    most = min(most_programs(machine) // programs, n_inner // SHORTEST)
     n_parts = max((d for d in range(1, min(outer, most) + 1) if outer % d == 0), default=1)
     return _Cut(0, outer // n_parts) if n_parts > 1 else None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from torch.fx import GraphModule
 
-from intarsia_ir.records import KernelSource, Launch, Target
+from intarsia_ir.records import KernelSource, Launch, Machine, Target
 from intarsia_loops.graph import from_fx
 from intarsia_loops.index import lift
 from intarsia_loops.program import Buffer, Kernel, Program
@@ -49,7 +49,7 @@ def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Kerne
         >>> i, layout = axis("i0", 100), Buffer((lift(100),), (lift(1),), "f32")
         >>> body = val("add", load("x", (lift(i),), "f32"), const(1.0, "f32"), dtype="f32")
         >>> kernel = Kernel((i,), (Nest("y", (i,), (), "map", body, "f32"),))
-        >>> source = emit(kernel, {"x": layout, "y": layout}, Target("cuda"))
+        >>> source = emit(kernel, {"x": layout, "y": layout}, Target("cuda", "sm_90"))
         >>> [(launch.entry, launch.buffers, launch.grid) for launch in source.launches]
         [('kernel0', ('x', 'y'), ('(100 + 127) // 128',))]
     """
@@ -72,17 +72,18 @@ def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
     parts: list[Part] = []
     scratch: dict[str, Buffer] = {}
     n_kernels = 0
-    for joint in joined(program):
+    machine = target.machine
+    for joint in joined(program, machine):
         seen = {**program.buffers, **joint.views}
         for piece in pieces(joint.kernel):
             n_kernels += 1
             parts += [
                 part_of(kernel, joint.items, layouts, joint.checks, finish)
-                for kernel, layouts, finish in _spread(piece, seen, scratch)
+                for kernel, layouts, finish in _spread(piece, seen, scratch, machine)
             ]
     arena = program.placement.offsets if program.placement is not None else {}
     counters = _counters(parts, {*program.buffers, *scratch}, scratch)
-    launches = tuple(_launch(group, functions, counters) for group in side_by_side(parts, arena))
+    launches = tuple(_launch(group, functions, counters, machine) for group in side_by_side(parts, arena))
     made = dict(functions.values())
     text = PRELUDE + "".join(f"\n\n{f.text}" for f in made.values()) + _table(made)
     return KernelSource(
@@ -103,22 +104,22 @@ def _counters(parts: Sequence[Part], taken: Collection[str], scratch: dict[str, 
 
 
 def _spread(
-    kernel: Kernel, buffers: Mapping[str, Buffer], scratch: dict[str, Buffer]
+    kernel: Kernel, buffers: Mapping[str, Buffer], scratch: dict[str, Buffer], machine: Machine
 ) -> Iterator[tuple[Kernel, Mapping[str, Buffer], Finish | None]]:
     """Yield the launches of a kernel, each with the layouts it needs; `scratch` grows by what they share."""
     if is_scatter(kernel) or is_scan(kernel):
-        found = scatter_launches(kernel, buffers) if is_scatter(kernel) else scan_launches(kernel, buffers)
+        found = scatter_launches(kernel, buffers) if is_scatter(kernel) else scan_launches(kernel, buffers, machine)
         scratch.update(found.scratch)
         yield from ((part, {**buffers, **found.scratch}, None) for part in found.kernels)
         return
-    walks = spread(kernel, buffers)
+    walks = spread(kernel, buffers, machine)
     layouts = {**buffers, **walks.scratch}
     scratch.update(walks.scratch)
     for walk in walks.kernels:
-        parts = split_reductions(walk, layouts)
+        parts = split_reductions(walk, layouts, machine)
         scratch.update(parts.scratch)
         inside = {**layouts, **parts.scratch}
-        finish = finish_of(*parts.kernels, inside) if len(parts.kernels) == 2 else None
+        finish = finish_of(*parts.kernels, inside, machine) if len(parts.kernels) == 2 else None
         if finish is not None:
             yield parts.kernels[0], inside, finish
             continue
@@ -140,13 +141,18 @@ def _table(functions: Mapping[str, Function]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _launch(group: Sequence[Part], functions: dict[object, tuple[str, Function]], counters: str) -> Launch:
+def _launch(
+    group: Sequence[Part], functions: dict[object, tuple[str, Function]], counters: str, machine: Machine
+) -> Launch:
     """A launch of the function for these equal kernels, which is emitted unless an equal one was."""
     first, copies = group[0], len(group)
     key = (first.key, copies)
     if key not in functions:
         name = f"kernel{len(functions)}"
-        functions[key] = (name, function(first.form, first.layouts, name, copies, dict(first.checks), first.finish))
+        functions[key] = (
+            name,
+            function(first.form, first.layouts, name, machine, copies, dict(first.checks), first.finish),
+        )
     name, made = functions[key]
     taken = tuple(part.names[int(b[1:])] for part in group for b in made.buffers)
     if first.finish is not None:

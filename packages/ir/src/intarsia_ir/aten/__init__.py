@@ -13,7 +13,7 @@ Example:
     (tensor([2., 6.]),)
 """
 
-from intarsia_ir.aten.devices import device_of, host_nodes
+from intarsia_ir.aten.devices import accelerator_of, device_of, host_nodes
 from intarsia_ir.aten.interpret import interpret
 from intarsia_ir.aten.ops import (
     SCALAR_FUNCTIONS,
@@ -35,6 +35,7 @@ __all__ = [
     "SCHEMA",
     "Operand",
     "Row",
+    "accelerator_of",
     "constants_of",
     "device_of",
     "effects",

@@ -17,7 +17,7 @@ import torch.fx as fx
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
 
-__all__ = ["device_of", "host_nodes"]
+__all__ = ["accelerator_of", "device_of", "host_nodes"]
 
 aten: Any = torch.ops.aten
 CPU = torch.device("cpu")
@@ -53,6 +53,14 @@ def device_of(gm: fx.GraphModule) -> torch.device:
             hints=("move tensors to one device, or to the CPU and one CUDA device, before they enter the function",),
         )
     return others[0] if others else CPU
+
+
+def accelerator_of(gm: fx.GraphModule) -> torch.device:
+    """Return the first device other than the CPU that a graph has a tensor on; the CPU where there is none.
+
+    Unlike `device_of` this refuses no graph: it is for rewrites, which leave alone what isn't on their device.
+    """
+    return next((t.device for node in gm.graph.nodes for t in _results(node) if t.device != CPU), CPU)
 
 
 def host_nodes(gm: fx.GraphModule) -> frozenset[fx.Node]:

@@ -21,7 +21,7 @@ from intarsia_ir.aten import verify as verify_aten
 from intarsia_ir.choices import one_of
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.records import SizeFacts
+from intarsia_ir.records import SizeFacts, Target
 from intarsia_loops._layout import elements_overlap
 from intarsia_loops.graph import to_fx
 from intarsia_loops.index import IndexExpr, row_major
@@ -60,6 +60,7 @@ def lower(
     fuel: int | None = None,
     rng: str | None = None,
     deterministic: bool = False,
+    target: Target | None = None,
     check: bool = True,
 ) -> fx.GraphModule:
     """Lower a functional ATen graph to loop nests: FX(aten) -> FX(loops).
@@ -70,9 +71,10 @@ def lower(
         fuel: Number of nodes to lower; the rest become extern calls. Views are lowered in any case. None: all.
         rng: `"eager"`: random ops stay extern calls, which draw eager's numbers. `"philox"`: a seed is drawn instead,
             and the numbers are a function of it and of the element: they can be fused, and are the same whatever
-            emitter is used. None: `"philox"` for results on a CUDA device, `"eager"` for others.
+            emitter is used. None: `"philox"` for results on a target that is a GPU, `"eager"` for others.
         deterministic: Leave what a GPU adds up in any order to library calls, which then have an order; uninitialised
             memory too, which they fill.
+        target: What the program is compiled for; None: a plain CPU.
         check: Whether both programs are verified.
 
     Returns:
@@ -97,7 +99,7 @@ def lower(
     one_of("rng", rng, (None, "eager", "philox"))
     if check:
         verify_aten(graph_module, functional=True, origins=False)
-    walk = _Walk(graph_module, facts or SizeFacts(), fuel, rng, deterministic)
+    walk = _Walk(graph_module, facts or SizeFacts(), fuel, rng, deterministic, target)
     program = walk.program()
     if check:
         verify_loops(program)
@@ -134,8 +136,9 @@ class _Walk:
         fuel: int | None,
         rng: str | None = None,
         deterministic: bool = False,
+        target: Target | None = None,
     ) -> None:
-        self.graph_module, self.rng = graph_module, rng
+        self.graph_module, self.rng, self.target = graph_module, rng, target or Target()
         self.facts = facts
         self.fuel = fuel
         self.values: dict[str, Any] = {}
@@ -246,9 +249,12 @@ class _Walk:
     def _row(self, target: Any, value: Any) -> Lowering | None:
         """Return the lowering of an op: random ops are library calls on torch's generator unless `rng` differs."""
         first = value[0] if isinstance(value, (tuple, list)) else value
-        on_cuda = isinstance(first, torch.Tensor) and first.is_cuda
-        drawn = random.TABLE.rows.get(target) if self.rng == "philox" or (self.rng is None and on_cuda) else None
+        by_us = self.rng == "philox" or (self.rng is None and self._is_on_gpu(first))
+        drawn = random.TABLE.rows.get(target) if by_us else None
         return drawn or _LOWERINGS.get(target)
+
+    def _is_on_gpu(self, value: Any) -> bool:
+        return self.target.is_gpu and isinstance(value, torch.Tensor) and value.device.type == self.target.device
 
     def _host_view(self, row: Lowering | None, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return a view of memory on the host; None where it would take a copy, which no kernel can make there."""
