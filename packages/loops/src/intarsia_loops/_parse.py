@@ -32,7 +32,7 @@ from intarsia_loops.program import (
 )
 from intarsia_loops.program import load as make_load
 
-__all__ = ["parse_program"]
+__all__ = ["Parser", "fail", "parse_program", "tokens_after_head"]
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\n]+)
@@ -41,7 +41,7 @@ _TOKEN = re.compile(
       | (?P<buffer>%[A-Za-z_]\w*)
       | (?P<number>(?:inf|nan)\b|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
       | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
-      | (?P<sign>//|[-()\[\]{},:;=@+*%`])
+      | (?P<sign>//|[<=!]=|[-<()\[\]{},:;=@+*%`])
     """,
     re.VERBOSE,
 )
@@ -50,13 +50,13 @@ _SHORT_DTYPES = frozenset(DTYPE_NAMES.values())
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class Token:
     kind: str
     text: str
     line: int
 
 
-def _fail(what: str, line: int) -> NoReturn:
+def fail(what: str, line: int) -> NoReturn:
     raise InvalidArgumentError(f"line {line} of the IR text: {what}", code="ir.parse")
 
 
@@ -71,30 +71,35 @@ def parse_program(text: str, dialect: str, constants: Mapping[str, torch.Tensor]
     Raises:
         InvalidArgumentError: The text is not of this form, with the line where it departs from it.
     """
+    return Parser(tokens_after_head(text, dialect, SCHEMA), constants or {}).program()
+
+
+def tokens_after_head(text: str, dialect: str, schema: int) -> list[Token]:
+    """Return the tokens after the header, which must name a dialect."""
     head, _, rest = text.partition("\n")
     header = re.match(r"// dialect: (\w+) (\d+)", head)
-    if header is None or header.group(1) != dialect or int(header.group(2)) != SCHEMA:
-        _fail(f"expected the header '// dialect: {dialect} {SCHEMA}', found {head!r}", 1)
-    return _Parser(_tokens(rest), constants or {}).program()
+    if header is None or header.group(1) != dialect or int(header.group(2)) != schema:
+        fail(f"expected the header '// dialect: {dialect} {schema}', found {head!r}", 1)
+    return _tokens(rest)
 
 
-def _tokens(text: str) -> list[_Token]:
+def _tokens(text: str) -> list[Token]:
     tokens, position, line = [], 0, 2
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            _fail(f"unexpected character {text[position]!r}", line)
+            fail(f"unexpected character {text[position]!r}", line)
         if match.lastgroup != "space":
-            tokens.append(_Token(str(match.lastgroup), match.group(), line))
+            tokens.append(Token(str(match.lastgroup), match.group(), line))
         line += match.group().count("\n")
         position = match.end()
-    return [*tokens, _Token("end", "", line)]
+    return [*tokens, Token("end", "", line)]
 
 
-class _Parser:
+class Parser:
     """Recursive descent over the tokens; index expressions and values know the names in scope."""
 
-    def __init__(self, tokens: list[_Token], constants: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, tokens: list[Token], constants: Mapping[str, torch.Tensor]) -> None:
         self.tokens, self.at = tokens, 0
         self.given_constants = constants
         self.facts = SizeFacts()
@@ -104,12 +109,12 @@ class _Parser:
 
     # ---- tokens
 
-    def peek(self) -> _Token:
+    def peek(self) -> Token:
         while self.tokens[self.at].kind == "comment":
             self.at += 1
         return self.tokens[self.at]
 
-    def take(self) -> _Token:
+    def take(self) -> Token:
         token = self.peek()
         self.at += token.kind != "end"
         return token
@@ -124,12 +129,12 @@ class _Parser:
     def expect(self, text: str) -> None:
         token = self.peek()
         if not self.accept(text):
-            _fail(f"expected {text!r}, found {token.text or 'the end'!r}", token.line)
+            fail(f"expected {text!r}, found {token.text or 'the end'!r}", token.line)
 
     def kind(self, kind: str) -> str:
         token = self.take()
         if token.kind != kind:
-            _fail(f"expected a {kind}, found {token.text or 'the end'!r}", token.line)
+            fail(f"expected a {kind}, found {token.text or 'the end'!r}", token.line)
         return token.text
 
     def integer(self) -> int:
@@ -137,7 +142,7 @@ class _Parser:
         token = self.peek()
         text = self.kind("number")
         if not text.isdigit():
-            _fail(f"expected an integer, found {text!r}", token.line)
+            fail(f"expected an integer, found {text!r}", token.line)
         return -int(text) if negative else int(text)
 
     def string(self) -> str:
@@ -164,23 +169,23 @@ class _Parser:
     # ---- the program
 
     def program(self) -> Program:
-        self._facts()
-        inputs, constants = self._head()
+        self.read_facts()
+        inputs, constants = self.read_head()
         items: list[Item] = []
         while not self.accept("return"):
             items.append(self._item())
-        outputs = self._argument()
+        outputs = self.argument()
         self.expect("}")
-        placement = self._placement()
+        placement = self.read_placement()
         if self.peek().kind != "end":
-            _fail(f"{self.peek().text!r} after the end of the program", self.peek().line)
+            fail(f"{self.peek().text!r} after the end of the program", self.peek().line)
         missing = sorted(set(constants) - self.given_constants.keys())
         if missing:
-            _fail(f"the constant {missing[0]} was not given", self.peek().line)
+            fail(f"the constant {missing[0]} was not given", self.peek().line)
         tensors = MappingProxyType({n: self.given_constants[n] for n in constants})
         return Program(MappingProxyType(self.buffers), inputs, tuple(items), outputs, self.facts, placement, tensors)
 
-    def _facts(self) -> None:
+    def read_facts(self) -> None:
         symbols: dict[str, str] = {}
         ranges: dict[str, tuple[int | None, int | None]] = {}
         hints: dict[str, int] = {}
@@ -212,7 +217,7 @@ class _Parser:
             return None
         return self.integer()
 
-    def _head(self) -> tuple[tuple[str, ...], list[str]]:
+    def read_head(self) -> tuple[tuple[str, ...], list[str]]:
         self.expect("graph")
         self.expect("(")
         inputs: list[str] = []
@@ -220,7 +225,7 @@ class _Parser:
         while not self.accept(")"):
             is_constant = self.accept("constant")
             if self.peek().kind == "buffer":
-                name = self._typed_buffer()
+                name = self.typed_buffer()
                 (constants if is_constant else inputs).append(name)
             else:
                 inputs.append(self.kind("name"))
@@ -228,7 +233,7 @@ class _Parser:
         self.expect("{")
         return tuple(inputs), constants
 
-    def _placement(self) -> Placement | None:
+    def read_placement(self) -> Placement | None:
         if not self.accept("arena"):
             return None
         n_bytes = self.integer()
@@ -246,7 +251,7 @@ class _Parser:
 
     # ---- types
 
-    def _typed_buffer(self) -> str:
+    def typed_buffer(self) -> str:
         name = self.kind("buffer")[1:]
         self.expect(":")
         dtype, shape, strides, _, device = self._type()
@@ -255,8 +260,8 @@ class _Parser:
 
     def _type(self) -> tuple[str, tuple[IndexExpr, ...], tuple[IndexExpr, ...], IndexExpr, str]:
         dtype = self.kind("name")
-        shape = self._exprs("[", "]")
-        strides = self._exprs("(", ")") if self.accept("@") else row_major(shape)
+        shape = self.exprs("[", "]")
+        strides = self.exprs("(", ")") if self.accept("@") else row_major(shape)
         offset = ZERO
         if self.accept("+"):
             self.expect("(")
@@ -264,7 +269,7 @@ class _Parser:
             self.expect(")")
         return dtype, shape, strides, offset, self.string() if self.accept("on") else "cpu"
 
-    def _exprs(self, start: str, end: str) -> tuple[IndexExpr, ...]:
+    def exprs(self, start: str, end: str) -> tuple[IndexExpr, ...]:
         self.expect(start)
         found: list[IndexExpr] = []
         while not self.accept(end):
@@ -311,14 +316,14 @@ class _Parser:
     def _item(self) -> Item:
         if self.accept("kernel"):
             return self._kernel()
-        outs = self._outs()
+        outs = self.outs()
         self.expect("=")
-        return self._extern(outs) if self.accept("extern") else self._nest(outs[0])
+        return self.extern(outs) if self.accept("extern") else self._nest(outs[0])
 
-    def _outs(self) -> tuple[str, ...]:
+    def outs(self) -> tuple[str, ...]:
         outs: list[str] = []
         while self.peek().text != "=":
-            outs.append("" if self.accept("_") else self._typed_buffer())
+            outs.append("" if self.accept("_") else self.typed_buffer())
             self.accept(",")
         return tuple(outs)
 
@@ -330,7 +335,7 @@ class _Parser:
         steps, local = [], set()
         while not self.accept("}"):
             is_local = self.accept("local")
-            name = self._typed_buffer()
+            name = self.typed_buffer()
             self.expect("=")
             steps.append(self._nest(name))
             if is_local:
@@ -355,26 +360,26 @@ class _Parser:
         self.expect("]")
         self.axes = {a.key: a for a in (*axes, *red)}
         if not self.accept("{"):
-            body = self._value()
+            body = self.value()
             origins = self.origins()
         else:
             origins = self.origins()
-            body = self._block()
+            body = self.block()
         self.axes, self.values = {}, {}
         return Nest(out, axes, red, kind, body, self.buffers[out].dtype, origins)
 
-    def _block(self) -> Val:
+    def block(self) -> Val:
         while self.tokens[self.at + 1].text == "=":
             name = self.kind("name")
             self.expect("=")
-            self.values[name] = self._value()
-        body = self._value()
+            self.values[name] = self.value()
+        body = self.value()
         self.expect("}")
         return body
 
     # ---- values
 
-    def _value(self) -> Val:
+    def value(self) -> Val:
         """A value. Nested calls are kept on a stack of their own: depth is not limited."""
         stack: list[tuple[str, list[Any], int]] = []
         while True:
@@ -414,18 +419,18 @@ class _Parser:
         if name in ("load", "gather"):
             return self._load(name, line)
         if name not in SCALAR_OPS and name != "scatter":
-            _fail(f"no scalar op is called {name!r}", line)
+            fail(f"no scalar op is called {name!r}", line)
         return None
 
     def _load(self, op: str, line: int) -> Val:
         buffer = self.kind("buffer")[1:]
         if buffer not in self.buffers:
-            _fail(f"{op} of %{buffer}, which is not defined", line)
+            fail(f"{op} of %{buffer}, which is not defined", line)
         entries: list[IndexExpr | Val] = []
         while not self.accept(")"):
             self.expect(",")
             if self.accept("["):
-                entries.append(self._value())
+                entries.append(self.value())
                 self.expect("]")
             else:
                 entries.append(self.expr())
@@ -448,9 +453,9 @@ class _Parser:
             return val("scatter", *args, dtype=args[1].dtype)
         row = SCALAR_OPS.get(op)
         if row is None:
-            _fail(f"a scatter takes a value and places, not {len(args)} operands", line)
+            fail(f"a scatter takes a value and places, not {len(args)} operands", line)
         if len(args) != len(row.operands):
-            _fail(f"{op} takes {len(row.operands)} operands, not {len(args)}", line)
+            fail(f"{op} takes {len(row.operands)} operands, not {len(args)}", line)
         dtype = "b8" if row.rule is Rule.PREDICATE else args[-1].dtype
         return val(op, *args, dtype=dtype)
 
@@ -466,7 +471,7 @@ class _Parser:
 
     # ---- extern calls
 
-    def _extern(self, outs: tuple[str, ...]) -> Extern:
+    def extern(self, outs: tuple[str, ...]) -> Extern:
         token = self.peek()
         target = _overload(self.kind("name"), token.line)
         self.expect("(")
@@ -476,19 +481,19 @@ class _Parser:
             if self.peek().kind == "name" and self.tokens[self.at + 1].text == "=":
                 key = self.kind("name")
                 self.expect("=")
-                kwargs.append((key, self._argument()))
+                kwargs.append((key, self.argument()))
             else:
-                args.append(self._argument())
+                args.append(self.argument())
             self.accept(",")
         return Extern(outs, target, tuple(args), tuple(kwargs), self.origins())
 
-    def _argument(self) -> Any:
+    def argument(self) -> Any:
         token = self.peek()
         if token.kind == "buffer":
             self.take()
             name = token.text[1:]
             if name not in self.buffers:
-                _fail(f"%{name} is not defined", token.line)
+                fail(f"%{name} is not defined", token.line)
             buffer = self.buffers[name]
             return TensorRef(name, buffer.shape, buffer.strides, ZERO)
         if token.kind == "string":
@@ -500,7 +505,7 @@ class _Parser:
         if self.accept("("):
             found: list[Any] = []
             while not self.accept(")"):
-                found.append(self._argument())
+                found.append(self.argument())
                 self.accept(",")
             return tuple(found)
         return self._word() if token.kind == "name" else self._number()
@@ -521,7 +526,7 @@ class _Parser:
             return value
         thing = getattr(torch, token.text.removeprefix("torch."), None)
         if not isinstance(thing, (torch.dtype, torch.layout, torch.memory_format)):
-            _fail(f"{token.text!r} is no constant", token.line)
+            fail(f"{token.text!r} is no constant", token.line)
         return thing
 
     def _view(self) -> TensorRef:
@@ -544,5 +549,5 @@ def _overload(name: str, line: int) -> Any:
     packet, _, overload = rest.rpartition(".")
     found = getattr(getattr(torch.ops, namespace), packet, None) if packet else None
     if found is None or overload not in found.overloads():
-        _fail(f"no operator overload is called {name!r}", line)
+        fail(f"no operator overload is called {name!r}", line)
     return getattr(found, overload)

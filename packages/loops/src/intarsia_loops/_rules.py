@@ -137,7 +137,7 @@ def check_nest(nest: Nest, buffers: Mapping[str, Buffer], findings: Findings) ->
     for part, axes in _parts(nest, findings):
         known = frozenset(axes)
         for v in postorder(part):
-            if _check_value(v, nest.out, findings):
+            if check_value(v, nest.out, findings):
                 _check_index(v, nest.out, known, buffers, findings)
 
 
@@ -189,7 +189,7 @@ def _check_kind(nest: Nest, buffers: Mapping[str, Buffer], findings: Findings) -
         findings.add("L4", nest.out, f"gives {nest.dtype} for a buffer of {buffer.dtype}")
 
 
-def _check_value(v: Val, where: str, findings: Findings) -> bool:
+def check_value(v: Val, where: str, findings: Findings) -> bool:
     """Rules L5 and L8; whether the value is sound enough to look inside."""
     row = SCALAR_OPS.get(v.op)
     if row is None:

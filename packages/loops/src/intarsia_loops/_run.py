@@ -13,7 +13,7 @@ from intarsia_loops._evaluate import call_extern, on, run_kernel, run_nest, size
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef
 
-__all__ = ["run_program", "symbols_of"]
+__all__ = ["bind", "output_of", "run_program", "symbols_of"]
 
 
 def run_program(program: Program, args: Iterable[Any]) -> tuple[Any, ...]:
@@ -27,7 +27,7 @@ def run_program(program: Program, args: Iterable[Any]) -> tuple[Any, ...]:
         InvalidArgumentError: The number of arguments is wrong, or a size can't be found in them.
     """
     memory = {name: _placed(value, program.buffers[name]) for name, value in program.constants.items()}
-    sizes = _bind(program, list(args), memory)
+    sizes = bind(program, list(args), memory)
     arena = _Arena(program, sizes)
     for item in program.items:
         if isinstance(item, Nest):
@@ -38,16 +38,17 @@ def run_program(program: Program, args: Iterable[Any]) -> tuple[Any, ...]:
                 memory[name] = arena.hold(name, made[name])
         else:
             memory.update(call_extern(item, program.buffers, memory, sizes))
-    return tuple(_output(value, memory, sizes) for value in program.outputs)
+    return tuple(output_of(value, memory, sizes) for value in program.outputs)
 
 
-def _output(value: Any, memory: Mapping[str, torch.Tensor], sizes: Mapping[str, int]) -> Any:
+def output_of(value: Any, memory: Mapping[str, torch.Tensor], sizes: Mapping[str, int]) -> Any:
+    """Return what a caller gets for an output of a program."""
     if isinstance(value, TensorRef):
         return tensor_of(value, memory, sizes)
     return size_of(value, sizes) if isinstance(value, IndexExpr) else value
 
 
-def _bind(program: Program, args: list[Any], memory: dict[str, torch.Tensor]) -> dict[str, int]:
+def bind(program: Program, args: list[Any], memory: dict[str, torch.Tensor]) -> dict[str, int]:
     """Put tensors into memory and find the value of every size symbol."""
     if len(args) != len(program.inputs):
         raise InvalidArgumentError(

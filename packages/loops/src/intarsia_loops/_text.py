@@ -34,18 +34,29 @@ from intarsia_loops.index import ZERO, Atom, IndexExpr, row_major
 from intarsia_loops.program import SCHEMA, Buffer, Extern, Item, Nest, Program, TensorRef, Val
 from intarsia_loops.rewrites import operands, postorder
 
-__all__ = ["item_text", "program_text", "value_text"]
+__all__ = [
+    "argument_text",
+    "buffer_type",
+    "facts_lines",
+    "head_lines",
+    "item_text",
+    "origins_text",
+    "program_text",
+    "shared_values",
+    "value_text",
+    "value_with",
+]
 
 
 def program_text(program: Program, dialect: str, made_by: str = "") -> str:
     """Return the text of a program, ending in a newline."""
     head = f"// dialect: {dialect} {SCHEMA}"
     lines = [f"{head}          made by: {made_by}" if made_by else head]
-    lines += _facts(program)
-    lines += _head(program)
+    lines += facts_lines(program)
+    lines += head_lines(program)
     for item in program.items:
         lines += ["  " + line for line in item_text(item, program.buffers).splitlines()]
-    returned = [_argument(v, program.buffers) for v in program.outputs]
+    returned = [argument_text(v, program.buffers) for v in program.outputs]
     lines.append(f"  return ({', '.join(returned)}{',' if len(returned) == 1 else ''})")
     lines.append("}")
     if program.placement is not None:
@@ -55,7 +66,7 @@ def program_text(program: Program, dialect: str, made_by: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _facts(program: Program) -> Iterator[str]:
+def facts_lines(program: Program) -> Iterator[str]:
     facts = program.facts
     for name in dict.fromkeys((*facts.symbols, *facts.ranges, *facts.hints)):
         text = f"symbol {name}"
@@ -66,15 +77,15 @@ def _facts(program: Program) -> Iterator[str]:
             text += f" from {facts.symbols[name]!r}"
         yield text + (f" hint {facts.hints[name]}" if name in facts.hints else "")
     for fact in facts.facts:
-        yield f"fact {fact.relation!r}" + _origins((fact.origin,) if fact.origin else ())
+        yield f"fact {fact.relation!r}" + origins_text((fact.origin,) if fact.origin else ())
 
 
-def _head(program: Program) -> list[str]:
+def head_lines(program: Program) -> list[str]:
     texts = []
     for name in program.inputs:
         buffer = program.buffers.get(name)
-        texts.append(f"%{name}: {_buffer_type(buffer)}" if buffer is not None else name)
-    texts += [f"constant %{name}: {_buffer_type(program.buffers[name])}" for name in program.constants]
+        texts.append(f"%{name}: {buffer_type(buffer)}" if buffer is not None else name)
+    texts += [f"constant %{name}: {buffer_type(program.buffers[name])}" for name in program.constants]
     line = f"graph({', '.join(texts)}) {{"
     return [line] if len(line) <= 120 else ["graph(", *[f"    {text}," for text in texts], ") {"]
 
@@ -82,7 +93,7 @@ def _head(program: Program) -> list[str]:
 # ---- types --------------------------------------------------------------------------------------------------
 
 
-def _buffer_type(buffer: Buffer | None) -> str:
+def buffer_type(buffer: Buffer | None) -> str:
     return _type(buffer.dtype, buffer.shape, buffer.strides, ZERO, buffer.device) if buffer is not None else "?"
 
 
@@ -114,10 +125,10 @@ def item_text(item: Item, buffers: Mapping[str, Buffer]) -> str:
 
 
 def _nest(nest: Nest, buffers: Mapping[str, Buffer], prefix: str) -> str:
-    head = f"{prefix}%{nest.out}: {_buffer_type(buffers.get(nest.out))} = {nest.kind}[{_axes(nest.axes)}"
+    head = f"{prefix}%{nest.out}: {buffer_type(buffers.get(nest.out))} = {nest.kind}[{_axes(nest.axes)}"
     head += f"; {_axes(nest.red)}] " if nest.red else "] "
-    names, lines = _shared(nest.body)
-    last, where = _value(nest.body, names), _origins(nest.origins)
+    names, lines = shared_values(nest.body)
+    last, where = value_with(nest.body, names), origins_text(nest.origins)
     if not lines:
         return head + last + where
     return "\n".join([head + "{" + where, *[f"  {line}" for line in lines], f"  {last}", "}"])
@@ -127,7 +138,7 @@ def _axes(axes: Iterable[Atom]) -> str:
     return ", ".join(f"{a.key}: {a.extent!r}" for a in axes)
 
 
-def _shared(body: Val) -> tuple[dict[Val, str], list[str]]:
+def shared_values(body: Val) -> tuple[dict[Val, str], list[str]]:
     """Names of the values that are used more than once, and the lines that define them."""
     uses: Counter[Val] = Counter()
     order = list(postorder(body))
@@ -137,7 +148,7 @@ def _shared(body: Val) -> tuple[dict[Val, str], list[str]]:
     lines = []
     for v in order:
         if uses[v] > 1 and operands(v):
-            text = _value(v, names)
+            text = value_with(v, names)
             names[v] = f"t{len(names)}"
             lines.append(f"{names[v]} = {text}")
     return names, lines
@@ -145,10 +156,10 @@ def _shared(body: Val) -> tuple[dict[Val, str], list[str]]:
 
 def value_text(v: Val) -> str:
     """Return the text of a value on one line; what is used more than once is written out each time."""
-    return _value(v, {})
+    return value_with(v, {})
 
 
-def _value(v: Val, names: Mapping[Val, str]) -> str:
+def value_with(v: Val, names: Mapping[Val, str]) -> str:
     """Text of a value; operands are written out unless they have names. Depth is not limited."""
     done: dict[Val, str] = dict(names)
     for u in postorder(v, names):
@@ -176,19 +187,19 @@ def _number(value: bool | int | float) -> str:
 
 
 def _extern(item: Extern, buffers: Mapping[str, Buffer]) -> str:
-    outs = ", ".join(f"%{o}: {_buffer_type(buffers.get(o))}" if o else "_" for o in item.outs)
-    args = [_argument(a, buffers) for a in item.args]
-    args += [f"{k}={_argument(v, buffers)}" for k, v in item.kwargs]
-    return f"{outs}{' ' if outs else ''}= extern {item.target}({', '.join(args)}){_origins(item.origins)}"
+    outs = ", ".join(f"%{o}: {buffer_type(buffers.get(o))}" if o else "_" for o in item.outs)
+    args = [argument_text(a, buffers) for a in item.args]
+    args += [f"{k}={argument_text(v, buffers)}" for k, v in item.kwargs]
+    return f"{outs}{' ' if outs else ''}= extern {item.target}({', '.join(args)}){origins_text(item.origins)}"
 
 
-def _argument(value: Any, buffers: Mapping[str, Buffer]) -> str:
+def argument_text(value: Any, buffers: Mapping[str, Buffer]) -> str:
     if isinstance(value, TensorRef):
         return _ref(value, buffers)
     if isinstance(value, IndexExpr):
         return f"`{value!r}`"
     if isinstance(value, (tuple, list)):
-        inner = ", ".join([_argument(v, buffers) for v in value])
+        inner = ", ".join([argument_text(v, buffers) for v in value])
         return f"({inner}{',' if len(value) == 1 else ''})"
     if isinstance(value, torch.dtype) and value in DTYPE_NAMES:
         return DTYPE_NAMES[value]
@@ -212,5 +223,5 @@ def _ref(ref: TensorRef, buffers: Mapping[str, Buffer]) -> str:
     return f"%{ref.buffer}" if whole else f"view(%{ref.buffer}, {_type(dtype, ref.shape, ref.strides, ref.offset)})"
 
 
-def _origins(where: Sequence[Origin]) -> str:
+def origins_text(where: Sequence[Origin]) -> str:
     return "  # " + "; ".join([f"{o}{f' ({o.op})' if o.op else ''}" for o in where]) if where else ""

@@ -1,0 +1,316 @@
+"""Reading tile programs from text: the inverse of `text`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from intarsia_ir.records import Machine, Target
+from intarsia_loops._parse import Parser, fail, tokens_after_head
+from intarsia_loops.index import ZERO, IndexExpr, axis
+from intarsia_loops.program import Buffer, Extern, Val
+from intarsia_loops.tiles.monoids import MONOIDS
+from intarsia_loops.tiles.program import (
+    SCHEMA,
+    Acc,
+    Bind,
+    Check,
+    Fold,
+    For,
+    Hold,
+    If,
+    Last,
+    Launch,
+    Put,
+    Run,
+    Statement,
+    Take,
+    Tiles,
+    Turn,
+    Update,
+)
+
+__all__ = ["parse_tiles"]
+
+BINDS = ("unroll", "lanes", "parts")
+
+
+def parse_tiles(text: str, constants: Mapping[str, torch.Tensor] | None = None) -> Tiles:
+    """Return the tile program with this text."""
+    return _Tiles(tokens_after_head(text, "tiles", SCHEMA), constants or {}).tiles()
+
+
+class _Tiles(Parser):
+    """Adds launches and their statements; what a launch names is a buffer without a layout while it is read."""
+
+    def tiles(self) -> Tiles:
+        target = self._target()
+        self.read_facts()
+        inputs, constants = self.read_head()
+        scratch: set[str] = set()
+        while self.peek().text in ("buffer", "scratch"):
+            is_scratch = self.take().text == "scratch"
+            name = self.typed_buffer()
+            scratch |= {name} if is_scratch else set()
+        items: list[Launch | Extern] = []
+        while not self.accept("return"):
+            items.append(self._launch() if self.accept("launch") else self._call_of_aten())
+        outputs = self.argument()
+        self.expect("}")
+        placement = self.read_placement()
+        if self.peek().kind != "end":
+            fail(f"{self.peek().text!r} after the end of the program", self.peek().line)
+        missing = sorted(set(constants) - self.given_constants.keys())
+        if missing:
+            fail(f"the constant {missing[0]} was not given", self.peek().line)
+        tensors = MappingProxyType({n: self.given_constants[n] for n in constants})
+        buffers = MappingProxyType(self.buffers)
+        return Tiles(buffers, inputs, tuple(items), outputs, target, frozenset(scratch), self.facts, placement, tensors)
+
+    def _target(self) -> Target:
+        self.expect("target")
+        device, isa, compiler = self.kind("name"), self.string(), self.string()
+        self.expect("threads")
+        threads = self.integer()
+        if not self.accept("measured"):
+            return Target(device, isa, compiler, threads)
+        self.expect("(")
+        numbers: dict[str, Any] = {}
+        while not self.accept(")"):
+            key = self.kind("name")
+            self.expect("=")
+            numbers[key] = self.argument()
+            self.accept(",")
+        return Target(device, isa, compiler, threads, Machine(**numbers))
+
+    def _call_of_aten(self) -> Extern:
+        outs = self.outs()
+        self.expect("=")
+        self.expect("extern")
+        return self.extern(outs)
+
+    # ---- launches
+
+    def _launch(self) -> Launch:
+        name = self.kind("name")
+        params = self._names()
+        sets = [params]
+        if self.accept("sets"):
+            sets = [self._names()]
+            while self.accept(","):
+                sets.append(self._names())
+        width = self.kind("name")
+        warps = self.integer() if self.accept("warps") else 0
+        self.expect("{")
+        origins = self.origins()
+        everything = self.buffers
+        missing = [n for n in sets[0] if n not in everything]
+        if missing:
+            fail(f"%{missing[0]} is not defined", self.peek().line)
+        self.buffers = {**everything, **{p: everything[n] for p, n in zip(params, sets[0], strict=False)}}
+        self.monoids: dict[str, Acc] = {}
+        body = self._body()
+        self.buffers = everything
+        return Launch(name, params, tuple(sets), body, width, warps, origins)
+
+    def _names(self) -> tuple[str, ...]:
+        self.expect("(")
+        found: list[str] = []
+        while not self.accept(")"):
+            found.append(self.kind("buffer")[1:])
+            self.accept(",")
+        return tuple(found)
+
+    def _body(self) -> tuple[Statement, ...]:
+        found: list[Statement] = []
+        while not self.accept("}"):
+            token = self.peek()
+            word = self.kind("name")
+            read = getattr(self, f"_read_{word}", None)
+            if read is None:
+                fail(f"no statement is called {word!r}", token.line)
+            found.append(read())
+        return tuple(found)
+
+    def _read_for(self) -> For:
+        name = self.kind("name")
+        self.expect(":")
+        extent = self.expr()
+        variable = axis(name, extent)
+        low, high = ZERO, [extent]
+        if self.accept("from"):
+            low = self.expr()
+            self.expect("to")
+            high = [self.expr()]
+            while self.accept(","):
+                high.append(self.expr())
+        across = self.take().text if self.peek().text in ("threads", "program") else "serial"
+        dim = self.integer() if across == "program" else 0
+        binds = []
+        while self.peek().text in BINDS:
+            kind = self.take().text
+            bound = self.kind("name")
+            binds.append(Bind(kind, self.integer(), bound))
+        ends, align, start = self._ends()
+        back = self.accept("back")
+        hint = self.string() if self.accept("hint") else ""
+        self.expect("{")
+        before = self.axes
+        self.axes = {**before, name: variable}
+        body = self._body()
+        self.axes = before
+        return For(variable, low, tuple(high), body, across, dim, tuple(binds), ends, align, start, back, hint)
+
+    def _ends(self) -> tuple[str, int, IndexExpr | None]:
+        if not self.accept("ends"):
+            return "none", 0, None
+        ends = self.kind("name")
+        align = self.integer() if self.peek().kind == "number" else 0
+        return ends, align, self.expr() if self.accept("at") else None
+
+    def _read_if(self) -> If:
+        left, relation, right = self.expr(), self.take().text, self.expr()
+        self.expect("{")
+        then = self._body()
+        orelse: tuple[Statement, ...] = ()
+        if self.accept("else"):
+            self.expect("{")
+            orelse = self._body()
+        return If(left, relation, right, then, orelse)
+
+    def _read_last(self) -> Last:
+        counter = self.kind("buffer")[1:]
+        self.expect("[")
+        group = self.expr()
+        self.expect("]")
+        self.expect("of")
+        arrivals = self.integer()
+        self.expect("{")
+        return Last(counter, group, arrivals, self._body())
+
+    # ---- statements without others in them
+
+    def _define(self, name: str, dtype: str, shape: tuple[IndexExpr, ...] = ()) -> None:
+        self.buffers[name] = Buffer(shape, shape, dtype)
+
+    def _read_hold(self) -> Hold:
+        name = self.kind("buffer")[1:]
+        self.expect(":")
+        dtype = self.kind("name")
+        shape = self.exprs("[", "]")
+        space = self.kind("name")
+        pad = self.integer() if self.accept("pad") else 0
+        self._define(name, dtype, shape)
+        return Hold(name, space, shape, dtype, pad)
+
+    def _read_reg(self) -> Hold:
+        name = self.kind("buffer")[1:]
+        self.expect("=")
+        value = self._whole()
+        self._define(name, value.dtype)
+        return Hold(name, "reg", (), value.dtype, 0, value)
+
+    def _read_put(self) -> Put:
+        target = self.kind("buffer")[1:]
+        index = self.exprs("[", "]")
+        self.expect("=")
+        value = self._whole()
+        return Put(target, index, value, self._when())
+
+    def _when(self) -> Val | None:
+        return self._whole() if self.accept("when") else None
+
+    def _read_acc(self) -> Acc:
+        name = self.kind("buffer")[1:]
+        self.expect(":")
+        token = self.peek()
+        monoid, dtype = self.kind("name"), self.kind("name")
+        if monoid not in MONOIDS:
+            fail(f"no monoid is called {monoid!r}", token.line)
+        per: list[str] = []
+        if self.accept("per"):
+            self.expect("(")
+            while not self.accept(")"):
+                per.append(self.kind("name"))
+                self.accept(",")
+        self.monoids[name] = Acc(name, monoid, dtype, tuple(per))
+        return self.monoids[name]
+
+    def _accumulator(self) -> Acc:
+        token = self.peek()
+        name = self.kind("buffer")[1:]
+        if name not in self.monoids:
+            fail(f"no accumulator is called %{name}", token.line)
+        return self.monoids[name]
+
+    def _values(self) -> tuple[Val, ...]:
+        found = [self._whole()]
+        while self.accept(","):
+            found.append(self._whole())
+        return tuple(found)
+
+    def _read_fold(self) -> Fold:
+        acc = self._accumulator()
+        values = self._values()
+        return Fold(acc.name, values, self._when())
+
+    def _read_run(self) -> Run:
+        name = self.kind("buffer")[1:]
+        self.expect("=")
+        acc = self._accumulator()
+        values = self._values()
+        self._define(name, self._results(acc)[0])
+        return Run(acc.name, values, name)
+
+    def _results(self, acc: Acc) -> tuple[str, ...]:
+        return tuple(v.dtype for v in MONOIDS[acc.monoid].rules(acc.dtype).finish)
+
+    def _read_take(self) -> Take:
+        names = [self.kind("buffer")[1:]]
+        while self.accept(","):
+            names.append(self.kind("buffer")[1:])
+        self.expect("=")
+        acc = self._accumulator()
+        for name, dtype in zip(names, self._results(acc), strict=False):
+            self._define(name, dtype)
+        return Take(acc.name, tuple(names), "tree" if self.accept("tree") else "in order")
+
+    def _read_update(self) -> Update:
+        buffer = self.kind("buffer")[1:]
+        self.expect("[")
+        place: Any
+        if self.accept("["):
+            place = self._whole()
+            self.expect("]")
+        else:
+            place = self.expr()
+        self.expect("]")
+        monoid = self.kind("name")
+        self.expect("=")
+        value = self._whole()
+        how = self.kind("name")
+        own = []
+        if self.accept("own"):
+            self.expect("(")
+            while not self.accept(")"):
+                own.append(self.axes[self.kind("name")])
+                self.accept(",")
+        return Update(monoid, buffer, place, value, how, tuple(own))
+
+    def _read_turn(self) -> Turn:
+        return Turn(self.kind("buffer")[1:])
+
+    def _read_check(self) -> Check:
+        value = self._whole()
+        return Check(value, self.string())
+
+    def _whole(self) -> Val:
+        """A value, in a block when some of it is named."""
+        self.values = {}
+        if not self.accept("{"):
+            return self.value()
+        self.origins()
+        return self.block()
