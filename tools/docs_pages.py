@@ -41,10 +41,12 @@ MEANINGS = {
     "runtime.fault": "a compiled graph raised while running; the frame runs again in eager, which raises its own error",
     "runtime.no_compiler": "no C++ compiler was found",
     "runtime.triton_failed": "Triton failed to compile a kernel; the message has its output",
+    "tiles.check": "a check of a tile program failed while it was interpreted; the message is the check's own",
     "tracer.internal": "tracing a function failed: a bug of Intarsia",
     "verify.aten": "a graph breaks the rules of the aten dialect (`intarsia_ir/aten/verify.py`)",
     "verify.joint": "the halves of a training graph don't make up the joint one (`intarsia_autodiff/check.py`)",
     "verify.kernels": "a program breaks the rules of the kernels dialect (`intarsia_loops/kernels/verify.py`)",
+    "verify.tiles": "a program breaks the rules of the tiles dialect (`intarsia_loops/tiles/verify.py`)",
     "verify.loops": "a program breaks the rules of the loops dialect (`intarsia_loops/loops/verify.py`)",
     "verify.torch": "a graph breaks the rules of the torch dialect (`intarsia_ir/torch/verify.py`)",
 }

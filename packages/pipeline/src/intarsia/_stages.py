@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -27,13 +27,11 @@ import intarsia_triton
 from intarsia._pipeline import Pipeline, Stage, graph_pass
 from intarsia._program import Program
 from intarsia_ir.choices import one_of
-from intarsia_ir.records import KernelSource, Recorded, Target
+from intarsia_ir.records import Recorded, Target
 
 __all__ = ["default_pipeline", "dialect_module", "interpreted"]
 
-Aim = Callable[[torch.device], Target]
-Emitter = Callable[[Any, Target], KernelSource]
-EMITTERS: Mapping[str, Emitter] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
+EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
 
 
 def default_pipeline(
@@ -44,7 +42,7 @@ def default_pipeline(
     partition: Any = None,
     cache_dir: str | Path | None = None,
     rng: str | None = None,
-    emitters: Mapping[str, Emitter] = EMITTERS,
+    emitters: Mapping[str, Any] = EMITTERS,
 ) -> Pipeline:
     """Return the stages from FX(torch) to a callable; where gradients are needed, to a pair.
 
@@ -56,7 +54,8 @@ def default_pipeline(
         cache_dir: Folder of the on-disk cache; None is the user's own.
         rng: `"eager"`: random ops draw eager's numbers; `"philox"`: kernels make others, of the same distributions.
             None: the first on the CPU, the second on a GPU.
-        emitters: What prints FX(kernels), by the kind of device. For another kind, name the stage `build` as well.
+        emitters: `(FX(kernels), target) -> KernelSource` by the kind of device. For another kind, replace the stage
+            `build` as well.
 
     Raises:
         InvalidArgumentError: `options.value`: nothing prints kernels for the target's kind of device.
@@ -68,7 +67,6 @@ def default_pipeline(
     given = target or intarsia_runtime.detect_target()
     one_of("the device of a target", given.device, tuple(emitters))
 
-    @functools.cache
     def aim(device: torch.device) -> Target:
         return given if device.type == given.device else intarsia_runtime.detect_target(device)
 
@@ -77,8 +75,7 @@ def default_pipeline(
         return replace(p, graph_module=intarsia_fuser.apply(p.graph_module, plan, check=False))
 
     def emit(p: Program) -> Program:
-        target = aim(p.device)
-        return replace(p, source=emitters[target.device](p.graph_module, target))
+        return replace(p, source=emitters[aim(p.device).device](p.graph_module, aim(p.device)))
 
     def build(p: Program) -> Program:
         cache = _cache_in(os.fspath(cache_dir or default_cache_dir()))
@@ -111,9 +108,7 @@ def dialect_module(dialect: str) -> ModuleType:
         "effects": intarsia_ir.aten,
         "aten": intarsia_ir.aten,
         "loops": intarsia_loops.loops,
-        "kernels": intarsia_loops.kernels,
-        "source": intarsia_loops.kernels,
-        "callable": intarsia_loops.kernels,
+        **dict.fromkeys(("kernels", "source", "callable"), intarsia_loops.kernels),
     }[dialect]
 
 
@@ -128,13 +123,13 @@ def default_cache_dir() -> Path:
     return Path(os.environ.get("INTARSIA_CACHE_DIR") or intarsia_runtime.cache_folder_of_user() / "intarsia")
 
 
-def _aten_stages(policy: Any, aim: Aim) -> tuple[Stage, ...]:
+def _aten_stages(policy: Any, aim: Any) -> tuple[Stage, ...]:
     return (
         *[_rewrite(rewrite, "torch") for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
         Stage("to_aten", "torch", "effects", _to_aten),
         Stage("functionalize", "effects", "aten", _functionalize),
         *[_rewrite(rewrite, "aten") for rewrite in intarsia_rewrites.ON_ATEN],
-        *[_on_target(rewrite, aim) for rewrite in intarsia_rewrites.ON_TARGET],
+        *[graph_pass(r.__name__, "aten", functools.partial(_aimed, r, aim)) for r in intarsia_rewrites.ON_TARGET],
         Stage("partition", "aten", "aten", lambda p: _partition(p, policy)),
     )
 
@@ -143,11 +138,8 @@ def _rewrite(rewrite: Any, dialect: str) -> Stage:
     return graph_pass(rewrite.__name__, dialect, functools.partial(rewrite, check=False))
 
 
-def _on_target(rewrite: Any, aim: Aim) -> Stage:
-    def run(gm: Any) -> Any:
-        return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), check=False)
-
-    return graph_pass(rewrite.__name__, "aten", run)
+def _aimed(rewrite: Any, aim: Any, gm: Any) -> Any:
+    return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), check=False)
 
 
 def _recorded(p: Program, r: Any) -> Program:
@@ -178,10 +170,8 @@ def _partition(p: Program, policy: Any) -> Program:
     return replace(_recorded(p, done.forward), halves=done.halves, backward=backward)
 
 
-def _lower(p: Program, rng: str | None, aim: Aim) -> Program:
+def _lower(p: Program, rng: str | None, aim: Any) -> Program:
     device = intarsia_ir.aten.device_of(p.graph_module)
-    ordered = torch.are_deterministic_algorithms_enabled()
-    lowered = intarsia_loops.lower(
-        p.graph_module, facts=p.facts, rng=rng, deterministic=ordered, target=aim(device), check=False
-    )
+    how: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled(), "check": False}
+    lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, target=aim(device), **how)
     return replace(p, graph_module=lowered, device=device)

@@ -54,7 +54,7 @@ from intarsia_loops.tiles.program import (
     statements,
 )
 
-__all__ = ["verify"]
+__all__ = ["index_width", "touched", "verify"]
 
 SPACES = ("reg", "stack", "heap")
 ACROSS = ("serial", "threads", "program")
@@ -555,3 +555,10 @@ def _touched_by(item: Launch | Extern) -> set[str]:
     if isinstance(item, Extern):
         return {*item.outs} | set(item.reads())
     return {n for names in item.sets for n in names}
+
+
+def index_width(body: Iterable[Statement]) -> str:
+    """Return the narrowest index width in which a launch's body keeps rule T2."""
+    limit = WIDTHS["i32"]
+    parts = (p for s in statements(tuple(body)) for e in _numbers(s) for p in _parts(e))
+    return "i32" if all(-limit <= p.lo and p.hi < limit for p in parts) else "i64"
