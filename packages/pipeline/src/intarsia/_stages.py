@@ -19,8 +19,6 @@ import intarsia_fuser
 import intarsia_ir.aten
 import intarsia_ir.torch
 import intarsia_loops
-import intarsia_loops.kernels
-import intarsia_loops.loops
 import intarsia_rewrites
 import intarsia_runtime
 import intarsia_triton
@@ -67,8 +65,7 @@ def default_pipeline(
     given = target or intarsia_runtime.detect_target()
     one_of("the device of a target", given.device, tuple(emitters))
 
-    def aim(device: torch.device) -> Target:
-        return given if device.type == given.device else intarsia_runtime.detect_target(device)
+    aim: Any = lambda d: given if d.type == given.device else intarsia_runtime.detect_target(d)  # noqa: E731
 
     def fuse(p: Program) -> Program:
         plan = intarsia_fuser.plan(p.graph_module, policy=policy, target=aim(p.device), cost=cost, check=False)
@@ -105,17 +102,14 @@ def dialect_module(dialect: str) -> ModuleType:
     """Return the module with `verify`, `interpret`, `print_ir` and `parse_ir` of a dialect's graphs."""
     return {
         "torch": intarsia_ir.torch,
-        "effects": intarsia_ir.aten,
-        "aten": intarsia_ir.aten,
+        **dict.fromkeys(("effects", "aten"), intarsia_ir.aten),
         "loops": intarsia_loops.loops,
         **dict.fromkeys(("kernels", "source", "callable"), intarsia_loops.kernels),
     }[dialect]
 
 
-@functools.cache
-def _cache_in(folder: str) -> intarsia_runtime.Cache:
-    """Return the one cache of this process in a folder, so that it is told once when that can't be used."""
-    return intarsia_runtime.Cache(folder)
+# the one cache of this process in a folder, so that it is told once when that can't be used
+_cache_in = functools.cache(intarsia_runtime.Cache)
 
 
 def default_cache_dir() -> Path:
@@ -166,8 +160,8 @@ def _partition(p: Program, policy: Any) -> Program:
     if p.signature.joint is None:
         return p
     done = intarsia_autodiff.partition(Recorded(p.graph_module, p.signature, p.facts), policy, check=False)
-    backward = replace(_recorded(p, done.backward), guards=())
-    return replace(_recorded(p, done.forward), halves=done.halves, backward=backward)
+    back = replace(_recorded(p, done.backward), guards=())
+    return replace(_recorded(p, done.forward), halves=done.halves, backward=back)
 
 
 def _lower(p: Program, rng: str | None, aim: Any) -> Program:
