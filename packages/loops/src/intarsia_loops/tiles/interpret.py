@@ -417,7 +417,8 @@ class _Runner:
             return torch.full((), self._number(v.args[0], frame), dtype=dtype)
         if v.op in ("load", "gather"):
             name, entries = v.args
-            if not entries and (number := frame.find("numbers", name)) is not None:
+            number: torch.Tensor | None = None if entries else frame.find("numbers", name)
+            if number is not None:
                 return number
             index = [int(memo[e]) if isinstance(e, Val) else self._number(e, frame) for e in entries]
             store, at = self._element(name, index, frame)
