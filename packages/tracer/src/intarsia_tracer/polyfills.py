@@ -11,6 +11,7 @@ import inspect
 import itertools
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -265,13 +266,18 @@ def max_(*values: Any, key: Any = None, default: Any = _MISSING) -> Any:
     return _extreme("max", operator.gt, values, key, default)
 
 
+_OF_NOTHING = (
+    "{name}() arg is an empty sequence" if sys.version_info < (3, 12) else "{name}() iterable argument is empty"
+)
+
+
 def _extreme(name: str, better: Any, values: Any, key: Any, default: Any) -> Any:
     it = iter(values[0] if len(values) == 1 else values)
     try:
         best = next(it)
     except StopIteration:
         if default is _MISSING:
-            raise ValueError(f"{name}() arg is an empty sequence") from None
+            raise ValueError(_OF_NOTHING.format(name=name)) from None
         return default
     best_key = best if key is None else key(best)
     for element in it:
