@@ -36,7 +36,10 @@ def raise_inside(code: CodeType, error: BaseException) -> CodeType:
         BaseException: `error` itself, when `code` isn't a resume function's: the frame is to raise as it begins.
     """
     if info_of(code) is None:
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame
     items: list[Any] = list(Bytecode.from_code(code, conserve_exception_block_stackdepth=True))
     decoded = decode(code)
     end = next(i for i in decoded.instructions if i.op in ("NOP", "JUMP_FORWARD"))  # of the prologue

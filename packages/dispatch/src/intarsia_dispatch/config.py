@@ -84,7 +84,10 @@ def _nothing(code: CodeType) -> bool:
 
 
 def _raise(code: CodeType, error: BaseException) -> CodeType:
-    raise error
+    try:
+        raise error
+    finally:
+        del error  # its traceback holds this frame
 
 
 def _ignore_event(event: FrameEvent) -> None:

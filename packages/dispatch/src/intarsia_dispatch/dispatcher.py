@@ -319,28 +319,28 @@ class Dispatcher:
     def _link(self, code: CodeType, capture: Capture, graph: CompiledGraph | None) -> CodeType:
         """Fill the holes: resume functions with their own linked code, helpers by name, the graph in what is left."""
         caller = graph_caller(graph, *_fault_tellers(weakref.ref(self), code)) if graph else None
+        return self._filled(capture.code, code, capture, caller)
 
-        def fill(linkable: LinkableCode) -> CodeType:
-            holes: dict[str, object] = {}
-            for name in linkable.holes:
-                if name in linkable.resumes:
-                    holes[name] = fill(linkable.resumes[name])
-                elif name in self._config.helpers:
-                    holes[name] = self._config.helpers[name]
-                elif caller is not None:
-                    holes[name] = caller
-                else:
-                    raise InternalError(
-                        f"the replacement of {code.co_qualname} has a hole {name} that nothing fills",
-                        code="dispatch.hole",
-                        where=(first_line(code),),
-                    )
-            if capture.breaks and (graph is None or self._config.policy.fullgraph):
-                rest = [holes.get(n, getattr(r, "code", r)) for n, r in linkable.resumes.items()]
-                self._goes_on(code, capture, [cast(CodeType, r) for r in rest])
-            return self._config.link(linkable, holes)
-
-        return fill(capture.code)
+    def _filled(self, linkable: LinkableCode, code: CodeType, capture: Capture, caller: object) -> CodeType:
+        """Return linkable code with its holes filled; `code` is what it replaces."""
+        holes: dict[str, object] = {}
+        for name in linkable.holes:
+            if name in linkable.resumes:
+                holes[name] = self._filled(linkable.resumes[name], code, capture, caller)
+            elif name in self._config.helpers:
+                holes[name] = self._config.helpers[name]
+            elif caller is not None:
+                holes[name] = caller
+            else:
+                raise InternalError(
+                    f"the replacement of {code.co_qualname} has a hole {name} that nothing fills",
+                    code="dispatch.hole",
+                    where=(first_line(code),),
+                )
+        if capture.breaks and (caller is None or self._config.policy.fullgraph):
+            rest = [holes.get(n, getattr(r, "code", r)) for n, r in linkable.resumes.items()]
+            self._goes_on(code, capture, [cast(CodeType, r) for r in rest])
+        return self._config.link(linkable, holes)
 
     def _goes_on(self, code: CodeType, capture: Capture, resumes: Sequence[CodeType]) -> None:
         """Resume functions of a frame without a graph: they are to have one; of a whole one, they aren't to run."""
@@ -434,9 +434,12 @@ class Dispatcher:
         """The error policy."""
         named = as_intarsia_error(error, code, while_doing=doing)
         if self._config.policy.raises(named):
-            if named is error or raised_by(error):  # whoever gave the backend or the pass knows its error
-                raise error
-            raise named from error
+            try:
+                if named is error or raised_by(error):  # whoever gave the backend or the pass knows its error
+                    raise error
+                raise named from error
+            finally:
+                del named, error  # their traceback holds this frame, and all below it
         self._counts.add(fallbacks=1)
         self._leave(EventKind.FAILED, code, state, str(named), named, capture)
 
@@ -501,7 +504,10 @@ class Dispatcher:
         error = compilers_fault(fault, (first_line(code),))
         self._tell(FrameEvent(EventKind.FAILED, code.co_qualname, error.where[-1], str(error)))
         if self._config.policy.raises(error):
-            raise error from fault
+            try:
+                raise error from fault
+            finally:
+                del error, fault  # their traceback holds this frame
         state = self._table.find(code) or self._table.add(code)
         if not state.warned:
             state.warned = True

@@ -66,14 +66,17 @@ def or_eager(
             fault = error
         count(fallbacks=1)
         # nothing of the graph is visible yet
-        results = eager(*inputs)
-        named = compilers_fault(fault)
-        if policy.raises(named):
-            raise named from fault
-        if not warned:
-            warned = True
-            warn_user(f"a graph runs in eager: {named}", FallbackWarning)
-        return results
+        try:
+            results = eager(*inputs)
+            named = compilers_fault(fault)
+            if policy.raises(named):
+                raise named from fault
+            if not warned:
+                warned = True
+                warn_user(f"a graph runs in eager: {named}", FallbackWarning)
+            return results
+        finally:
+            del fault  # its traceback holds this frame
 
     return call
 

@@ -169,14 +169,20 @@ def naming_stage(stage: str, *, ours: bool = True) -> Iterator[None]:
             hints=("raise sys.setrecursionlimit, or call the function from fewer nested calls",),
         )
         refused.stage = stage
-        raise refused from error
+        try:
+            raise refused from error
+        finally:
+            del refused  # its traceback holds this frame
     except Exception as error:
         if not ours:
             error.add_note(_RAISED_BY + stage)
             raise
         named = InternalError(f"{type(error).__name__}: {error}", code="pipeline.stage")
         named.stage = stage
-        raise named from error
+        try:
+            raise named from error
+        finally:
+            del named  # its traceback holds this frame
 
 
 def raised_by(error: BaseException) -> str:

@@ -9,6 +9,7 @@ some results other strides than eager does. Both are tables over op names, check
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,18 @@ from intarsia_recorder.iteration import is_dense, iterated_strides
 __all__ = ["EagerMode", "refused_types", "with_strides_of"]
 
 aten = torch.ops.aten
+
+
+@functools.cache
+def _import_what_modes_import() -> None:
+    """Make a first mode in a thread of its own.
+
+    It imports a large part of torch, where errors are caught whose tracebacks hold the frames that import: of the first
+    call, that would be all frames of the user and their inputs, until a collection.
+    """
+    first = threading.Thread(target=FakeTensorMode)
+    first.start()
+    first.join()
 
 
 class EagerMode(FakeTensorMode):
@@ -37,6 +50,10 @@ class EagerMode(FakeTensorMode):
         ...
         RuntimeError: aten.ceil.default isn't implemented for torch.bool on the CPU
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _import_what_modes_import()
+        super().__init__(*args, **kwargs)
 
     def dispatch(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

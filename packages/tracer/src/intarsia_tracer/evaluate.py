@@ -106,8 +106,8 @@ class EvaluatedFrame:
             Raised: The traced program raises, and the frame doesn't handle it.
         """
         tx, instructions = self.tx, self.decoded.instructions
-        if exception is not None:
-            self.unwind(Raised(exception))
+        if exception is not None and not self.unwind(exception):
+            raise Raised(exception)
         while True:
             try:
                 while True:
@@ -121,7 +121,8 @@ class EvaluatedFrame:
                     if signal is not None:
                         return signal
             except Raised as raised:
-                self.unwind(raised)
+                if not self.unwind(raised.value):
+                    raise
 
     def read(self, name: str) -> Value | None:
         """Return a local, or None; what the frame was given is modelled at the first look."""
@@ -130,18 +131,19 @@ class EvaluatedFrame:
             found = self.locals[name] = self.tx.wrap(found.real, found.source)
         return found
 
-    def unwind(self, raised: Raised) -> None:
-        """Go to the handler of the current instruction, or raise again."""
+    def unwind(self, exception: Value) -> bool:
+        """Go to the handler of the current instruction; tell whether there is one."""
         handler = self.decoded.handlers[self.at.index]
         if handler is None:
-            raise raised
+            return False
         if self.outermost:
-            self.tx.note_raised(raised.value)
+            self.tx.note_raised(exception)
         del self.stack[handler.depth :]
         if handler.lasti:
             self.stack.append(Const(self.at.index))
-        self.stack.append(raised.value)
+        self.stack.append(exception)
         self.pc = handler.target
+        return True
 
     def module_name(self) -> str | None:
         """Return the name of the module whose globals the frame uses."""

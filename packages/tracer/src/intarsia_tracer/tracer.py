@@ -228,22 +228,8 @@ class Tracer:
         self.budget = limits.instructions
 
     def forget(self) -> None:
-        """Let go of everything that was looked at: models refer to each other, and would keep it until a collection."""
-        for held in (
-            self.known,
-            self.kept,
-            self.dirty,
-            self.identity_keys,
-            self.frames,
-            self.saved_stack,
-            self.class_functions,
-            self.locks,
-        ):
-            held.clear()
-        self.builtin_names.clear()
-        self.raised_in.clear()
-        self.extension_notes.clear()
-        self.handling = self.handling_at_step = None
+        """Let go of everything: models, frames and the capture refer to each other, and would live to a collection."""
+        vars(self).clear()
 
     # -- progress ------------------------------------------------------------------------------------------------
 

@@ -91,6 +91,7 @@ class Tensors(Extension):
         _LOG.disabled = self.log_was_off
         self.state.restore()
         self.sizes.forget()
+        vars(self).clear()  # the models of tensors refer to it, and it to them
 
     def position(self) -> int:
         """Return the number of recorded calls."""
