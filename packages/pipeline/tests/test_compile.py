@@ -78,6 +78,12 @@ class Scale(torch.nn.Module):
         return x * self.weight
 
 
+def test_dir_lists_the_names_of_the_module():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    model.register_buffer("mean", torch.zeros(2))
+    assert set(dir(intarsia.compile(model))) == {*dir(model), "_orig_mod"}
+
+
 def test_a_compiled_module_is_still_the_module():
     module = Scale()
     fast = intarsia.compile(module, options=RAISE)

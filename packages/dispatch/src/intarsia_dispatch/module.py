@@ -65,6 +65,9 @@ class CompiledModule(torch.nn.Module):
     def __delattr__(self, name: str) -> None:
         delattr(self._orig_mod, name)
 
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._orig_mod), "_orig_mod"})
+
     def train(self, mode: bool = True) -> CompiledModule:
         """Set the original module's training flag, and the wrapper's with it."""
         self._orig_mod.train(mode)

@@ -51,6 +51,7 @@ class EagerMode(FakeTensorMode):
         RuntimeError: aten.ceil.default isn't implemented for torch.bool on the CPU
     """
 
+    @functools.wraps(FakeTensorMode.__init__)  # type: ignore[misc]  # mypy knows no decorated constructors
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _import_what_modes_import()
         super().__init__(*args, **kwargs)

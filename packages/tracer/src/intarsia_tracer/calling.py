@@ -50,6 +50,7 @@ __all__ = [
     "special",
 ]
 
+_STATISTICS = frozenset({"cache_info", "cache_clear"})
 _DISPATCH = functools.singledispatch(lambda _: None).dispatch.__code__
 _NOT_INLINED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _STARS = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
@@ -251,6 +252,8 @@ def _call_cached(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
     knows by identity, as the logger of a warning that is given once.
     """
     raw = function.value
+    if not is_installed(raw) and any(not _STATISTICS.isdisjoint(frame.code.co_names) for frame in tx.frames):
+        raise Break("tracer.call", f"the cached {function.describe()} is called where statistics of a cache are read")
     given = [value for value in (*args, *keywords.values()) if not isinstance(value, (Const, ClassValue))]
     if given and is_installed(raw) and all(_is_known_by_identity(value) for value in given):
         for value in given:

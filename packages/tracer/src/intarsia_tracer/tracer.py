@@ -325,6 +325,11 @@ class Tracer:
             self.handling = handling
         return (True, found.value) if isinstance(found, Yielded) else (False, found)
 
+    def abandon(self, generator: Generator) -> None:
+        """Note that nothing holds a generator any more, unless the capture is over."""
+        if "abandoned" in vars(self):
+            self.abandoned.append(generator)
+
     def close_abandoned(self, frame: EvaluatedFrame | None) -> None:
         """Close the generators that the last instruction dropped: `frame` ran it, None is the end of the capture."""
         if frame is None or frame.outermost:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import ArgumentSource, DictItemSource, GuardKind, ItemSource, Source
 from intarsia_tracer.descriptors import is_plain_lookup
-from intarsia_tracer.storing import LOCKS
 from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import ATOMS, FALSE, NONE, TRUE, Const
@@ -121,8 +120,8 @@ def _wrap_plain(tx: Tracer, value: Any, kind: type, source: Source | None) -> Va
         return Function(value, source)
     if kind is types.CodeType:
         return CodeValue(value, source)
-    if kind is types.BuiltinFunctionType and type(value.__self__) in LOCKS and source is not None:
-        return _method_of_lock(tx, value, source)
+    if kind is types.BuiltinFunctionType and source is not None and _is_bound(value):
+        return _bound_method(tx, value, source)
     if issubclass(kind, (type, types.ModuleType, *_BUILTINS)):
         return _wrap_reference(tx, value, kind, source)
     if kind is types.MappingProxyType and type(gc.get_referents(value)[0]) not in _DICTS:
@@ -142,8 +141,16 @@ def _is_named_tuple(kind: Any) -> bool:
     return kind.__getitem__ is tuple.__getitem__ and kind.__len__ is tuple.__len__
 
 
-def _method_of_lock(tx: Tracer, value: Any, source: Source) -> Value:
-    """Model what a `with` statement keeps for leaving a lock: another object each time, of the same lock."""
+def _is_bound(value: Any) -> bool:
+    """Tell whether a built-in method belongs to an instance: then it is another object each time it is looked up."""
+    owner = value.__self__
+    if owner is None or isinstance(owner, (types.ModuleType, type)):
+        return False
+    return isinstance(getattr(type(owner), value.__name__, None), _METHODS)
+
+
+def _bound_method(tx: Tracer, value: Any, source: Source) -> Value:
+    """Model a built-in method of an instance by both."""
     _guard_type(tx, types.BuiltinFunctionType, source)
     tx.guards.add(GuardKind.CONSTANT, tx.sources.attribute(source, "__name__"), value.__name__)
     return BoundBuiltin(tx.wrap(value.__self__, tx.sources.attribute(source, "__self__")), value.__name__)

@@ -413,3 +413,35 @@ def test_objects_are_asked_for_their_length_as_by_cpython(kind):
     executor = Executor(Extension, force=True)
     assert executor.call(taken_as_lists_are, kind) == taken_as_lists_are(kind)
     assert [c.breaks for c in executor.captures] == [()]
+
+
+def test_statistics_of_a_cache_are_those_of_eager():
+    def make():
+        @functools.lru_cache(maxsize=4)
+        def cached(n):
+            return n * 2
+
+        def f(n):
+            first = cached(n), cached(n), cached.cache_info()
+            cached.cache_clear()
+            return first, cached(n), tuple(cached.cache_info()), cached.cache_parameters()
+
+        return f
+
+    mine, theirs, executor = make(), make(), Executor(Extension, force=True)
+    for n in (1, 1, 2):
+        assert executor.call(mine, n) == theirs(n)
+
+
+def test_a_bound_method_of_a_builtin_is_found_again():
+    def f(values, append, get):
+        append(2)
+        return values, get("a")
+
+    def fresh():
+        values = [1]
+        return values, values.append, {"a": 3}.get
+
+    executor = Executor(Extension, force=True)
+    assert executor.call(f, *fresh()) == f(*fresh()) == ([1, 2], 3)
+    assert [found.breaks for found in executor.captures] == [()]

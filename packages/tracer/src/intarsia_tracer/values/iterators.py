@@ -451,7 +451,7 @@ class Generator(Iterator):
     def __del__(self) -> None:
         """The traced program holds the generator no longer: what it left open is closed after this instruction."""
         if self.is_open():
-            self.frame.tx.abandoned.append(self)
+            self.frame.tx.abandon(self)
 
     def is_open(self) -> bool:
         """Tell whether closing it has an effect: it is suspended where an exception is handled."""
