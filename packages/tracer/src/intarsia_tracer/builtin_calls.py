@@ -184,7 +184,7 @@ def _next(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _enumerate(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     given = tx.named("enumerate", args, keywords, ("iterable", "start"), required=1)
-    start = tx.real(operator.index, tx.index(given.get("start", Const(0))))
+    start = tx.whole_number(given.get("start", Const(0)))
     return Enumerate(given["iterable"].iterate(tx), start, tx.step)
 
 
@@ -221,8 +221,7 @@ def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if isinstance(value, Object) and tx.find_in_class(value.cls, "__reversed__") is not None:
         return tx.special(value, "__reversed__", [])
     if isinstance(value, Object) and tx.find_in_class(value.cls, "__getitem__") is not None:
-        items = [value.get_item(tx, Const(index)) for index in reversed(range(value.length(tx)))]
-        return tx.iterator_over(Tuple(items))
+        return Reversed(value, value.length(tx) - 1, tx.step)
     raise Break("tracer.iterator", f"reversing {value.describe()} isn't modelled")
 
 

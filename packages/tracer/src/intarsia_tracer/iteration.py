@@ -11,7 +11,7 @@ from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.deques import Deque
-from intarsia_tracer.values.iterators import Position
+from intarsia_tracer.values.iterators import Position, Reversed
 from intarsia_tracer.values.mappings import Dict, DictView
 from intarsia_tracer.values.objects import InstanceDict, Object
 from intarsia_tracer.values.sequences import Items, List
@@ -74,7 +74,7 @@ def is_read_whole(tx: Tracer, value: Value) -> bool:
 
 def taken(tx: Tracer, value: Value) -> list[Value]:
     """Return all elements as `list` and `tuple` take them: an object is asked for its length after its iterator."""
-    if type(value) is not Object and not tx.asks_python(value, "__iter__"):
+    if not isinstance(value, (Object, Reversed)) and not tx.asks_python(value, "__iter__"):
         return tx.unpack(value)
     iterator = value.iterate(tx)
     ask_length(tx, value)
@@ -83,6 +83,8 @@ def taken(tx: Tracer, value: Value) -> list[Value]:
 
 def ask_length(tx: Tracer, value: Value) -> None:
     """Model `operator.length_hint`; the answer counts only where it is wrong."""
+    if isinstance(value, Reversed) and isinstance(value.over, Object) and value.at >= 0:
+        value.over.length(tx)
     for name in ("__len__", "__length_hint__"):
         if not tx.asks_python(value, name):
             continue

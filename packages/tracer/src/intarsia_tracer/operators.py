@@ -41,6 +41,7 @@ __all__ = [
     "same",
     "same_or_equal",
     "truth",
+    "whole_number",
 ]
 
 BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
@@ -261,11 +262,11 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
         return tx.from_python(tx.real(function, a.value, b.value))
     if _members(a, b):
         return tx.from_python(tx.real(function, a.as_python(), b.as_python()))
+    if op == "%" and isinstance(a, Const) and isinstance(a.value, str) and not issubclass(b.type(), str):
+        return tx.percent_format(a.value, b)
     found = _operate(tx, op, a, b, in_place)
     if found is not None:
         return found
-    if op == "%" and isinstance(a, Const) and isinstance(a.value, str):
-        return tx.percent_format(a.value, b)
     if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
         _unsupported(tx, op, a, b)
     _not_modelled(op, a, b)
@@ -430,6 +431,11 @@ def index(tx: Tracer, key: Value) -> Any:
         return key.as_python()
     except NotConstantError as unknown:
         raise Break("tracer.operator", f"the index is {unknown}") from None
+
+
+def whole_number(tx: Tracer, value: Value) -> int:
+    """Return an argument that must be an integer, or have `__index__`."""
+    return int(tx.real(operator.index, tx.index(value)))
 
 
 # -- helpers -------------------------------------------------------------------------------------------------

@@ -80,12 +80,12 @@ def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
         start = start + step
 
 
-def repeat(value: Any, times: int | None = None) -> Iterator[Any]:
+def repeat(object: Any, times: int | None = None) -> Iterator[Any]:
     if times is None:
         while True:
-            yield value
+            yield object
     for _ in range(times):
-        yield value
+        yield object
 
 
 def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
@@ -102,9 +102,17 @@ def _cycle(it: Iterator[Any]) -> Iterator[Any]:
             yield element
 
 
-def islice(iterable: Iterable[Any], *bounds: int | None) -> Iterator[Any]:
+def islice(iterable: Iterable[Any], bound: int | None, /, *others: int | None) -> Iterator[Any]:
+    bounds = (bound, *others)
     start, stop = (0, bounds[0]) if len(bounds) == 1 else (bounds[0] or 0, bounds[1])
-    step = bounds[2] or 1 if len(bounds) > 2 else 1
+    step = 1 if len(bounds) < 3 or bounds[2] is None else bounds[2]
+    wanted = "must be None or an integer: 0 <= x <= sys.maxsize."
+    if stop is not None and (not isinstance(stop, int) or stop == -1):
+        raise ValueError(f"Stop argument for islice() {wanted}")
+    if not isinstance(start, int) or start < 0 or (stop is not None and stop < 0):
+        raise ValueError(f"Indices for islice() {wanted}")
+    if not isinstance(step, int) or step < 1:
+        raise ValueError("Step for islice() must be a positive integer or None.")
     return _islice(iter(iterable), start, stop, step)
 
 
@@ -120,8 +128,8 @@ def _islice(it: Iterator[Any], start: int, stop: int | None, step: int) -> Itera
         at += 1
 
 
-def accumulate(iterable: Iterable[Any], function: Any = None, *, initial: Any = None) -> Iterator[Any]:
-    return _accumulate(iter(iterable), function, initial)
+def accumulate(iterable: Iterable[Any], func: Any = None, *, initial: Any = None) -> Iterator[Any]:
+    return _accumulate(iter(iterable), func, initial)
 
 
 def _accumulate(it: Iterator[Any], function: Any, initial: Any) -> Iterator[Any]:
@@ -292,7 +300,7 @@ def sequence_iterator(sequence: Any) -> Iterator[Any]:
     while True:
         try:
             element = sequence[at]
-        except IndexError:
+        except (IndexError, StopIteration):
             return
         yield element
         at += 1

@@ -170,6 +170,7 @@ class Tracer:
     same = operators.same
     same_or_equal = operators.same_or_equal
     truth = operators.truth
+    whole_number = operators.whole_number
     # wrapping.py
     cell_of = wrapping.cell_of
     class_value = wrapping.class_value

@@ -272,6 +272,8 @@ def list_append(f: EvaluatedFrame, i: Instruction) -> None:
 def list_extend(f: EvaluatedFrame, i: Instruction) -> None:
     """Extend a list that is being built."""
     items = f.stack.pop()
+    if not any(f.tx.find_in_class(items.type(), name) for name in ("__iter__", "__getitem__")):
+        f.tx.raise_error(TypeError, f"Value after * must be an iterable, not {items.type().__name__}")
     f.stack[-i.arg].call_method(f.tx, "extend", [items], {})
 
 
@@ -295,13 +297,21 @@ def map_add(f: EvaluatedFrame, i: Instruction) -> None:
 
 def dict_update(f: EvaluatedFrame, i: Instruction) -> None:
     """Update a dict that is being built."""
-    items = f.stack.pop()
+    items = _mapping(f)
     f.stack[-i.arg].call_method(f.tx, "update", [items], {})
+
+
+def _mapping(f: EvaluatedFrame) -> Value:
+    """Pop what stands behind `**`; the TypeError about anything but a mapping is left to CPython."""
+    items = f.stack.pop()
+    if not issubclass(items.type(), dict) and not f.tx.has_attribute(items, "keys"):
+        raise Break("tracer.exception", f"{items.describe()} stands behind **")
+    return items
 
 
 def dict_merge(f: EvaluatedFrame, i: Instruction) -> None:
     """Merge keyword arguments; a repeated one is left to CPython."""
-    items = f.stack.pop()
+    items = _mapping(f)
     target = cast(Dict, f.stack[-i.arg])
     for hashed, key, value in f.tx.pairs(items):
         if target.find(f.tx, hashed) is not None:
@@ -435,11 +445,14 @@ def call_function_ex(f: EvaluatedFrame, i: Instruction) -> None:
     """Call with an iterable of arguments and a mapping of keywords."""
     keywords: dict[str, Value] = {}
     if i.arg & 1:
-        for hashed, _, value in f.tx.pairs(f.stack.pop()):
+        for hashed, _, value in f.tx.pairs(_mapping(f)):
             if not isinstance(hashed, str):
                 raise Break("tracer.exception", "keywords must be strings")
             keywords[hashed] = value
-    args = f.tx.taken(f.stack.pop())
+    given = f.stack.pop()
+    if not any(f.tx.find_in_class(given.type(), name) for name in ("__iter__", "__getitem__")):
+        raise Break("tracer.exception", f"{given.describe()} stands behind *")
+    args = f.tx.taken(given)
     one, other = f.popn(2)
     f.stack.append(f.tx.call(one if other is NULL else other, args, keywords))
 

@@ -220,7 +220,7 @@ def _pop(left: bool) -> Callable[[Deque, Tracer, list[Value], Keywords], Value]:
 def _rotate(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     tx.arity("rotate", args, keywords, 0, 1)
     turned = collections.deque(self.items)
-    tx.real(turned.rotate, tx.index(args[0]) if args else 1)
+    tx.real(turned.rotate, tx.whole_number(args[0]) if args else 1)
     if self.count() > 1:
         self.change(tx)[:] = turned
     return NONE

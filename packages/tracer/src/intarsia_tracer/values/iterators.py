@@ -419,9 +419,18 @@ class Reversed(Iterator):
         if isinstance(self.over, Items):
             found = self.over.at(self.at) if self.at < self.over.count() else None
         else:
-            found = tx.real_item(self.over, self.at)
+            found = self._asked(tx)
         self.at = -1 if found is None else self.at - 1
         return found
+
+    def _asked(self, tx: Tracer) -> Value | None:
+        """Ask for the element; an object ends the iteration by an error, as it does when it is indexed from 0 on."""
+        try:
+            return tx.real_item(self.over, self.at)
+        except Raised as raised:
+            if not tx.is_exception(raised.value, (IndexError, StopIteration)):
+                raise
+        return None
 
     def reconstruct(self, out: Builder) -> None:
         """Reverse what is left."""

@@ -458,15 +458,16 @@ def _init(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Valu
 
 def _insert(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     at, item = tx.arity("insert", args, keywords, 2)
-    self.change(tx).insert(tx.index(at), item)
+    where = tx.whole_number(at)
+    self.change(tx).insert(where, item)
     return NONE
 
 
 def _pop(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     tx.arity("pop", args, keywords, 0, 1)
+    at = tx.whole_number(args[0]) if args else -1
     if not self.count():
         tx.raise_error(IndexError, "pop from empty list")
-    at = tx.index(args[0]) if args else -1
     if not -self.count() <= at < self.count():
         tx.raise_error(IndexError, "pop index out of range")
     return self.change(tx, at % self.count()).pop(at)
