@@ -20,11 +20,11 @@ from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.instances import CLASS_CALLS
 from intarsia_tracer.operators import BINARY, COMPARE
-from intarsia_tracer.values.base import NULL, Keywords, Value
+from intarsia_tracer.values.base import NULL, Keywords, Value, defines
 from intarsia_tracer.values.constants import NONE, Const, boolean
 from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Function, Partial, PythonFunction, guard_code
-from intarsia_tracer.values.iterators import Backwards, Enumerate, Filter, Map, Reversed, Zip
+from intarsia_tracer.values.iterators import Backwards, Enumerate, Filter, Generator, Map, Reversed, Zip
 from intarsia_tracer.values.mappings import Dict, DictView
 from intarsia_tracer.values.numbers import ChangingNumber, opened
 from intarsia_tracer.values.objects import Builtin, ClassValue, Object, Super, Traceback
@@ -169,7 +169,14 @@ def _dir(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _iter(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     value, *sentinel = tx.arity("iter", args, keywords, 1, 2)
-    return tx.polyfill("call_until", [value, *sentinel]) if sentinel else value.iterate(tx)
+    if not sentinel:
+        return value.iterate(tx)
+    if not tx.truth(_callable(tx, [value], {})):
+        raise Break("tracer.exception", f"iter is called with {value.describe()} and an end")
+    made = tx.polyfill("call_until", [value, *sentinel])
+    assert isinstance(made, Generator)
+    made.cls = type(iter(int, 1))
+    return made
 
 
 def _next(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -409,6 +416,10 @@ def _bool(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return boolean(bool(args) and tx.truth(args[0]))
 
 
+def _truth(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    return _bool(tx, tx.arity("truth", args, keywords, 1), {})
+
+
 def _str(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if len(args) == 1 and not keywords:
         return tx.call_str(args[0])
@@ -422,6 +433,8 @@ def _repr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _format(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     value, *spec = tx.arity("format", args, keywords, 1, 2)
+    if spec and not issubclass(spec[0].type(), str):
+        raise Break("tracer.exception", f"format is called with {spec[0].describe()}")
     return tx.format_value(value, 0, spec[0] if spec else None)
 
 
@@ -478,6 +491,8 @@ def _partial(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if not args:
         raise Break("tracer.exception", "partial is called without a function")
     function, *rest = args
+    if not tx.truth(_callable(tx, [function], {})):
+        raise Break("tracer.exception", f"partial is called with {function.describe()}")
     if isinstance(function, Partial):
         return Partial(function.function, [*function.args, *rest], {**function.keywords, **keywords})
     return Partial(function, rest, keywords)
@@ -492,6 +507,8 @@ def _special(name: str) -> BuiltinCall:
             found = opened(tx.guards, real, args)
             if found is not None:
                 return found
+            if not defines(args[0].type(), name) or len(args) > (2 if name == "__round__" else 1):
+                raise Break("tracer.exception", f"{real.__name__} is called with {args[0].describe()}")
             return tx.call(tx.special_method(args[0], name), args[1:], {})
         return tx.call_pure(real, args, keywords)
 
@@ -655,7 +672,7 @@ BUILTIN_CALLS: dict[Any, BuiltinCall] = {
     operator.not_: _not,
     operator.pos: _unary("+"),
     operator.setitem: _setitem,
-    operator.truth: _bool,
+    operator.truth: _truth,
     print: _breaks("tracer.output", "print() writes to the outside"),
     repr: _repr,
     reversed: _reversed,

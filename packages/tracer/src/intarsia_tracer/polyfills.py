@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.functions import Function
+from intarsia_tracer.values.iterators import Generator
 
 if TYPE_CHECKING:
     from intarsia_tracer.builtin_calls import BuiltinCall
@@ -47,7 +48,10 @@ _MISSING = object()
 
 
 def reduce_(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _MISSING, /) -> Any:
-    it = iter(iterable)
+    try:
+        it = iter(iterable)
+    except TypeError:
+        raise TypeError("reduce() arg 2 must support iteration") from None
     if initial is _MISSING:
         try:
             value = next(it)
@@ -102,10 +106,9 @@ def _cycle(it: Iterator[Any]) -> Iterator[Any]:
             yield element
 
 
-def islice(iterable: Iterable[Any], bound: int | None, /, *others: int | None) -> Iterator[Any]:
-    bounds = (bound, *others)
-    start, stop = (0, bounds[0]) if len(bounds) == 1 else (bounds[0] or 0, bounds[1])
-    step = 1 if len(bounds) < 3 or bounds[2] is None else bounds[2]
+def islice(iterable: Iterable[Any], bound: Any, end: Any = _MISSING, step: Any = None, /) -> Iterator[Any]:
+    start, stop = (0, bound) if end is _MISSING else (0 if bound is None else bound, end)
+    step = 1 if step is None else step
     wanted = "must be None or an integer: 0 <= x <= sys.maxsize."
     if stop is not None and (not isinstance(stop, int) or stop == -1):
         raise ValueError(f"Stop argument for islice() {wanted}")
@@ -245,7 +248,11 @@ def _product(pools: list[tuple[Any, ...]]) -> Iterator[Any]:
 
 
 def combinations(iterable: Iterable[Any], r: int) -> Iterator[Any]:
-    return _combinations(tuple(iterable), r)
+    r = operator.index(r)
+    pool = tuple(iterable)
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    return _combinations(pool, r)
 
 
 def _combinations(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
@@ -386,8 +393,10 @@ def model(function: Callable[..., Any]) -> Function:
     return Function(function)
 
 
-def _stand_in(function: Callable[..., Any]) -> BuiltinCall:
-    """Return a handler that inlines a function in place of another."""
+def _stand_in(function: Callable[..., Any], original: Any) -> BuiltinCall:
+    """Return a handler that inlines a function in place of another; the iterator it makes is of the other's class."""
+    cls = original if isinstance(original, type) else getattr(original, "__self__", None)
+    cls = cls if isinstance(cls, type) and function is not dict_from_keys else None
 
     signature = inspect.signature(function)
 
@@ -396,9 +405,12 @@ def _stand_in(function: Callable[..., Any]) -> BuiltinCall:
             signature.bind(*args, **keywords)
         except TypeError as error:  # CPython's own names another function
             raise Break("tracer.exception", f"{function.__name__}: {error}") from None
-        return tx.inline(model(function), args, keywords)
+        made = tx.inline(model(function), args, keywords)
+        if isinstance(made, Generator) and cls is not None:
+            made.cls = cls
+        return made
 
     return handler
 
 
-STAND_INS: dict[Any, BuiltinCall] = {original: _stand_in(function) for original, function in _WRITTEN.items()}
+STAND_INS: dict[Any, BuiltinCall] = {original: _stand_in(function, original) for original, function in _WRITTEN.items()}

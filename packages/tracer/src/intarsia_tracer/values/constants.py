@@ -74,6 +74,8 @@ class Const(Value):
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Run a method of the atom."""
         if name == "join" and len(args) == 1 and not keywords:
+            if not any(tx.find_in_class(args[0].type(), each) for each in ("__iter__", "__getitem__")):
+                tx.raise_error(TypeError, "can only join an iterable")
             args = [tx.list_of(args[0])]
         try:
             real_args = [a.as_python() for a in args]

@@ -62,6 +62,12 @@ class Deque(List):
             raise Break("tracer.exception", "a deque is sliced")
         return self.at(self.index_of(tx, key))
 
+    def index_of(self, tx: Tracer, key: Value, doing: str = "") -> int:
+        """Return the position that `key` means; the TypeError about one that is no integer is left to CPython."""
+        if not isinstance(tx.index(key), int):
+            raise Break("tracer.exception", f"{key.describe()} is the index of a deque")
+        return super().index_of(tx, key, doing)
+
     def contains(self, tx: Tracer, item: Value) -> bool:
         """Compare with each item."""
         return self._unchanged(lambda: super(Deque, self).contains(tx, item))

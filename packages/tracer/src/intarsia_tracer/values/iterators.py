@@ -59,6 +59,7 @@ class Iterator(Value):
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call `__next__` or `__iter__`."""
+        tx.named(name, (), keywords, ())
         if name == "__next__" and not args:
             return tx.next_or_stop(self)
         if name == "__iter__" and not args:
@@ -99,7 +100,7 @@ class Position(Iterator):
         if isinstance(self.over, Const):
             return type(iter(self.over.value))
         if isinstance(self.over, DictView):
-            return type(iter(getattr({}, self.over.what)()))
+            return type(iter(self.over.empty()))
         if isinstance(self.over, SetValue):
             return type(iter(set()))
         if isinstance(self.over, Deque):
@@ -158,11 +159,12 @@ class Position(Iterator):
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Also model `__setstate__`, which resume functions use."""
-        if name == "__setstate__" and len(args) == 1 and isinstance(args[0], Const) and isinstance(self.over, Items):
+        state = args[0].as_python() if name == "__setstate__" and len(args) == 1 and not keywords else None
+        if isinstance(state, int) and isinstance(self.over, Items):
             tx.changes += 1
-            self.at = args[0].value
+            self.at = state
             return NONE
-        if name == "__length_hint__" and isinstance(self.over, Items):
+        if name == "__length_hint__" and isinstance(self.over, Items) and not args and not keywords:
             return Const(max(0, self.over.count() - self.at) if self.at >= 0 else 0)
         return super().call_method(tx, name, args, keywords)
 
@@ -222,7 +224,7 @@ class Backwards(Position):
 
     def type(self) -> Any:
         """Return the class of the real iterator."""
-        made: Any = getattr({}, self.over.what)() if isinstance(self.over, DictView) else collections.deque()
+        made: Any = self.over.empty() if isinstance(self.over, DictView) else collections.deque()
         return type(reversed(made))
 
     def begin(self, tx: Tracer) -> None:
@@ -444,18 +446,19 @@ class Reversed(Iterator):
 class Generator(Iterator):
     """A generator whose body is evaluated step by step."""
 
-    __slots__ = ("finished", "frame", "function", "running", "started")
+    __slots__ = ("cls", "finished", "frame", "function", "running", "started")
 
     def __init__(self, frame: EvaluatedFrame, birth: int) -> None:
         super().__init__(birth)
         self.frame = frame
+        self.cls: Any = types.GeneratorType
         self.started = False
         self.finished = False
         self.running = False
 
     def type(self) -> Any:
-        """Return the generator type."""
-        return types.GeneratorType
+        """Return the generator type, or the class of the iterator that it stands for."""
+        return self.cls
 
     def __del__(self) -> None:
         """The traced program holds the generator no longer: what it left open is closed after this instruction."""
@@ -543,6 +546,7 @@ class Generator(Iterator):
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call send, throw or close."""
+        tx.named(name, (), keywords, ())
         if name == "send" and len(args) == 1:
             return self.send(tx, args[0])
         if name == "close" and not args:

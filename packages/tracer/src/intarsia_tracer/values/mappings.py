@@ -10,7 +10,7 @@ import collections
 import gc
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
@@ -256,6 +256,12 @@ class Dict(Value):
         if self.remove(tx, key.hash_key(tx), key) is None:
             tx.raise_model(KeyError, [key])
 
+    def miss(self, tx: Tracer, key: Value) -> NoReturn:
+        """Raise the KeyError of `pop` and `move_to_end`: an OrderedDict's takes a tuple for its arguments, None for none."""
+        if self.cls is not collections.OrderedDict:
+            tx.raise_model(KeyError, [key])
+        tx.raise_model(KeyError, [] if is_none(key) else key.items if isinstance(key, Tuple) else [key])
+
     def remove(self, tx: Tracer, hashed: Hashable, key: Value) -> Value | None:
         """Delete a key whose hash key is known; return its value, or None when there was none."""
         found = self.find(tx, hashed)
@@ -362,7 +368,7 @@ def _pop(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value
         return found
     if rest:
         return rest[0]
-    tx.raise_model(KeyError, [key])
+    self.miss(tx, key)
 
 
 def _popitem(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
@@ -371,7 +377,7 @@ def _popitem(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> V
     last = tx.truth(given["last"]) if given else True
     entries = self.entries(tx)
     if not entries:
-        tx.raise_error(KeyError, "popitem(): dictionary is empty" if self.cls is dict else "dictionary is empty")
+        tx.raise_error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
     hashed = next(reversed(entries)) if last else next(iter(entries))
     key, value = entries[hashed]
     self.remove(tx, hashed, key)
@@ -428,7 +434,7 @@ def _move_to_end(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) 
         raise Break("tracer.mutation", "moving a key to the front of an OrderedDict isn't modelled")
     value = self.remove(tx, key.hash_key(tx), key)
     if value is None:
-        tx.raise_model(KeyError, [key])
+        self.miss(tx, key)
     self.set_item(tx, key, value)
     return NONE
 
@@ -461,8 +467,12 @@ class DictView(Value):
 
     def type(self) -> Any:
         """Return the class of the view."""
+        return type(self.empty())
+
+    def empty(self) -> Any:
+        """Return a real view of this kind, of nothing."""
         made: Any = {} if self.base.cls is types.MappingProxyType else self.base.cls()
-        return type(getattr(made, self.what)())
+        return getattr(made, self.what)()
 
     def elements(self, tx: Tracer) -> list[Value]:
         """Return what iteration gives now."""
@@ -503,8 +513,10 @@ class DictView(Value):
 
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Model the set operators of keys."""
-        if self.what != "keys" or op not in ("&", "|", "-", "^"):
+        if self.what == "values" or op not in ("&", "|", "-", "^"):
             return None
+        if self.what == "items":
+            raise Break("tracer.operator", f"{op} of the items of a dict isn't modelled")
         operand = other if isinstance(other, SetValue) else SetValue.made(tx, set, other)
         return self._as_set(tx).binary(tx, op, operand, swapped)
 

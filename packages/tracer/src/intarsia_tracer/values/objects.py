@@ -273,7 +273,7 @@ class Object(Value):
             if self.existing and name not in _READING:
                 raise Break("tracer.mutation", f"changing {self.describe()} isn't modelled")
             hook = tx.find_in_class(self.cls, "__missing__") if issubclass(home, dict) else None
-            if name == "__getitem__" and hook is not None and not self.base.contains(tx, args[0]):
+            if name == "__getitem__" and hook is not None and len(args) == 1 and not self.base.contains(tx, args[0]):
                 return tx.special(self, "__missing__", args)
             if self.cls is not home and self._asks_back(tx, home, name, args, keywords):
                 raise Break("tracer.call", f"{home.__name__}.{name} of {self.describe()} asks the subclass")
