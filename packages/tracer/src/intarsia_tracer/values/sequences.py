@@ -195,7 +195,10 @@ class Tuple(Items):
         if tx.asks_python(self, "__getitem__"):
             return tx.special(self, "__getitem__", [key])
         if isinstance(key, Slice):
-            return Tuple(self.items[tx.index(key)], tx.slice_class(self.cls))
+            at = tx.index(key)
+            if self.cls is tuple and at.indices(self.count()) == (0, self.count(), 1):
+                return self
+            return Tuple(self.items[at], tx.slice_class(self.cls))
         return self.at(self.index_of(tx, key))
 
     def truth(self, tx: Tracer) -> bool:
@@ -244,8 +247,12 @@ class Tuple(Items):
     def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Concatenate and repeat."""
         if op == "+" and not swapped and isinstance(other, Tuple):
+            if self.cls is other.cls is tuple and not (self.count() and other.count()):
+                return self if self.count() else other  # nothing is made anew, which identity tells
             return Tuple([*self.items, *other.items], tx.joined_class(self.cls, other.cls))
         items = self.repeated(tx, other) if op == "*" else None
+        if items is not None and self.cls is tuple and len(items) == self.count():
+            return self
         return None if items is None else Tuple(items, tx.slice_class(self.cls))
 
     def reconstruct(self, out: Builder) -> None:
