@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import torch
 from executor import Executor
@@ -197,3 +198,46 @@ def test_what_an_instance_dict_lacks_is_guarded():
     found = capture(f, (o, torch.ones(2)))
     absent = {g.value for g in found.guards if g.kind is GuardKind.ABSENT}
     assert absent == {"note", "mark"}
+
+
+def test_layers_that_read_the_end_of_the_list_they_fill():
+    layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(3))
+
+    def f(x, given):
+        made = [x]
+        made.extend(layer(made[-1]) for layer in layers)
+        given += (made[-1] + len(given) for _ in range(2))
+        named = {"a": x}
+        named.update((key, x + len(named)) for key in "bc")
+        return made, named
+
+    x, mine, theirs = torch.randn(2, 3), [torch.zeros(1)], [torch.zeros(1)]
+    torch.testing.assert_close(one_graph(f, x, mine), f(x, theirs))
+    torch.testing.assert_close(mine, theirs)
+
+
+class Pair(NamedTuple):
+    """Adds as a vector, where tuples join."""
+
+    left: torch.Tensor
+    right: torch.Tensor
+
+    def __add__(self, other):
+        return Pair(self.left + other.left, self.right + other.right)
+
+
+def test_named_tuples_with_operators_and_subclasses_of_list_of_their_own():
+    class Tensors(list):
+        def total(self):
+            return sum(self)
+
+    def f(x):
+        values = Tensors([x])
+        same = values
+        values += [x * 2]
+        return Pair(x, x + 1) + Pair(x, x), same.total(), same is values
+
+    x = torch.randn(3)
+    found = one_graph(f, x)
+    torch.testing.assert_close(found, f(x))
+    assert type(found[0]) is Pair and found[2]

@@ -399,16 +399,10 @@ def _atom(cls: Any) -> BuiltinCall:
 
 
 def _checked_atom(tx: Tracer, cls: Any, value: Value, answer: Value) -> Value:
-    """Return what `__int__` or one like it answers, if it is of the class."""
-    kind = answer.type()
-    if kind is cls:
-        return answer
-    if issubclass(kind, cls):
-        raise Break("tracer.exception", f"{value.describe()} becomes a {cls.__name__} by a {kind.__name__}")
-    owner = f"{value.type().__name__}." if cls in (float, complex) else ""
-    if cls is complex and sys.version_info < (3, 12):
-        owner = ""
-    tx.raise_error(TypeError, f"{owner}__{cls.__name__}__ returned non-{cls.__name__} (type {kind.__name__})")
+    """Return what `__int__` or one like it answers, if it is of the class; anything else is left to CPython."""
+    if answer.type() is not cls:
+        raise Break("tracer.exception", f"{value.describe()} becomes a {cls.__name__} by {answer.describe()}")
+    return answer
 
 
 def _bool(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

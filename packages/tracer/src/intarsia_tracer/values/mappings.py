@@ -257,7 +257,7 @@ class Dict(Value):
             tx.raise_model(KeyError, [key])
 
     def miss(self, tx: Tracer, key: Value) -> NoReturn:
-        """Raise the KeyError of `pop`, `move_to_end`: an OrderedDict's takes a tuple for its arguments, None for none."""
+        """Raise the KeyError of removal by name: an OrderedDict gives it a tuple for its arguments, None for none."""
         if self.cls is not collections.OrderedDict:
             tx.raise_model(KeyError, [key])
         tx.raise_model(KeyError, [] if is_none(key) else key.items if isinstance(key, Tuple) else [key])
