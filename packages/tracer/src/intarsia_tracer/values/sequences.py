@@ -383,7 +383,7 @@ class List(Items):
             start, stop, step = at.indices(len(self._items))
             itself = tx.built_in_part(value, NONE) is self
             new = list(self.items) if itself else tx.taken(value if tx.is_read_whole(value) else value.iterate(tx))
-            at = slice(start, max(start, stop), step) if step > 0 else at  # an iterator may change the list
+            at = slice(start, max(start, stop), step) if step > 0 and _BOUNDS_FIRST else at
             copy: list[Any] = list(self.items)
             tx.real(copy.__setitem__, at, new)
             self.change(tx)[:] = copy
@@ -438,6 +438,14 @@ class List(Items):
         out.emit("STORE_SUBSCR")
 
 
+def _bounds_come_first() -> bool:
+    """Tell whether CPython settles the bounds of a slice before it takes what is assigned, which may change it."""
+    probe: list[Any] = [0]
+    probe[1:] = (probe.append(1) for _ in range(1))
+    return len(probe) == 3
+
+
+_BOUNDS_FIRST = _bounds_come_first()
 Method = Callable[[List, "Tracer", list[Value], Keywords], Value]
 
 
