@@ -441,7 +441,7 @@ class List(Items):
 def _bounds_come_first() -> bool:
     """Tell whether CPython settles the bounds of a slice before it takes what is assigned, which may change it."""
     probe: list[Any] = [0]
-    probe[1:] = (probe.append(1) for _ in range(1))
+    probe[1:] = map(probe.append, (1,))  # type: ignore[func-returns-value]
     return len(probe) == 3
 
 
