@@ -250,8 +250,14 @@ def _may_ignore_scale(size: Any, wanted: Any, scale: float | None) -> bool:
     return size == wanted if known else 1 < scale < 2  # what else keeps the size
 
 
+#: Eager's kernels for half types take lambda as a number of that type: since torch 2.14.
+_ROUNDS_LAMBDA = not torch.nn.functional.softshrink(torch.tensor([0.3], dtype=torch.float16, device="cpu"), 0.3).any()
+
+
 def _softshrink(x: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
     """Small values become 0 whatever their sign, as in whole vectors of eager's kernel; NaN stays."""
+    if x.dtype in (torch.float16, torch.bfloat16) and _ROUNDS_LAMBDA:
+        lambd = torch.tensor(lambd, dtype=x.dtype, device="cpu").item()
     wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
     small = torch.where(wide.isnan(), wide, 0.0)
     return torch.where(wide > lambd, wide - lambd, torch.where(wide < -lambd, wide + lambd, small)).to(x.dtype)
