@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-__all__ = ["N_SHARDS", "STRIDES", "Sample", "select"]
+__all__ = ["N_SHARDS", "STRIDES", "Sample", "own", "seed", "select"]
 
 STRIDES = {"float32": 1, "int64": 4, "bool": 3, "bfloat16": 5}
 """Of how many operators one is taken. One sample of each: more than 400 of float32, more than 100 of the others."""
@@ -69,7 +69,7 @@ def select(
         chosen_op = dense or only or (number + offset) % stride == 0
         if number % N_SHARDS != shard or not chosen_op or (only and op.full_name not in only):
             continue
-        _seed(position)
+        seed(position)
         inputs = list(op.sample_inputs(device, getattr(torch, dtype), requires_grad=graded))
         if dense:
             chosen = [k for k in range(len(inputs)) if (seen + k + offset) % dense == 0]
@@ -78,10 +78,10 @@ def select(
         seen += len(inputs)
         for k in chosen:
             s = inputs[k]
-            yield Sample(f"{dtype} {op.full_name} {k}", op, _own(op.op), (s.input, tuple(s.args), dict(s.kwargs)))
+            yield Sample(f"{dtype} {op.full_name} {k}", op, own(op.op), (s.input, tuple(s.args), dict(s.kwargs)))
 
 
-def _own(function: Callable[..., Any]) -> Callable[..., Any]:
+def own(function: Callable[..., Any]) -> Callable[..., Any]:
     """What the operator is called through: torch's own test helpers count as code of a user."""
     module = getattr(function, "__module__", None) or ""
     if not isinstance(function, types.FunctionType) or not module.startswith("torch.testing."):
@@ -97,7 +97,8 @@ def _unseeded(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return op(*args, **kwargs)
 
 
-def _seed(number: int) -> None:
+def seed(number: int) -> None:
+    """Seed every generator that samples are drawn from."""
     torch.manual_seed(number)
     random.seed(number)
     np.random.seed(number)

@@ -384,3 +384,45 @@ def test_the_mask_of_a_dropout_of_nothing_is_of_the_operands_type(rows: int) -> 
     with EagerMode() as mode:
         _, mask = torch.ops.aten.native_dropout(mode.from_tensor(x), 0.5, True)
     assert mask.dtype is torch.ops.aten.native_dropout(x, 0.5, True)[1].dtype
+
+
+_IMAGES = [
+    torch.randn(2, 6, 3, 4).to(memory_format=torch.channels_last),
+    torch.randn(2, 6, 3, 4).to(memory_format=torch.channels_last)[:, ::2],
+    torch.randn(2, 6, 3, 4).to(memory_format=torch.channels_last)[..., ::2],
+    torch.randn(2, 6, 3, 4).permute(1, 0, 2, 3),
+    torch.randn(1, 6, 3, 4).to(memory_format=torch.channels_last)[:, :1],
+    torch.randn(4, 3, 6, 2).permute(3, 2, 1, 0),
+    torch.randn(2, 6, 1, 1).to(memory_format=torch.channels_last),
+    torch.randn(2, 6, 3, 4),
+]
+_VOLUMES = [
+    torch.randn(2, 6, 3, 4, 2).to(memory_format=torch.channels_last_3d),
+    torch.randn(6, 2, 3, 4, 2).transpose(0, 1),
+]
+_ON_IMAGES: list[Callable[[torch.Tensor], Any]] = [
+    lambda x: torch.roll(x, 1, 2),
+    lambda x: torch.roll(x, (1, 2), (1, -1)),
+    lambda x: torch.roll(x, 3),
+    lambda x: torch.nn.functional.channel_shuffle(x, x.shape[1]),
+    lambda x: torch.nn.functional.rrelu(x, 0.5, 0.5),
+    lambda x: torch.nn.functional.huber_loss(x, x.contiguous(), reduction="none"),
+    lambda x: torch.complex(x, x).angle(),
+]
+_ON_FOUR: list[Callable[[torch.Tensor], Any]] = [
+    lambda x: torch.nn.functional.unfold(x, 1),
+    lambda x: torch.nn.functional.max_unpool2d(x, torch.zeros(x.shape, dtype=torch.int64), 1),
+]
+_ON_FIVE: list[Callable[[torch.Tensor], Any]] = [
+    lambda x: torch.nn.functional.pad(x, (1,) * 6, "reflect"),
+    lambda x: torch.nn.functional.pad(x, (1,) * 6, "replicate"),
+]
+
+
+@pytest.mark.parametrize("operands, functions", [(_IMAGES, _ON_IMAGES + _ON_FOUR), (_VOLUMES, _ON_IMAGES + _ON_FIVE)])
+def test_memory_formats_are_eagers(operands: list[torch.Tensor], functions: list[Callable[..., Any]]) -> None:
+    mode = EagerMode()
+    for x, (number, function) in itertools.product(operands, enumerate(functions)):
+        with mode:
+            predicted = function(mode.from_tensor(x))
+        assert _moving(predicted) == _moving(function(x)), (number, x.shape, x.stride())

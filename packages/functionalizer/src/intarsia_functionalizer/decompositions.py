@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 
 from intarsia_functionalizer.foreach import foreach_decompositions
 from intarsia_functionalizer.fused import fused_decompositions
@@ -169,7 +170,8 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     table |= foreach_decompositions() | fused_decompositions()
     for op in list(table):
         inplace = _inplace_form(op)
-        if inplace is not None and inplace not in table:
+        # `zero_` stays: unlike a copy, it may write a tensor that shows an element several times
+        if inplace is not None and inplace not in table and op is not aten.zero.default:
             table[inplace] = _through_copy(table[op])
     return table
 
@@ -206,7 +208,12 @@ def _only_in_training(op: OpOverload, function: Callable[..., Any]) -> Callable[
         x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
     ) -> Any:
         if training:
-            return function(x, weight, bias, mean, var, training, momentum, eps)
+            result, *statistics = function(x, weight, bias, mean, var, training, momentum, eps)
+            if (
+                x.device.type == "cpu" and op._schema.is_mutable
+            ):  # laid out as the op's own result only if it writes nothing
+                result = result.contiguous(memory_format=suggest_memory_format(x))
+            return (result, *statistics)
         results = aten._native_batch_norm_legit_no_training.default(x, weight, bias, mean, var, momentum, eps)
         # cuDNN's form has a fourth result, memory that only its own backward pass reads
         return (*results, x.new_empty((0,), dtype=torch.uint8)) if op is aten.cudnn_batch_norm.default else results

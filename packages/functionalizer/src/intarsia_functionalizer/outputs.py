@@ -22,7 +22,7 @@ import torch.fx as fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from intarsia_functionalizer.builder import dense_order
-from intarsia_functionalizer.rewriter import Rewriter, root_of
+from intarsia_functionalizer.rewriter import Rewriter, root_of, shows_elements_twice
 from intarsia_functionalizer.storage import Base, BaseKind, Ref, Step, layout_of
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
@@ -83,6 +83,14 @@ class _Describer:
     def _write_inputs(self) -> None:
         """Return the new contents of each written input, in the order of the first writes."""
         written = [ref.base for ref in self.rewriter.inputs if ref is not None and self._is_written(ref.base)]
+        for base in written:
+            if shows_elements_twice(base.value):
+                raise UnsupportedError(
+                    "an input is written that shows an element of memory several times, as an expanded tensor does",
+                    code="functionalize.overlap",
+                    where=self.rewriter.builder.where,
+                    hints=("pass a copy of it",),
+                )
         changed = {self.rewriter.placeholders[base.position] for base in written}
         for base in sorted(written, key=lambda base: base.first_write):
             node = base.node

@@ -23,7 +23,7 @@ from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
 
-__all__ = ["Rewriter", "root_of"]
+__all__ = ["Rewriter", "root_of", "shows_elements_twice"]
 
 aten = torch.ops.aten
 
@@ -156,6 +156,11 @@ class Rewriter:
         """Return the chain of `op(parent, *args, **kwargs)`."""
         if op is not aten.as_strided.default:
             return (*parent.steps, Step(op, args, kwargs, value, origins=self.builder.where))
+        if parent.value.is_neg() or parent.value.is_conj():
+            raise self._unsupported(
+                "as_strided is called on a tensor with a negative or conjugate bit: its memory holds other numbers",
+                "functionalize.as_strided",
+            )
         # as_strided addresses the storage, whatever view it is called on; we count from the first element of the base
         offset = value.storage_offset() - parent.base.value.storage_offset()
         # where an input starts in its storage is known at run time only: an offset that the program gives is kept
@@ -382,7 +387,7 @@ class Rewriter:
         if any(type(size) is int and size == 0 for size in ref.value.shape):
             return  # there is no element to write
         new = self._conform(new, ref.value)
-        if _shows_elements_twice(ref.value) or any(step.op not in INVERSES for step in ref.steps):
+        if shows_elements_twice(ref.value) or any(step.op not in INVERSES for step in ref.steps):
             new = self._scatter(ref, new)
         else:
             parents = [self._replay(base, ref.steps[:depth]) for depth in range(len(ref.steps))]
@@ -478,7 +483,7 @@ def _missing_defaults(op: OpOverload, twin: Twin) -> dict[str, Any]:
     return {source: own[source] for name, source in twin.parameters.items() if name in required and source in own}
 
 
-def _shows_elements_twice(value: torch.Tensor) -> bool:
+def shows_elements_twice(value: torch.Tensor) -> bool:
     """Tell whether some dimension of more than one element has stride 0."""
     return any(
         same_number(stride, 0) and not (isinstance(size, int) and size <= 1)

@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._mode_utils import no_dispatch
 
 from intarsia_recorder.iteration import is_dense, iterated_strides
+from intarsia_recorder.overlap import overlap_check
 
 __all__ = ["EagerMode", "refused_types", "with_strides_of"]
 
@@ -63,7 +65,7 @@ class EagerMode(FakeTensorMode):
         rules = _RULES.get(func)
         if rules is None:
             rules = _RULES[func] = _rules_of(func)
-        refused, dims, correct, stored, mismatched = rules
+        refused, dims, correct, stored, mismatched, overlap = rules
         if refused:
             _refuse(func, args, refused)
         if mismatched is not None and mismatched(*args):
@@ -72,6 +74,8 @@ class EagerMode(FakeTensorMode):
             _check_stored(args, stored)
         if dims:
             _check_dimensions(args, kwargs or {}, dims)
+        if overlap is not None:
+            overlap(args, kwargs or {})
         result = super().dispatch(func, types, args, kwargs or {})
         return result if correct is None else correct(self, result, args, kwargs or {})
 
@@ -407,6 +411,55 @@ def _suggested(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: M
     return (first.contiguous(memory_format=suggest_memory_format(args[0])), *rest)
 
 
+def _in_format(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Lay the result out by the memory format that suits the operand."""
+    return _formatted(mode, result, suggest_memory_format(args[0]))
+
+
+def _formatted(mode: FakeTensorMode, result: torch.Tensor, memory_format: torch.memory_format) -> torch.Tensor:
+    """Return a tensor with the strides of a new one of a memory format."""
+    if not _is_known(result):
+        return result.contiguous(memory_format=memory_format)
+    return _with_strides(mode, result, torch.empty(result.shape, device="meta", memory_format=memory_format).stride())
+
+
+def _rolled(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """On the CPU the two parts of each dimension are joined; without dimensions, the elements in order are rolled."""
+    dims, shifts = kwargs.get("dims", args[2] if len(args) > 2 else ()), args[1]
+    if not dims or _is_empty(args[0]):
+        return result if dims else _row_major(mode, result)
+    dims, shifts = [[x] if isinstance(x, int) else x for x in (dims, shifts)]
+    if not _is_known(args[0]) or not all(type(shift) is int for shift in shifts):
+        return _in_format(mode, result, args, kwargs)
+    with no_dispatch():
+        x = torch.empty_strided(args[0].shape, args[0].stride(), device="meta")
+        for dim, shift in zip(dims, shifts, strict=True):
+            start = (x.shape[dim] - shift) % x.shape[dim]
+            x = torch.cat([x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start)], dim)
+    return _with_strides(mode, result, x.stride())
+
+
+def _row_major_of_complex(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return _row_major(mode, result) if args[0].is_complex() else result
+
+
+def _as_first_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Lay a result of the first operand's shape out as `empty_like` of it."""
+    if result.shape != args[0].shape:
+        return result
+    with mode:
+        return _with_strides(mode, result, torch.empty_like(args[0]).stride())
+
+
+def _shuffled(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return result if _is_empty(args[0]) else _in_format(mode, result, args, kwargs)
+
+
+def _padded(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Volumes of one batch keep their memory format."""
+    return _in_format(mode, result, args, kwargs) if result.dim() == 5 else result
+
+
 def _first_iterated(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Lay the first of several results out as a kernel does that iterates over the operand."""
     first, *rest = result
@@ -460,7 +513,8 @@ _ITERATED = """
     addcdiv addcmul copysign div.Tensor_mode floor_divide heaviside logaddexp logaddexp2 logical_and logical_or
     logical_xor native_dropout_backward special_xlog1py xlogy
 """
-_ROW_MAJOR = "isin nll_loss2d_forward normal.Tensor_Tensor pow.Scalar"
+_ROW_MAJOR = """im2col isin nll_loss2d_forward normal.Tensor_Tensor pow.Scalar rrelu_with_noise
+    rrelu_with_noise_functional"""
 _KEPT = "empty_like flip full_like ones_like rand_like randint_like randn_like zeros_like"
 _BY_MEMORY_FORMAT = """
     _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
@@ -471,8 +525,14 @@ _CORRECTED: dict[str, _Correction] = {
     **dict.fromkeys(_ROW_MAJOR.split(), _contiguous),
     **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _by_device(_suggested, _first_as_operand)),
     **dict.fromkeys(_KEPT.split(), _kept),
-    "_batch_norm_with_update_functional": _running_types,
+    "_batch_norm_with_update_functional": _both(_by_device(_suggested, _first_as_operand), _running_types),
     "ldexp": _after_power,
+    **dict.fromkeys(["reflection_pad3d", "replication_pad3d"], _padded),
+    "angle": _row_major_of_complex,
+    "huber_loss": _as_first_operand,
+    "channel_shuffle": _by_device(_shuffled, _contiguous),
+    "max_unpool2d": _by_device(_in_format, _contiguous),
+    "roll": _by_device(_rolled, _contiguous),
     "log_sigmoid_forward": _by_device(_contiguous, _first_iterated),
     "native_layer_norm": _contiguous,
     "native_dropout": _empty_mask,
@@ -496,14 +556,16 @@ def _order_of(overload: str) -> _Correction:
     return _in_order_with_numbers if overload.startswith("Tensor") or "calar" in overload else _in_order
 
 
-_Rules = tuple[_Refusal | None, _Places, _Correction | None, str, Callable[..., bool] | None]
+_Rules = tuple[
+    _Refusal | None, _Places, _Correction | None, str, Callable[..., bool] | None, Callable[..., None] | None
+]
 _RULES: dict[Any, _Rules] = {}
 
 
 def _rules_of(func: Any) -> _Rules:
     """Return what the tables say about an overload, in-place forms included."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
-        return None, (), None, "", None
+        return None, (), None, "", None, None
     name = func._schema.name.partition("::")[2]
     written = func._schema.is_mutable
     base = name.removesuffix("_") if written else name
@@ -512,10 +574,11 @@ def _rules_of(func: Any) -> _Rules:
     how = "either" if base in _EITHER else "promoted" if _PROMOTING & {base, full} else "first"
     numbered = enumerate(func._schema.arguments)
     dims = tuple((k, a.name) for k, a in numbered if a.name in _DIMENSIONS.get(base, ()) and str(a.type) == "int")
-    correct = None if written and "batch_norm" not in name else _CORRECTED.get(full) or _CORRECTED.get(name)
+    fresh = not any(returned.alias_info is not None for returned in func._schema.returns)
+    correct = (_CORRECTED.get(full) or _CORRECTED.get(name)) if fresh else None
     if not written and torch.Tag.pointwise in func.tags:
         ordered = _ORDERED.get(full) or _ORDERED.get(name) or _order_of(func._overloadname)
         correct = _both(correct, ordered) if correct is not None else ordered
     refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
     stored = _STORED.get(base, "") if written and name.endswith("_") else ""
-    return refused, dims, correct, stored, _MISMATCHED.get(base)
+    return refused, dims, correct, stored, _MISMATCHED.get(base), overlap_check(func)

@@ -1,0 +1,207 @@
+"""Run the sweep: `python -m integration.layouts [--json PATH] [--dtype NAME] [--op NAME] [--device NAME] ...`.
+
+Rows are appended as they are found; a run with `--resume` leaves out what the file has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CRASHES = 20
+"""A worker that dies is started again behind the sample that killed it, this many times."""
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    options.until = options.until or time.time() + (options.seconds or 1e9)
+    if options.worker is not None:
+        return work(options)
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.json or Path(folder) / "rows.jsonl"
+        if not options.resume:
+            path.unlink(missing_ok=True)
+        rows = sweep(options, path)
+    return show(rows)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m integration.layouts", description=__doc__)
+    parser.add_argument("--json", type=Path, help="keep the rows here, one a line, as they are found")
+    parser.add_argument("--resume", action="store_true", help="leave out what the file of --json has already")
+    parser.add_argument("--dtype", action="append", help="element types (default: float32 and complex64)")
+    parser.add_argument("--op", action="append", help="only operators of these full names")
+    parser.add_argument("--stride", type=int, default=1, help="take one of this many operators")
+    parser.add_argument("--samples", type=int, default=1, help="samples of each operator, those of most dimensions")
+    parser.add_argument("--dynamic", action="store_true", help="symbolic sizes")
+    parser.add_argument("--backward", action="store_true", help="gradients as well")
+    parser.add_argument("--inplace", action="store_true", help="the form that writes its first operand")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the operands are")
+    parser.add_argument("--backend", default="auto", help="as for intarsia.compile: a rung finds where it goes wrong")
+    parser.add_argument("--shard", default="0/1", metavar="I/N", help="only this part of the operators")
+    parser.add_argument("--seconds", type=float, help="begin nothing after this long")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
+    return parser
+
+
+# ---- the parent ------------------------------------------------------------------------------------------------
+
+
+def sweep(options: argparse.Namespace, path: Path) -> list[dict[str, Any]]:
+    """Run the workers to their end and return their rows."""
+    running = {k: _start(options, path, k) for k in range(max(1, options.jobs))}
+    crashes = 0
+    try:
+        while running:
+            time.sleep(0.2)
+            for k, process in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[k]
+                if process.returncode:
+                    crashes += 1
+                    _blame(path, process)
+                    if crashes > CRASHES:
+                        raise SystemExit("too many workers died")
+                    running[k] = _start(options, path, k)
+    finally:
+        for process in running.values():
+            process.kill()
+    return list(rows_of(path).values())
+
+
+def _start(options: argparse.Namespace, path: Path, number: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "integration.layouts", "--json", str(path), "--worker", str(number)]
+    for name in ("stride", "samples", "device", "backend", "shard", "jobs", "until"):
+        command += [f"--{name}", str(getattr(options, name))]
+    for name in ("dtype", "op"):
+        command += [word for value in getattr(options, name) or () for word in (f"--{name}", value)]
+    command += [f"--{name}" for name in ("dynamic", "backward", "inplace") if getattr(options, name)]
+    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def rows_of(path: Path) -> dict[str, dict[str, Any]]:
+    """Rows by sample; a later row of the same sample replaces an earlier one."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {row["sample"]: row for row in map(json.loads, filter(None, lines))}
+
+
+def _blame(path: Path, process: subprocess.Popen[bytes]) -> None:
+    for row in rows_of(path).values():
+        if row.get("worker") == process.pid:
+            why = f"the process died with status {process.returncode}"
+            keep(path, {"sample": row["sample"], "layouts": {"all": {"result": "wrong", "why": why}}})
+
+
+def keep(path: Path, row: dict[str, Any]) -> None:
+    """Append one row; a single write, so that rows of several processes don't mix."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def show(rows: list[dict[str, Any]]) -> int:
+    """Print counts by layout, the codes of refusals and what is wrong; 1 if anything is."""
+    counts: dict[str, Counter[str]] = {}
+    codes: Counter[str] = Counter()
+    wrong = [f"{row['sample']}: not finished" for row in rows if "worker" in row]
+    for row in rows:
+        for layout, found in row.get("layouts", {}).items():
+            counts.setdefault(layout, Counter())[found["result"]] += 1
+            codes[found.get("why", "")] += found["result"] == "refused"
+            wrong += [f"{row['sample']}, {layout}: {found['why']}"] if found["result"] == "wrong" else []
+    for layout, n in counts.items():
+        print(f"{layout:32}{n['same']:6} same{n['refused']:6} refused{n['eager']:6} eager{n['wrong']:6} wrong")
+    print("refused:", ", ".join(f"{code} {n}" for code, n in codes.most_common() if n) or "nothing")
+    for text in wrong:
+        print("WRONG", text)
+    n_same = sum(n["same"] for n in counts.values())
+    print(f"{n_same} of {sum(n['same'] + n['wrong'] for n in counts.values())} that compile are as in eager")
+    return 1 if wrong else 0
+
+
+# ---- a worker --------------------------------------------------------------------------------------------------
+
+
+def work(options: argparse.Namespace) -> int:
+    """Judge the samples of one worker."""
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["INTARSIA_CACHE_DIR"] = cache
+        import torch
+
+        from integration.layouts.judge import Judge
+
+        torch.set_num_threads(1)
+        modes = {"dynamic": options.dynamic or None, "backward": options.backward, "inplace": options.inplace}
+        judge = Judge(**modes, backend=options.backend)
+        done = rows_of(options.json)
+        for sample in chosen(options):
+            if time.time() > options.until:
+                break
+            known = done.get(sample.name)
+            if known is None or "worker" in known:
+                keep(options.json, {"sample": sample.name, "worker": os.getpid()})
+                start = time.perf_counter()
+                row = {"sample": sample.name, "layouts": judge(sample)}
+                keep(options.json, {**row, "seconds": round(time.perf_counter() - start, 3)})
+    return 0
+
+
+def chosen(options: argparse.Namespace) -> Iterator[Any]:
+    """Yield the samples of one worker, the same ones in every run."""
+    import torch
+    import torch.utils._pytree as pytree
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    from integration.opinfo.samples import Sample, own, seed
+
+    shard, n_shards = map(int, options.shard.split("/"))
+    for number, op in enumerate(op_db):
+        place = number // n_shards
+        if (
+            number % n_shards != shard
+            or place % options.stride
+            or place // options.stride % options.jobs != options.worker
+        ):
+            continue
+        if (options.op and op.full_name not in options.op) or (options.inplace and op.inplace_variant is None):
+            continue
+        for dtype in options.dtype or ("float32", "complex64"):
+            if getattr(torch, dtype) not in op.supported_dtypes(options.device) or (
+                options.backward and not op.supports_autograd
+            ):
+                continue
+            seed(number)
+            inputs = list(op.sample_inputs(options.device, getattr(torch, dtype), requires_grad=options.backward))
+            rank: dict[int, tuple[int, int]] = {
+                k: _rank(pytree.tree_leaves((s.input, s.args, s.kwargs))) for k, s in enumerate(inputs)
+            }
+            for k in sorted(rank, key=lambda k: rank[k], reverse=True)[: options.samples]:
+                s = inputs[k]
+                name = f"{dtype} {op.full_name} {k}"
+                yield Sample(name, op, own(op.op), (s.input, tuple(s.args), dict(s.kwargs)))
+
+
+def _rank(leaves: list[Any]) -> tuple[int, int]:
+    """Order samples by the dimensions of their tensors that have several elements."""
+    import torch
+
+    tensors = [t for t in leaves if isinstance(t, torch.Tensor) and t.layout is torch.strided]
+    return max((sum(n > 1 for n in t.shape), t.dim()) for t in tensors) if tensors else (0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,180 @@
+"""All layouts of one sample, compiled in one graph and compared with eager; apart where that isn't the same."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+
+import intarsia
+from intarsia_ir.errors import UnsupportedError
+from integration.layouts.relaid import LAYOUTS, MIXED, relaid
+from integration.opinfo.compare import difference, leaf_difference
+from integration.opinfo.judge import SECONDS, UNDEFINED, line, too_long, unexpected
+from integration.opinfo.samples import Sample
+
+__all__ = ["Judge"]
+
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+
+class Judge:
+    """Judges samples, one after the other.
+
+    Args:
+        dynamic: As for `intarsia.compile`.
+        backward: Whether gradients are compared as well.
+        inplace: Whether the operator's form that writes its first operand is called.
+        backend: What runs the graphs.
+    """
+
+    def __init__(
+        self, *, dynamic: bool | None = None, backward: bool = False, inplace: bool = False, backend: str = "auto"
+    ) -> None:
+        self.dynamic, self.backward, self.inplace, self.backend = dynamic, backward, inplace, backend
+        signal.signal(signal.SIGALRM, too_long)
+
+    def __call__(self, sample: Sample) -> dict[str, dict[str, Any]]:
+        """Return layout -> `result` (same, refused, eager or wrong) and why."""
+        function = sample.op.inplace_variant if self.inplace else sample.function
+        found: dict[str, dict[str, Any]] = {}
+        fitting: dict[str, Any] = {}
+        for layout in (*LAYOUTS, *MIXED):
+            expected = self._run(function, sample, [layout])
+            if expected is None:
+                continue
+            if isinstance(expected, Exception):
+                found[layout] = {"result": "eager", "why": line(expected)}
+                if self.inplace:
+                    found[layout] |= self._raises(function, sample, layout)
+            else:
+                fitting[layout] = expected
+        if len(fitting) > 1:
+            together = self._judge(function, sample, list(fitting), None)
+            if together["result"] == "same":
+                return found | dict.fromkeys(fitting, together)
+        for layout, expected in fitting.items():
+            found[layout] = self._judge(function, sample, [layout], expected)
+        return found
+
+    def _judge(self, function: Callable[..., Any], sample: Sample, layouts: list[str], expected: Any) -> dict[str, Any]:
+        expected = expected if expected is not None else self._run(function, sample, layouts)
+        if isinstance(expected, Exception):
+            return {"result": "eager", "why": line(expected)}
+        signal.alarm(SECONDS)
+        try:
+            actual = self._run(function, sample, layouts, self._compile(_caller(function)))
+            if isinstance(actual, Exception):
+                if isinstance(actual, UnsupportedError):
+                    return {"result": "refused", "why": actual.code, "message": str(actual)[:400]}
+                return {**unexpected(actual), "result": "wrong"}
+        except TimeoutError as error:
+            return {"result": "wrong", "why": line(error)}
+        finally:
+            signal.alarm(0)
+        stats = intarsia.stats()
+        if stats.frames_eager or stats.fallbacks or not stats.graphs:
+            return {"result": "refused", "why": "no graph"}
+        for layout, a, e in zip(layouts, actual, expected, strict=True):
+            inputs = relaid(sample.inputs, layout)
+            wrong = self._difference(sample, inputs, a, e)
+            if wrong and len(layouts) == 1:
+                (again,) = self._run(function, sample, layouts)
+                if self._difference(sample, inputs, again, e):
+                    return {"result": "eager", "why": "eager differs from itself"}
+            if wrong:
+                return {"result": "wrong", "why": f"{layout}: {wrong}"}
+        return {"result": "same"}
+
+    def _raises(self, function: Callable[..., Any], sample: Sample, layout: str) -> dict[str, Any]:
+        """Where eager raises, so must we, or refuse."""
+        actual = self._run(function, sample, [layout], self._compile(_caller(function)))
+        if isinstance(actual, Exception):
+            return {}
+        return {"result": "wrong", "why": "eager raises, ours doesn't"}
+
+    def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        intarsia.reset()
+        options = {"on_error": "raise", "rng": "eager"}
+        return intarsia.compile(function, fullgraph=True, dynamic=self.dynamic, backend=self.backend, options=options)
+
+    def _run(
+        self, function: Callable[..., Any], sample: Sample, layouts: list[str], call: Callable[..., Any] | None = None
+    ) -> Any:
+        """Return for each layout (results, operands afterwards, gradients), or the error; None without operands."""
+        calls = [relaid(sample.inputs, layout) for layout in layouts]
+        if None in calls:
+            return None
+        torch.manual_seed(0)
+        try:
+            with torch.set_grad_enabled(self.backward):
+                results = (call or _caller(function))(calls)
+                return [(r, c, self._gradients(r, c)) for r, c in zip(results, calls, strict=True)]
+        except Exception as error:  # eager's own error, or what a compiled function makes of it
+            return error
+
+    def _gradients(self, results: Any, inputs: Call) -> list[Any]:
+        if not self.backward:
+            return []
+        leaves = [t for t in pytree.tree_leaves(inputs) if isinstance(t, Tensor) and t.requires_grad]
+        outputs = [o for o in pytree.tree_leaves(results) if isinstance(o, Tensor) and o.requires_grad]
+        if not leaves or not outputs:
+            return []
+        torch.manual_seed(1)
+        return list(torch.autograd.grad(outputs, leaves, [_tangent(o) for o in outputs], allow_unused=True))
+
+    def _difference(self, sample: Sample, inputs: Call, actual: Any, expected: Any) -> str | None:
+        values = sample.op.name not in UNDEFINED
+        wrong = difference(actual[:2], expected[:2], sample.op.op, inputs, values=values)
+        wrong = wrong or _bits(actual[0], expected[0])
+        wrong = wrong or (_sharing(actual, expected) if not self.backward else None)
+        for k, (a, e) in enumerate(zip(actual[2], expected[2], strict=True)):
+            wrong = wrong or leaf_difference(_plain(a), _plain(e), values=values, wide=lambda: None)
+            wrong = wrong if wrong is None or wrong.startswith("gradient") else f"gradient {k}: {wrong}"
+        return wrong
+
+
+def _caller(function: Callable[..., Any]) -> Callable[[list[Call]], list[Any]]:
+    def call(calls: list[Call]) -> list[Any]:
+        return [function(operand, *args, **kwargs) for operand, args, kwargs in calls]
+
+    return call
+
+
+def _plain(value: Any) -> Any:
+    return value.resolve_conj().resolve_neg() if isinstance(value, Tensor) and value.layout is torch.strided else value
+
+
+def _tangent(output: Tensor) -> Tensor:
+    """Return a tangent with the output's strides where it is dense, as the compiled pass expects it."""
+    drawn = torch.randn(output.shape, dtype=output.dtype, device=output.device)
+    return torch.empty_like(output).copy_(drawn) if output.layout is torch.strided else drawn
+
+
+def _tensors(tree: Any) -> Iterator[Tensor]:
+    return (t for t in pytree.tree_leaves(tree) if isinstance(t, Tensor) and t.layout is torch.strided)
+
+
+def _bits(actual: Any, expected: Any) -> str | None:
+    """Return which result has another bit than eager's."""
+    for k, (a, e) in enumerate(zip(_tensors(actual), _tensors(expected), strict=True)):
+        if (a.is_conj(), a.is_neg()) != (e.is_conj(), e.is_neg()):
+            return f"result {k}: conjugate, negative {a.is_conj()}, {a.is_neg()} instead of {e.is_conj()}, {e.is_neg()}"
+    return None
+
+
+def _sharing(actual: Any, expected: Any) -> str | None:
+    """Return where results share memory with operands, or are operands, otherwise than in eager."""
+    shown = [[_places(result, run) for result in _tensors(run[0])] for run in (actual, expected)]
+    return None if shown[0] == shown[1] else f"shared memory {shown[0]} instead of {shown[1]}"
+
+
+def _places(result: Tensor, run: Any) -> list[tuple[str, int]]:
+    """Return which operands and results a result shares memory with."""
+    others = [*enumerate(_tensors(run[1])), *((-1 - k, t) for k, t in enumerate(_tensors(run[0])))]
+    storage = result.untyped_storage()._cdata
+    return [("is" if t is result else "shares", k) for k, t in others if t.untyped_storage()._cdata == storage]
