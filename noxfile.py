@@ -255,6 +255,17 @@ def opinfo(session: nox.Session) -> None:
 
 
 @nox.session
+def layouts(session: nox.Session) -> None:
+    """Compile every operator with inputs of every layout: values, strides, bits, aliasing as eager; then gradients."""
+    install_everything(session, "expecttest", "numpy")
+    session.run("python", "-m", "integration.layouts", *session.posargs)
+    if not session.posargs:
+        session.run("python", "-m", "integration.layouts", "--dynamic", "--stride", "5")
+        session.run("python", "-m", "integration.layouts", "--backward", "--stride", "5")
+        session.run("python", "-m", "integration.layouts", "--inplace", "--stride", "2")
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; warnings are errors, and the examples of README.md and add-a-pass.md run."""
     install_everything(session, "sphinx", "furo", "myst-parser")

@@ -15,8 +15,9 @@ Parts:
   7  integration/gpu: what only a GPU shows, among it random programs on CUDA against the loops interpreter; what needs
      two where there are two
   8  programs over the CPU and the GPU at once, in inference and training: equal to eager on the same devices
+  9  every operator with inputs of every layout on the GPU, in eight shards; rows in `$OUT/layouts_<shard>.jsonl`
 
-Parts 4, 5 and 7 need `expecttest`, `hypothesis` and pytest; 6 needs transformers and timm.
+Parts 4, 5, 7 and 9 need `expecttest`, `hypothesis` and pytest; 6 needs transformers and timm.
 """
 
 from __future__ import annotations
@@ -288,6 +289,18 @@ def child(command: list[str], *, limit_s: float, folder: str = ".") -> dict[str,
     return row
 
 
+def layouts(names: list[str]) -> Iterator[dict[str, Any]]:
+    """Sweep a shard of the operators, named by its number, over layouts on the GPU."""
+    for name in names:
+        path = (Path(os.environ.get("OUT", ".")) / f"layouts_{name}.jsonl").resolve()
+        command = ["-m", "integration.layouts", "--device", "cuda", "--shard", f"{name}/{LAYOUT_SHARDS}"]
+        limits = ["--jobs", str(min(12, os.cpu_count() or 1)), "--seconds", "150", "--json", str(path), "--resume"]
+        yield {"layouts": name, **child([*command, *limits], limit_s=240)}
+
+
+LAYOUT_SHARDS = 8
+
+
 def whole_model_names() -> list[str]:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     import gpu_models
@@ -331,6 +344,7 @@ PARTS: dict[int, tuple[Callable[[], Iterable[str]], Callable[[list[str]], Iterat
     6: (whole_model_names, whole_models),
     7: (on_gpu_names, on_gpu),
     8: (mixed_names, mixed),
+    9: (lambda: map(str, range(LAYOUT_SHARDS)), layouts),
 }
 
 if __name__ == "__main__":

@@ -135,7 +135,11 @@ class _Grid:
     def run(self, buffer: Buffer) -> torch.Tensor:
         out = allocate(buffer, self.sizes)
         if out.numel():
-            out.copy_(self._fold(self.value_of(self.nest.body)))
+            place, value = out, self._fold(self.value_of(self.nest.body)).expand(out.shape)
+            for d, stride in enumerate(out.stride()):
+                if stride == 0:  # all points along it write one place, and one value
+                    place, value = place.narrow(d, 0, 1), value.narrow(d, 0, 1)
+            place.copy_(value)
         return out
 
     def _fold(self, values: torch.Tensor) -> torch.Tensor:

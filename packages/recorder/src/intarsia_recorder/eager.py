@@ -416,6 +416,10 @@ def _in_format(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: M
     return _formatted(mode, result, suggest_memory_format(args[0]))
 
 
+def _in_format_of_second(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return _formatted(mode, result, suggest_memory_format(args[1]))
+
+
 def _formatted(mode: FakeTensorMode, result: torch.Tensor, memory_format: torch.memory_format) -> torch.Tensor:
     """Return a tensor with the strides of a new one of a memory format."""
     if not _is_known(result):
@@ -530,6 +534,7 @@ _CORRECTED: dict[str, _Correction] = {
     **dict.fromkeys(["reflection_pad3d", "replication_pad3d"], _padded),
     "angle": _row_major_of_complex,
     "huber_loss": _as_first_operand,
+    "replication_pad3d_backward": _by_device(_in_format_of_second, _contiguous),
     "channel_shuffle": _by_device(_shuffled, _contiguous),
     "max_unpool2d": _by_device(_in_format, _contiguous),
     "roll": _by_device(_rolled, _contiguous),
