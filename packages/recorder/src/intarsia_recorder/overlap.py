@@ -121,7 +121,7 @@ def _layout(value: torch.Tensor) -> tuple[Any, ...]:
 def _extent(value: torch.Tensor) -> tuple[int, int]:
     """Return the range of bytes from the first element to the last."""
     last = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
-    start = value.storage_offset()
+    start = int(value.storage_offset())
     return start * value.itemsize, (start + last + 1) * value.itemsize
 
 
