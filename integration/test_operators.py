@@ -166,3 +166,46 @@ def test_tensors_that_no_graph_holds_are_left_to_eager(name):
         intarsia.compile(SPECIAL[name], options=RAISE)(x)
     except UnsupportedError as error:
         assert error.code.startswith(("tracer.", "pipeline.device"))
+
+
+CHECKED = {
+    "quantile": (lambda x, q: torch.quantile(x, q), torch.randn(3, 4), torch.tensor([1.5])),
+    "nanquantile": (lambda x, q: x.nanquantile(q, 1), torch.randn(3, 4), torch.tensor(-0.5)),
+    "quantile in range": (lambda x, q: x.quantile(q, dim=1), torch.randn(3, 4), torch.tensor([0.5])),
+    "probability": (F.binary_cross_entropy, torch.tensor([1.5]), torch.tensor([1.0])),
+    "probability, nan": (F.binary_cross_entropy, torch.tensor([float("nan")]), torch.tensor([1.0])),
+    "target": (F.binary_cross_entropy, torch.tensor([0.5]), torch.tensor([2.0])),
+    "probability in range": (F.binary_cross_entropy, torch.tensor([0.5, 1.0]), torch.tensor([1.0, 0.0])),
+    "celu": (lambda x: F.celu(x, 0.0), torch.randn(3)),
+    "beta": (lambda x: F.smooth_l1_loss(x, x, beta=-1.0), torch.randn(3)),
+    "select_scatter": (lambda x: torch.select_scatter(x, torch.ones(3), 1, 7), torch.randn(3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_what_eager_checks_is_checked(name):
+    f, *args = CHECKED[name]
+    as_eager(f, *args)
+    as_eager(f, args[0].requires_grad_(), *args[1:])
+
+
+OUTSIDE = torch.tensor([9])
+UNUSED = {
+    "item": lambda x: x.clone().__setitem__(OUTSIDE, 1.0),
+    "scatter": lambda x: x.clone().scatter_(0, OUTSIDE[None], 1.0),
+    "index_fill": lambda x: x.clone().index_fill_(0, OUTSIDE, 1.0),
+    "index_copy": lambda x: x.clone().index_copy_(0, OUTSIDE, torch.ones(1, 3)),
+    "put": lambda x: x.clone().put_(OUTSIDE, torch.ones(1)),
+    "embedding": lambda x: F.embedding(OUTSIDE, x),
+    "margin": lambda x: F.multi_margin_loss(x, OUTSIDE.expand(3)),
+    "eigh": lambda x: torch.linalg.eigh(x * float("nan")),
+    "division": lambda x: OUTSIDE // x.long().sum(),
+    "histc": lambda x: torch.histc(x * float("inf"), 4),
+    "sorter": lambda x: torch.searchsorted(torch.ones(2), torch.ones(2), sorter=OUTSIDE.expand(2)),
+    "cholesky": lambda x: torch.linalg.cholesky(x - 1),
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_what_raises_raises_although_nobody_reads_its_result(name):
+    as_eager(lambda x: (UNUSED[name](x), x + 1)[1], torch.zeros(3, 3))

@@ -166,6 +166,11 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     table[aten.grid_sampler_2d.default] = _not_cubic(table[aten.grid_sampler_2d.default])
     for op in (aten.upsample_linear1d.default, aten.upsample_bilinear2d.default):
         table[op] = _scaled(table[op])
+    table[aten.binary_cross_entropy.default] = _probabilities(table[aten.binary_cross_entropy.default])
+    table[aten.celu.default] = _declined(table[aten.celu.default], lambda x, alpha=1.0: alpha == 0)
+    table[aten.smooth_l1_loss.default] = _declined(
+        table[aten.smooth_l1_loss.default], lambda x, target, reduction=1, beta=1.0: beta < 0
+    )
     table[aten.trace.default] = _trace
     table |= foreach_decompositions() | fused_decompositions()
     for op in list(table):
@@ -236,6 +241,30 @@ def _not_cubic(function: Callable[..., Any]) -> Callable[..., Any]:
         return NotImplemented if mode == 2 else function(x, grid, mode, *args)
 
     return sample
+
+
+def _probabilities(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep the checks of a loss between probabilities: of the targets on the CPU only, as eager does."""
+
+    def decompose(x: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        result = function(x, target, *args, **kwargs)
+        if result is not NotImplemented:
+            for value, name in ((x, "input"), (target, "target")):
+                if name == "input" or value.device.type == "cpu":
+                    within = ((value >= 0) & (value <= 1)).all()
+                    aten._assert_async.msg(within, f"an element of the {name} is not between 0 and 1")
+        return result
+
+    return decompose
+
+
+def _declined(function: Callable[..., Any], refused: Callable[..., bool]) -> Callable[..., Any]:
+    """Leave a call whole that eager's kernel refuses: it raises."""
+
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        return NotImplemented if refused(*args, **kwargs) else function(*args, **kwargs)
+
+    return decompose
 
 
 def _scaled(function: Callable[..., Any]) -> Callable[..., Any]:

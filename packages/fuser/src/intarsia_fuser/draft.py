@@ -17,7 +17,7 @@ from itertools import pairwise
 from types import MappingProxyType
 
 from intarsia_fuser.cost import KernelWork, NestWork, footprints, nest_work, written_bytes
-from intarsia_fuser.effects import has_effect
+from intarsia_fuser.effects import has_effect, must_run
 from intarsia_fuser.order import ItemOrder
 from intarsia_fuser.sizes import Sizes
 from intarsia_ir.errors import InvalidArgumentError
@@ -273,7 +273,7 @@ def live_program(program: Program) -> Program:
     kept = []
     for item in reversed(program.items):
         made = item.outs if isinstance(item, Extern) else item.writes() if isinstance(item, Kernel) else (item.out,)
-        if live.isdisjoint(made) and not (isinstance(item, Extern) and has_effect(item.target)):
+        if live.isdisjoint(made) and not (isinstance(item, Extern) and must_run(item.target)):
             continue
         live |= item.reads()
         kept.append(item)

@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["has_effect"]
+from intarsia_ir.aten import effects
+
+__all__ = ["has_effect", "must_run"]
 
 
 def has_effect(target: Any) -> bool:
@@ -19,3 +21,8 @@ def has_effect(target: Any) -> bool:
         return True
     random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
     return bool(schema.is_mutable or random or not schema.returns)
+
+
+def must_run(target: Any) -> bool:
+    """Tell whether calls must stay whose results nobody reads: those with an effect, and those that may raise."""
+    return has_effect(target) or effects(target).may_raise

@@ -47,8 +47,18 @@ def _classes(self: torch.Tensor, num_classes: int = -1) -> None:
     torch.ops.aten._assert_async.msg(((self >= 0) & (self < num_classes)).all(), "a class of one_hot is out of range")
 
 
+def _quantiles(input: torch.Tensor, q: Any, *args: Any, **kwargs: Any) -> None:
+    """Quantiles in a tensor are from 0 to 1; on the CPU only, as in eager. A number is checked anyway."""
+    if isinstance(q, torch.Tensor) and q.device.type == "cpu":
+        torch.ops.aten._assert_async.msg(((q >= 0) & (q <= 1)).all(), "a quantile is not between 0 and 1")
+
+
 _CHECKS: dict[Any, Callable[..., None]] = {
+    torch.nanquantile: _quantiles,
     torch.nn.functional.one_hot: _classes,
     torch.ops.aten.one_hot: _classes,
     torch.ops.aten.one_hot.default: _classes,
+    torch.quantile: _quantiles,
+    torch.Tensor.nanquantile: _quantiles,
+    torch.Tensor.quantile: _quantiles,
 }

@@ -246,6 +246,15 @@ def _adds_other_slices(x: Any, dim: int, index: Any, source: Any, *rest: Any) ->
     return bool(x.dtype != source.dtype)
 
 
+def _scatters_outside(x: Any, src: Any, dim: int, index: Any) -> bool:
+    """Raise for a position that the dimension doesn't have."""
+    if x.dim() and -x.dim() <= dim < x.dim():
+        size = x.shape[dim]
+        if type(size) is int and type(index) is int and not -size <= index < size:
+            raise IndexError(f"index {index} is out of range for dimension {dim} of size {size}")
+    return False
+
+
 # refusals for types that don't go together, and other checks that meta kernels lack
 _MISMATCHED: dict[str, Callable[..., bool]] = {
     "addcdiv": _divides_integers,
@@ -255,6 +264,7 @@ _MISMATCHED: dict[str, Callable[..., bool]] = {
     "masked_fill": _takes_no_mask,
     "masked_scatter": _takes_no_mask,
     "put": _puts_wrongly,
+    "select_scatter": _scatters_outside,
 }
 
 

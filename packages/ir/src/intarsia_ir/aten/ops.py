@@ -192,10 +192,17 @@ _MAY_RAISE_PACKETS = frozenset(
         "tensor_split",
         "quantile",
         "nanquantile",
+        "_histogramdd_bin_edges",
+        "_histogramdd_from_bin_cts",
         "_linalg_svd",
         "_linalg_eigh",
+        "_linalg_eigvals",
         "_linalg_solve_ex",
         "_linalg_check_errors",
+        "fractional_max_pool2d",
+        "fractional_max_pool3d",
+        "histogram",
+        "searchsorted",
     ]
 )
 
