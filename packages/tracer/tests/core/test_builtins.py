@@ -235,6 +235,7 @@ attempt(lambda: "ab".encode(encoding="utf-8"))
 attempt(lambda: "a".join(iterable=[]))
 attempt(lambda: deque().pop())
 attempt(lambda: deque([1]).index(2))
+attempt(lambda: [{}].index(defaultdict(int, a=1)))
 hasattr(deque(), "mro")
 deque([1]) == [1]
 [1] == deque([1])

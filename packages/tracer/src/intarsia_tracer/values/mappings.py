@@ -169,6 +169,8 @@ class Dict(Value):
         if not self._whole:
             raise NotConstantError("an existing dict")
         made = {k.as_python(): v.as_python() for k, v in self._entries.values()}
+        if self.cls is collections.defaultdict:
+            return collections.defaultdict(self.factory.as_python(), made)
         return made if self.cls is dict else self.cls(made)
 
     def truth(self, tx: Tracer) -> bool:
