@@ -120,7 +120,7 @@ class DispatchConfig:
             nothing is lost and nobody told: the frame runs as written from then on, and what resumes it is compiled.
         dynamic: None: sizes and numbers that were otherwise in an earlier call are symbols; True: all; False: none.
         lock: Held while a frame is captured and compiled, never while compiled code runs. One reentrant lock for all
-            dispatchers whose passes share state. (A process forked while another thread compiles inherits it held.)
+            dispatchers whose passes share state. (Whoever gives it makes it new in a process that is forked.)
         on_event: Told what happened to a frame, as it happens; for logs and `explain`.
         count: Told the same as amounts to add to counters: `count(graphs=1)`.
     """

@@ -29,6 +29,7 @@ from intarsia_dispatch.reports import as_intarsia_error, break_error, compilers_
 from intarsia_dispatch.skipping import calls_debugger, debugger_active, is_import, is_repeated_later, root_codes
 from intarsia_dispatch.stats import Counters, DispatchStats, as_fallbacks
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
+from intarsia_dispatch.working_directory import some_working_directory
 from intarsia_ir.errors import (
     IntarsiaError,
     InternalError,
@@ -146,6 +147,10 @@ class Dispatcher:
         """Return the counts since the dispatcher was made or reset."""
         return self._counts.snapshot()
 
+    def after_fork(self) -> None:
+        """For a forked process: make new what a thread of the parent may have held; the compile lock is its owner's."""
+        self._counts.after_fork()
+
     def reset(self) -> None:
         """Forget every version and zero the counts; roots stay usable and compile anew."""
         with self._config.lock:
@@ -187,7 +192,7 @@ class Dispatcher:
             self._native(code, None, f"{watcher} is active, and sees no operation of compiled code")
             return ...
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
-        with self._config.lock, held_back(), hidden_from_user(), deep_stack():
+        with self._config.lock, held_back(), some_working_directory(), hidden_from_user(), deep_stack():
             return choose(code, frame)  # by itself: another compiler beneath would compile this one
 
     def _choose(self, code: CodeType, frame: FrameInfo) -> _Answer:

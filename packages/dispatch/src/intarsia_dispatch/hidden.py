@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,15 +12,29 @@ from torch.autograd.graph import saved_tensors_hooks
 
 __all__ = ["hidden_from_user"]
 
+_INNER_PARTS = r"(torch\.(_subclasses|fx|_prims|_prims_common|_meta_registrations|utils\._sympy)|sympy)(\.|$)"
+
 
 def hidden_from_user() -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which modes, tensor subclasses and hooks on saved tensors see nothing of what is done."""
+    """Return a context in which modes, tensor subclasses and hooks on saved tensors see nothing of what is done.
+
+    Nor do those who watch warnings: torch's own are for whoever uses fake tensors and graphs by hand.
+    """
     stack = contextlib.ExitStack()
+    stack.enter_context(_own_warnings_ignored())
     stack.enter_context(torch._C.DisableTorchFunction())
     stack.enter_context(_hooks_allowed())
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         stack.enter_context(saved_tensors_hooks(_itself, _itself))
     return stack
+
+
+@contextlib.contextmanager
+def _own_warnings_ignored() -> Iterator[None]:
+    """Ignore warnings that arise in the parts of torch with which programs are captured; others are the program's."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=_INNER_PARTS)
+        yield
 
 
 @contextlib.contextmanager

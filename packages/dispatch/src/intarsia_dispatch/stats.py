@@ -69,7 +69,12 @@ class Counters(Generic[Record]):
     def snapshot(self) -> Record:
         """Return the counts as they are now."""
         with self._lock:
-            return self._record(**self._values)
+            values = dict(self._values)
+        return self._record(**values)  # code that the hook may look at, which counts
+
+    def after_fork(self) -> None:
+        """Make the lock new, which another thread of the parent may have held."""
+        self._lock = threading.Lock()
 
     def reset(self) -> None:
         """Zero the counts; what was told to `also` is left alone."""

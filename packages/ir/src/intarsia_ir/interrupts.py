@@ -99,8 +99,9 @@ def _put_back(standing_in: list[tuple[int, _Noted]]) -> None:
     except BaseException:
         _put_back(standing_in)
         raise
-    for number, noted in standing_in:
-        noted.hand_on(number)
+    with contextlib.ExitStack() as stack:  # all of them, even when one raises
+        for number, noted in reversed(standing_in):
+            stack.callback(noted.hand_on, number)
 
 
 def let_through() -> None:

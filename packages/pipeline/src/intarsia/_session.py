@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -17,6 +18,17 @@ COUNTERS = Counters(Stats)
 # tracing and recording run torch's fake tensor mode, which is not meant for two threads at once
 COMPILE_LOCK = threading.RLock()
 DISPATCHERS: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Make new the locks that another thread of the parent may have held: there is only one thread now."""
+    COMPILE_LOCK._at_fork_reinit()  # type: ignore[attr-defined]
+    COUNTERS.after_fork()
+    for dispatcher in list(DISPATCHERS):
+        dispatcher.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def stats() -> Stats:
