@@ -19,16 +19,8 @@ from intarsia._backends import GraphCompiler
 from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
-from intarsia_dispatch import (
-    CompiledGraph,
-    DispatchConfig,
-    Dispatcher,
-    ErrorPolicy,
-    EventKind,
-    FrameEvent,
-    FrameGuard,
-    code_under,
-)
+from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, ErrorPolicy, EventKind, FrameEvent, FrameGuard
+from intarsia_dispatch.skipping import code_under
 from intarsia_guards.changes import changed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GuardKind
