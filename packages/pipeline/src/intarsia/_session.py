@@ -23,8 +23,8 @@ DISPATCHERS: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 def _after_fork() -> None:
     """Make new the locks that another thread of the parent may have held: there is only one thread now."""
     COMPILE_LOCK._at_fork_reinit()  # type: ignore[attr-defined]
-    for counts in (COUNTERS, *DISPATCHERS):
-        counts.after_fork()
+    for after_fork in (COUNTERS.after_fork, *(dispatcher.after_fork for dispatcher in DISPATCHERS)):
+        after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)
