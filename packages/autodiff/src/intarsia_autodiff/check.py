@@ -22,14 +22,17 @@ from intarsia_ir.records import AliasOfInput, AliasOfOutput, Fresh, Halves, Inpu
 __all__ = ["check_halves"]
 
 
-def check_halves(joint: Recorded, forward: fx.GraphModule, backward: fx.GraphModule, halves: Halves) -> None:
+def check_halves(
+    joint: Recorded, forward: fx.GraphModule, backward: fx.GraphModule, halves: Halves, part: int = 0
+) -> None:
     """Check that the halves compute what the joint graph does.
 
     Args:
         joint: The joint graph.
         forward: The forward graph.
-        backward: The backward graph.
+        backward: The backward graph, or that of one part.
         halves: How they fit together.
+        part: Number of the part that the backward graph is for.
 
     Raises:
         VerifyError: They don't.
@@ -43,7 +46,9 @@ def check_halves(joint: Recorded, forward: fx.GraphModule, backward: fx.GraphMod
     whole, draws = numbering.run(joint.graph_module, inputs)
     first, first_draws = numbering.run(forward, inputs[:n_primals])
     saved = [inputs[s.position] if s.is_input else first[s.position] for s in halves.saved]
-    second, second_draws = numbering.run(backward, [*saved, *inputs[n_primals:]])
+    tangents, gradients = tie.ranges()[part]
+    given = [*saved, *[inputs[n_primals + number] for number in tangents]]
+    second, second_draws = numbering.run(backward, given)
     findings: list[tuple[str, str, str]] = []
     wanted = signature.outputs[: tie.n_outputs]
     if _meanings(wanted, whole, inputs) != _meanings(halves.forward.outputs, first, inputs[:n_primals]):
@@ -52,8 +57,8 @@ def check_halves(joint: Recorded, forward: fx.GraphModule, backward: fx.GraphMod
         (w.input, first[w.result]) for w in halves.forward.writes
     ]:
         findings.append(("H1", "writes", "a written value is another than in the joint graph"))
-    gradients = signature.outputs[tie.n_outputs :]
-    if _meanings(gradients, whole, inputs) != _meanings(halves.backward.outputs, second, [*saved, *inputs[n_primals:]]):
+    specs = tuple(signature.outputs[tie.n_outputs + number] for number in gradients)
+    if _meanings(specs, whole, inputs) != _meanings(halves.backward.outputs, second, given):
         findings.append(("H2", "gradients", "a gradient is another value than in the joint graph"))
     if first_draws != draws or second_draws:
         findings.append(("H3", "random", "the halves draw other random numbers than the joint graph"))

@@ -15,19 +15,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.fx as fx
 from torch._prims_common import make_contiguous_strides_for
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
+from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 
 from intarsia_autodiff.decompositions import backward_decompositions
+from intarsia_autodiff.parts import Part, independent_parts, nodes_behind, saved_by
+from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Joint, Recorded, Signature, Tangent
@@ -125,6 +128,10 @@ class _LibraryCalls(TorchFunctionMode):
 _STEP_BY_STEP = frozenset({torch.lstm})
 
 
+class _WrittenError(RuntimeError):
+    """A tensor that autograd keeps was written."""
+
+
 class _Backward:
     """Goes on after the program: chooses roots, adds tangents, runs autograd."""
 
@@ -138,6 +145,7 @@ class _Backward:
         }
         self.storages = {_storage(x): n for n, x in reversed(tensors)}
         self.kept: set[int] = set()
+        self.raises: list[str] = []
 
     @contextlib.contextmanager
     def noting_what_is_kept(self) -> Iterator[None]:
@@ -150,7 +158,11 @@ class _Backward:
         def unpack(packed: tuple[torch.Tensor, int]) -> torch.Tensor:
             tensor, version = packed
             if tensor._version != version:
-                raise RuntimeError("a tensor needed for the gradient has been modified by an inplace operation")
+                raise _WrittenError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    f"[{tensor.dtype} {list(tensor.shape)}] is at version {tensor._version}; "
+                    f"expected version {version} instead."
+                )
             return tensor
 
         with saved_tensors_hooks(pack, unpack):
@@ -171,9 +183,24 @@ class _Backward:
                 "an output requires grad, and no input does", code="training.no_inputs", where=self.recorder.where or ()
             )
         self._mark_what_is_kept()
-        gradients = self._differentiate(roots)
-        self.joint = Joint(tuple(tangents), tuple(self.edges), len(outputs))
-        return [*outputs, *gradients]
+        ends = {edge.node for edge in self.edges.values() if isinstance(edge, GradientEdge)}
+        with no_dispatch():  # looking at what is saved is no part of the program
+            parts = independent_parts(roots, ends)
+            watched = tuple(self._watched(part, outputs) for part in parts)
+        self._refuse_used_leaves(outputs, roots, ends)
+        order = [number for part in parts for number in part.roots]
+        gradients = self._differentiate([[roots[number] for number in part.roots] for part in parts])
+        self._refuse_late_writes(outputs)
+        several = len(parts) > 1
+        self.joint = Joint(
+            tuple(tangents[number] for number in order),
+            tuple(position for part in gradients for position in part),
+            len(outputs),
+            tuple((len(p.roots), len(g)) for p, g in zip(parts, gradients, strict=True)) if several else (),
+            watched,
+            tuple(self.raises),
+        )
+        return [*outputs, *[gradient for part in gradients for gradient in part.values()]]
 
     def _refuse_layouts(self, outputs: Sequence[Any]) -> None:
         """Refuse outputs without strides: nothing says what their tangents look like."""
@@ -182,6 +209,28 @@ class _Backward:
                 raise UnsupportedError(
                     f"an output has the layout {value.layout}", code="training.layout", where=self.recorder.where or ()
                 )
+
+    def _watched(self, part: Part, outputs: Sequence[Any]) -> tuple[tuple[int, bool], ...]:
+        """Return the inputs and outputs whose memory eager keeps for a part."""
+        kept = {_storage(tensor) for tensor in saved_by(part.holding)}
+        inputs = [(n, True) for storage, n in self.storages.items() if storage in kept]
+        own = [(n, value) for n, value in enumerate(outputs) if isinstance(value, FakeTensor)]
+        shown = [(n, False) for n, x in own if _storage(x) in kept and _storage(x) not in self.storages]
+        return (*sorted(inputs), *shown)
+
+    def _refuse_late_writes(self, outputs: Sequence[Any]) -> None:
+        """Refuse a backward pass that writes what others have: each time it runs, it would have to do so again."""
+        others = {_storage(x) for x in [*self.inputs, *outputs] if isinstance(x, FakeTensor)}
+        for node in self.recorder.graph.nodes:
+            if node.op == "call_function" and meta.phase(node) == "backward":
+                for written in aten_dialect.written_nodes(node):
+                    value = meta.value(written)
+                    if isinstance(value, FakeTensor) and _storage(value) in others:
+                        raise UnsupportedError(
+                            "the backward pass of the program writes a tensor that isn't its own",
+                            code="training.late_write",
+                            where=meta.origins(node),
+                        )
 
     # ---- roots
 
@@ -193,8 +242,14 @@ class _Backward:
             if not isinstance(value, FakeTensor) or not value.requires_grad:
                 continue
             source = self.storages.get(_storage(value))
+            if value.is_leaf:
+                root = self._base_of_leaf(value, is_of_input=source is not None)
+                if root is not None:
+                    roots.setdefault(id(root), (Tangent(position), root))
+                continue
             if source is not None:
                 if not _is_view_of(value, self.inputs[source]):
+                    self._refuse_view_of_leaf(value)
                     outputs[position] = value = value.clone()
                     roots[id(value)] = Tangent(position), value
                 continue
@@ -206,6 +261,37 @@ class _Backward:
             if self._is_written(position):
                 roots[id(value)] = Tangent(position, of_write=True), value
         return [tangent for tangent, _ in roots.values()], [root for _, root in roots.values()]
+
+    def _base_of_leaf(self, output: torch.Tensor, *, is_of_input: bool) -> torch.Tensor | None:
+        """Return what an output without a history that requires grad is a view of; None where no tangent belongs to it.
+
+        It's a view that was made where gradients were off: it requires grad because its base does.
+        """
+        base = output._base
+        if base is None and not any(output is value for value in self.inputs):
+            raise self._refused("a leaf that requires grad is made inside and returned", "training.leaf")
+        return None if is_of_input or base is None else base
+
+    def _refuse_view_of_leaf(self, output: torch.Tensor) -> None:
+        """Refuse a view of a view that was made where gradients were off: its gradient would be that one's."""
+        node: Any = output.grad_fn
+        while node is not None and _VIEW.fullmatch(type(node).__name__):
+            node = node.next_functions[0][0]
+        if getattr(node, "variable", None) is not None:
+            raise self._refused("a view that was made without gradients is used with gradients", "training.leaf")
+
+    def _refuse_used_leaves(self, outputs: Sequence[Any], roots: Sequence[torch.Tensor], ends: Collection[Any]) -> None:
+        """Refuse outputs that other outputs would pass gradients to: no node of ours leads there."""
+        given = [x for x in outputs if isinstance(x, FakeTensor) and x.requires_grad and x.is_leaf]
+        leaves = [x for x in given if not any(x is value for value in self.inputs)]
+        if not leaves:
+            return
+        used = [getattr(node, "variable", None) for root in roots for node in nodes_behind(root, ends)]
+        if any(leaf is value for leaf in leaves for value in used):
+            raise self._refused("a view that was made without gradients is used with gradients", "training.leaf")
+
+    def _refused(self, what: str, code: str) -> UnsupportedError:
+        return UnsupportedError(what, code=code, where=self.recorder.where or ())
 
     def _sharing(self, outputs: Sequence[Any]) -> dict[int, int]:
         """Map the memory of outputs to the number of output objects that show it."""
@@ -234,18 +320,34 @@ class _Backward:
 
     # ---- the backward pass
 
-    def _differentiate(self, roots: Sequence[torch.Tensor]) -> list[Any]:
-        """Run autograd; return one gradient, or None, for each input that requires grad."""
-        tangents = [self._tangent(root, number) for number, root in enumerate(roots)]
+    def _differentiate(self, parts: Sequence[Sequence[torch.Tensor]]) -> list[dict[int, Any]]:
+        """Run autograd for each part; return the gradients by the inputs that they belong to.
+
+        One part has a gradient, or None, for each input that requires grad; of several, each has those that it reaches.
+        """
+        numbers = itertools.count()
+        tangents = [[self._tangent(root, next(numbers)) for root in part] for part in parts]
         self.recorder.phase, self.recorder.where, self.recorder.mark = "backward", None, None
+        found = [self._gradients(roots, given) for roots, given in zip(parts, tangents, strict=True)]
+        if len(found) == 1:
+            return found
+        return [{n: gradient for n, gradient in part.items() if gradient is not None} for part in found]
+
+    def _gradients(self, roots: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor]) -> dict[int, Any]:
+        """Return the gradient of each input that requires grad; None where there is none."""
+        self.raises.append("")
         try:
             # on this thread: autograd's own threads, one a device, would record side by side
             with torch.autograd.set_multithreading_enabled(False):
-                return list(torch.autograd.grad(roots, list(self.edges.values()), tangents, allow_unused=True))
+                found = torch.autograd.grad(roots, list(self.edges.values()), tangents, allow_unused=True)
+        except _WrittenError as error:  # eager raises it as well, and only if it goes back from here
+            self.raises[-1] = str(error)
+            return dict.fromkeys(self.edges)
         except (RuntimeError, ValueError, TypeError) as error:
             raise UnsupportedError(
                 f"the backward pass of the program can't be recorded: {error}", code="training.backward"
             ) from error
+        return dict(zip(self.edges, found, strict=True))
 
     def _tangent(self, root: torch.Tensor, number: int) -> torch.Tensor:
         """Add the tangent of a root, with its strides; where it has gaps or overlaps, row by row instead."""

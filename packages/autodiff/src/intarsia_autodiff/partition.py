@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,6 @@ from intarsia_ir.records import (
     Role,
     SavedValue,
     Signature,
-    Write,
 )
 from intarsia_recorder import graph_module
 
@@ -67,12 +66,36 @@ class Partitioned:
         backward: From the saved values and the tangents to gradients.
         halves: How they fit together.
         plan: What was decided.
+        others: Where the joint graph has several parts, the backward graphs of the others, and how each fits together
+            with the forward graph.
     """
 
     forward: Functionalized
     backward: Functionalized
     halves: Halves
     plan: PartitionPlan
+    others: tuple[tuple[Functionalized, Halves], ...] = ()
+
+    def pairs(self) -> tuple[tuple[Functionalized, Halves], ...]:
+        """Return each backward graph with how it fits together with the forward graph."""
+        return ((self.backward, self.halves), *self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one backward graph is for.
+
+    Args:
+        number: Its number.
+        tangents: Numbers of its tangents.
+        gradients: Numbers of its gradients.
+        saved: The values that it is given.
+    """
+
+    number: int
+    tangents: range
+    gradients: range
+    saved: tuple[fx.Node, ...]
 
 
 def partition(joint: Recorded, policy: Policy | None = None, *, check: bool = True) -> Partitioned:
@@ -112,9 +135,10 @@ def partition(joint: Recorded, policy: Policy | None = None, *, check: bool = Tr
     plan = PartitionPlan(text, saved, problem.recomputed(saved), problem.n_bytes(saved))
     done = _Splitter(joint, analysis, plan).split()
     if check:
-        check_halves(joint, done.forward.graph_module, done.backward.graph_module, done.halves)
         aten_dialect.verify(done.forward.graph_module, functional=True)
-        aten_dialect.verify(done.backward.graph_module, functional=True)
+        for part, (backward, halves) in enumerate(done.pairs()):
+            aten_dialect.verify(backward.graph_module, functional=True)
+            check_halves(joint, done.forward.graph_module, backward.graph_module, halves, part)
     return done
 
 
@@ -135,39 +159,101 @@ class _Splitter:
         self.saved_nodes = [by_name[name] for name in plan.saved]
 
     def split(self) -> Partitioned:
-        backward_gm, backward, needs = self._backward(())
-        untold = untold_symbols(backward_gm, backward)
-        if untold:
-            sizes = tuple(find_symbol(name, self.analysis.primals) for name in untold)
-            backward_gm, backward, needs = self._backward(sizes)
-        forward_gm, forward, saved, places = self._forward(sizes if untold else ())
-        halves = Halves(
+        made: list[tuple[_Part, fx.GraphModule, Signature, tuple[tuple[int, ...], ...], tuple[FoundSymbol, ...]]] = []
+        for part in self._parts():
+            gm, signature, needs = self._backward(part, ())
+            sizes = tuple(find_symbol(name, self.analysis.primals) for name in untold_symbols(gm, signature))
+            if sizes:
+                gm, signature, needs = self._backward(part, sizes)
+            made.append((part, gm, signature, needs, sizes))
+        every_size = {str(found.value.node.expr): found for *_, sizes in made for found in sizes}
+        forward_gm, forward, saved, places = self._forward(every_size)
+        pairs = []
+        for part, gm, signature, needs, sizes in made:
+            given = (*[saved[n] for n in part.saved], *[saved[str(found.value.node.expr)] for found in sizes])
+            halves = self._halves(part, forward, signature, needs, given, places)
+            pairs.append((Functionalized(gm, signature, self.joint.facts), halves))
+        guards = self.joint.guards if isinstance(self.joint, Functionalized) else ()
+        (backward, halves), *others = pairs
+        return Partitioned(
+            Functionalized(forward_gm, forward, self.joint.facts, guards), backward, halves, self.plan, tuple(others)
+        )
+
+    def _halves(
+        self,
+        part: _Part,
+        forward: Signature,
+        backward: Signature,
+        needs: tuple[tuple[int, ...], ...],
+        saved: tuple[SavedValue, ...],
+        places: dict[int, int],
+    ) -> Halves:
+        tangents = [self.tie.tangents[number] for number in part.tangents]
+        return Halves(
             forward,
             backward,
             saved,
-            tuple(places[result] for result in self.analysis.tangent_results),
-            self.tie.gradients,
+            tuple(places[self.analysis.tangent_results[number]] for number in part.tangents),
+            tuple(self.tie.gradients[number] for number in part.gradients),
             needs,
-            tuple(_layout(meta.value(node)) for node in self.analysis.tangents),
-            tuple(tangent.position for tangent in self.tie.tangents if tangent.of_write),
+            tuple(_layout(meta.value(self.analysis.tangents[number])) for number in part.tangents),
+            tuple(tangent.position for tangent in tangents if tangent.of_write),
+            tuple(self._watched(part, set(saved), places)),
+            self.tie.raises[part.number] if self.tie.raises else "",
         )
-        guards = self.joint.guards if isinstance(self.joint, Functionalized) else ()
-        return Partitioned(
-            Functionalized(forward_gm, forward, self.joint.facts, guards),
-            Functionalized(backward_gm, backward, self.joint.facts),
-            halves,
-            self.plan,
-        )
+
+    def _watched(self, part: _Part, saved: set[SavedValue], places: dict[int, int]) -> Iterator[SavedValue]:
+        """Yield what eager keeps for a part and this partition doesn't save itself."""
+        for number, is_input in self.tie.watched[part.number] if self.tie.watched else ():
+            places_of = [number] if is_input else [places[p] for p in _results_of(self.signature.outputs[number])]
+            for place in places_of:
+                value = SavedValue(place, is_input)
+                if value not in saved:
+                    yield value
+
+    def _parts(self) -> Iterator[_Part]:
+        """Yield the parts; of several, each is given the saved values that it reads."""
+        parts = self.tie.ranges()
+        for number, (tangents, gradients) in enumerate(parts):
+            saved = tuple(self.saved_nodes)
+            if len(parts) > 1:
+                read = self._read([*self._kept_calls(tangents), *self._wanted(gradients)[1]])
+                saved = tuple(node for node in self.saved_nodes if node in read)
+            yield _Part(number, tangents, gradients, saved)
+
+    def _wanted(self, gradients: range) -> tuple[list[int], list[fx.Node]]:
+        """Return the results that gradients speak of, by number, and the nodes that their graph must have."""
+        specs = [self.signature.outputs[self.tie.n_outputs + number] for number in gradients]
+        results = sorted({p for spec in specs for p in _results_of(spec)})
+        everything = [*self.analysis.primals, *self.analysis.tangents]
+        shown = [everything[spec.input] for spec in specs if isinstance(spec, (InputItself, AliasOfInput))]
+        return results, [*[self.analysis.results[position] for position in results], *shown]
+
+    def _kept_calls(self, tangents: range) -> list[fx.Node]:
+        """Return the calls of the backward graphs that do more than compute, and depend on some of these tangents."""
+        own = {self.analysis.tangents[number] for number in tangents}
+        return [node for node in self.analysis.backward_kept_calls if own & _ancestors([node])]
+
+    def _read(self, nodes: Iterable[fx.Node]) -> set[fx.Node]:
+        """Return what computing nodes goes through, back to saved values."""
+        seen: set[fx.Node] = set()
+        pending = list(nodes)
+        while pending:
+            node = pending.pop()
+            if node not in seen:
+                seen.add(node)
+                pending += [] if node in self.saved_nodes else node.all_input_nodes
+        return seen
 
     # ---- forward
 
     def _forward(
-        self, sizes: Sequence[FoundSymbol]
-    ) -> tuple[fx.GraphModule, Signature, tuple[SavedValue, ...], dict[int, int]]:
-        """Return the graph, its signature, where saved values are found, and old -> new numbers of results.
+        self, sizes: Mapping[str, FoundSymbol]
+    ) -> tuple[fx.GraphModule, Signature, dict[fx.Node | str, SavedValue], dict[int, int]]:
+        """Return the graph, its signature, where saved values and sizes are found, and old -> new numbers of results.
 
         Args:
-            sizes: Symbols that the backward graph is given as numbers, after the saved values.
+            sizes: Symbols that backward graphs are given as numbers, after the saved values.
         """
         graph, copies = fx.Graph(), {}
         for node in self.analysis.primals:
@@ -180,61 +266,65 @@ class _Splitter:
                 copies[node] = graph.node_copy(node, copies.__getitem__)
         results = [copies[node] for node in wanted]
         places = {old: new for new, old in enumerate(self.analysis.forward_results)}
-        saved: list[SavedValue] = []
+        saved: dict[fx.Node | str, SavedValue] = {}
         for node in self.saved_nodes:
             if node.op == "placeholder" and node not in self.analysis.copied:
-                saved.append(SavedValue(self.analysis.primals.index(node), is_input=True))
+                saved[node] = SavedValue(self.analysis.primals.index(node), is_input=True)
                 continue
             made = copies[node]
             if node in self.analysis.copied:
                 made = _clone(graph, made)
             if made not in results:
                 results.append(made)
-            saved.append(SavedValue(results.index(made)))
-        for found in sizes:
+            saved[node] = SavedValue(results.index(made))
+        for name, found in sizes.items():
             if found.number is None:
-                saved.append(SavedValue(self.analysis.primals.index(found.node), is_input=True))
+                saved[name] = SavedValue(self.analysis.primals.index(found.node), is_input=True)
                 continue
             results.append(_number(graph, found, copies[found.node]))
-            saved.append(SavedValue(len(results) - 1))
+            saved[name] = SavedValue(len(results) - 1)
         n_primals = len(self.analysis.primals)
         forward = dataclasses.replace(
             self.signature,
             inputs=self.signature.inputs[:n_primals],
             outputs=tuple(_renumbered(s, places, {}) for s in self.signature.outputs[: self.tie.n_outputs]),
-            writes=tuple(Write(write.input, places[write.result]) for write in self.signature.writes),
+            writes=tuple(dataclasses.replace(w, result=places[w.result]) for w in self.signature.writes),
             symbols={name: where for name, where in self.signature.symbols.items() if where.input < n_primals},
             joint=None,
         )
-        return _finish(graph, results, self.joint.graph_module), forward, tuple(saved), places
+        return _finish(graph, results, self.joint.graph_module), forward, saved, places
 
     # ---- backward
 
-    def _backward(self, sizes: Sequence[FoundSymbol]) -> tuple[fx.GraphModule, Signature, tuple[tuple[int, ...], ...]]:
+    def _backward(
+        self, part: _Part, sizes: Sequence[FoundSymbol]
+    ) -> tuple[fx.GraphModule, Signature, tuple[tuple[int, ...], ...]]:
         """Return the graph, its signature, and for each gradient the tangents that it needs.
 
         Args:
+            part: What it is for.
             sizes: Symbols that it is given as numbers, after the saved values.
         """
         graph: fx.Graph = fx.Graph()
         copies: dict[fx.Node, fx.Node] = {}
         inputs: list[InputSpec] = []
-        for node in self.saved_nodes:
+        tangents = [self.analysis.tangents[number] for number in part.tangents]
+        for node in part.saved:
             copies[node] = copy = _placeholder(graph, node)
             inputs.append(InputSpec(copy.name, Role.USER if isinstance(meta.value(node), torch.Tensor) else Role.SIZE))
         for found in sizes:
             size = graph.placeholder(f"size_{found.value.node.expr}")
             meta.set_value(size, found.value)
             inputs.append(InputSpec(size.name, Role.SIZE))
-        for node in self.analysis.tangents:
+        for node in tangents:
             copies[node] = copy = _placeholder(graph, node)
             inputs.append(InputSpec(copy.name, Role.TANGENT))
-        specs = self.signature.outputs[self.tie.n_outputs :]
-        old_results = sorted({p for spec in specs for p in _results_of(spec)})
+        specs = tuple(self.signature.outputs[self.tie.n_outputs + number] for number in part.gradients)
+        old_results, _ = self._wanted(part.gradients)
         bases = {spec.input for spec in specs if isinstance(spec, (InputItself, AliasOfInput))}
         everything = [*self.analysis.primals, *self.analysis.tangents]
         wanted = [self.analysis.results[position] for position in old_results]
-        needed = _ancestors([*wanted, *self.analysis.backward_kept_calls])
+        needed = _ancestors([*wanted, *self._kept_calls(part.tangents)])
         for node in self.joint.graph_module.graph.nodes:
             # in the order of the joint graph; what is computed again comes right before what reads it
             if node in needed and node in self.analysis.backward:
@@ -246,7 +336,7 @@ class _Splitter:
         places = {old: new for new, old in enumerate(old_results)}
         outputs = tuple(_renumbered(spec, places, input_places) for spec in specs)
         gm = _finish(graph, [copies[node] for node in wanted], self.joint.graph_module)
-        needs = tuple(self._needs(spec, everything) for spec in specs)
+        needs = tuple(self._needs(spec, everything, tangents) for spec in specs)
         return gm, Signature(tuple(inputs), outputs, symbols=symbol_places(gm, outputs)), needs
 
     def _copy_with_operands(self, graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> None:
@@ -262,13 +352,13 @@ class _Splitter:
                 copies[current] = graph.node_copy(current, copies.__getitem__)
                 pending.pop()
 
-    def _needs(self, spec: OutputSpec, everything: Sequence[fx.Node]) -> tuple[int, ...]:
+    def _needs(self, spec: OutputSpec, everything: Sequence[fx.Node], tangents: Sequence[fx.Node]) -> tuple[int, ...]:
         """Return the numbers of the tangents that a gradient is computed from."""
         nodes = [self.analysis.results[position] for position in _results_of(spec)]
         if isinstance(spec, (InputItself, AliasOfInput)):
             nodes.append(everything[spec.input])
         found = _ancestors(nodes)
-        return tuple(number for number, tangent in enumerate(self.analysis.tangents) if tangent in found)
+        return tuple(number for number, tangent in enumerate(tangents) if tangent in found)
 
 
 def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:

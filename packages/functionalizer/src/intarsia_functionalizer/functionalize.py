@@ -30,6 +30,7 @@ from intarsia_functionalizer.numbers import with_expressions
 from intarsia_functionalizer.outputs import Outputs, describe_outputs
 from intarsia_functionalizer.overlap import overlap_guards
 from intarsia_functionalizer.rewriter import Rewriter
+from intarsia_functionalizer.storage import Ref
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
@@ -91,9 +92,9 @@ def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None
     with torch.no_grad(), symbolic, mode:
         results = rewriter.run()
         values, requires_grad = _output_values(recorded.signature, rewriter, results)
-        outputs = describe_outputs(rewriter, values, requires_grad, gm)
+        outputs = describe_outputs(rewriter, values, requires_grad, gm, _of_bases(recorded.signature))
     new = _finish(rewriter.graph, outputs, gm)
-    signature = with_expressions(_new_signature(recorded.signature, outputs), new)
+    signature = with_expressions(_new_signature(recorded.signature, outputs, rewriter), new)
     if check:
         aten_dialect.verify(new, functional=fuel is None, origins=origins)
     facts = join_facts(recorded.facts, facts_behind(meta.value(node) for node in gm.graph.find_nodes(op="placeholder")))
@@ -194,6 +195,13 @@ def _output_values(signature: Signature, rewriter: Rewriter, results: Any) -> tu
     return values, requires_grad
 
 
+def _of_bases(signature: Signature) -> list[int]:
+    """Return the outputs that have a tangent and no gradient themselves: the tangent is that of what they view."""
+    tangents = signature.joint.tangents if signature.joint else ()
+    own = [t.position for t in tangents if not t.of_write]
+    return [n for n in own if isinstance(spec := signature.outputs[n], Fresh) and not spec.requires_grad]
+
+
 def _finish(graph: fx.Graph, outputs: Outputs, root: fx.GraphModule) -> fx.GraphModule:
     """Add the output node, drop what nobody uses, and wrap the graph."""
     output = graph.output(tuple(outputs.results))
@@ -222,7 +230,19 @@ def _share_attribute(source: torch.nn.Module, target: torch.nn.Module, path: str
     setattr(target, name, getattr(value, name))
 
 
-def _new_signature(old: Signature, outputs: Outputs) -> Signature:
+def _new_signature(old: Signature, outputs: Outputs, rewriter: Rewriter) -> Signature:
     written = {write.input for write in outputs.writes}
     inputs = tuple(dataclasses.replace(spec, written=n in written) for n, spec in enumerate(old.inputs))
-    return dataclasses.replace(old, inputs=inputs, outputs=tuple(outputs.specs), writes=tuple(outputs.writes))
+    writes = tuple(
+        dataclasses.replace(w, is_counted=_is_counted(old.inputs[w.input], rewriter.inputs[w.input]))
+        for w in outputs.writes
+    )
+    return dataclasses.replace(old, inputs=inputs, outputs=tuple(outputs.specs), writes=writes)
+
+
+def _is_counted(spec: InputSpec, ref: Ref | None) -> bool:
+    """Tell whether eager counts the writes of an input.
+
+    Recording counted them as eager does, but for ops that write lists of tensors.
+    """
+    return spec.n_writes != 0 or (ref is not None and ref.base.in_list)

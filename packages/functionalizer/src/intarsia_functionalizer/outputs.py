@@ -7,13 +7,14 @@ Rules, in this order, for an output that is a tensor with base B and chain C:
   several objects on B       the contents of B are one result; C empty: Fresh, else AliasOfOutput
   C shows B with gaps        the same, because a result of its own would have to have those gaps
   C conjugates or negates    the same, because memory of a result holds the numbers themselves
+  the tangent is B's         the same: the view was made where gradients were off, of a base that has them
   otherwise                  Fresh: the view itself is the result
 No two storages share a result, and no result of a Fresh output is memory of an input: a copy is made instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +44,11 @@ class Outputs:
 
 
 def describe_outputs(
-    rewriter: Rewriter, values: Sequence[Any], requires_grad: Sequence[bool], root: torch.nn.Module
+    rewriter: Rewriter,
+    values: Sequence[Any],
+    requires_grad: Sequence[bool],
+    root: torch.nn.Module,
+    of_bases: Collection[int] = (),
 ) -> Outputs:
     """Return results, output specs and writes of a rewritten graph.
 
@@ -52,8 +57,9 @@ def describe_outputs(
         values: One entry per output: a Ref, a node of the new graph, or a Python constant.
         requires_grad: Of each output, as recorded.
         root: Holds the constants.
+        of_bases: Numbers of outputs whose base is a result, whatever else is.
     """
-    return _Describer(rewriter, values, root).describe(requires_grad)
+    return _Describer(rewriter, values, root).describe(requires_grad, of_bases)
 
 
 class _Describer:
@@ -66,7 +72,7 @@ class _Describer:
         self._claims: dict[fx.Node, Base] = {}
         self._shared: dict[int, bool] = {}
 
-    def describe(self, requires_grad: Sequence[bool]) -> Outputs:
+    def describe(self, requires_grad: Sequence[bool], of_bases: Collection[int]) -> Outputs:
         self._write_inputs()
         objects: dict[int, dict[int, Ref]] = {}
         for value in self.values:
@@ -76,6 +82,9 @@ class _Describer:
             (first, *others) = refs.values()
             view = bool(first.steps) and (dense_order(first.value) is None or _has_bits(first.value))
             self._shared[base] = bool(others) or view
+        for position in of_bases:
+            if isinstance(self.values[position], Ref):
+                self._shared[id(self.values[position].base)] = True
         for value, grad in zip(self.values, requires_grad, strict=True):
             self.outputs.specs.append(self._spec(value, grad))
         return self.outputs

@@ -285,7 +285,11 @@ class Rewriter:
         """Return the tensors that a written argument stands for."""
         items = argument if isinstance(argument, (list, tuple)) else [argument]
         values = [self._values[item] for item in items]
-        return [ref for value in values for ref in (value.refs if isinstance(value, Items) else [value])]
+        refs = [ref for value in values for ref in (value.refs if isinstance(value, Items) else [value])]
+        if items is argument:
+            for ref in refs:
+                ref.base.in_list = True
+        return refs
 
     def _whole_contents(self, op: OpOverload, bound: dict[str, Any]) -> fx.Node | None:
         """Return the new contents, before cast and broadcast, if the op doesn't look at the old ones."""

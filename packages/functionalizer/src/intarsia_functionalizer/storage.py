@@ -43,6 +43,7 @@ class Base:
         node: What holds its contents now, with any strides; None: an item that nobody picked yet.
         value: The tensor that first owned it: shape, strides and offset that view steps count on.
         position: Number of the input; -1 for other kinds.
+        in_list: It was written by an op that writes a list of tensors.
     """
 
     kind: BaseKind
@@ -52,6 +53,7 @@ class Base:
     version: int = 0
     first_write: int = -1
     last_read: int = -1
+    in_list: bool = False
     # `node` with the strides of `value`, once somebody needed it
     laid_out: fx.Node | None = None
     # view steps replayed on the present contents

@@ -379,6 +379,7 @@ class InputSpec:
         source: How the front end fetches it; None when the caller passes it.
         requires_grad: As at capture.
         written: Whether some `Write` targets it.
+        n_writes: How often eager counts that the program writes it; None: not known.
     """
 
     name: str
@@ -386,6 +387,7 @@ class InputSpec:
     source: Source | None = None
     requires_grad: bool = False
     written: bool = False
+    n_writes: int | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,10 +490,15 @@ class Constant(OutputSpec):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """After the graph ran: input number `input` takes the values of result number `result`."""
+    """After the graph ran: input number `input` takes the values of result number `result`.
+
+    `is_counted` tells whether eager counts the write among the versions of the tensor; it doesn't count those of batch
+    norm into its statistics, nor those through `.data`.
+    """
 
     input: int
     result: int
+    is_counted: bool = field(default=True, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,11 +524,28 @@ class Joint:
         gradients: One entry per gradient, in order: the input that it belongs to. Gradients are the last outputs; one
             that is zero whatever the tangents are is the constant None.
         n_outputs: Number of outputs of the program; the gradients follow them.
+        parts: Number of tangents and number of gradients of each part, in order; empty for one part. The gradients of
+            a part depend on its tangents only: going back from one part leaves the others whole.
+        watched: For each part, the inputs and outputs whose memory eager's autograd keeps for it, as (number, whether
+            it is an input).
+        raises: For each part, the message of the error that going back from it raises in eager; "" for none.
     """
 
     tangents: tuple[Tangent, ...]
     gradients: tuple[int, ...]
     n_outputs: int
+    parts: tuple[tuple[int, int], ...] = ()
+    watched: tuple[tuple[tuple[int, bool], ...], ...] = ()
+    raises: tuple[str, ...] = ()
+
+    def ranges(self) -> tuple[tuple[range, range], ...]:
+        """Return the numbers of the tangents and of the gradients of each part."""
+        found = []
+        n_tangents = n_gradients = 0
+        for tangents, gradients in self.parts or ((len(self.tangents), len(self.gradients)),):
+            found.append((range(n_tangents, n_tangents + tangents), range(n_gradients, n_gradients + gradients)))
+            n_tangents, n_gradients = n_tangents + tangents, n_gradients + gradients
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -580,6 +604,9 @@ class Halves:
         needs: One entry per gradient: the tangents that it depends on; without any of these there is no gradient.
         layouts: One entry per tangent: shape and strides in elements, dtype, device, the last two as text.
         written: Inputs whose new contents carry gradients: their tangents belong to the results written to them.
+        watched: Inputs and results that aren't saved themselves and mustn't be written before the backward pass either:
+            eager's autograd would raise.
+        raises: Message of the RuntimeError that the backward pass raises in eager, whatever the tangents; "" for none.
     """
 
     forward: Signature
@@ -590,6 +617,8 @@ class Halves:
     needs: tuple[tuple[int, ...], ...]
     layouts: tuple[tuple[tuple[Any, ...], tuple[Any, ...], str, str], ...]
     written: tuple[int, ...] = ()
+    watched: tuple[SavedValue, ...] = ()
+    raises: str = ""
 
 
 # ---- what capture returns --------------------------------------------------------------------------------------

@@ -92,12 +92,12 @@ def compile_graph(
     for position, stage in enumerate(pipeline.stages):
         with naming_stage(stage.name, ours=stage.trusted):
             start = time.perf_counter()
-            backward, program = program.backward, stage.run(program)
+            backward, others, program = program.backward, program.others, stage.run(program)
             if backward is not None:
-                program = replace(program, backward=stage.run(backward))
+                program = replace(program, backward=stage.run(backward), others=tuple(map(stage.run, others)))
             report.seconds[stage.name] = time.perf_counter() - start
-            for half in program.halved():
-                name = f"{position:02d}_{stage.name}{'_backward' * (half is not program)}"
+            for number, half in enumerate(program.halved()):
+                name = f"{position:02d}_{stage.name}{'_backward' * (number > 0)}{number * (number > 1) or ''}"
                 _watch(name, stage, half, options, folder)
         let_through()
         log.debug("stage %s took %.1f ms", stage.name, 1e3 * report.seconds[stage.name])
@@ -111,8 +111,9 @@ def compile_graph(
     _count(program, report, counters)
     assert program.run is not None  # a pipeline ends in "callable"
     backward_run = program.backward.run if program.backward else None
+    others = [(other.run, other.halves) for other in program.others if other.run and other.halves]
     device = program.device if options.cuda_graphs else None
-    return intarsia_runtime.assembled(program.run, program.signature, program.halves, backward_run, device)
+    return intarsia_runtime.assembled(program.run, program.signature, program.halves, backward_run, device, others)
 
 
 def _watch(name: str, stage: Stage, program: Program, options: Options, folder: Path | None) -> None:

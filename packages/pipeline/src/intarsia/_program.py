@@ -32,6 +32,8 @@ class Program:
         run: Flat inputs -> flat results (before the epilogue), after `build`.
         halves: In training, after `partition`: this is the forward graph; how `backward` belongs to it.
         backward: The backward graph. Later stages run on it as well.
+        others: The backward graphs of results that share nothing with those of `backward`; `halves` of each says how
+            it belongs to this forward graph.
     """
 
     graph_module: fx.GraphModule
@@ -44,7 +46,8 @@ class Program:
     run: Callable[..., Any] | None = None
     halves: Halves | None = None
     backward: Program | None = None
+    others: tuple[Program, ...] = ()
 
     def halved(self) -> tuple[Program, ...]:
-        """Return the program and, in training, its backward graph."""
-        return (self,) if self.backward is None else (self, self.backward)
+        """Return the program and, in training, its backward graphs."""
+        return (self,) if self.backward is None else (self, self.backward, *self.others)

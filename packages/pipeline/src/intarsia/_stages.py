@@ -160,8 +160,8 @@ def _partition(p: Program, policy: Any) -> Program:
     if p.signature.joint is None:
         return p
     done = intarsia_autodiff.partition(Recorded(p.graph_module, p.signature, p.facts), policy, check=False)
-    back = replace(_recorded(p, done.backward), guards=())
-    return replace(_recorded(p, done.forward), halves=done.halves, backward=back)
+    back, *others = [replace(_recorded(p, half), guards=(), halves=halves) for half, halves in done.pairs()]
+    return replace(_recorded(p, done.forward), halves=done.halves, backward=back, others=tuple(others))
 
 
 def _lower(p: Program, rng: str | None, aim: Any) -> Program:

@@ -77,6 +77,26 @@ class _Several(NamedTuple):
     items: tuple[Any, ...]
 
 
+_LOOPS_OVER_IMAGES = ("Slow2d", "Slow3d", "SlowTranspose2d", "SlowTranspose3d")
+_CONVOLUTION_BACKWARD = torch.ops.aten.convolution_backward.default
+_SLICED = frozenset(getattr(torch._C._ConvBackend, name) for name in _LOOPS_OVER_IMAGES)
+
+
+def _is_pointwise_in_slices(args: Sequence[Any]) -> bool:
+    """Tell whether a kernel of one point is convolved by the loop over images: its gradient has its own strides.
+
+    They differ from those of the channels-last format in dimensions of size 1 alone.
+    """
+    _, x, weight, _, stride, padding, dilation, transposed, output_padding, groups, _ = args
+    numbers = (*x.shape, *weight.shape)
+    if not all(type(n) is int for n in numbers) or any(n != 1 for n in weight.shape[2:]) or x.device.type != "cpu":
+        return False
+    backend = torch._C._select_conv_backend(
+        x, weight, None, stride, padding, dilation, transposed, output_padding, groups
+    )
+    return backend in _SLICED
+
+
 class MetaCache:
     """Runs ops on the fake tensors of one mode, from memory where it can.
 
@@ -125,6 +145,11 @@ class MetaCache:
             shape, strides = tuple(args[0].shape), args[0].stride()
             if result.stride() != strides:
                 return self._build(_New(shape, strides, result.dtype, result.device), ())
+        if op is _CONVOLUTION_BACKWARD and result[1] is not None and _is_pointwise_in_slices(args):
+            weight, strides = result[1], args[2].stride()
+            if weight.stride() != strides:
+                weight = self._build(_New(tuple(weight.shape), strides, weight.dtype, weight.device), ())
+                return (result[0], weight, result[2])
         return result
 
     def _key(

@@ -230,7 +230,10 @@ def _input_names(
 
 def _input_spec(given: InputSpec, node: fx.Node, fake: Any) -> InputSpec:
     requires_grad = isinstance(fake, torch.Tensor) and fake.requires_grad
-    return dataclasses.replace(given, name=node.name, requires_grad=requires_grad)
+    counts = isinstance(fake, torch.Tensor) and not fake.is_inference()
+    return dataclasses.replace(
+        given, name=node.name, requires_grad=requires_grad, n_writes=fake._version if counts else None
+    )
 
 
 def _run_graph(
@@ -311,7 +314,8 @@ def _outputs(
 def _fresh(result: int, value: Any) -> Fresh:
     if not isinstance(value, torch.Tensor):
         return Fresh(result)
-    return Fresh(result, tuple(value.stride()), value.requires_grad)
+    # what is made where gradients are off of a base that has them says that it requires grad, and has no history
+    return Fresh(result, tuple(value.stride()), value.requires_grad and not value.is_leaf)
 
 
 def _is_flat(result: Any) -> bool:

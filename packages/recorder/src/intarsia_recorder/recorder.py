@@ -18,7 +18,7 @@ import torch
 import torch.fx as fx
 from torch._C import DispatchKey
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from intarsia_ir import meta
@@ -38,6 +38,7 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DEVICE = torch.ops.prim.device.default
 
 _NUMBERS = (bool, int, float, complex)
+_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 _PLAIN = {bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 
 _ASSERTIONS = {aten._assert_async.default, aten._assert_async.msg}
@@ -75,6 +76,7 @@ class _Kind(NamedTuple):
         is_lift: It makes a tensor of a literal.
         is_assertion: It only raises, which is for the running program to do, even if the data is known already.
         changes_view: It changes what a view shows, in place.
+        takes_tensor: Its first operand is a tensor.
         is_special: Any of the first three, or no op of one schema.
     """
 
@@ -85,6 +87,7 @@ class _Kind(NamedTuple):
     is_lift: bool
     is_assertion: bool
     changes_view: bool
+    takes_tensor: bool
     is_special: bool
 
 
@@ -92,7 +95,7 @@ def _kind_of(func: Any, decompositions: Decompositions, is_symbolic: bool) -> _K
     replacement, is_query = decompositions.get(func), func in _QUERIES
     key = DispatchKey.CompositeImplicitAutograd
     if is_query or not isinstance(func, OpOverload):  # the dispatcher doesn't know all that ask
-        return _Kind(func, replacement, is_query, False, False, False, False, True)
+        return _Kind(func, replacement, is_query, False, False, False, False, False, True)
     if is_symbolic:
         composite = func.has_kernel_for_dispatch_key(key)
     else:
@@ -100,7 +103,9 @@ def _kind_of(func: Any, decompositions: Decompositions, is_symbolic: bool) -> _K
     special = is_query or composite or replacement is not None
     changes = torch.Tag.inplace_view in func.tags
     assertion = func in _ASSERTIONS
-    return _Kind(func, replacement, is_query, composite, func in _LIFTS, assertion, changes, special)
+    operands = func._schema.arguments
+    takes_tensor = bool(operands) and operands[0].type.isSubtypeOf(torch._C.TensorType.get())
+    return _Kind(func, replacement, is_query, composite, func in _LIFTS, assertion, changes, takes_tensor, special)
 
 
 class Recorder(TorchDispatchMode):
@@ -245,6 +250,8 @@ class Recorder(TorchDispatchMode):
             replaced = self._decompose(kind, args, kwargs)
             if replaced is not NotImplemented:
                 return replaced
+        if kind.takes_tensor and type(args[0]) in _NUMBERS and not any(isinstance(a, torch.Tensor) for a in args):
+            return self.constant(_of_numbers(func, args, kwargs))
         if kind.is_lift:
             func, result = aten.lift_fresh_copy.default, self._lift(args[0])
         else:
@@ -277,6 +284,7 @@ class Recorder(TorchDispatchMode):
             with self:
                 result = replacement(*args, **kwargs)
             if result is not NotImplemented:
+                _count_writes_of_lists(func, args)
                 return self._laid_out(result, func, args, kwargs)
         if not isinstance(func, OpOverload):
             raise UnsupportedError(
@@ -467,3 +475,22 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, (list, tuple)):
             return type(value)([self._without_history(item) for item in value])
         return value
+
+
+def _count_writes_of_lists(func: OpOverload, args: tuple[Any, ...]) -> None:
+    """Count the writes of an op among the versions of its tensors: torch counts those of lists below this mode."""
+    if func._schema.is_mutable:
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if isinstance(value, (list, tuple)) and argument.alias_info is not None and argument.alias_info.is_write:
+                torch.autograd.graph.increment_version(value)
+
+
+def _of_numbers(func: OpOverload, numbers: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """Return what an op makes of literals in place of tensors, such as the conjugate of `1j` in a gradient."""
+    with unset_fake_temporarily():
+        given = [
+            torch.scalar_tensor(number, dtype=_DTYPES[type(number)]) if argument.type.kind() == "TensorType" else number
+            for number, argument in zip(numbers, func._schema.arguments, strict=False)
+        ]
+        found: torch.Tensor = func(*given, **kwargs)
+        return found.resolve_conj().resolve_neg()

@@ -27,6 +27,7 @@ def assembled(
     halves: Halves | None = None,
     backward: Run | None = None,
     cuda_graphs_on: torch.device | None = None,
+    others: Sequence[tuple[Run, Halves]] = (),
 ) -> Callable[..., list[Any]]:
     """Return a function over flat inputs that gives the flat outputs of a captured graph.
 
@@ -36,6 +37,7 @@ def assembled(
         halves: In training: how the two graphs fit together.
         backward: In training: as `run`, for the backward graph.
         cuda_graphs_on: A CUDA device on which the runners that `link` made are replayed as CUDA graphs; None: nowhere.
+        others: In training: further backward graphs, and how each fits together with the forward graph.
 
     Raises:
         UnsupportedError: For outputs that would need a backward graph.
@@ -47,11 +49,15 @@ def assembled(
     """
     lifted = [n for n, spec in enumerate(signature.inputs) if spec.role in (Role.PARAMETER, Role.BUFFER)]
     run = _replayed(run, lifted, cuda_graphs_on)
-    if halves is not None and backward is not None:
+    if halves is None or backward is None:
+        return with_epilogue(run, signature, halves)
+    pairs = []
+    for half_run, half in ((backward, halves), *others):
         # what the forward graph makes lies in the memory of one of its recordings
-        stay = [n for n, s in enumerate(halves.saved) if not s.is_input or s.position in lifted]
-        run = with_backward(run, _replayed(backward, stay, cuda_graphs_on), halves)
-    return with_epilogue(run, signature, halves)
+        stay = [n for n, s in enumerate(half.saved) if not s.is_input or s.position in lifted]
+        pairs.append((_replayed(half_run, stay, cuda_graphs_on), half))
+    run = with_backward(run, *pairs[0], pairs[1:])
+    return with_epilogue(run, signature, halves, [half for _, half in pairs[1:]])
 
 
 def _replayed(run: Run, stay: Collection[int], device: torch.device | None) -> Run:

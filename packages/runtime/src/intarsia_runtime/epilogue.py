@@ -50,7 +50,7 @@ class HookRaised(BaseException):
 
 
 def with_epilogue(
-    run: Callable[..., Results], signature: Signature, halves: Halves | None = None
+    run: Callable[..., Results], signature: Signature, halves: Halves | None = None, others: Sequence[Halves] = ()
 ) -> Callable[..., list[Any]]:
     """Return a function that runs a functional graph and then gives its results their meaning.
 
@@ -59,6 +59,7 @@ def with_epilogue(
             share memory with an input or an earlier result are copied where the signature asks for fresh ones.
         signature: What the results mean.
         halves: When `run` is an autograd node (`with_backward`): the pair around which it is.
+        others: When it is several: the other pairs.
 
     Returns:
         A function of the same inputs that returns the flat list of outputs. It is written for the signature: its
@@ -90,8 +91,9 @@ def with_epilogue(
     if not getattr(run, "owns_results", False):
         bound |= {"_own": own, "_owners": owners(signature)}
         lines.append("results = _own(results, _owners, inputs)")
-    lines += _writes(signature, bound, halves.written if halves else ())
-    graded = halves.tangents if halves else ()
+    pairs = [halves, *others] if halves else []
+    lines += _writes(signature, bound, [position for half in pairs for position in half.written])
+    graded = [result for half in pairs for result in half.tangents]
     outputs = [_output(spec, number, signature, graded, bound, sizes) for number, spec in enumerate(signature.outputs)]
     lines.append(f"outputs = [{', '.join(outputs)}]")
     if signature.exit_grad_mode is not None:
@@ -165,7 +167,11 @@ def _writes(signature: Signature, bound: dict[str, Any], tracked: Collection[int
     for write in signature.writes:
         if write.input in tracked:
             copies.append("    _set_grad_enabled(True)")
-        copies.append(f"    inputs[{write.input}].copy_(results[{write.result}])")
+        if write.is_counted:
+            copies.append(f"    inputs[{write.input}].copy_(results[{write.result}])")
+        else:
+            bound["_copy_uncounted"] = _copy_uncounted
+            copies.append(f"    _copy_uncounted(inputs[{write.input}], results[{write.result}])")
         if write.input in tracked:
             copies.append("    _set_grad_enabled(False)")
     return [
@@ -176,6 +182,16 @@ def _writes(signature: Signature, bound: dict[str, Any], tracked: Collection[int
         "finally:",
         "    _set_grad_enabled(enabled)",
     ]
+
+
+def _copy_uncounted(target: Tensor, source: Tensor) -> None:
+    """Write without counting it among the versions that autograd looks at."""
+    if target.is_inference():
+        target.copy_(source)
+        return
+    version = target._version
+    target.copy_(source)
+    torch._C._autograd._unsafe_set_version_counter((target,), (version,))
 
 
 def _output(

@@ -1,12 +1,14 @@
-"""The autograd node around a forward and a backward graph.
+"""The autograd nodes around a forward and its backward graphs.
 
-    def forward(ctx, box, *inputs):                 what autograd calls; gradients are off here
+    def forward(ctx, box, inputs, *linked):         what autograd calls; gradients are off here
         results = _forward(*inputs)
         box.append(results)                         results that need no gradient, writes among them, leave this way
         ctx.save_for_backward(inputs[0], results[1])
         ctx.set_materialize_grads(False)
         return results[0],
     def backward(ctx, t0):
+        n0 = t0 is None
+        if n0: return None,
         _unobserved((t0,))                          raises where a tracer or a transform would have to see operations
         s0, s1 = ctx.saved_tensors                  raises eager's own error the second time
         t0 = _fit(t0, (4, 8), (8, 1), "float32", "cpu")
@@ -14,14 +16,17 @@
         return None, None, g0
 
 Invariants:
-    - Values go through `save_for_backward`, so they are freed, hooked and checked for writes as eager's are.
-    - Writes and outputs that alias come after the node: autograd sees them as the eager calls that they are.
+    - Values go through `save_for_backward`, so they are freed, hooked and checked for writes as eager's are. What eager
+      would have saved in their place is checked for writes as well.
+    - Results that share no saved value in eager belong to nodes of their own: going back from one leaves the others.
+    - Only inputs that have a gradient are linked to a node: what is detached inside is never gone back to.
+    - Writes and outputs that alias come after the nodes: autograd sees them as the eager calls that they are.
     - A gradient that no tangent of this backward pass reaches is None, as in eager, not zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -29,9 +34,10 @@ from torch import Tensor
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.observers import ANOMALY, observer
-from intarsia_ir.records import Constant, Halves, Role
+from intarsia_ir.records import Constant, Halves, Role, SavedValue
 from intarsia_runtime._calls import restride
 from intarsia_runtime.epilogue import HookRaised, own, owners, with_epilogue
+from intarsia_runtime.watch import check_watched, watch
 
 __all__ = ["with_backward"]
 
@@ -39,7 +45,10 @@ Results = Sequence[Any]
 
 
 def with_backward(
-    forward: Callable[..., Results], backward: Callable[..., Results], halves: Halves
+    forward: Callable[..., Results],
+    backward: Callable[..., Results],
+    halves: Halves,
+    others: Sequence[tuple[Callable[..., Results], Halves]] = (),
 ) -> Callable[..., Results]:
     """Return a function like `forward` whose results carry gradients through `backward`.
 
@@ -47,6 +56,7 @@ def with_backward(
         forward: The forward graph: inputs in order -> results, saved values among them.
         backward: The backward graph: saved values and tangents in order -> results.
         halves: How they fit together.
+        others: More backward graphs, for other results, with how each fits together with the forward graph.
 
     Returns:
         A function for `with_epilogue`, with the attributes of `link`'s runners.
@@ -71,27 +81,49 @@ def with_backward(
         return forward
     bound: dict[str, Any] = {
         "_forward": forward,
-        "_backward": with_epilogue(backward, halves.backward),
         "_grad_enabled": torch.is_grad_enabled,
         "_enable_grad": torch.enable_grad,
-        "_double": _double_backward,
-        "_unobserved": _check_unobserved,
-        "_fit": _fit,
         "_HookRaised": HookRaised,
     }
     if not getattr(forward, "owns_results", False):
         bound["_forward"] = _owning(forward, owners(halves.forward))
-    text = "\n".join([*_forward_text(halves), *_backward_text(halves)]) + "\n"
+    pairs = [(backward, halves), *others]
+    texts = [
+        _node_text(half, number, {r for _, h in pairs if h is not half for r in h.tangents})
+        for number, (_, half) in enumerate(pairs)
+    ]
+    calls = []
+    for number, ((run_backward, half), text) in enumerate(zip(pairs, texts, strict=True)):
+        bound[f"_apply{number}"] = _node(text, bound["_forward"], run_backward, half)
+        linked = "".join(f", inputs[{position}]" for position in _linked(half))
+        calls.append(f"_apply{number}(box, inputs{linked})")
+    call = _CALL.format(calls="\n            ".join(calls), again="\n                ".join(calls))
+    exec(compile(call, "<intarsia autograd node>", "exec"), bound)
+    run: Any = bound["run"]
+    run.source, run.owns_results = "".join([*texts, call]), True
+    made: Callable[..., Results] = run
+    return made
+
+
+def _node(
+    text: str, forward: Callable[..., Results], backward: Callable[..., Results], halves: Halves
+) -> Callable[..., Any]:
+    """Return the `apply` of the node with this text."""
+    bound: dict[str, Any] = {
+        "_forward": forward,
+        "_backward": with_epilogue(backward, halves.backward),
+        "_grad_enabled": torch.is_grad_enabled,
+        "_double": _double_backward,
+        "_unobserved": _check_unobserved,
+        "_fit": _fit,
+        "_watch": watch,
+        "_check": check_watched,
+    }
     exec(compile(text, "<intarsia autograd node>", "exec"), bound)
     methods = {name: staticmethod(bound[name]) for name in ("forward", "backward")}
     node = type("CompiledGraph", (torch.autograd.Function,), methods)
-    bound["_apply"] = node.apply  # type: ignore[attr-defined]
-    call = _CALL
-    exec(compile(call, "<intarsia autograd node>", "exec"), bound)
-    run: Any = bound["run"]
-    run.source, run.owns_results = text + call, True
-    made: Callable[..., Results] = run
-    return made
+    apply: Callable[..., Any] = node.apply  # type: ignore[attr-defined]
+    return apply
 
 
 # a region of the program may need gradients where the call itself is made without
@@ -100,10 +132,10 @@ def run(*inputs):
     box = []
     try:
         if _grad_enabled():
-            _apply(box, *inputs)
+            {calls}
         else:
             with _enable_grad():
-                _apply(box, *inputs)
+                {again}
     except Exception as error:
         if box:  # the graph is through: what raised is a hook of the user's on the tensors that are saved
             raise _HookRaised(error) from error
@@ -117,33 +149,71 @@ def _owning(forward: Callable[..., Results], positions: Sequence[int]) -> Callab
     return lambda *inputs: own(forward(*inputs), positions, inputs)
 
 
-def _forward_text(halves: Halves) -> list[str]:
-    """Return the lines of the node's `forward`."""
-    places = [f"inputs[{s.position}]" if s.is_input else f"results[{s.position}]" for s in halves.saved]
+def _linked(halves: Halves) -> tuple[int, ...]:
+    """Return the inputs that have a gradient; all that require grad where none has one."""
+    pairs = zip(halves.gradients, halves.backward.outputs, strict=True)
+    found = tuple(position for position, spec in pairs if not isinstance(spec, Constant))
+    return found or tuple(n for n, spec in enumerate(halves.forward.inputs) if spec.requires_grad)
+
+
+def _node_text(halves: Halves, number: int, of_others: Collection[int]) -> str:
+    return "\n".join([*_forward_text(halves, number, of_others), *_backward_text(halves)]) + "\n"
+
+
+def _forward_text(halves: Halves, number: int, of_others: Collection[int]) -> list[str]:
+    """Return the lines of a node's `forward`; the first runs the graph.
+
+    Args:
+        halves: What it is for.
+        number: Number of the node.
+        of_others: Results of other nodes. Saved, they are cut off from these: two nodes would hold each other.
+    """
+
+    def place(value: SavedValue) -> str:
+        if value.is_input:
+            return f"inputs[{value.position}]"
+        return f"results[{value.position}]{'.detach()' * (value.position in of_others)}"
+
+    places = [place(value) for value in halves.saved]
     tensors = [p for p, spec in zip(places, halves.backward.inputs, strict=False) if spec.role is not Role.SIZE]
     numbers = [p for p, spec in zip(places, halves.backward.inputs, strict=False) if spec.role is Role.SIZE]
     results = [f"results[{position}]" for position in dict.fromkeys(halves.tangents)]
-    lines = ["def forward(ctx, box, *inputs):", "    results = _forward(*inputs)", "    box.append(results)"]
+    lines = ["def forward(ctx, box, inputs, *linked):"]
+    lines += ["    results = box[0]"] if number else ["    results = _forward(*inputs)", "    box.append(results)"]
     if tensors:
         lines.append(f"    ctx.save_for_backward({', '.join(tensors)})")
     if numbers:
         lines.append(f"    ctx.numbers = ({', '.join(numbers)},)")
+    if halves.watched:
+        written = {write.input for write in halves.forward.writes if write.is_counted}
+        pairs = [f"({place(v)}, {int(v.is_input and v.position in written)})" for v in halves.watched]
+        lines.append(f"    ctx.watched = _watch({', '.join(pairs)})")
     if not all(_is_static(layout) for layout in halves.layouts):
         lines.append(f"    ctx.layouts = [(r.shape, r.stride()) for r in ({', '.join(results)},)]")
     return [*lines, "    ctx.set_materialize_grads(False)", f"    return {', '.join(results)},"]
 
 
 def _backward_text(halves: Halves) -> list[str]:
-    """Return the lines of the node's `backward`."""
+    """Return the lines of a node's `backward`."""
     names = [f"s{number}" for number in range(len(halves.saved))]
     specs = halves.backward.inputs[: len(names)]
     tensors = [n for n, spec in zip(names, specs, strict=True) if spec.role is not Role.SIZE]
     numbers = [n for n, spec in zip(names, specs, strict=True) if spec.role is Role.SIZE]
     tangents = [f"t{number}" for number in range(len(halves.tangents))]
-    lines = [f"def backward(ctx, {', '.join(tangents)}):", "    if _grad_enabled():", "        raise _double()"]
+    linked = _linked(halves)
+    lines = [f"def backward(ctx, {', '.join(tangents)}):"]
+    lines += [f"    n{number} = {tangent} is None" for number, tangent in enumerate(tangents)]
+    every = " and ".join(f"n{number}" for number in range(len(tangents)))
+    nothing = ", ".join(["None"] * (2 + len(linked)))
+    lines += [f"    if {every}: return {nothing}"]
+    if halves.raises:
+        return [*lines, f"    raise RuntimeError({halves.raises!r})"]
+    lines += ["    if _grad_enabled():", "        raise _double()"]
     lines.append(f"    _unobserved(({', '.join(tangents)},))")
     if tensors:
         lines.append(f"    {', '.join(tensors)}, = ctx.saved_tensors")
+    if halves.watched:
+        lines.append("    _check(ctx.watched)")
     if numbers:
         lines.append(f"    {', '.join(numbers)}, = ctx.numbers")
     gradients = [f"g{number}" for number in range(len(halves.gradients))]
@@ -153,17 +223,16 @@ def _backward_text(halves: Halves) -> list[str]:
         else f"        if {' and '.join(f'n{t}' for t in needs) or 'False'}: {gradient} = None"
         for gradient, spec, needs in zip(gradients, halves.backward.outputs, halves.needs, strict=True)
     ]
-    lines += [f"    n{number} = {tangent} is None" for number, tangent in enumerate(tangents)]
     for number, tangent in enumerate(tangents):
         layout = halves.layouts[number]
         where = f"{layout[0]}, {layout[1]}" if _is_static(layout) else f"*ctx.layouts[{number}]"
         lines.append(f"    {tangent} = _fit({tangent}, {where}, {layout[2]!r}, {layout[3]!r})")
     if gradients:
         lines.append(f"    {', '.join(gradients)}, = _backward({', '.join([*names, *tangents])})")
-        lines += [f"    if {' or '.join(f'n{t}' for t in range(len(tangents)))}:", *missing]
+        if len(tangents) > 1:
+            lines += [f"    if {' or '.join(f'n{t}' for t in range(len(tangents)))}:", *missing]
     given = dict(zip(halves.gradients, gradients, strict=True))
-    returned = ["None", *[given.get(n, "None") for n in range(len(halves.forward.inputs))]]
-    return [*lines, f"    return {', '.join(returned)},"]
+    return [*lines, f"    return {', '.join(['None', 'None', *[given.get(n, 'None') for n in linked]])}"]
 
 
 def _is_static(layout: tuple[Any, ...]) -> bool:

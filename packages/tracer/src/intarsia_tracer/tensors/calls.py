@@ -10,6 +10,7 @@ import torch.utils.checkpoint
 
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.tensors import contexts, optimizers
+from intarsia_tracer.tensors.checkpoints import call_checkpoint
 from intarsia_tracer.tensors.numbers import SymbolicNumber
 from intarsia_tracer.tensors.tables import ANSWERS, PURE, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue
@@ -89,28 +90,6 @@ def _check(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keyword
     raise Break("tracer.exception", "a torch._check doesn't hold, or isn't known to hold")
 
 
-def _checkpoint(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Call the function of a checkpoint, and mark its nodes: they are computed again, with the same random numbers."""
-    own = {name: value.as_python() for name, value in keywords.items() if name in _CHECKPOINT_OPTIONS}
-    graded = any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args)
-    if own.pop("use_reentrant", None) is not False and not graded:
-        raise Break("tracer.tensor_op", "a reentrant checkpoint cuts gradients off where no input requires grad")
-    if own.pop("preserve_rng_state", True) is not True or any(own.values()):
-        raise Break("tracer.tensor_op", "a checkpoint with contexts, checks or random numbers of its own")
-    given = {name: value for name, value in keywords.items() if name not in _CHECKPOINT_OPTIONS}
-    outer, plugin.region = plugin.region, ("checkpoint", plugin.n_regions)
-    plugin.n_regions += 1
-    try:
-        return tx.call(args[0], args[1:], given)
-    finally:
-        plugin.region = outer
-
-
-_CHECKPOINT_OPTIONS = frozenset(
-    {"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"}
-)
-
-
 def _one_hot(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Classes in row-major order: eager's result is row-major, and fake tensors' follows the classes."""
     if args and isinstance(args[0], TensorValue) and not args[0].fake.is_contiguous():
@@ -166,7 +145,7 @@ HANDLERS: dict[Any, Handler] = {
     **optimizers.HANDLERS,
     **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
     torch.is_tensor: _is_tensor,
-    torch.utils.checkpoint.checkpoint: _checkpoint,
+    torch.utils.checkpoint.checkpoint: call_checkpoint,
     torch._check: _check,
     torch._check_is_size: _nothing,
     torch._check_value: _check,

@@ -65,12 +65,19 @@ _FREE = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF
 _DEEPEST = 6
 
 
-def what_else_it_does(tx: Tracer, function: Function, depth: int = 0) -> str:
-    """Return what a function does besides computing; "" for nothing. What it relies on is guarded."""
+def what_else_it_does(tx: Tracer, function: Function, depth: int = 0, *, late: bool = False) -> str:
+    """Return what a function does besides computing; "" for nothing. What it relies on is guarded.
+
+    Args:
+        tx: The tracer.
+        function: The function.
+        depth: How many functions call it.
+        late: It runs in a backward pass, when a constant that guards looked at before the call may be another.
+    """
     code, value = function.code, function.value
     if code.co_filename.startswith(_TORCH):
         tx.guard_identity(function)
-        return "" if depth > _DEEPEST else _held_by_wrapper(tx, function, depth)
+        return "" if depth > _DEEPEST else _held_by_wrapper(tx, function, depth, late)
     if depth > _DEEPEST:
         return f"calls functions more than {_DEEPEST} deep"
     guard_code(tx, function)
@@ -78,21 +85,24 @@ def what_else_it_does(tx: Tracer, function: Function, depth: int = 0) -> str:
     if vars(value).keys() - {"__wrapped__"}:
         return "uses a function that has attributes"
     named = [function.keyword_default(tx, name) for name in value.__kwdefaults__ or ()]
-    if any(_used(tx, default, "a default", [], depth) for default in (*function.positional_defaults(tx), *named)):
+    if any(
+        _used(tx, default, "a default", [], depth, late=False)
+        for default in (*function.positional_defaults(tx), *named)
+    ):
         return "has a default that may be changed"
     for inner in _codes(code):
-        doing = _in_code(tx, function, inner, depth)
+        doing = _in_code(tx, function, inner, depth, late)
         if doing:
             return doing
     return ""
 
 
-def _held_by_wrapper(tx: Tracer, function: Function, depth: int) -> str:
+def _held_by_wrapper(tx: Tracer, function: Function, depth: int, late: bool) -> str:
     """Look at the functions that a decorator of torch's wraps."""
     for index, cell in enumerate(function.value.__closure__ or ()):
         if type(cell.cell_contents) is FunctionType:
             held = function.cells(tx)[index].load(tx, function.code.co_freevars[index], free=True)
-            doing = what_else_it_does(tx, held, depth + 1) if isinstance(held, Function) else "is wrapped"
+            doing = what_else_it_does(tx, held, depth + 1, late=late) if isinstance(held, Function) else "is wrapped"
             if doing:
                 return doing
     return ""
@@ -105,7 +115,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _in_code(tx: Tracer, function: Function, code: CodeType, depth: int) -> str:
+def _in_code(tx: Tracer, function: Function, code: CodeType, depth: int, late: bool) -> str:
     """Look at each instruction. A name is followed through the attributes that are read of it right away."""
     instructions = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG", "PUSH_NULL")]
     for index, instruction in enumerate(instructions):
@@ -118,7 +128,7 @@ def _in_code(tx: Tracer, function: Function, code: CodeType, depth: int) -> str:
             if name in _FORBIDDEN:
                 return f"uses {name}"
         elif opname.startswith("LOAD_GLOBAL") or opname == "LOAD_NAME":
-            doing = _global(tx, function, str(name), _attributes(instructions[index + 1 :]), depth)
+            doing = _global(tx, function, str(name), _attributes(instructions[index + 1 :]), depth, late)
             if doing:
                 return doing
         elif opname in _FREE and name in function.code.co_freevars:
@@ -128,7 +138,7 @@ def _in_code(tx: Tracer, function: Function, code: CodeType, depth: int) -> str:
             if opname == "LOAD_CLOSURE":
                 continue  # for a function within, of which the instructions are looked at as well
             found = function.cells(tx)[position].load(tx, str(name), free=True)
-            doing = _used(tx, found, str(name), _attributes(instructions[index + 1 :]), depth)
+            doing = _used(tx, found, str(name), _attributes(instructions[index + 1 :]), depth, late=late)
             if doing:
                 return doing
     return ""
@@ -144,7 +154,7 @@ def _attributes(instructions: list[dis.Instruction]) -> list[str]:
     return found
 
 
-def _global(tx: Tracer, function: Function, name: str, attributes: list[str], depth: int) -> str:
+def _global(tx: Tracer, function: Function, name: str, attributes: list[str], depth: int, late: bool) -> str:
     names = function.value.__globals__
     if name not in names:
         found = getattr(builtins, name, None)
@@ -154,23 +164,25 @@ def _global(tx: Tracer, function: Function, name: str, attributes: list[str], de
         function.global_names(tx).guard_absent(tx, name)
         return ""
     model = function.global_names(tx).find(tx, name)
-    return f"reads {name}" if model is None else _used(tx, model, name, attributes, depth)
+    return f"reads {name}" if model is None else _used(tx, model, name, attributes, depth, late=late)
 
 
-def _used(tx: Tracer, model: Any, name: str, attributes: list[str], depth: int) -> str:
+def _used(tx: Tracer, model: Any, name: str, attributes: list[str], depth: int, *, late: bool) -> str:
     """Tell what using a variable from outside amounts to. What may be another later is not relied on."""
     model = plain_number(model)
     if isinstance(model, Const) or (isinstance(model, SetValue) and _is_immutable(model.real)):
-        return ""  # guarded
+        return f"reads {name}, which may be another by then" if late and not _is_fixed(model) else ""  # guarded
     if isinstance(model, ChangingNumber):
+        if late:
+            return f"reads {name}, which may be another by then"
         model.as_python()  # guards what it is now
         return ""
     if isinstance(model, Function):
         own = not _is_of_torch(model.value) or _only_computes(model.value)
-        return what_else_it_does(tx, model, depth + 1) if own else f"calls {name}"
+        return what_else_it_does(tx, model, depth + 1, late=late) if own else f"calls {name}"
     if isinstance(model, Slice) or (isinstance(model, Tuple) and model.cls in (tuple, torch.Size)):
         parts = model.parts if isinstance(model, Slice) else model.items
-        return next(filter(None, (_used(tx, part, name, [], depth) for part in parts)), "")
+        return next(filter(None, (_used(tx, part, name, [], depth, late=late) for part in parts)), "")
     if not isinstance(model, Reference):
         return f"reads {name}"
     value: Any = model.identity()
@@ -214,10 +226,17 @@ def _parts(tx: Tracer, cls: Any, depth: int) -> str:
         found = cls.get_attribute(tx, part)
         if not isinstance(found, Function):
             return f"applies {cls.describe()}"
-        doing = what_else_it_does(tx, found, depth)
+        doing = what_else_it_does(tx, found, depth, late=part == "backward")
         if doing:
             return doing
     return ""
+
+
+def _is_fixed(model: Any) -> bool:
+    """Tell whether nobody gives a name another value than this: it's a dtype or the like, not a number."""
+    return isinstance(model, Const) and isinstance(
+        model.value, torch.dtype | torch.device | torch.layout | torch.memory_format
+    )
 
 
 def _is_immutable(value: object) -> bool:

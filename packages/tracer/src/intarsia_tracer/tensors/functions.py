@@ -2,7 +2,8 @@
 
 What records the graph runs the function's own `forward` and `backward`, so their code must only compute: it runs when
 the graph is compiled, not at every call. A function that reads or writes what may change between calls, or prints,
-breaks the graph instead.
+breaks the graph instead. So does one whose `backward` writes tensors that others have: the graph of the forward pass
+isn't the place for that, nor is that of the backward pass, which gets what was saved and not what is there by then.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["APPLY", "AppliedFunction", "applied_in_c", "apply_function"]
+__all__ = ["APPLY", "AppliedFunction", "applied_in_c", "apply_function", "refuse_effects_of_backward"]
 
 _FOUND: Any = vars(torch.autograd.Function)["apply"]
 APPLY: Any = getattr(_FOUND, "__func__", _FOUND)
@@ -80,14 +81,62 @@ def _applied_function(tx: Tracer, cls: ClassValue) -> AppliedFunction:
         Break: The function does more than compute.
     """
     for name in ("forward", "backward", "setup_context", "jvp", "vjp"):
-        part = cls.get_attribute(tx, name)
-        doing = what_else_it_does(tx, part) if isinstance(part, Function) else "isn't a Python function"
+        part, late = cls.get_attribute(tx, name), name in ("backward", "vjp")
+        doing = what_else_it_does(tx, part, late=late) if isinstance(part, Function) else "isn't a Python function"
         if doing:
             raise Break("tracer.tensor_op", f"{name} of {cls.describe()} {doing}, and gradients are needed")
     # a subclass of ours would be seen by a hook for subclasses
     if any("__init_subclass__" in vars(base) for base in cls.value.__mro__[:-1]):
         raise Break("tracer.tensor_op", f"{cls.describe()} has an __init_subclass__, and gradients are needed")
     return AppliedFunction(_watched(cls.value))
+
+
+def refuse_effects_of_backward(
+    plugin: Tensors, target: str, result: Sequence[torch.Tensor], given: Sequence[torch.Tensor]
+) -> None:
+    """Break where going back from what a Python function gave does more than compute.
+
+    Args:
+        plugin: Records.
+        target: Name of the function, for the reason.
+        result: Its tensors, which are fake.
+        given: Its arguments.
+
+    Raises:
+        Break: The backward pass of an operator of the user's does more than compute, or writes.
+    """
+    graded = [x for x in result if x.requires_grad and isinstance(x.grad_fn, torch.autograd.function.BackwardCFunction)]
+    if not graded:
+        return
+    doing = _doing_of_operator(plugin.tx, graded[0].grad_fn)
+    if doing:
+        raise Break("tracer.tensor_op", f"the backward pass of {target} {doing}, and gradients are needed")
+    inputs = [x for x in given if x.requires_grad and not any(x is y for y in graded)]
+    if not inputs:
+        return
+    everything = [*given, *result]
+    before = [x._version for x in everything]
+
+    def go_back() -> None:
+        with torch.autograd.set_multithreading_enabled(False):
+            tangents = [torch.ones_like(x) for x in graded]
+            torch.autograd.grad(graded, inputs, tangents, retain_graph=True, allow_unused=True)
+
+    plugin.propagate("call_function", go_back, (), {})
+    if [x._version for x in everything] != before:
+        raise Break("tracer.tensor_op", f"the backward pass of {target} writes a tensor that others have")
+
+
+def _doing_of_operator(tx: Tracer, node: Any) -> str:
+    """Tell what the backward pass that was registered for an operator does besides computing."""
+    cells = getattr(node._forward_cls.backward, "__closure__", None) or ()
+    registered = [getattr(cell.cell_contents, "_backward_fn", None) for cell in cells]
+    for function in filter(None, registered):
+        model = tx.wrap(function, None)
+        doing = what_else_it_does(tx, model, late=True) if isinstance(model, Function) else "isn't a Python function"
+        if doing:
+            return doing
+    return ""
 
 
 def _watched(cls: type[torch.autograd.Function]) -> type[torch.autograd.Function]:

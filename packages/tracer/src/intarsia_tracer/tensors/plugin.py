@@ -37,7 +37,7 @@ from intarsia_tracer.breaks import Break
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.tensors import contexts, floats, foreach, modules, optimizers, scans
 from intarsia_tracer.tensors.calls import call_leaf_or_table
-from intarsia_tracer.tensors.functions import APPLY, applied_in_c, apply_function
+from intarsia_tracer.tensors.functions import APPLY, applied_in_c, apply_function, refuse_effects_of_backward
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
 from intarsia_tracer.tensors.spelling import spelled
@@ -270,12 +270,15 @@ class Tensors(Extension):
             self._refuse_resizing(kind, target, fakes, fake_named)
         if str(name).partition(".")[0].startswith(QUANTISING):
             raise Break("tracer.tensor_op", f"{_shown(target)} gives a quantized tensor")
-        result = self.propagate(kind, target, fakes, fake_named)
+        result = self._written_alone(kind, target, fakes, fake_named)
         for leaf in _tensors(result):
             if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
                 raise Break("tracer.tensor_op", f"{_shown(target)} gives {self.foreign(leaf)}")
         if not _needs_node(result, args, keywords):
             return tx.from_python(result)
+        refuse_effects_of_backward(
+            self, _shown(target), list(_tensors(result)), list(_tensors([*fakes, *fake_named.values()]))
+        )
         self.gpu = self._on_one_gpu(target, [leaf.device for leaf in _tensors(result)])
         # only now: a number that the operation asked for has become a constant
         try:
@@ -287,6 +290,16 @@ class Tensors(Extension):
         self.n_calls += 1
         self.describe(node, result)
         return self.result(tx, node, result, [*args, *keywords.values()])
+
+    def _written_alone(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Run an operation on fake tensors; break where it writes elements that share memory, which eager refuses."""
+        overlapping = [(x, _version(x)) for x in _tensors([*args, *keywords.values()]) if _overlaps_itself(x)]
+        result = self.propagate(kind, target, args, keywords)
+        name = getattr(target, "__name__", str(target))
+        in_lists = name.startswith(foreach.PREFIX) and name.endswith("_")  # fake tensors don't count these writes
+        if any(in_lists or _version(x) != before for x, before in overlapping):
+            raise Break("tracer.operation_raised", f"{_shown(target)} writes a tensor whose elements share memory")
+        return result
 
     def _on_one_gpu(self, target: Any, devices: Sequence[torch.device | None]) -> torch.device | None:
         """Return the GPU of the graph with an operation on these devices; break where it would have two."""
@@ -511,8 +524,22 @@ def facts_of(tensor: torch.Tensor, fake: Any = None) -> TensorFacts:
     )
 
 
+def _overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Tell whether elements of a tensor share memory, as those of an expanded one do: eager refuses to write these."""
+    if tensor.layout is not torch.strided:
+        return False
+    return any(type(stride) is int and stride == 0 for stride in tensor.stride()) and any(
+        type(stride) is int and stride == 0 and type(size) is int and size > 1
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+
+
 def _tensors(result: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors of a result."""
+    """Yield the tensors of a result, or of arguments."""
     if isinstance(result, torch.Tensor):
         yield result
     elif isinstance(result, (tuple, list)):
