@@ -96,9 +96,8 @@ def compile_graph(
             if backward is not None:
                 program = replace(program, backward=stage.run(backward), others=tuple(map(stage.run, others)))
             report.seconds[stage.name] = time.perf_counter() - start
-            for number, half in enumerate(program.halved()):
-                name = f"{position:02d}_{stage.name}{'_backward' * (number > 0)}{number * (number > 1) or ''}"
-                _watch(name, stage, half, options, folder)
+            for n, half in enumerate(program.halved()):
+                _watch(f"{position:02d}_{stage.name}{f'_backward{n}' * (n > 0)}", stage, half, options, folder)
         let_through()
         log.debug("stage %s took %.1f ms", stage.name, 1e3 * report.seconds[stage.name])
         if stage.gives == "aten":
@@ -110,10 +109,9 @@ def compile_graph(
     report.program = program
     _count(program, report, counters)
     assert program.run is not None  # a pipeline ends in "callable"
-    backward_run = program.backward.run if program.backward else None
-    others = [(other.run, other.halves) for other in program.others if other.run and other.halves]
-    device = program.device if options.cuda_graphs else None
-    return intarsia_runtime.assembled(program.run, program.signature, program.halves, backward_run, device, others)
+    back, on = program.backward and program.backward.run, program.device if options.cuda_graphs else None
+    pairs = [(other.run, other.halves) for other in program.others if other.run and other.halves]
+    return intarsia_runtime.assembled(program.run, program.signature, program.halves, back, on, pairs)
 
 
 def _watch(name: str, stage: Stage, program: Program, options: Options, folder: Path | None) -> None:

@@ -79,7 +79,8 @@ class _Several(NamedTuple):
 
 _LOOPS_OVER_IMAGES = ("Slow2d", "Slow3d", "SlowTranspose2d", "SlowTranspose3d")
 _CONVOLUTION_BACKWARD = torch.ops.aten.convolution_backward.default
-_SLICED = frozenset(getattr(torch._C._ConvBackend, name) for name in _LOOPS_OVER_IMAGES)
+_BINDINGS: Any = torch._C
+_SLICED = frozenset(getattr(_BINDINGS._ConvBackend, name) for name in _LOOPS_OVER_IMAGES)
 
 
 def _is_pointwise_in_slices(args: Sequence[Any]) -> bool:
@@ -91,7 +92,7 @@ def _is_pointwise_in_slices(args: Sequence[Any]) -> bool:
     numbers = (*x.shape, *weight.shape)
     if not all(type(n) is int for n in numbers) or any(n != 1 for n in weight.shape[2:]) or x.device.type != "cpu":
         return False
-    backend = torch._C._select_conv_backend(
+    backend = _BINDINGS._select_conv_backend(
         x, weight, None, stride, padding, dilation, transposed, output_padding, groups
     )
     return backend in _SLICED
