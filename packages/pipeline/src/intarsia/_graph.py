@@ -109,7 +109,7 @@ def compile_graph(
     report.program = program
     _count(program, report, counters)
     assert program.run is not None  # a pipeline ends in "callable"
-    back, on = program.backward and program.backward.run, program.device if options.cuda_graphs else None
+    back, on = (program.backward.run if program.backward else None), (program.device if options.cuda_graphs else None)
     pairs = [(other.run, other.halves) for other in program.others if other.run and other.halves]
     return intarsia_runtime.assembled(program.run, program.signature, program.halves, back, on, pairs)
 
