@@ -50,7 +50,7 @@ MEANINGS = {
     "verify.loops": "a program breaks the rules of the loops dialect (`intarsia_loops/loops/verify.py`)",
     "verify.torch": "a graph breaks the rules of the torch dialect (`intarsia_ir/torch/verify.py`)",
 }
-BREAKS = ("Break", "TooDeep", "Refused", "GraphBreak", "Declined")
+BREAKS = ("Break", "Whole", "TooDeep", "Refused", "GraphBreak", "Declined")
 
 
 def errors_page() -> str:

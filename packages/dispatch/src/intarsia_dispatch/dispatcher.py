@@ -531,7 +531,14 @@ _RAISES = "tracer.exception"  # the program's own exception leaves the frame: no
 # after these nobody misses a graph: the user asked for it, or eager has an error of its own to tell
 _RAISED_ON_FAKES = "tracer.operation_raised"
 _TOO_DEEP = "tracer.depth"
-_WANTED_BREAKS = (_RAISES, _RAISED_ON_FAKES, "tracer.requested", "tracer.disabled", "tracer.repeated")
+_WANTED_BREAKS = (
+    _RAISES,
+    _RAISED_ON_FAKES,
+    "tracer.requested",
+    "tracer.disabled",
+    "tracer.repeated",
+    "tracer.lifetime",
+)
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "Stop",
     "TooDeep",
     "Unreconstructable",
+    "Whole",
     "graph_break",
 ]
 
@@ -87,6 +88,10 @@ _ROWS: dict[str, tuple[str, str]] = {
         "an iterator whose state isn't known, such as a generator made outside",
         "make the iterator inside of the compiled region, or loop over a list",
     ),
+    "tracer.lifetime": (
+        "an object is made whose end the program sees: by a __del__, a weak reference or a finalizer",
+        "make the object outside of the compiled region",
+    ),
     "tracer.mutation": (
         "a change of an object whose state isn't modelled",
         "move the change out of the compiled region",
@@ -150,8 +155,12 @@ class Break(Exception):  # noqa: N818  (control flow, not an error)
         self.callees = (code, *self.callees)
 
 
-class TooDeep(Break):
-    """Calls nest too deeply: the frame runs as it is, for each of its callees would be traced as deeply again."""
+class Whole(Break):
+    """The captured frame runs as it is, from its beginning on; its callees are captured on their own."""
+
+
+class TooDeep(Whole):
+    """Calls nest too deeply: each callee would be traced as deeply again."""
 
 
 class Raised(Exception):  # noqa: N818

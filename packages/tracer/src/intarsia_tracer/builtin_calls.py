@@ -13,11 +13,12 @@ import operator
 import sys
 import types
 import typing
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind
-from intarsia_tracer.breaks import Break, Raised
+from intarsia_tracer.breaks import Break, Raised, Whole
 from intarsia_tracer.instances import CLASS_CALLS
 from intarsia_tracer.operators import BINARY, COMPARE
 from intarsia_tracer.values.base import NULL, Keywords, Value, defines
@@ -599,6 +600,17 @@ def _signature(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return tx.wrap(tx.real(inspect.signature, real), None)
 
 
+def _weakly(what: str) -> BuiltinCall:
+    """Return a function that keeps objects weakly: one that is made here ends where CPython lets go of it."""
+
+    def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        if not args or args[0].identity() is None:
+            raise Whole("tracer.lifetime", f"{what} is made, for an object that may end before the frame")
+        raise Break("tracer.call", f"{what} is made")
+
+    return handler
+
+
 def _cast(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return args[1]
 
@@ -691,6 +703,11 @@ BUILTIN_CALLS: dict[Any, BuiltinCall] = {
     types.SimpleNamespace: _namespace,
     typing.cast: _cast,
     vars: _vars,
+    weakref.WeakKeyDictionary: _weakly("a WeakKeyDictionary"),
+    weakref.WeakSet: _weakly("a WeakSet"),
+    weakref.WeakValueDictionary: _weakly("a WeakValueDictionary"),
+    weakref.finalize: _weakly("a finalizer"),
+    weakref.proxy: _weakly("a weak proxy"),
     zip: _zip,
     **{
         getattr(operator, name if name not in ("and", "or") else name + "_"): _binary(op, False)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind
-from intarsia_tracer.breaks import Break, Raised
+from intarsia_tracer.breaks import Break, Raised, Whole
 from intarsia_tracer.trust import INLINED_LIBRARIES, is_installed, is_standard_library
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const, is_none
@@ -50,6 +50,7 @@ __all__ = [
     "special",
 ]
 
+_WEAK = (weakref.ref, weakref.ProxyType)
 _STATISTICS = frozenset({"cache_info", "cache_clear"})
 _DISPATCH = functools.singledispatch(lambda _: None).dispatch.__code__
 _NOT_INLINED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -382,10 +383,12 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
     """Model a `__new__` written in C."""
     raw = cls.value
     base = getattr(maker, "__self__", None)
+    if base in _WEAK and any(value.identity() is None for value in args if not isinstance(value, Const)):
+        raise Whole("tracer.lifetime", f"{cls.describe()} is made of an object that may end before the frame")
     if getattr(raw, "__abstractmethods__", None):
         raise Break("tracer.exception", f"{cls.describe()} is abstract")
     if tx.find_in_class(raw, "__del__") is not None:
-        raise Break("tracer.call", f"{cls.describe()} has a __del__, which runs when CPython lets go of the object")
+        raise Whole("tracer.lifetime", f"{cls.describe()} has a __del__, which runs when CPython lets go of the object")
     if issubclass(raw, BaseException):
         return Object(raw, base=Tuple(args), birth=tx.step)
     if base is object:

@@ -15,7 +15,7 @@ from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signa
 from intarsia_ir.stack import deep_stack, frames_below
 from intarsia_tracer.arguments import frame_of_call
 from intarsia_tracer.assemble import assemble_break, assemble_native, assemble_return
-from intarsia_tracer.breaks import Break, NeedsSymbols, Raised, Stop, TooDeep, Unreconstructable, graph_break
+from intarsia_tracer.breaks import Break, NeedsSymbols, Raised, Stop, Unreconstructable, Whole, graph_break
 from intarsia_tracer.evaluate import EvaluatedFrame, Pending
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.opcodes import table
@@ -275,7 +275,7 @@ class Attempts:
                 tx.close_abandoned(None)
         except Stop:
             return self._break(tx, frame)
-        except TooDeep as broken:
+        except Whole as broken:
             return self._native(graph_break(broken.code, broken.reason, broken.origin or tx.origin(), broken.callees))
         except Break as broken:
             found = graph_break(broken.code, broken.reason, broken.origin or tx.origin(), broken.callees)

@@ -7,10 +7,13 @@ two, whatever the containers are: so all objects that were ever such a key are k
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator
+import types
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind, Origin, Source
+from intarsia_tracer.breaks import Whole
+from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import ATOMS
 from intarsia_tracer.values.functions import Function, Globals
@@ -18,7 +21,7 @@ from intarsia_tracer.values.functions import Function, Globals
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["guard_aliases", "guard_missing_key", "note_key", "rely_on_identity", "unnoted_keys"]
+__all__ = ["check_end", "guard_aliases", "guard_missing_key", "note_key", "rely_on_identity", "unnoted_keys"]
 
 _FEW = 8  # constant objects that a key is told from one by one
 
@@ -35,6 +38,16 @@ def unnoted_keys(tx: Tracer) -> Iterator[None]:
     noted = dict(tx.identity_keys)
     yield
     tx.identity_keys = noted
+
+
+def check_end(dropped: Iterable[Any]) -> None:
+    """Leave a frame to CPython in which existing objects may end, where code of the user would run then."""
+    for value in dropped:
+        found = next((vars(base)["__del__"] for base in type(value).__mro__ if "__del__" in vars(base)), None)
+        if isinstance(found, types.FunctionType) and not is_trusted(found.__module__):
+            raise Whole(
+                "tracer.lifetime", f"an object of class {type(value).__qualname__}, which has a __del__, is let go"
+            )
 
 
 def rely_on_identity(tx: Tracer, a: Value, b: Value, equal: bool) -> None:

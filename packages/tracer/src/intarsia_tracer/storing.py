@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
 from intarsia_tracer.descriptors import is_data_descriptor, is_plain_lookup
-from intarsia_tracer.lookup import has_dict, really_has
+from intarsia_tracer.lookup import has_dict, real_dict, really_has
 
 __all__ = [
     "check_no_arguments",
@@ -104,6 +104,9 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
             tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, True))
     elif owner.existing and owner.written.get(name, value) is None:
         raise Break("tracer.mutation", f"attribute {name!r} is set again after it was deleted: it moves to the end")
+    if owner.existing and name not in owner.written:
+        own = real_dict(owner.value) or {}
+        tx.check_end([own[name]] if name in own else [])
     tx.changed(owner)
     if value is None and not (owner.existing and really_has(owner.value, name)):
         owner.written.pop(name, None)

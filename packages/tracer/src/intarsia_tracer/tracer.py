@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
@@ -104,6 +105,7 @@ class Tracer:
     percent_format = formatting.percent_format
     printable = formatting.printable
     # identity.py
+    check_end = staticmethod(identity.check_end)
     guard_aliases = identity.guard_aliases
     guard_missing_key = identity.guard_missing_key
     note_key = identity.note_key
@@ -260,6 +262,9 @@ class Tracer:
     def changed(self, value: Value) -> None:
         """Something that may have existed before is about to change."""
         self.changes += 1
+        real = value.identity()
+        if type(real) in (list, collections.deque) and value not in self.dirty:
+            identity.check_end(real)  # type: ignore[call-overload]
         self.dirty.setdefault(value)
 
     def note_raised(self, exception: Value) -> None:

@@ -239,6 +239,7 @@ class Dict(Value):
     def store(self, tx: Tracer, hashed: Hashable, key: Value, value: Value) -> None:
         """Store under a key whose hash key is known."""
         self._check_writable()
+        self._check_dropped(tx, hashed)
         tx.changed(self)
         old = self._entry(hashed)
         self._entries[hashed] = (old[0] if old else key, value)
@@ -247,6 +248,12 @@ class Dict(Value):
             if logged is not None and logged[2] is None:
                 del self._log[hashed]  # it was deleted: the key comes back at the end
             self._log[hashed] = (logged is not None and logged[0], key, value)
+
+    def _check_dropped(self, tx: Tracer, hashed: Hashable) -> None:
+        """Leave the frame to CPython if the value that goes runs code of the user when it ends."""
+        if self.real is not None and hashed not in self._log:
+            old = dict.get(self.real, hashed, None)
+            tx.check_end([] if old is None else [old])
 
     def _check_writable(self) -> None:
         """Refuse to change a read-only view."""
@@ -270,6 +277,7 @@ class Dict(Value):
         if found is None:
             return None
         self._check_writable()
+        self._check_dropped(tx, hashed)
         tx.changed(self)
         self.deletions += 1
         del self._entries[hashed]
