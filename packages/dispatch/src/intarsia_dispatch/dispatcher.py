@@ -528,7 +528,7 @@ class _CannotHaveSymbols(Exception):  # noqa: N818  (control flow inside this fi
 
 
 _RAISES = "tracer.exception"  # the program's own exception leaves the frame: no break to complain of
-# after these nobody misses a graph: the user asked for it, eager has an error of its own to tell, or an object is to end
+# after these nobody misses a graph: it was asked for, eager has an error of its own to tell, or an object is to end
 _RAISED_ON_FAKES = "tracer.operation_raised"
 _TOO_DEEP = "tracer.depth"
 _WANTED_BREAKS = (

@@ -264,7 +264,7 @@ class Tracer:
         self.changes += 1
         real = value.identity()
         if type(real) in (list, collections.deque) and value not in self.dirty:
-            identity.check_end(real)  # type: ignore[call-overload]
+            identity.check_end(real)  # type: ignore[arg-type]
         self.dirty.setdefault(value)
 
     def note_raised(self, exception: Value) -> None:
