@@ -18,6 +18,7 @@ WITHOUT = {
     "aten._fused_moving_avg_obs_fq_helper.default",
     "aten.record_stream.default",
     "aten.rrelu_with_noise_.default",
+    "aten.shallow_copy_data_.default",  # since torch 2.14: gives a tensor another's storage, as set_ does
 }
 
 

@@ -91,6 +91,9 @@ def test_every_scalar_function_is_printable_and_parsable() -> None:
     assert aten.print_ir(aten.parse_ir(text)) == text
 
 
+GONE = {"cholesky"}  # from ATen since torch 2.14; torch 2.11 to 2.13 have it
+
+
 def test_corrections_name_existing_ops_and_arguments() -> None:
     for corrections in (table._HIDDEN_WRITES, table._HIDDEN_VIEWS):
         for name, arguments in corrections.items():
@@ -98,7 +101,7 @@ def test_corrections_name_existing_ops_and_arguments() -> None:
             assert set(arguments) <= operands, name
     packets = {str(o._schema.name).removeprefix("aten::") for o in all_overloads()}
     for names in (table._MAY_RAISE_PACKETS, table._CHECK_PACKETS, table._RANDOM_PACKETS, table._DIVISION_PACKETS):
-        assert names <= packets, names - packets
+        assert names - GONE <= packets, names - packets
 
 
 class Watch(TorchDispatchMode):

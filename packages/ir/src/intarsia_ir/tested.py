@@ -1,4 +1,4 @@
-"""The versions that all tests were run with: `nox -s versions` runs them, and its table is in docs/status.md."""
+"""The versions that `nox -s versions` runs everything with; docs/status.md has its table: which passed, and when."""
 
 from __future__ import annotations
 
