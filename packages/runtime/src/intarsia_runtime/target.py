@@ -70,7 +70,7 @@ def _asked(isa: str, properties: Any) -> Machine | None:
     return replace(
         found,
         lanes=properties.warp_size,
-        register_bytes=4 * properties.regs_per_multiprocessor,
+        register_bytes=4 * getattr(properties, "regs_per_multiprocessor", known.register_bytes // 4),
         shared_bytes=properties.shared_memory_per_multiprocessor,
         l2_bytes=max(properties.L2_cache_size, known.l2_bytes if torch.version.hip is not None else 0),
     )
