@@ -162,7 +162,7 @@ def test_isolated(session: nox.Session, package: str, *, all_pythons: bool = Fal
 
 
 # dialects whose strategies a package's tests draw from, beyond the testkit's own dependencies
-TESTKIT_EXTRAS = {"fuser": "loops", "cpp": "loops", "triton": "loops", "runtime": "loops"}
+TESTKIT_EXTRAS = {"fuser": "loops", "scheduler": "loops", "cpp": "loops", "triton": "loops", "runtime": "loops"}
 
 
 def test_without_torch(session: nox.Session, package: str, version: str, *, required: bool) -> None:

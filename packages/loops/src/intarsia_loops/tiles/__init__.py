@@ -45,7 +45,7 @@ from intarsia_loops.tiles.program import (
     statements,
 )
 from intarsia_loops.tiles.text import parse_ir, print_ir
-from intarsia_loops.tiles.verify import verify
+from intarsia_loops.tiles.verify import index_width, touched, verify
 
 __all__ = [
     "MONOIDS",
@@ -68,9 +68,11 @@ __all__ = [
     "Tiles",
     "Turn",
     "Update",
+    "index_width",
     "interpret",
     "parse_ir",
     "print_ir",
     "statements",
+    "touched",
     "verify",
 ]

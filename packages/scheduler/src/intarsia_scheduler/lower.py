@@ -1,0 +1,247 @@
+"""One kernel and what was chosen for it -> launches: every buffer flat, every step a loop nest.
+
+    map      for inner axes: put out[..] = body
+    fold     for inner axes: acc; for reduced axes: fold body; take; put
+    scan     for the other inner axes: acc; for the scanned axis: run body; put
+    scatter  a launch that stores the initial value; a launch that updates at every point
+
+What only the kernel sees is held: an array over a step's inner axes, or a number where it has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops.index import ZERO, Atom, IndexExpr, flat, lift
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Buffer, Kernel, Nest, Val, cast, index_value, load, scatter_of, val
+from intarsia_loops.rewrites import rebuild
+from intarsia_loops.tiles import (
+    Acc,
+    Bind,
+    Fold,
+    For,
+    Hold,
+    Launch,
+    Put,
+    Run,
+    Statement,
+    Take,
+    Update,
+    index_width,
+    touched,
+)
+from intarsia_scheduler.plan import KernelPlan
+from intarsia_scheduler.simple import is_pointwise
+
+__all__ = ["launches_of"]
+
+UPDATES = {"scatter_sum": "sum", "scatter_max": "max", "scatter_min": "min"}
+ACROSS = ("serial", "threads", "program")
+
+
+def launches_of(kernel: Kernel, buffers: Mapping[str, Buffer], plan: KernelPlan, name: str) -> tuple[Launch, ...]:
+    """Return the launches that do the work of a kernel.
+
+    Args:
+        kernel: Of the kernels dialect.
+        buffers: Layout of every buffer in memory.
+        plan: What was chosen for it.
+        name: Of the launch; of several, the first word of their names.
+
+    Raises:
+        InvalidArgumentError: `schedule.choice`: a choice isn't one of this kernel's.
+    """
+    _checked(kernel, plan)
+    body = _Kernel(kernel, buffers, plan)
+    step = kernel.steps[-1]
+    if scatter_of(step) is not None:
+        parts = (body.initial(step), body.points(step))
+        return tuple(_launch(part, kernel, f"{name}_{k}") for k, part in enumerate(parts))
+    return (_launch(body.rows(), kernel, name),)
+
+
+def _launch(body: Sequence[Statement], kernel: Kernel, name: str) -> Launch:
+    made = Launch(name, (), ((),), tuple(body), "i64", 0, kernel.origins)
+    params = tuple(sorted(set().union(*touched(made))))
+    return Launch(name, params, (params,), made.body, index_width(made.body), 0, kernel.origins)
+
+
+def _checked(kernel: Kernel, plan: KernelPlan) -> None:
+    order = sorted(map(int, plan.word("order").split()))
+    scatter = scatter_of(kernel.steps[-1]) is not None
+    sound = (
+        order == list(range(len(kernel.rows)))
+        and plan.word("across") in ACROSS
+        and plan.number("lanes") > 0
+        and plan.number("unroll") > 0
+        and plan.word("space") in ("reg", "stack", "heap")
+        and plan.word("update") in (("ordered", "atomic") if scatter else ("none",))
+    )
+    if not sound:
+        chosen = {name: choice.value for name, choice in plan.choices.items()}
+        raise InvalidArgumentError(f"kernel {plan.key} can't run as {chosen}", code="schedule.choice")
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """One kernel while its statements are made; names of binds are given out once."""
+
+    kernel: Kernel
+    buffers: Mapping[str, Buffer]
+    plan: KernelPlan
+    n_binds: int = 0
+    held: dict[str, int] = field(default_factory=dict)  # what is held, with its dimensions
+
+    def rows(self) -> list[Statement]:
+        """The loops over rows, with every step in them."""
+        order = [self.kernel.rows[int(k)] for k in self.plan.word("order").split()]
+        across = self.plan.word("across")
+        body = [s for step in self.kernel.steps for s in self.step(step)]
+        if is_pointwise(self.kernel) and order:
+            *outer, inner = order
+            walk = self.walk(inner, body, "lanes", across="serial" if outer else across)
+            return self.around(outer, [walk], across)
+        return self.around(order, body, across)
+
+    def around(self, axes: Sequence[Atom], body: list[Statement], across: str = "serial") -> list[Statement]:
+        """Loops over axes, the outermost of which is shared."""
+        for k, axis in reversed(list(enumerate(axes))):
+            body = [For(axis, ZERO, (axis.extent,), tuple(body), across if k == 0 else "serial")]
+        return body
+
+    def walk(self, axis: Atom, body: Sequence[Statement], *kinds: str, across: str = "serial") -> For:
+        """A loop in tiles of these kinds of binds."""
+        binds = tuple(Bind(kind, self.plan.number(kind), self.bind()) for kind in kinds)
+        binds = tuple(b for b in binds if b.size > 1)
+        points = 1
+        for b in binds:
+            points *= b.size
+        known = axis.extent.const()
+        ends = "none" if points == 1 or (known is not None and known % points == 0) else "mask"
+        return For(axis, ZERO, (axis.extent,), tuple(body), across, binds=binds, ends=ends)
+
+    def bind(self) -> str:
+        self.n_binds += 1
+        return f"l{self.n_binds}"
+
+    # ---- steps
+
+    def step(self, step: Nest) -> list[Statement]:
+        inner = step.axes[len(self.kernel.rows) :]
+        local = step.out in self.kernel.local
+        made: list[Statement] = []
+        if local and inner:
+            made.append(Hold(step.out, self.plan.word("space"), tuple(a.extent for a in inner), step.dtype))
+        body = self.value(step.body)
+        if local:
+            self.held[step.out] = len(inner)
+        if step.kind == "map":
+            return [*made, *self.map(step, inner, body)]
+        if NEST_KINDS[step.kind].scan:
+            return [*made, *self.scan(step, inner, body)]
+        return [*made, *self.fold(step, inner, body)]
+
+    def map(self, step: Nest, inner: Sequence[Atom], body: Val) -> list[Statement]:
+        if not inner:
+            return self.store(step, body)
+        *outer, last = inner
+        return self.around(outer, [self.walk(last, self.store(step, body), "lanes")])
+
+    def fold(self, step: Nest, inner: Sequence[Atom], body: Val) -> list[Statement]:
+        acc, name = f"{step.out}_acc", f"{step.out}_all" if step.out not in self.numbers() else step.out
+        position = flat([lift(a) for a in step.red], [a.extent for a in step.red])
+        operands = (body, index_value(position)) if step.kind.startswith("arg") else (body,)
+        *outer, last = step.red
+        walk = self.walk(last, [Fold(acc, operands)], "unroll", "lanes")
+        statements: list[Statement] = [
+            Acc(acc, step.kind, step.body.dtype, tuple(b.name for b in walk.binds)),
+            *self.around(outer, [walk]),
+            Take(acc, (name,), "tree"),
+        ]
+        if name != step.out:
+            statements += self.store(step, load(name, (), step.dtype))
+        return self.around(inner, statements)
+
+    def scan(self, step: Nest, inner: Sequence[Atom], body: Val) -> list[Statement]:
+        (scanned,) = step.red
+        acc, name = f"{step.out}_acc", f"{step.out}_run"
+        run = [Run(acc, (body,), name), *self.store(step, load(name, (), step.dtype))]
+        walk = For(scanned, ZERO, (scanned.extent,), tuple(run))
+        monoid = Acc(acc, step.kind.removeprefix("cum"), step.body.dtype)
+        return self.around([a for a in inner if a is not scanned], [monoid, walk])
+
+    def numbers(self) -> set[str]:
+        return {name for name, rank in self.held.items() if rank == 0}
+
+    def store(self, step: Nest, value: Val) -> list[Statement]:
+        """Keep a value where the step's result is: in a number, in an array of the row, or in memory."""
+        if step.out in self.numbers():
+            return [Hold(step.out, "reg", (), step.dtype, 0, value)]
+        here = tuple(map(lift, step.axes))
+        if step.out in self.held:
+            return [Put(step.out, here[len(self.kernel.rows) :], value)]
+        return [Put(step.out, (_offset(here, self.buffers[step.out].strides),), value)]
+
+    # ---- scatters
+
+    def initial(self, step: Nest) -> list[Statement]:
+        """Store the initial value."""
+        parts = scatter_of(step)
+        assert parts is not None, "not a scatter"
+        *outer, last = step.axes
+        across = self.plan.word("across")
+        body = self.store(step, self.value(parts.initial))
+        walk = self.walk(last, body, "lanes", across="serial" if outer else across)
+        return self.around(outer, [walk], across)
+
+    def points(self, step: Nest) -> list[Statement]:
+        """Update at every point; in order, they are all one thread's."""
+        parts = scatter_of(step)
+        assert parts is not None, "not a scatter"
+        strides = self.buffers[step.out].strides
+        place = self.address(tuple(parts.index), strides)
+        how = self.plan.word("update")
+        update = Update(UPDATES[step.kind], step.out, place, self.value(parts.value), how)
+        across = self.plan.word("across") if how == "atomic" else "serial"
+        return self.around(step.red, [update], across)
+
+    # ---- values
+
+    def value(self, body: Val) -> Val:
+        """The value over flat element numbers, and over what is held."""
+
+        def leaf(v: Val) -> Val:
+            if v.op == "index":
+                return v
+            name, entries = v.args
+            if name in self.held:
+                return load(name, entries[len(self.kernel.rows) :], v.dtype)
+            return load(name, (self.address(entries, self.buffers[name].strides),), v.dtype)
+
+        return rebuild(body, leaf)
+
+    def address(self, entries: Sequence[IndexExpr | Val], strides: Sequence[IndexExpr]) -> IndexExpr | Val:
+        """The element number of an index; a value where it depends on data."""
+        pairs = list(zip(entries, strides, strict=True))
+        known = _offset(*zip(*[(e, s) for e, s in pairs if isinstance(e, IndexExpr)], strict=True)) if any(
+            isinstance(e, IndexExpr) for e, _ in pairs
+        ) else ZERO  # fmt: skip
+        total: Val | None = None if known is ZERO else index_value(known)
+        values = [(self.value(e), s) for e, s in pairs if isinstance(e, Val)]
+        if not values:
+            return known
+        for e, s in values:
+            term = e if s.const() == 1 else val("mul", cast(e, "i64"), index_value(s), dtype="i64")
+            total = term if total is None else val("add", total, term, dtype="i64")
+        assert total is not None
+        return total
+
+
+def _offset(index: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> IndexExpr:
+    total = ZERO
+    for e, s in zip(index, strides, strict=True):
+        total = total + e * s
+    return total
