@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -74,10 +75,10 @@ def tests(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "integration", *session.posargs)
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def versions(session: nox.Session) -> None:
     """Run everything under each tested torch and CPython, a row at a time; `-- 3.11-2.14.1 --parts readme demo`."""
-    session.run("python", "tools/versions.py", *session.posargs)
+    session.run(sys.executable, "tools/versions.py", *session.posargs)
 
 
 # ---- package tests ---------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A row is a CPython and a torch, such as `3.11-2.14.1`; the rows are those of `intarsia_ir/tested.py`. Each gets an
 environment of its own, gone before the next one's is made, for a CUDA build takes 6 GB. What passed is kept in
-`.nox/versions/results.json` and isn't run again, so that a run that was stopped goes on where it was; `--fresh` forgets
+`.nox/rows/results.json` and isn't run again, so that a run that was stopped goes on where it was; `--fresh` forgets
 it. The build of torch is the one that pip finds: set its index to that of the CPU builds to run those.
 """
 
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--parts", nargs="+", metavar="PART", help=f"only these: {', '.join(SHOWN)}, or packages/NAME")
     parser.add_argument("--fresh", action="store_true", help="run again what passed")
     parser.add_argument("--table", action="store_true", help="run nothing, print the table")
-    parser.add_argument("--folder", type=Path, default=ROOT / ".nox" / "versions", help="of results, logs, environment")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".nox" / "rows", help="of results, logs, environment")
     parser.add_argument("--environment", type=Path, help="use this environment, and keep it; for one row")
     options = parser.parse_args(arguments)
     unknown = [row for row in options.rows if row not in ROWS]
@@ -68,6 +68,8 @@ def main(arguments: list[str]) -> int:
     for row in () if options.table else options.rows or ROWS:
         run_row(row, parts, book, options)
     print(table(book.results))
+    if options.table:
+        return 0
     chosen = options.rows or ROWS
     return int(not all(book.passed(row, part) for row in chosen for part in parts))
 
