@@ -178,3 +178,29 @@ def choices_of(plan, name):
 def test_an_empty_program():
     nothing = Program({}, (), (), ())
     assert apply(nothing, schedule(nothing, AVX2)).items == ()
+
+
+SYMBOLIC = """// dialect: kernels 1
+symbol s0 in [2, 64]
+graph(%x: f32[s0, 5]) {
+  kernel[i0: 5] {
+    local %m: f32[5] = max[i0: 5; r0: s0] load(%x, r0, i0)
+    local %e: f32[5, s0] = map[i0: 5, i1: s0] exp(sub(load(%x, i1, i0), load(%m, i0)))
+    local %z: f32[5] = sum[i0: 5; r0: s0] load(%e, i0, r0)
+    %y: f32[5, s0]@(1, 5) = map[i0: 5, i1: s0] div(load(%e, i0, i1), load(%z, i0))
+    %c: f32[5, s0] = cumsum[i0: 5, i1: s0; i1: s0] load(%e, i0, i1)
+    %a: i64[5] = argmax[i0: 5; r0: s0] load(%e, i0, r0)
+  }
+  return (%y, %c, %a)
+}
+"""
+
+
+@pytest.mark.parametrize("target", [AVX2, SM_90], ids=["cpu", "gpu"])
+def test_sizes_known_at_run_time_only(target):
+    program = kernels.parse_ir(SYMBOLIC)
+    made = apply(program, schedule(program, target))
+    assert tiles.parse_ir(tiles.print_ir(made)) == made
+    for n in (2, 7, 33):
+        x = torch.randn(n, 5)
+        torch.testing.assert_close(tiles.interpret(made, x, seed=n), kernels.interpret(program, x))
