@@ -463,9 +463,9 @@ def test_what_eager_does_not_save_may_be_written():
     torch.testing.assert_close(*found)
 
 
-def test_differentiating_twice_names_the_remedy():
+def test_differentiating_twice_where_it_cannot_be_names_the_remedy():
     x = torch.ones(3, requires_grad=True)
-    y = intarsia.compile(lambda x: x.sin().sum(), options=RAISE)(x)
+    y = intarsia.compile(lambda x: torch.rand_like(x).mul(x).sin().sum(), options=RAISE)(x)
     with pytest.raises(intarsia.UnsupportedError) as caught:
         torch.autograd.grad(y, x, create_graph=True)
     assert caught.value.code == "training.double_backward"

@@ -101,17 +101,17 @@ def compile_graph(
         let_through()
         log.debug("stage %s took %.1f ms", stage.name, 1e3 * report.seconds[stage.name])
         if stage.gives == "aten":
-            report.guards = program.guards
-            report.draws_random = draws_random(program.graph_module)
+            report.guards, report.draws_random = program.guards, draws_random(program.graph_module)
         elif stage.gives == "loops":
-            nodes = [n for half in program.halved() for n in half.graph_module.graph.nodes]
-            report.n_nests = sum(n.op == "call_function" for n in nodes)
+            graphs = [half.graph_module.graph for half in program.halved()]
+            report.n_nests = sum(n.op == "call_function" for graph in graphs for n in graph.nodes)
     report.program = program
     _count(program, report, counters)
     assert program.run is not None  # a pipeline ends in "callable"
     back, on = (program.backward.run if program.backward else None), (program.device if options.cuda_graphs else None)
     pairs = [(other.run, other.halves) for other in program.others if other.run and other.halves]
-    return intarsia_runtime.assembled(program.run, program.signature, program.halves, back, on, pairs)
+    again = intarsia_runtime.rerun_of(gm, program.signature, draws_random=report.draws_random)
+    return intarsia_runtime.assembled(program.run, program.signature, program.halves, back, on, pairs, again)
 
 
 def _watch(name: str, stage: Stage, program: Program, options: Options, folder: Path | None) -> None:

@@ -19,6 +19,7 @@ Example:
     tensor([1., 1., 1., 1.])
 """
 
+from intarsia_runtime.again import Rerun, rerun_of
 from intarsia_runtime.as_written import raises_as_written, run_as_written
 from intarsia_runtime.assemble import assembled
 from intarsia_runtime.build import build
@@ -40,6 +41,7 @@ __all__ = [
     "Cache",
     "Library",
     "Recording",
+    "Rerun",
     "Runner",
     "assembled",
     "build",
@@ -52,6 +54,7 @@ __all__ = [
     "prepare",
     "raises_as_written",
     "replayed",
+    "rerun_of",
     "run_as_written",
     "with_backward",
     "with_epilogue",

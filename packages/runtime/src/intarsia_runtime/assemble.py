@@ -12,6 +12,7 @@ import torch
 
 from intarsia_ir.records import Halves, Role, Signature
 from intarsia_ir.where import warn_user
+from intarsia_runtime.again import Rerun
 from intarsia_runtime.epilogue import with_epilogue
 from intarsia_runtime.replay import cuda_stream, record_cuda_graph, replayed
 from intarsia_runtime.training import with_backward
@@ -28,6 +29,7 @@ def assembled(
     backward: Run | None = None,
     cuda_graphs_on: torch.device | None = None,
     others: Sequence[tuple[Run, Halves]] = (),
+    rerun: Rerun | None = None,
 ) -> Callable[..., list[Any]]:
     """Return a function over flat inputs that gives the flat outputs of a captured graph.
 
@@ -38,6 +40,7 @@ def assembled(
         backward: In training: as `run`, for the backward graph.
         cuda_graphs_on: A CUDA device on which the runners that `link` made are replayed as CUDA graphs; None: nowhere.
         others: In training: further backward graphs, and how each fits together with the forward graph.
+        rerun: In training: how eager runs the captured graph, for gradients that are differentiated again.
 
     Raises:
         UnsupportedError: For outputs that would need a backward graph.
@@ -56,7 +59,7 @@ def assembled(
         # what the forward graph makes lies in the memory of one of its recordings
         stay = [n for n, s in enumerate(half.saved) if not s.is_input or s.position in lifted]
         pairs.append((_replayed(half_run, stay, cuda_graphs_on), half))
-    run = with_backward(run, *pairs[0], pairs[1:])
+    run = with_backward(run, *pairs[0], pairs[1:], rerun)
     return with_epilogue(run, signature, halves, [half for _, half in pairs[1:]])
 
 

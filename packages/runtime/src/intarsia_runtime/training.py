@@ -5,11 +5,13 @@
         box.append(results)                         results that need no gradient, writes among them, leave this way
         ctx.save_for_backward(inputs[0], results[1])
         ctx.set_materialize_grads(False)
+        ctx.others = _remember(inputs)              the other inputs, weakly
         return results[0],
     def backward(ctx, t0):
         n0 = t0 is None
         if n0: return None,
         _unobserved((t0,))                          raises where a tracer or a transform would have to see operations
+        if _grad_enabled(): ...                     gradients to be differentiated again: see `again`
         s0, s1 = ctx.saved_tensors                  raises eager's own error the second time
         t0 = _fit(t0, (4, 8), (8, 1), "float32", "cpu")
         g0, = _backward(s0, s1, t0)
@@ -30,18 +32,21 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
+import torch.fx as fx
 from torch import Tensor
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.observers import ANOMALY, observer
 from intarsia_ir.records import Constant, Halves, Role, SavedValue
 from intarsia_runtime._calls import restride
+from intarsia_runtime.again import Rerun, gradients_again, remembering
 from intarsia_runtime.epilogue import HookRaised, own, owners, with_epilogue
 from intarsia_runtime.watch import check_watched, watch
 
 __all__ = ["with_backward"]
 
 Results = Sequence[Any]
+_UNKNOWN = Rerun(fx.GraphModule({}, fx.Graph()), refusal="what it computes in eager isn't known")
 
 
 def with_backward(
@@ -49,6 +54,7 @@ def with_backward(
     backward: Callable[..., Results],
     halves: Halves,
     others: Sequence[tuple[Callable[..., Results], Halves]] = (),
+    rerun: Rerun | None = None,
 ) -> Callable[..., Results]:
     """Return a function like `forward` whose results carry gradients through `backward`.
 
@@ -57,6 +63,7 @@ def with_backward(
         backward: The backward graph: saved values and tangents in order -> results.
         halves: How they fit together.
         others: More backward graphs, for other results, with how each fits together with the forward graph.
+        rerun: How eager runs the program, for gradients that are differentiated again.
 
     Returns:
         A function for `with_epilogue`, with the attributes of `link`'s runners.
@@ -94,7 +101,7 @@ def with_backward(
     ]
     calls = []
     for number, ((run_backward, half), text) in enumerate(zip(pairs, texts, strict=True)):
-        bound[f"_apply{number}"] = _node(text, bound["_forward"], run_backward, half)
+        bound[f"_apply{number}"] = _node(text, bound["_forward"], run_backward, half, rerun)
         linked = "".join(f", inputs[{position}]" for position in _linked(half))
         calls.append(f"_apply{number}(box, inputs{linked})")
     call = _CALL.format(calls="\n            ".join(calls), again="\n                ".join(calls))
@@ -106,14 +113,15 @@ def with_backward(
 
 
 def _node(
-    text: str, forward: Callable[..., Results], backward: Callable[..., Results], halves: Halves
+    text: str, forward: Callable[..., Results], backward: Callable[..., Results], halves: Halves, rerun: Rerun | None
 ) -> Callable[..., Any]:
     """Return the `apply` of the node with this text."""
     bound: dict[str, Any] = {
         "_forward": forward,
         "_backward": with_epilogue(backward, halves.backward),
         "_grad_enabled": torch.is_grad_enabled,
-        "_double": _double_backward,
+        "_remember": remembering(halves),
+        "_again": gradients_again(rerun or _UNKNOWN, halves),
         "_unobserved": _check_unobserved,
         "_fit": _fit,
         "_watch": watch,
@@ -182,6 +190,8 @@ def _forward_text(halves: Halves, number: int, of_others: Collection[int]) -> li
     lines += ["    results = box[0]"] if number else ["    results = _forward(*inputs)", "    box.append(results)"]
     if tensors:
         lines.append(f"    ctx.save_for_backward({', '.join(tensors)})")
+    if remembering(halves):
+        lines.append("    ctx.others = _remember(inputs)")
     if numbers:
         lines.append(f"    ctx.numbers = ({', '.join(numbers)},)")
     if halves.watched:
@@ -208,7 +218,13 @@ def _backward_text(halves: Halves) -> list[str]:
     lines += [f"    if {every}: return {nothing}"]
     if halves.raises:
         return [*lines, f"    raise RuntimeError({halves.raises!r})"]
-    lines += ["    if _grad_enabled():", "        raise _double()"]
+    again = {n: f"a[{place}]" for place, n in enumerate(halves.gradients)}
+    lines += [
+        "    if _grad_enabled():",
+        f"        a = _again({'ctx.saved_tensors' if tensors else '()'}, "
+        f"{'ctx.others' if remembering(halves) else None}, ({', '.join(tangents)},))",
+        f"        return {', '.join(['None', 'None', *[again.get(n, 'None') for n in linked]])}",
+    ]
     lines.append(f"    _unobserved(({', '.join(tangents)},))")
     if tensors:
         lines.append(f"    {', '.join(tensors)}, = ctx.saved_tensors")
@@ -262,11 +278,3 @@ def _check_unobserved(tangents: tuple[Any, ...]) -> None:
             code="training.observed",
             hints=("call the function itself while it is active, too: then it runs in eager",),
         )
-
-
-def _double_backward() -> UnsupportedError:
-    return UnsupportedError(
-        "the gradients of a compiled function can't be differentiated again (create_graph=True)",
-        code="training.double_backward",
-        hints=("call the function as it was before intarsia.compile where second derivatives are needed",),
-    )
