@@ -37,19 +37,24 @@ def _outcome(source: str, traced: bool) -> Any:
     return found, list(names["log"]), [described(arg) for arg in args]
 
 
-def described(value: Any) -> Any:
-    """Return the class of a value and what it holds, past what its class overrides."""
+def described(value: Any, outer: tuple[int, ...] = ()) -> Any:
+    """Return the class of a value and what it holds, past what its class overrides.
+
+    `outer`: the identities of the containers around it; one that holds itself is named by the depth at which it began.
+    """
     kind = type(value)
-    if isinstance(value, collections.OrderedDict):
-        body: Any = [(described(k), described(v)) for k, v in collections.OrderedDict.items(value)]
-    elif isinstance(value, dict):
-        body = [(described(k), described(v)) for k, v in dict.items(value)]
+    if id(value) in outer:
+        return kind.__name__, outer.index(id(value))
+    inside = (*outer, id(value))
+    if isinstance(value, dict):
+        home: Any = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+        body: Any = [(described(k, inside), described(v, inside)) for k, v in home.items(value)]
     elif isinstance(value, collections.deque):
-        body = [*map(described, collections.deque.__iter__(value)), value.maxlen]
+        body = [*(described(item, inside) for item in collections.deque.__iter__(value)), value.maxlen]
     elif isinstance(value, (list, tuple, set, frozenset)):
         home = next(base for base in (list, tuple, set, frozenset) if isinstance(value, base))
-        body = [described(item) for item in home.__iter__(value)]
-    elif isinstance(value, (int, float, complex, str, bytes, range, type(None), type)):
+        body = [described(item, inside) for item in home.__iter__(value)]
+    elif isinstance(value, (int, float, complex, str, bytes, range, slice, type(None), type)):
         body = repr(value)
     else:
         body = None
