@@ -248,6 +248,15 @@ def test_new_running_statistics_have_the_types_of_the_old_ones() -> None:
     assert [t.dtype for t in ours] == [t.dtype for t in eager]
 
 
+_SCATTERS: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    lambda x: torch.select_scatter(x, x.select(0, 1), 0, 0),
+    lambda x: torch.select_scatter(x, x.select(1, 1), 1, 2),
+    lambda x: torch.slice_scatter(x, x.narrow(0, 0, 2), 0, 1, 3),
+    lambda x: torch.slice_scatter(x, x, 0, 0, 3),
+    lambda x: torch.diagonal_scatter(x, x.select(1, 0), 0, 1, 2),
+]
+
+
 def test_kernels_of_other_devices_keep_the_order_of_dimensions() -> None:
     with EagerMode() as mode:
         shell = torch.empty_strided((33, 2, 33, 3), (3, 99, 198, 1), device="meta")
@@ -256,6 +265,61 @@ def test_kernels_of_other_devices_keep_the_order_of_dimensions() -> None:
         shell = torch.empty_strided((16, 31), (2, 32), device="meta")
         rows, _ = aten.log_sigmoid_forward(FakeTensor(mode, shell, torch.device("cuda:0")))
     assert normal.stride() == (3, 99, 198, 1) and rows.stride() == (1, 16)
+
+
+def _on_a_gpu(function: Callable[..., torch.Tensor], *operands: torch.Tensor) -> tuple[int, ...]:
+    """Return the strides of what a function gives there."""
+    with EagerMode() as mode:
+        shells = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta") for x in operands]
+        return function(*[FakeTensor(mode, shell, torch.device("cuda:0")) for shell in shells]).stride()
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("rank", [4, 5])
+def test_padding_is_row_major_on_a_gpu(rank: int, mode: str) -> None:
+    x = torch.randn(2, 3, *[5] * (rank - 2)).movedim(1, -1).contiguous().movedim(-1, 1)
+    pad = (1,) * 2 * (rank - 2)
+    assert (
+        _on_a_gpu(lambda x: torch.nn.functional.pad(x, pad, mode), x) == x.new_empty(2, 3, *[7] * (rank - 2)).stride()
+    )
+    names = {"reflect": "reflection", "replicate": "replication"}
+    backward = getattr(aten, f"{names[mode]}_pad{rank - 2}d_backward")
+    grad = x.new_empty(2, 3, *[7] * (rank - 2))
+    assert _on_a_gpu(lambda x, grad: backward(grad, x, pad), x, grad) == x.contiguous().stride()
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear"])
+@pytest.mark.parametrize("channels", [3, 8])
+def test_resampling_keeps_the_memory_format_on_a_gpu(channels: int, mode: str) -> None:
+    x = torch.randn(2, channels, 3, 4).to(memory_format=torch.channels_last)
+    strides = _on_a_gpu(lambda x: torch.nn.functional.interpolate(x, (5, 6), mode=mode), x)
+    assert (
+        strides
+        == torch.nn.functional.interpolate(x, (5, 6), mode=mode).stride()
+        == (30 * channels, 1, 6 * channels, channels)
+    )
+
+
+def test_a_dropouts_gradient_suits_the_memory_format_on_a_gpu() -> None:
+    x = torch.randn(2, 3, 4, 5)
+    for grad, expected in [
+        (x.permute(3, 2, 1, 0), (24, 6, 2, 1)),
+        (x.to(memory_format=torch.channels_last), (60, 1, 15, 3)),
+        (x[:, :1].transpose(2, 3), (20, 20, 4, 1)),
+    ]:
+        assert _on_a_gpu(lambda g, kept: aten.native_dropout_backward(g, kept, 2.0), grad, grad > 0) == expected
+
+
+@pytest.mark.parametrize("function", _SCATTERS)
+def test_what_is_written_into_part_of_a_repeated_tensor_is_a_clone(function: Callable[..., torch.Tensor]) -> None:
+    for x in (
+        torch.randn(1, 4, 4).expand(3, 4, 4),
+        torch.randn(3, 1, 4).expand(3, 4, 4),
+        torch.randn(3, 4, 5)[..., :4],
+    ):
+        with EagerMode() as mode:
+            ours = function(mode.from_tensor(x))
+        assert ours.stride() == function(x).stride() == _on_a_gpu(function, x), x.stride()
 
 
 def _flat(result: Any) -> list[torch.Tensor]:
@@ -410,10 +474,14 @@ _ON_IMAGES: list[Callable[[torch.Tensor], Any]] = [
     lambda x: torch.complex(x, x).angle(),
 ]
 _ON_FOUR: list[Callable[[torch.Tensor], Any]] = [
+    lambda x: aten.reflection_pad2d_backward(torch.ones(*x.shape[:3], x.shape[3]), x, [0] * 4),
+    lambda x: aten.replication_pad2d_backward(torch.ones(*x.shape[:3], x.shape[3]), x, [0] * 4),
     lambda x: torch.nn.functional.unfold(x, 1),
     lambda x: torch.nn.functional.max_unpool2d(x, torch.zeros(x.shape, dtype=torch.int64), 1),
 ]
 _ON_FIVE: list[Callable[[torch.Tensor], Any]] = [
+    lambda x: aten.reflection_pad3d_backward(x.new_ones(*x.shape[:2], *[n + 2 for n in x.shape[2:]]), x, [1] * 6),
+    lambda x: aten.replication_pad3d_backward(x.new_ones(*x.shape[:2], *[n + 2 for n in x.shape[2:]]), x, [1] * 6),
     lambda x: torch.nn.functional.pad(x, (1,) * 6, "reflect"),
     lambda x: torch.nn.functional.pad(x, (1,) * 6, "replicate"),
 ]

@@ -14,11 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._mode_utils import no_dispatch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from intarsia_recorder.iteration import is_dense, iterated_strides
+from intarsia_recorder.corrections import Correction, correction_of, device_of, is_empty
 from intarsia_recorder.overlap import overlap_check
 
 __all__ = ["EagerMode", "refused_types", "with_strides_of"]
@@ -193,7 +191,7 @@ def _refuse(func: Any, args: Sequence[Any], refused: _Refusal) -> None:
     types, how, empty_passes = refused
     operands = args[:1] if how == "first" else [x for x in args if isinstance(x, _OPERANDS)]
     tensors = [x for x in operands if isinstance(x, torch.Tensor)]
-    if not tensors or any(_device(x) != "cpu" or (empty_passes and _is_empty(x)) for x in tensors):
+    if not tensors or any(device_of(x) != "cpu" or (empty_passes and is_empty(x)) for x in tensors):
         return
     dtype = tensors[0].dtype
     if how == "either" and any(_is_bool(x) for x in operands):
@@ -219,7 +217,7 @@ def _have_two_types(x: Any, y: Any) -> bool:
 
 
 def _has_bool_exponent(x: Any, exponent: Any) -> bool:
-    return bool(x.is_floating_point() and exponent.dtype is torch.bool and _device(x) == "cpu")
+    return bool(x.is_floating_point() and exponent.dtype is torch.bool and device_of(x) == "cpu")
 
 
 def _takes_no_mask(x: Any, mask: Any, *rest: Any) -> bool:
@@ -295,14 +293,6 @@ def _is_bool(x: Any) -> bool:
     return isinstance(x, bool) or (isinstance(x, torch.Tensor) and x.dtype is torch.bool)
 
 
-def _is_empty(tensor: torch.Tensor) -> bool:
-    return any(type(n) is int and n == 0 for n in tensor.shape)
-
-
-def _device(tensor: torch.Tensor) -> str:
-    return (tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device).type
-
-
 # arguments that name a dimension, which meta kernels leave unchecked
 _DIMENSIONS = {
     "_softmax": ("dim",),
@@ -325,255 +315,7 @@ def _check_dimensions(args: Sequence[Any], kwargs: Mapping[str, Any], places: _P
             raise IndexError(f"Dimension out of range ({expected})")
 
 
-# ---- strides and types that eager gives ---------------------------------------------------------------------
-
-_Correction = Callable[[FakeTensorMode, Any, Sequence[Any], Mapping[str, Any]], Any]
-
-
-def _iterated(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Give strides in the order of the operands', as kernels do that iterate over all operands at once."""
-    tensors = [x for x in args if isinstance(x, torch.Tensor) and x.dim()]
-    if all(x.shape == result.shape and x.stride() == result.stride() for x in tensors):
-        return result
-    if len(tensors) > 1:
-        shape = torch.broadcast_shapes(*[x.shape for x in tensors])
-        tensors = [x.expand(shape) for x in tensors]
-    if not tensors or tensors[0].shape != result.shape:
-        return result
-    return _with_strides(mode, result, compute_elementwise_output_strides(*tensors))
-
-
-def _in_order(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Give dimensions of one element the strides that eager's iteration gives them; fake tensors guess others."""
-    if not _has_single_dimension(result):
-        return result
-    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
-    if not all(_is_known(x) for x in (result, *tensors)):
-        return result
-    return _with_strides(mode, result, iterated_strides(tensors, result.shape))
-
-
-def _in_order_with_numbers(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The same for ops that make a 0-dim operand of a number."""
-    if not _has_single_dimension(result):
-        return result
-    return _in_order(mode, result, [_ONE if isinstance(x, bool | int | float | complex) else x for x in args], kwargs)
-
-
-def _in_order_after_power(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The same for `ldexp`, whose powers of 2 are row-major."""
-    return _in_order(mode, result, (args[0], args[1].contiguous()), kwargs)
-
-
-def _in_order_of_second(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The same for ops that iterate over their second operand first."""
-    return _in_order(mode, result, (args[1], args[0]), kwargs)
-
-
-def _kept(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Give dimensions of one element the strides of the operand, where it is dense."""
-    preserved = kwargs.get("memory_format") in (None, torch.preserve_format)
-    if not preserved or not _has_single_dimension(result) or not _is_known(args[0]) or not is_dense(args[0]):
-        return result
-    return _with_strides(mode, result, args[0].stride())
-
-
-_ONE = torch.ones(())
-
-
-def _has_single_dimension(result: Any) -> bool:
-    if not isinstance(result, torch.Tensor) or result.dim() < 2:
-        return False
-    return any(type(size) is int and size == 1 for size in result.shape)
-
-
-def _is_known(tensor: torch.Tensor) -> bool:
-    return all(type(n) is int for n in (*tensor.shape, *tensor.stride()))
-
-
-def _both(first: _Correction, second: _Correction) -> _Correction:
-    return lambda mode, result, args, kwargs: second(mode, first(mode, result, args, kwargs), args, kwargs)
-
-
-def _after_power(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """`ldexp` multiplies by powers of 2, which are row-major."""
-    return _iterated(mode, result, (args[0], args[1].contiguous()), kwargs)
-
-
-def _contiguous(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Make the first result row-major, or both where both have the operand's shape."""
-    if isinstance(result, torch.Tensor):
-        return _row_major(mode, result)
-    return tuple([_row_major(mode, x) if isinstance(x, torch.Tensor) else x for x in result])
-
-
-def _row_major(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in order, dimensions of one element included."""
-    if not _has_single_dimension(tensor) or not _is_known(tensor):
-        return tensor.contiguous()
-    strides = torch.empty(tensor.shape, device="meta").stride()
-    return _with_strides(mode, tensor, strides)
-
-
-def _suggested(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Lay the first of several results out by the memory format that suits the operand."""
-    first, *rest = result
-    return (first.contiguous(memory_format=suggest_memory_format(args[0])), *rest)
-
-
-def _in_format(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Lay the result out by the memory format that suits the operand."""
-    return _formatted(mode, result, suggest_memory_format(args[0]))
-
-
-def _in_format_of_second(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    return _formatted(mode, result, suggest_memory_format(args[1]))
-
-
-def _formatted(mode: FakeTensorMode, result: torch.Tensor, memory_format: torch.memory_format) -> torch.Tensor:
-    """Return a tensor with the strides of a new one of a memory format."""
-    if not _is_known(result):
-        return result.contiguous(memory_format=memory_format)
-    return _with_strides(mode, result, torch.empty(result.shape, device="meta", memory_format=memory_format).stride())
-
-
-def _rolled(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """On the CPU the two parts of each dimension are joined; without dimensions, the elements in order are rolled."""
-    dims, shifts = kwargs.get("dims", args[2] if len(args) > 2 else ()), args[1]
-    if not dims or _is_empty(args[0]):
-        return result if dims else _row_major(mode, result)
-    dims, shifts = [[x] if isinstance(x, int) else x for x in (dims, shifts)]
-    if not _is_known(args[0]) or not all(type(shift) is int for shift in shifts):
-        return _in_format(mode, result, args, kwargs)
-    with no_dispatch():
-        x = torch.empty_strided(args[0].shape, args[0].stride(), device="meta")
-        for dim, shift in zip(dims, shifts, strict=True):
-            start = (x.shape[dim] - shift) % x.shape[dim]
-            x = torch.cat([x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start)], dim)
-    return _with_strides(mode, result, x.stride())
-
-
-def _row_major_of_complex(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    return _row_major(mode, result) if args[0].is_complex() else result
-
-
-def _as_first_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Lay a result of the first operand's shape out as `empty_like` of it."""
-    if result.shape != args[0].shape:
-        return result
-    with mode:
-        return _with_strides(mode, result, torch.empty_like(args[0]).stride())
-
-
-def _shuffled(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    return result if _is_empty(args[0]) else _in_format(mode, result, args, kwargs)
-
-
-def _padded(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Volumes of one batch keep their memory format."""
-    return _in_format(mode, result, args, kwargs) if result.dim() == 5 else result
-
-
-def _first_iterated(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Lay the first of several results out as a kernel does that iterates over the operand."""
-    first, *rest = result
-    return (_iterated(mode, first, args, kwargs), *rest)
-
-
-def _first_as_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Lay the first of several results out as `empty_like` of the operand."""
-    first, *rest = result
-    with mode:
-        strides = torch.empty_like(args[0]).stride()
-    return (_with_strides(mode, first, strides), *rest)
-
-
-def _running_types(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """New running statistics have the types of the old ones."""
-    *rest, mean, var = result
-    return (*rest, mean.to(args[3].dtype), var.to(args[4].dtype))
-
-
-def _by_device(on_cpu: _Correction, elsewhere: _Correction) -> _Correction:
-    def correct(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        chosen = on_cpu if _device(args[0]) == "cpu" else elsewhere
-        return chosen(mode, result, args, kwargs)
-
-    return correct
-
-
-def _power_of_bool(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A bool tensor to the power of a bool is one of bools."""
-    own = torch.result_type(args[0], args[1])
-    return result.to(own) if own is torch.bool else result
-
-
-def _empty_mask(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The mask of a dropout of nothing is of the operand's type on the CPU, elsewhere a bool."""
-    value, mask = result
-    if _device(args[0]) != "cpu" or args[0].dtype is torch.bool or args[0].numel() != 0:
-        return result
-    return value, mask.to(args[0].dtype)
-
-
-def _with_strides(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[Any]) -> torch.Tensor:
-    if result.stride() == tuple(strides):
-        return result
-    with mode:
-        return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
-
-
-_ITERATED = """
-    addcdiv addcmul copysign div.Tensor_mode floor_divide heaviside logaddexp logaddexp2 logical_and logical_or
-    logical_xor native_dropout_backward special_xlog1py xlogy
-"""
-_ROW_MAJOR = """im2col isin nll_loss2d_forward normal.Tensor_Tensor pow.Scalar rrelu_with_noise
-    rrelu_with_noise_functional"""
-_KEPT = "empty_like flip full_like ones_like rand_like randint_like randn_like zeros_like"
-_BY_MEMORY_FORMAT = """
-    _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
-    _native_batch_norm_legit_no_training native_batch_norm
-"""
-_CORRECTED: dict[str, _Correction] = {
-    **dict.fromkeys(_ITERATED.split(), _iterated),
-    **dict.fromkeys(_ROW_MAJOR.split(), _contiguous),
-    **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _by_device(_suggested, _first_as_operand)),
-    **dict.fromkeys(_KEPT.split(), _kept),
-    "_batch_norm_with_update_functional": _both(_by_device(_suggested, _first_as_operand), _running_types),
-    "ldexp": _after_power,
-    **dict.fromkeys(["reflection_pad3d", "replication_pad3d"], _padded),
-    "angle": _row_major_of_complex,
-    "huber_loss": _as_first_operand,
-    "replication_pad3d_backward": _by_device(_in_format_of_second, _contiguous),
-    "channel_shuffle": _by_device(_shuffled, _contiguous),
-    "max_unpool2d": _by_device(_in_format, _contiguous),
-    "roll": _by_device(_rolled, _contiguous),
-    "log_sigmoid_forward": _by_device(_contiguous, _first_iterated),
-    "native_layer_norm": _contiguous,
-    "native_dropout": _empty_mask,
-    "pow.Tensor_Scalar": _power_of_bool,
-}
-
-# how an elementwise op orders the dimensions, where its overload's name doesn't tell
-_ORDERED: dict[str, _Correction] = {
-    **dict.fromkeys(["clone", "deg2rad", "hardtanh", "nan_to_num", "rad2deg", "relu6"], _kept),
-    "ldexp": _in_order_after_power,
-    "lerp.Scalar": _in_order,
-    "masked_fill": _contiguous,
-    "pow.Scalar": _contiguous,
-    "pow.Tensor_Scalar": _in_order,
-    "threshold_backward": _in_order_of_second,
-}
-
-
-def _order_of(overload: str) -> _Correction:
-    """Return what orders the dimensions: only where an operand may be a number, numbers count as operands."""
-    return _in_order_with_numbers if overload.startswith("Tensor") or "calar" in overload else _in_order
-
-
-_Rules = tuple[
-    _Refusal | None, _Places, _Correction | None, str, Callable[..., bool] | None, Callable[..., None] | None
-]
+_Rules = tuple[_Refusal | None, _Places, Correction | None, str, Callable[..., bool] | None, Callable[..., None] | None]
 _RULES: dict[Any, _Rules] = {}
 
 
@@ -589,11 +331,6 @@ def _rules_of(func: Any) -> _Rules:
     how = "either" if base in _EITHER else "promoted" if _PROMOTING & {base, full} else "first"
     numbered = enumerate(func._schema.arguments)
     dims = tuple((k, a.name) for k, a in numbered if a.name in _DIMENSIONS.get(base, ()) and str(a.type) == "int")
-    fresh = not any(returned.alias_info is not None for returned in func._schema.returns)
-    correct = (_CORRECTED.get(full) or _CORRECTED.get(name)) if fresh else None
-    if not written and torch.Tag.pointwise in func.tags:
-        ordered = _ORDERED.get(full) or _ORDERED.get(name) or _order_of(func._overloadname)
-        correct = _both(correct, ordered) if correct is not None else ordered
     refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
     stored = _STORED.get(base, "") if written and name.endswith("_") else ""
-    return refused, dims, correct, stored, _MISMATCHED.get(base), overlap_check(func)
+    return refused, dims, correction_of(func), stored, _MISMATCHED.get(base), overlap_check(func)

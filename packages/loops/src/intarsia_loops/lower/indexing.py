@@ -376,7 +376,9 @@ def _upsample(b: Builder, x: Tensor, scales: Sequence[float | None], shift: floa
     if through is None:
         return DECLINED
     sizes = list(zip(x.shape[2:], b.spec().shape[2:], scales, strict=True))
-    if not shift and any(_may_ignore_scale(*size) for size in sizes):
+    # exact ones look at the scale on the CPU alone
+    exact_on_cpu = shift and torch.device(b.spec().device).type == "cpu"
+    if not exact_on_cpu and any(_may_ignore_scale(*size) for size in sizes):
         return DECLINED
 
     def position(p: Point) -> Position:
@@ -391,7 +393,7 @@ def _upsample(b: Builder, x: Tensor, scales: Sequence[float | None], shift: floa
 
 
 def _may_ignore_scale(n: IndexExpr, wanted: IndexExpr, scale: float | None) -> bool:
-    """Tell whether eager may look at the sizes alone: its CPU kernels do for a side that is kept or doubled."""
+    """Tell whether eager may look at the sizes alone: it does for a side that is kept, on the CPU for a doubled one."""
     if scale is None or scale in (1.0, 2.0):
         return False
     known, size = n.const(), wanted.const()
