@@ -423,6 +423,52 @@ def test_tangents_that_are_not_contiguous():
     both(lambda x: x.sin(), lambda: [leaf(3, 4)], use=lambda y: y.sum())
 
 
+def test_tangents_that_are_sparse():
+    gradients = []
+    for function in (torch.sin, intarsia.compile(lambda x: x.sin(), options={"on_error": "raise"})):
+        x = torch.ones(3, 4, requires_grad=True)
+        F.embedding(torch.tensor([1, 1, 0]), function(x), sparse=True).sum().backward()
+        gradients.append(x.grad.to_dense())
+    torch.testing.assert_close(*gradients)
+
+
+def test_lookups_with_sparse_gradients_beside_a_graph():
+    def look_up(table, index):
+        y = table.cos()
+        return y, F.embedding(index, table, padding_idx=0, sparse=True).tanh()
+
+    index = torch.tensor([1, 3, 0, 3])
+    table = leaf(5, 2)
+    tables = [table, table.detach().clone().requires_grad_()]
+    compiled = intarsia.compile(look_up, options={"on_error": "raise"})
+    sparse = []
+    for function, table in zip((look_up, compiled), tables, strict=True):
+        y, found = function(table, index)
+        y.sum().backward(retain_graph=True)
+        table.grad = None
+        found.sum().backward()
+        sparse.append(table.grad)
+    torch.testing.assert_close(*sparse)
+    assert sparse[1].layout is torch.sparse_coo and intarsia.stats().graphs == 2
+
+
+def test_a_lookup_with_sparse_gradients_of_a_computed_table():
+    def look_up(table, index):
+        return F.embedding(index, table * 2, sparse=True)
+
+    gradients = []
+    for function in (look_up, intarsia.compile(look_up)):
+        table = torch.ones(5, 2, requires_grad=True)
+        function(table, torch.tensor([1, 3])).sum().backward()
+        gradients.append(table.grad)
+    torch.testing.assert_close(*gradients)
+    assert gradients[1].layout is torch.sparse_coo
+
+
+def test_take_with_an_index_without_dimensions():
+    both(lambda x: torch.take(x * 2, torch.tensor(-2)), lambda: [leaf(3, 4)])
+
+
 def test_gradients_accumulate():
     compiled = intarsia.compile(lambda x: x.sin(), options=RAISE)
     x = torch.ones(3, requires_grad=True)

@@ -152,6 +152,13 @@ def no_worse(actual, wanted, ideal):
     assert (ours <= 3 * max([0.0, *eagers.tolist()]) + unit).all()
 
 
+@pytest.mark.parametrize("index", [2, -1])
+def test_take_with_an_index_without_dimensions(index):
+    arguments = R(2, 3), torch.tensor(index)
+    recorded = record(lambda *args: ops.take.default(*args), arguments, decompositions=default_decompositions())
+    assert torch.equal(aten.interpret(recorded.graph_module, *arguments)[0], torch.take(*arguments))
+
+
 def test_in_place_forms_are_rows_too():
     table = default_decompositions()
     assert ops.celu_.default in table and ops.zero_.default not in table and ops.mse_loss.out not in table

@@ -386,6 +386,26 @@ def list_of(x):
     return list(x)
 
 
+SPARSE = {
+    "embedding": (lambda w, i: torch.nn.functional.embedding(i, w, padding_idx=0, sparse=True), "sparse=True"),
+    "bag": (lambda w, i: torch.nn.functional.embedding_bag(i, w, i, mode="sum", sparse=True), "sparse=True"),
+    "gather": (lambda w, i: torch.gather(w, 0, i[:, None], sparse_grad=True), "sparse_grad=True"),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_lookups_whose_gradients_are_sparse_are_named(name):
+    look_up, option = SPARSE[name]
+    table, index = torch.ones(4, 3), torch.tensor([0, 2])
+    assert not intarsia_tracer.capture(look_up, (table, index)).breaks
+    table.requires_grad_()
+    found = intarsia_tracer.capture(lambda w, i: (w * 2, look_up(w, i)), (table, index))
+    assert found.breaks[0].code == "tracer.tensor_op" and f"sparse, as {option}" in found.breaks[0].reason
+    assert found.graph_module is not None and "mul" in found.graph_module.code
+    computed = intarsia_tracer.capture(lambda w, i: look_up(w * 2, i), (table, index))
+    assert computed.breaks and "mul" not in getattr(computed.graph_module, "code", "")
+
+
 def test_transforms_are_named():
     seen = []
 

@@ -93,7 +93,6 @@ _FROM_TORCH: tuple[Any, ...] = (
     aten.replication_pad1d.default,
     aten.replication_pad2d.default,
     aten.replication_pad3d.default,
-    aten.take.default,
     # resampling
     aten.grid_sampler_2d.default,
     aten.upsample_bilinear2d.default,
@@ -172,6 +171,7 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
         table[aten.smooth_l1_loss.default], lambda x, target, reduction=1, beta=1.0: beta < 0
     )
     table[aten.trace.default] = _trace
+    table[aten.take.default] = _take
     table |= foreach_decompositions() | fused_decompositions()
     for op in list(table):
         inplace = _inplace_form(op)
@@ -302,6 +302,13 @@ def _softshrink(x: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
 def _trace(x: torch.Tensor) -> torch.Tensor:
     """Sum the diagonal, as a view of it."""
     return torch.sum(torch.diagonal(x))
+
+
+def _take(x: torch.Tensor, index: torch.Tensor) -> Any:
+    """Look up in the flattened tensor; torch's own decomposition makes a number of an index without dimensions."""
+    if index.dtype != torch.int64:
+        return NotImplemented  # eager refuses it
+    return aten.index.Tensor(x.reshape(-1), [index])
 
 
 def _inplace_form(op: OpOverload) -> OpOverload | None:

@@ -259,6 +259,8 @@ def _fit(tangent: Tensor | None, shape: Any, strides: Any, dtype: str, device: s
     """Return a tangent in the layout that the backward graph was compiled for; zeros if there is none."""
     if tangent is None:
         return torch.empty_strided(shape, strides, dtype=getattr(torch, dtype), device=device).zero_()
+    if tangent.layout is not torch.strided:  # of a lookup with sparse=True
+        tangent = tangent.to_dense()
     if tangent.is_neg() or tangent.is_conj() or tangent._is_zerotensor():
         # kernels read its memory, which holds other numbers, or none
         return torch.empty_strided(shape, strides, dtype=tangent.dtype, device=device).copy_(tangent)

@@ -9,14 +9,14 @@ isn't the place for that, nor is that of the backward pass, which gets what was 
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import GuardKind
-from intarsia_tracer.breaks import Break
+from intarsia_tracer.breaks import Break, Whole
 from intarsia_tracer.tensors.computing import what_else_it_does
 from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["APPLY", "AppliedFunction", "applied_in_c", "apply_function", "refuse_effects_of_backward"]
+__all__ = [
+    "APPLY",
+    "AppliedFunction",
+    "applied_in_c",
+    "apply_function",
+    "refuse_effects_of_backward",
+    "refuse_sparse_gradients",
+]
 
 _FOUND: Any = vars(torch.autograd.Function)["apply"]
 APPLY: Any = getattr(_FOUND, "__func__", _FOUND)
@@ -89,6 +96,28 @@ def _applied_function(tx: Tracer, cls: ClassValue) -> AppliedFunction:
     if any("__init_subclass__" in vars(base) for base in cls.value.__mro__[:-1]):
         raise Break("tracer.tensor_op", f"{cls.describe()} has an __init_subclass__, and gradients are needed")
     return AppliedFunction(_watched(cls.value))
+
+
+def refuse_sparse_gradients(target: str, result: Sequence[torch.Tensor], given: Iterable[TensorValue]) -> None:
+    """Break where going back from the result of a lookup gives a sparse tensor, which no graph holds.
+
+    A table that is computed in the frame would get that tensor from outside of the graph: then all of it is eager's.
+
+    Args:
+        target: Name of the function, for the reason.
+        result: Its tensors, which are fake.
+        given: The models of its arguments that are tensors.
+
+    Raises:
+        Break: The gradient of an argument is sparse.
+    """
+    for made in result:
+        saved = made.grad_fn
+        if getattr(saved, "_saved_sparse", False) or getattr(saved, "_saved_sparse_grad", False):
+            computed = any(value.real is None and value.fake.requires_grad for value in given)
+            option = "sparse=True" if hasattr(saved, "_saved_sparse") else "sparse_grad=True"
+            kind = Whole if computed else Break
+            raise kind("tracer.tensor_op", f"a gradient of {target} is sparse, as {option} asks for")
 
 
 def refuse_effects_of_backward(

@@ -37,7 +37,13 @@ from intarsia_tracer.breaks import Break
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.tensors import contexts, floats, foreach, modules, optimizers, scans
 from intarsia_tracer.tensors.calls import call_leaf_or_table
-from intarsia_tracer.tensors.functions import APPLY, applied_in_c, apply_function, refuse_effects_of_backward
+from intarsia_tracer.tensors.functions import (
+    APPLY,
+    applied_in_c,
+    apply_function,
+    refuse_effects_of_backward,
+    refuse_sparse_gradients,
+)
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
 from intarsia_tracer.tensors.spelling import spelled
@@ -274,6 +280,7 @@ class Tensors(Extension):
         for leaf in _tensors(result):
             if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
                 raise Break("tracer.tensor_op", f"{_shown(target)} gives {self.foreign(leaf)}")
+        refuse_sparse_gradients(_shown(target), list(_tensors(result)), tensors_of([*args, *keywords.values()]))
         if not _needs_node(result, args, keywords):
             return tx.from_python(result)
         refuse_effects_of_backward(
