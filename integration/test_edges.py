@@ -259,6 +259,20 @@ class Watched(torch.Tensor):
         return super().__torch_function__(function, types, args, kwargs or {})
 
 
+def test_a_handler_makes_no_version_for_each_operation():
+    def function(x):
+        return torch.sin(x) + torch.cos(x) * torch.exp(x) - torch.tanh(x) / torch.abs(x) + x.square() ** 2
+
+    x, fast = torch.ones(3), intarsia.compile(function, options=RAISE)
+    expected = function(x)
+    torch.testing.assert_close(fast(x), expected)
+    for _ in range(2):
+        with Seen() as mode:
+            torch.testing.assert_close(fast(x), expected)
+        assert len(mode.names) > 10
+    assert intarsia.stats().fallbacks == 0
+
+
 def test_a_mode_sees_the_operations_of_the_program_and_none_of_the_compiler():
     def within(x):
         with Seen() as mode:

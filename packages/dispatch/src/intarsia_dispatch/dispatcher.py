@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import torch
 
 import intarsia_framehook as framehook
+from intarsia_dispatch import skipping
 from intarsia_dispatch.config import CompiledGraph, DispatchConfig
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import graph_caller
 from intarsia_dispatch.hidden import hidden_from_user
-from intarsia_dispatch.hooked_calls import call_of, call_then, has_hooks, is_call
+from intarsia_dispatch.hooked_calls import call_of, call_then, has_hooks, is_call, unwrapped
 from intarsia_dispatch.reports import as_intarsia_error, break_error, compilers_fault, first_line, line_of, warn_of
-from intarsia_dispatch.skipping import calls_debugger, debugger_active, is_import, is_repeated_later, root_codes
 from intarsia_dispatch.stats import Counters, DispatchStats, as_fallbacks
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
 from intarsia_dispatch.working_directory import some_working_directory
@@ -61,7 +61,7 @@ def disable(function: _F) -> _F:
         InvalidArgumentError: `function` can't be called.
     """
     _check_callable(function)
-    wrapper = framehook.Hooked(_unwrapped(function), None)
+    wrapper = framehook.Hooked(unwrapped(function), None)
     functools.update_wrapper(wrapper, function)
     vars(wrapper)["_intarsia_disable"] = True  # a tracer that inlines calls stops at the mark
     return cast(_F, wrapper)
@@ -103,8 +103,8 @@ class Dispatcher:
             InvalidArgumentError: `function` can't be called.
         """
         _check_callable(function)
-        target = _unwrapped(function)
-        codes = root_codes(target)
+        target = unwrapped(function)
+        codes = skipping.root_codes(target)
         if codes and codes[0].co_flags & _SUSPENDS:
             return cast(_F, functools.wraps(target)(self._in_eager(target, codes[0])))
         # without code of its own, or with a library's that the hook passes over, its call is the frame
@@ -112,7 +112,7 @@ class Dispatcher:
         run = call_of(target) if needs_frame else target
         roots = (*codes, run.__code__) if needs_frame else codes
         self._roots.update((id(code), (weakref.ref(code), None)) for code in roots)
-        root = framehook.Hooked(run, self._answer, self._table.owner, debugger_active)
+        root = framehook.Hooked(run, self._answer, self._table.owner, skipping.debugger_active)
         functools.update_wrapper(root, target)
         vars(root)["_intarsia_compiled"] = True  # a tracer goes on with what is wrapped
         return cast(_F, root)
@@ -139,7 +139,7 @@ class Dispatcher:
 
     def compiled_code(self, function: Callable[..., Any]) -> tuple[CodeType, ...]:
         """Return the replacements of a function's code, in the order they were compiled."""
-        target = _unwrapped(function)
+        target = unwrapped(function)
         state = self._table.find(getattr(target, "__func__", target).__code__)
         return tuple(v.code for v in state.versions if v.code is not None) if state else ()
 
@@ -172,11 +172,11 @@ class Dispatcher:
             return self._config.raise_inside(code, error)
 
     def _fitting(self, code: CodeType, frame: FrameInfo) -> _Answer:
-        if is_repeated_later(code):
+        if skipping.is_repeated_later(code):
             self._native(code, None, "what it calls is run again in the backward pass, and both runs must be alike")
             framehook.quiet(code)
             return None
-        if is_import(code):
+        if skipping.is_import(code):
             framehook.quiet(code)
             return None
         if self._config.skip_code(code):
@@ -267,7 +267,7 @@ class Dispatcher:
 
     def _capture(self, code: CodeType, frame: FrameInfo, state: CodeState, dynamic: bool | Symbolic) -> Capture | None:
         """Return what to compile; None when the frame is to run natively."""
-        if calls_debugger(code):
+        if skipping.calls_debugger(code):
             self._native(code, None, "it stops in a debugger")
             return None
         fullgraph = self._config.policy.fullgraph
@@ -457,8 +457,13 @@ class Dispatcher:
     def _limit_reached(self, code: CodeType, state: CodeState, frame: FrameInfo, reason: str) -> _Answer:
         """No version fits, and there are to be no more: the frame runs as written from now on.
 
-        Nothing is lost, and nobody told, where its versions have no graph before their breaks.
+        Nothing is lost, and nobody told, where its versions have no graph before their breaks, nor by what torch calls
+        for operations one by one.
         """
+        if skipping.is_handler(code):
+            framehook.reset(code, self._table.owner)
+            self._native(code, None, "it is called for each operation, with another one each time")
+            return None
         loose = [v.code for v in state.versions if v.captured.verbatim and v.code is not None]
         graphs = self._table.has_graph(code)
         if state.versions and not any(v.graph for v in state.versions) and (loose or not graphs):
@@ -568,13 +573,6 @@ def _check(config: DispatchConfig) -> None:
         raise InvalidArgumentError(
             f"recompile_limit must not be negative: {config.recompile_limit}", code="dispatch.recompile_limit"
         )
-
-
-def _unwrapped(function: Any) -> Any:
-    """Compiling or disabling what is hooked already starts from the function itself."""
-    while isinstance(function, framehook.Hooked):
-        function = function.function
-    return function
 
 
 def _fault_tellers(

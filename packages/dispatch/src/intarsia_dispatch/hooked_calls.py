@@ -9,7 +9,9 @@ from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-__all__ = ["call_of", "call_then", "has_hooks", "is_call"]
+import intarsia_framehook as framehook
+
+__all__ = ["call_of", "call_then", "has_hooks", "is_call", "unwrapped"]
 
 _FILE = "<call of "
 _AFTER = "what is called afterwards"
@@ -53,3 +55,10 @@ def call_then(code: CodeType, after: Callable[[], None]) -> CodeType:
     return made.replace(
         co_consts=constants, co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname
     )
+
+
+def unwrapped(function: Any) -> Any:
+    """Return what is compiled or disabled where a function is hooked already: the function itself."""
+    while isinstance(function, framehook.Hooked):
+        function = function.function
+    return function

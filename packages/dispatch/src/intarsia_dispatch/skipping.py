@@ -14,9 +14,18 @@ from typing import Any
 
 import torch
 
-__all__ = ["calls_debugger", "code_under", "debugger_active", "is_import", "is_repeated_later", "root_codes"]
+__all__ = [
+    "calls_debugger",
+    "code_under",
+    "debugger_active",
+    "is_handler",
+    "is_import",
+    "is_repeated_later",
+    "root_codes",
+]
 
 _DEBUGGER_CALLS = frozenset({"breakpoint", "set_trace"})
+_HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
 _DEBUGGER_MODULES = ("pydevd", "_pydevd", "debugpy")
 _CHECKPOINT = os.path.join(os.path.dirname(torch.__file__), "utils", "checkpoint.py")
 
@@ -66,6 +75,11 @@ def is_repeated_later(code: CodeType) -> bool:
 def is_import(code: CodeType) -> bool:
     """Whether code imports a module, or is a module's own: it runs once, so nothing beneath it is worth compiling."""
     return code.co_name == "<module>" or code.co_filename.startswith("<frozen importlib")
+
+
+def is_handler(code: CodeType) -> bool:
+    """Whether torch calls code for each operation, with that as an argument: nearly each needs a version."""
+    return code.co_name in _HANDLERS
 
 
 def root_codes(function: Any) -> tuple[CodeType, ...]:
