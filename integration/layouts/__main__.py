@@ -21,6 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 CRASHES = 20
 """A worker that dies is started again behind the sample that killed it, this many times."""
+LOST = 3
+"""How a worker exits whose GPU stopped: started again, it leaves out the layout that stopped it, and says so."""
 
 
 def main(arguments: list[str]) -> int:
@@ -71,7 +73,9 @@ def sweep(options: argparse.Namespace, path: Path) -> list[dict[str, Any]]:
                 if process.poll() is None:
                     continue
                 del running[k]
-                if process.returncode:
+                if process.returncode == LOST:
+                    running[k] = _start(options, path, k)
+                elif process.returncode:
                     crashes += 1
                     _blame(path, process)
                     if crashes > CRASHES:
@@ -142,7 +146,7 @@ def work(options: argparse.Namespace) -> int:
         os.environ["INTARSIA_CACHE_DIR"] = cache
         import torch
 
-        from integration.layouts.judge import Judge
+        from integration.layouts.judge import DeviceLost, Judge
 
         torch.set_num_threads(1)
         modes = {"dynamic": options.dynamic or None, "backward": options.backward, "inplace": options.inplace}
@@ -153,9 +157,15 @@ def work(options: argparse.Namespace) -> int:
                 break
             known = done.get(sample.name)
             if known is None or "worker" in known:
-                keep(options.json, {"sample": sample.name, "worker": os.getpid()})
+                lost = (known or {}).get("lost", {})
+                begun = {"sample": sample.name, "worker": os.getpid()}
+                keep(options.json, {**begun, "lost": lost} if lost else begun)
                 start = time.perf_counter()
-                row = {"sample": sample.name, "layouts": judge(sample)}
+                try:
+                    row = {"sample": sample.name, "layouts": judge(sample, lost)}
+                except DeviceLost as error:
+                    keep(options.json, {**begun, "lost": {**lost, error.layout: error.verdict}})
+                    return LOST
                 keep(options.json, {**row, "seconds": round(time.perf_counter() - start, 3)})
     return 0
 

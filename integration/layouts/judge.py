@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,9 +18,23 @@ from integration.opinfo.compare import difference, leaf_difference
 from integration.opinfo.judge import SECONDS, UNDEFINED, line, too_long, unexpected
 from integration.opinfo.samples import Sample
 
-__all__ = ["Judge"]
+__all__ = ["DeviceLost", "Judge"]
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+_NOTHING: Mapping[str, dict[str, Any]] = MappingProxyType({})
+
+
+class DeviceLost(Exception):
+    """A kernel's assertion failed on the GPU, of which the process makes no use any more: a new one has to go on.
+
+    Args:
+        layout: The layout that was run; "all" of them at once.
+        verdict: What is to be said of it: it's eager's own, or wrong.
+    """
+
+    def __init__(self, layout: str, verdict: dict[str, Any]) -> None:
+        super().__init__(f"{layout}: {verdict['why']}")
+        self.layout, self.verdict = layout, verdict
 
 
 class Judge:
@@ -38,12 +53,23 @@ class Judge:
         self.dynamic, self.backward, self.inplace, self.backend = dynamic, backward, inplace, backend
         signal.signal(signal.SIGALRM, too_long)
 
-    def __call__(self, sample: Sample) -> dict[str, dict[str, Any]]:
-        """Return layout -> `result` (same, refused, eager or wrong) and why."""
+    def __call__(self, sample: Sample, lost: Mapping[str, dict[str, Any]] = _NOTHING) -> dict[str, dict[str, Any]]:
+        """Return layout -> `result` (same, refused, eager or wrong) and why.
+
+        Args:
+            sample: What is called.
+            lost: Layouts that aren't run, with their results; "all": they aren't run at once.
+
+        Raises:
+            DeviceLost: A layout that isn't among them, or all at once, stopped the GPU.
+        """
         function = sample.op.inplace_variant if self.inplace else sample.function
         found: dict[str, dict[str, Any]] = {}
         fitting: dict[str, Any] = {}
         for layout in (*LAYOUTS, *MIXED):
+            if layout in lost:
+                found[layout] = lost[layout]
+                continue
             expected = self._run(function, sample, [layout])
             if expected is None:
                 continue
@@ -53,7 +79,7 @@ class Judge:
                     found[layout] |= self._raises(function, sample, layout)
             else:
                 fitting[layout] = expected
-        if len(fitting) > 1:
+        if len(fitting) > 1 and "all" not in lost:
             together = self._judge(function, sample, list(fitting), None)
             if together["result"] == "same":
                 return found | dict.fromkeys(fitting, together)
@@ -86,6 +112,8 @@ class Judge:
                 (again,) = self._run(function, sample, layouts)
                 if self._difference(sample, inputs, again, e):
                     return {"result": "eager", "why": "eager differs from itself"}
+                if wrong.startswith("input") and self._overwrites(function, sample, layout, e[1]):
+                    return {"result": "eager", "why": "eager overwrites an operand, which it keeps on the CPU"}
             if wrong:
                 return {"result": "wrong", "why": f"{layout}: {wrong}"}
         return {"result": "same"}
@@ -113,9 +141,25 @@ class Judge:
         try:
             with torch.set_grad_enabled(self.backward):
                 results = (call or _caller(function))(calls)
-                return [(r, c, self._gradients(r, c)) for r, c in zip(results, calls, strict=True)]
+                made = [(r, c, self._gradients(r, c)) for r, c in zip(results, calls, strict=True)]
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()  # what fails there fails here
+            return made
         except Exception as error:  # eager's own error, or what a compiled function makes of it
+            if _device_is_lost():
+                layout = layouts[0] if len(layouts) == 1 else "all"
+                result = "wrong" if call else "eager"
+                raise DeviceLost(layout, {"result": result, "why": f"the GPU stopped: {line(error)}"}) from error
             return error
+
+    def _overwrites(self, function: Callable[..., Any], sample: Sample, layout: str, after: Any) -> bool:
+        """Tell whether eager writes an operand on a GPU that it leaves alone on the CPU."""
+        here = [t.device.type for t in _tensors(sample.inputs)]
+        if "cuda" not in here or not _changed(after, relaid(sample.inputs, layout)):
+            return False
+        on_cpu = sample._replace(inputs=pytree.tree_map_only(Tensor, lambda t: t.detach().cpu(), sample.inputs))
+        ran = self._run(function, on_cpu, [layout])
+        return isinstance(ran, list) and not _changed(ran[0][1], relaid(on_cpu.inputs, layout))
 
     def _gradients(self, results: Any, inputs: Call) -> list[Any]:
         if not self.backward:
@@ -136,6 +180,22 @@ class Judge:
             wrong = wrong or leaf_difference(_plain(a), _plain(e), values=values, wide=lambda: None)
             wrong = wrong if wrong is None or wrong.startswith("gradient") else f"gradient {k}: {wrong}"
         return wrong
+
+
+def _device_is_lost() -> bool:
+    """Tell whether this process can use its GPU no more; most errors leave it usable."""
+    if not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+def _changed(after: Any, before: Any) -> bool:
+    pairs = zip(_tensors(after), _tensors(before), strict=True)
+    return any(leaf_difference(_plain(a), _plain(b), values=True, wide=lambda: None) is not None for a, b in pairs)
 
 
 def _caller(function: Callable[..., Any]) -> Callable[[list[Call]], list[Any]]:

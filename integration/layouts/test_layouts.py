@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
+from integration.layouts import __main__ as sweep
+from integration.layouts import judge
 from integration.layouts.__main__ import main, rows_of
 from integration.layouts.relaid import LAYOUTS, MIXED, relaid
+from integration.opinfo.samples import Sample
 
 OPERATORS = ("roll", "nn.functional.channel_shuffle", "nn.functional.rrelu", "nn.functional.huber_loss", "angle")
 
@@ -40,3 +44,48 @@ def test_what_differs_is_told(tmp_path: Path) -> None:
         '{"sample": "a", "layouts": {"bit": {"result": "wrong", "why": "bit: strides"}}}\n', encoding="utf-8"
     )
     assert main(["--json", str(path), "--resume", "--jobs", "1", "--op", "no such operator"]) == 1
+
+
+def _sample(function) -> Sample:
+    return Sample("float32 cos 0", type("Op", (), {"name": "cos", "op": staticmethod(torch.cos)}), function, ROWS)
+
+
+ROWS = (torch.arange(6.0).reshape(3, 2), (), {})
+
+
+def test_a_layout_that_stops_the_device_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(x):
+        if x.shape[0] == 1:
+            raise RuntimeError("device-side assert triggered")
+        return x.cos()
+
+    monkeypatch.setattr(judge, "_device_is_lost", lambda: True)
+    with pytest.raises(judge.DeviceLost) as caught:
+        judge.Judge()(_sample(function))
+    assert (caught.value.layout, caught.value.verdict["result"]) == ("one_row", "eager")
+    lost = {caught.value.layout: caught.value.verdict}
+    found = judge.Judge(backend="loops")(_sample(function), lost)
+    assert found.pop("one_row") == caught.value.verdict
+    assert {f["result"] for f in found.values()} == {"same"} and "transposed" in found
+
+
+def test_a_worker_that_lost_its_device_goes_on_without_the_layout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    verdict, asked = {"result": "eager", "why": "the GPU stopped"}, []
+
+    def judged(self, sample, lost):
+        asked.append(dict(lost))
+        if "one_row" not in lost:
+            raise judge.DeviceLost("one_row", verdict)
+        return {**lost, "empty": {"result": "same"}}
+
+    monkeypatch.setattr(judge.Judge, "__call__", judged)
+    path = tmp_path / "rows.jsonl"
+    options = sweep._parser().parse_args(["--json", str(path), "--worker", "0", "--jobs", "1", "--op", "cos"])
+    options.until, options.dtype = float("inf"), ["float32"]
+    assert sweep.work(options) == sweep.LOST and "worker" in next(iter(rows_of(path).values()))
+    assert sweep.work(options) == 0
+    assert asked == [{}, {"one_row": verdict}]
+    (row,) = rows_of(path).values()
+    assert row["layouts"] == {"one_row": verdict, "empty": {"result": "same"}}
