@@ -16,6 +16,8 @@ from torch._subclasses import FakeTensorMode
 
 import intarsia_loops
 from intarsia_ir import meta
+from intarsia_ir.aten import parse_ir
+from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import Origin
 from intarsia_loops.program import Extern
 from intarsia_testkit.differential import same_results
@@ -1380,3 +1382,18 @@ def test_memory_of_negative_inputs_is_not_read():
     program = intarsia_loops.from_fx(intarsia_loops.lower(fx.GraphModule({}, graph)))
     call, nest = program.items
     assert str(call.target) == "aten._to_copy.default" and nest.reads() == set(call.outs)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_of_infinity_is_what_the_caller_says(dtype: str, approximate: str) -> None:
+    text = (
+        f"// dialect: aten 1\ngraph(%x: {dtype}[4]) {{\n"
+        f"  %y: {dtype}[4] = aten.gelu.default(%x, approximate='{approximate}')  # model.py:1 in forward\n"
+        "  return (%y,)\n}\n"
+    )
+    x = torch.tensor([float("inf"), 1.0, -2.0, 0.0], dtype=dtype_from_name(dtype))
+    (exact,) = intarsia_loops.lower(parse_ir(text))(x)
+    (asked,) = intarsia_loops.lower(parse_ir(text), nan_gelu=(dtype,))(x)
+    assert exact[0] == x[0] and torch.equal(asked[1:], exact[1:])
+    assert bool(asked[0].isnan()) == (approximate == "none")

@@ -167,5 +167,6 @@ def _partition(p: Program, policy: Any) -> Program:
 def _lower(p: Program, rng: str | None, aim: Any) -> Program:
     device = intarsia_ir.aten.device_of(p.graph_module)
     how: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled(), "check": False}
+    how["nan_gelu"] = intarsia_runtime.nan_gelu()
     lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, target=aim(device), **how)
     return replace(p, graph_module=lowered, device=device)

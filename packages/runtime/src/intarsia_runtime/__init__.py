@@ -31,7 +31,7 @@ from intarsia_runtime.link import Runner, link
 from intarsia_runtime.modes import mode_options
 from intarsia_runtime.profiling import graph_name
 from intarsia_runtime.replay import Recording, replayed
-from intarsia_runtime.target import detect_target
+from intarsia_runtime.target import detect_target, nan_gelu
 from intarsia_runtime.training import with_backward
 from intarsia_runtime.triton_build import prepare
 
@@ -51,6 +51,7 @@ __all__ = [
     "graph_name",
     "link",
     "mode_options",
+    "nan_gelu",
     "prepare",
     "raises_as_written",
     "replayed",

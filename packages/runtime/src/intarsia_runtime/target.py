@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
+from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Machine, Target
 from intarsia_ir.target import nearest_machine
 
-__all__ = ["cpu_features", "detect_target"]
+__all__ = ["cpu_features", "detect_target", "nan_gelu"]
 
 COMPILERS = ("g++", "clang++")
 AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"})
@@ -52,6 +55,23 @@ def detect_target(
         isa = _architecture(properties)
         return Target("cuda", isa, compiler, threads or torch.get_num_threads(), _asked(isa, properties))
     return Target("cpu", _isa(platform.machine(), cpu_features()), compiler, threads or torch.get_num_threads())
+
+
+def nan_gelu() -> tuple[str, ...]:
+    """Return the element types for which eager's exact gelu of infinity is NaN on this CPU, with torch's settings.
+
+    A dense tensor of more than one element goes to oneDNN where that is switched on: its code for AVX-512 multiplies
+    infinity by 0, the one for AVX2 doesn't.
+
+    Example:
+        >>> "f64" in nan_gelu()
+        False
+    """
+    with _disable_current_modes(), torch.no_grad():
+        values = {
+            n: torch.full((16,), math.inf, dtype=dtype_from_name(n), device="cpu") for n in ("f32", "f16", "bf16")
+        }
+        return tuple(n for n, x in values.items() if bool(torch.ops.aten.gelu.default(x).isnan().any()))
 
 
 def _architecture(properties: Any) -> str:

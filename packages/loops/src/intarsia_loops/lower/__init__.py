@@ -8,7 +8,7 @@ has tensors on the CPU is an extern call, and what a nest reads from there is co
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, cast
@@ -60,6 +60,7 @@ def lower(
     fuel: int | None = None,
     rng: str | None = None,
     deterministic: bool = False,
+    nan_gelu: Collection[str] = (),
     target: Target | None = None,
     check: bool = True,
 ) -> fx.GraphModule:
@@ -74,6 +75,8 @@ def lower(
             emitter is used. None: `"philox"` for results on a target that is a GPU, `"eager"` for others.
         deterministic: Leave what a GPU adds up in any order to library calls, which then have an order; uninitialised
             memory too, which they fill.
+        nan_gelu: Element types for which eager's exact gelu of infinity, in a dense tensor on the CPU, is NaN: which
+            library computes it there depends on the machine and on torch's settings, so the caller asks.
         target: What the program is compiled for; None: a plain CPU.
         check: Whether both programs are verified.
 
@@ -99,7 +102,7 @@ def lower(
     one_of("rng", rng, (None, "eager", "philox"))
     if check:
         verify_aten(graph_module, functional=True, origins=False)
-    walk = _Walk(graph_module, facts or SizeFacts(), fuel, rng, deterministic, target)
+    walk = _Walk(graph_module, facts or SizeFacts(), fuel, rng, deterministic, nan_gelu, target)
     program = walk.program()
     if check:
         verify_loops(program)
@@ -136,6 +139,7 @@ class _Walk:
         fuel: int | None,
         rng: str | None = None,
         deterministic: bool = False,
+        nan_gelu: Collection[str] = (),
         target: Target | None = None,
     ) -> None:
         self.graph_module, self.rng, self.target = graph_module, rng, target or Target()
@@ -143,7 +147,7 @@ class _Walk:
         self.fuel = fuel
         self.values: dict[str, Any] = {}
         self.sizes = Sizes(facts)
-        self.builder = Builder(self.sizes, {n.name for n in graph_module.graph.nodes}, deterministic)
+        self.builder = Builder(self.sizes, {n.name for n in graph_module.graph.nodes}, deterministic, nan_gelu)
         self.devices = Devices(graph_module)
         self.copied: dict[TensorRef, Tensor] = {}
         self.env: dict[fx.Node, Any] = {}

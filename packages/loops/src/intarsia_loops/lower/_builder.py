@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +38,13 @@ class Builder:
     Args:
         sizes: Translator of sizes.
         taken: Buffer names that must not be made up for intermediates.
-        deterministic: As for `lower`.
+        deterministic, nan_gelu: As for `lower`.
     """
 
-    def __init__(self, sizes: Sizes, taken: set[str], deterministic: bool = False) -> None:
-        self.sizes, self.deterministic = sizes, deterministic
+    def __init__(
+        self, sizes: Sizes, taken: set[str], deterministic: bool = False, nan_gelu: Collection[str] = ()
+    ) -> None:
+        self.sizes, self.deterministic, self.nan_gelu = sizes, deterministic, frozenset(nan_gelu)
         self.buffers: dict[str, Buffer] = {}
         self.items: list[Item] = []
         self.inputs: set[str] = set()

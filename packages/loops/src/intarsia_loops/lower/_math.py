@@ -95,10 +95,10 @@ def log1p_exp(a: Val) -> Val:
     return unary("log1p", unary("exp", a))
 
 
-def gelu(a: Val, approximate: str, *, of_library: bool = False) -> Val:
+def gelu(a: Val, approximate: str, *, nan_at_infinity: bool = False) -> Val:
     """Return the Gaussian error linear unit, exact or by its tanh approximation, as ATen writes them.
 
-    `of_library`: as oneDNN computes the exact one, which is NaN for infinity.
+    `nan_at_infinity`: as oneDNN computes the exact one with AVX-512.
     """
     half = binary("mul", a, 0.5)
     if approximate == "tanh":
@@ -106,6 +106,6 @@ def gelu(a: Val, approximate: str, *, of_library: bool = False) -> Val:
         inner = binary("mul", binary("add", a, binary("mul", cube, 0.044715)), math.sqrt(2.0 / math.pi))
         return binary("mul", half, binary("add", unary("tanh", inner), 1.0))
     share = binary("add", unary("erf", binary("mul", a, math.sqrt(0.5))), 1.0)
-    if of_library:
+    if nan_at_infinity:
         share = binary("sub", share, binary("sub", a, a))  # 0, or NaN for an infinity
     return binary("mul", half, share)

@@ -141,8 +141,8 @@ def _gelu(b: Builder, self: Tensor, *, approximate: str = "none") -> Tensor:
     spec = b.spec()
     known_to_be_one = all(n.const() == 1 for n in self.shape)
     dense = self.strides is not None and self.strides == row_major(self.shape) and not known_to_be_one
-    of_library = dense and spec.device == "cpu" and spec.dtype in ("f32", "bf16")
-    return b.pointwise(lambda a: m.gelu(a, approximate, of_library=of_library), self, compute=_float_type(b))
+    is_nan = dense and spec.device == "cpu" and spec.dtype in b.nan_gelu
+    return b.pointwise(lambda a: m.gelu(a, approximate, nan_at_infinity=is_nan), self, compute=_float_type(b))
 
 
 @TABLE.add(aten.leaky_relu.default)
