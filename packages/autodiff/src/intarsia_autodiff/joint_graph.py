@@ -69,8 +69,8 @@ def joint_graph(
         >>> joint = joint_graph(torch.sin, (x,))
         >>> [str(n.target) for n in joint.graph_module.graph.nodes if n.op == "call_function"]
         ['aten.sin.default', 'aten.detach.default', 'aten.cos.default', 'aten.mul.Tensor']
-        >>> joint.signature.joint
-        Joint(tangents=(Tangent(position=0, of_write=False),), gradients=(0,), n_outputs=1)
+        >>> joint.signature.joint.tangents, joint.signature.joint.gradients
+        ((Tangent(position=0, of_write=False),), (0,))
     """
     table = backward_decompositions() if decompositions is None else decompositions
     if signature is not None and signature.inputs and len(signature.inputs) == len(inputs):
