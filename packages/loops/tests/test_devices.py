@@ -206,3 +206,12 @@ def test_a_graph_on_one_device_is_lowered_as_ever() -> None:
     cuda = intarsia_loops.loops.print_ir(intarsia_loops.lower(parse_ir(text)))
     cpu = intarsia_loops.loops.print_ir(intarsia_loops.lower(parse_ir(text.replace("cuda:0", "cpu"))))
     assert cuda.replace(" on 'cuda:0'", "") == cpu
+
+
+@pytest.mark.parametrize("device, whole", [("cpu", []), ("cuda:0", ["_upsample_nearest_exact2d.default"])])
+def test_a_gpu_ignores_a_scale_that_keeps_both_sides(device: str, whole: list[str]) -> None:
+    """int(3 * 1.3) is 3: nothing is resampled there, and on the CPU the last row shows the second one."""
+    place = "" if device == "cpu" else f" on '{device}'"
+    kept = f"%y: f32[1, 2, 3, 2]{place} = aten._upsample_nearest_exact2d.default(%x, [3, 2], 1.3, 1.0)"
+    loops = intarsia_loops.lower(parse_ir(graph(f"%x: f32[1, 2, 3, 2]{place}", kept, results="%y")))
+    assert calls(intarsia_loops.from_fx(loops)) == whole
