@@ -35,6 +35,7 @@ def watch(*tensors: tuple[Tensor, int]) -> tuple[Watched, ...]:
         tensors: Each with the number of writes that are still to come and belong to the program.
 
     Example:
+        >>> import torch
         >>> x = torch.ones(2)
         >>> watched = watch((x, 1))
         >>> x.add_(1)
