@@ -72,7 +72,7 @@ def whole_recurrent(mode: FakeTensorMode, func: Any, args: Sequence[Any]) -> tup
     states = tuple(hidden) if is_lstm else (hidden,)
     dropout, train, bidirectional = args[6:9] if is_packed else args[5:8]
     graded = torch.is_grad_enabled() and any(t.requires_grad for t in (args[0], *states, *weights))
-    if graded or (train and dropout) or torch.is_autocast_enabled(args[0].device.type):
+    if graded or (train and dropout) or _autocasts(args[0].device.type):
         return None
     features = states[0].shape[2] * (2 if bidirectional else 1)
     rows = tuple(args[0].shape[: 1 if is_packed else 2])
@@ -80,6 +80,11 @@ def whole_recurrent(mode: FakeTensorMode, func: Any, args: Sequence[Any]) -> tup
     output = _made(mode, (*reversed(rows), features) if turned else (*rows, features), args[0], turned)
     results = (output, *[_made(mode, tuple(s.shape), s) for s in states])
     return overloads.packed if is_packed else overloads.padded, results
+
+
+def _autocasts(device: str) -> bool:
+    """Tell whether autocast is on for a kind of device; torch raises when asked about one that has none ("meta")."""
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _made(mode: FakeTensorMode, shape: tuple[Any, ...], like: torch.Tensor, turned: bool = False) -> FakeTensor:
