@@ -301,9 +301,11 @@ def test_forward_mode_derivatives_are_those_of_eager():
     assert torch.equal(compiled(x), x * x) and intarsia.stats().graphs == 1
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x, torch.ones(2))
-        with pytest.warns(FallbackWarning, match="forward_ad"):
-            tangent = forward_ad.unpack_dual(compiled(dual)).tangent
+        tangent = forward_ad.unpack_dual(compiled(dual)).tangent
+        (event,) = intarsia.explain(lambda x: x * x)(dual).frames
     assert torch.equal(tangent, 2 * x)
+    assert "forward_ad.dual_level() is active" in event.reason
+    assert torch.equal(compiled(x), x * x) and (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
 
 
 def test_an_error_while_the_rest_is_compiled_leaves_the_blocks_around_the_break():

@@ -86,8 +86,16 @@ def test_first_called_inside_of_torch_compile():
     def f(x):
         return torch.relu(x @ x) + 1
 
-    fast, x = intarsia.compile(f, options=RAISE), torch.randn(4, 4)
-    torch.testing.assert_close(torch.compile(lambda x: fast(x) + 1, backend="eager")(x), f(x) + 1)
+    fast, x, graphs = intarsia.compile(f, options=RAISE), torch.randn(4, 4), []
+
+    def backend(gm, inputs):
+        graphs.append([node.name for node in gm.graph.nodes])
+        return gm.forward
+
+    # it follows the original, as every tracer does: one graph of its own, and none of ours
+    torch.testing.assert_close(torch.compile(lambda x: fast(x) + 1, backend=backend)(x), f(x) + 1)
+    assert len(graphs) == 1 and (intarsia.stats().graphs, intarsia.stats().fallbacks) == (0, 0)
+    torch.testing.assert_close(fast(x), f(x))
     assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
     torch._dynamo.reset()
 

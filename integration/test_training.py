@@ -186,13 +186,20 @@ def test_twenty_steps_equal_eager(name):
     check_counters()
 
 
+def networks_that_run(name):
+    """Eager's recurrent network in bfloat16 is oneDNN's, which raises on a CPU without AVX-512: ATen's own there."""
+    lacks = name == "lstm" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.backends.mkldnn.flags(enabled=False) if lacks else contextlib.nullcontext()
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_twenty_steps_under_autocast_equal_eager(name):
     make, loss_of, rate = RUNS[name]
     eager = make().train()
     ours = copy.deepcopy(eager)
-    expected = train(eager, eager, loss_of, 20, torch.bfloat16, rate)
-    actual = train(ours, intarsia.compile(ours, options=RAISE), loss_of, 20, torch.bfloat16, rate)
+    with networks_that_run(name):
+        expected = train(eager, eager, loss_of, 20, torch.bfloat16, rate)
+        actual = train(ours, intarsia.compile(ours, options=RAISE), loss_of, 20, torch.bfloat16, rate)
     assert ((actual - expected).abs() / expected.abs()).max() < 2e-2
     assert distance(ours, eager) < 2e-2
     check_counters()
@@ -207,8 +214,9 @@ def test_the_runs_are_well_conditioned(name):
     with torch.no_grad():
         for p in nudged.parameters():
             p.mul_(1 + 2**-23)
-    expected = train(eager, eager, loss_of, 20, torch.bfloat16, rate)
-    actual = train(nudged, nudged, loss_of, 20, torch.bfloat16, rate)
+    with networks_that_run(name):
+        expected = train(eager, eager, loss_of, 20, torch.bfloat16, rate)
+        actual = train(nudged, nudged, loss_of, 20, torch.bfloat16, rate)
     assert ((actual - expected).abs() / expected.abs()).max() < 2e-2
     assert distance(nudged, eager) < 2e-2
     moved = sorted(distances(start, eager))

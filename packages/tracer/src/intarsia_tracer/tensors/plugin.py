@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir import meta
+from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import (
     AttributeSource,
     Fresh,
@@ -347,6 +348,8 @@ class Tensors(Extension):
             ) from None
         except UnsupportedOperatorException as error:
             raise Break("tracer.tensor_op", f"{_shown(target)} can't be run on fake tensors ({error})") from None
+        except UnsupportedError as error:  # eager doesn't raise it, so that nothing is gained by trying
+            raise Break("tracer.tensor_op", f"{_shown(target)}: {error.explanation}") from None
         except RecursionError:
             raise  # the evaluator's own frames take a share of the stack
         except Exception as error:  # whatever eager raises, it raises at the break
