@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break, Raised, Whole
+from intarsia_tracer.identity import check_alive
 from intarsia_tracer.trust import INLINED_LIBRARIES, is_installed, is_standard_library
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const, is_none
@@ -465,6 +466,8 @@ def _call_marked(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Ke
 def _call_reference(tx: Tracer, callee: Object) -> Value:
     """Call a weak reference: what it refers to is found by calling it again."""
     found = callee.value()
+    if found is not None:
+        check_alive(tx, found)
     if found is not None and id(found) not in tx.known:
         if type(callee.value) is not weakref.ref or callee.source is None:
             raise Break("tracer.call", "a weak reference to something unknown is called")

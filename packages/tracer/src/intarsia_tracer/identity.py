@@ -6,6 +6,7 @@ two, whatever the containers are: so all objects that were ever such a key are k
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import types
 from collections.abc import Hashable, Iterable, Iterator
@@ -21,7 +22,15 @@ from intarsia_tracer.values.functions import Function, Globals
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["check_end", "guard_aliases", "guard_missing_key", "note_key", "rely_on_identity", "unnoted_keys"]
+__all__ = [
+    "check_alive",
+    "check_end",
+    "guard_aliases",
+    "guard_missing_key",
+    "note_key",
+    "rely_on_identity",
+    "unnoted_keys",
+]
 
 _FEW = 8  # constant objects that a key is told from one by one
 
@@ -40,14 +49,30 @@ def unnoted_keys(tx: Tracer) -> Iterator[None]:
     tx.identity_keys = noted
 
 
-def check_end(dropped: Iterable[Any]) -> None:
+def check_end(tx: Tracer, dropped: Iterable[Any]) -> None:
     """Leave a frame to CPython in which existing objects may end, where code of the user would run then."""
     for value in dropped:
+        tx.let_go.append(value)
         found = next((vars(base)["__del__"] for base in type(value).__mro__ if "__del__" in vars(base)), None)
         if isinstance(found, types.FunctionType) and not is_trusted(found.__module__):
             raise Whole(
                 "tracer.lifetime", f"an object of class {type(value).__qualname__}, which has a __del__, is let go"
             )
+
+
+def check_alive(tx: Tracer, referent: Any) -> None:
+    """Leave a frame to CPython that asks for an object weakly after it may have let go of it."""
+    todo, seen = list(tx.let_go), set[int]()
+    while todo:
+        value = todo.pop()
+        if value is referent:
+            raise Whole("tracer.lifetime", "a weak reference is called, to an object that may have ended before")
+        if id(value) in seen or isinstance(value, type | types.FunctionType | types.ModuleType):
+            continue
+        seen.add(id(value))
+        held = value.values() if isinstance(value, dict) else value
+        todo += held if isinstance(value, dict | list | tuple | set | frozenset | collections.deque) else ()
+        todo += getattr(value, "__dict__", {}).values()
 
 
 def rely_on_identity(tx: Tracer, a: Value, b: Value, equal: bool) -> None:

@@ -105,7 +105,7 @@ class Tracer:
     percent_format = formatting.percent_format
     printable = formatting.printable
     # identity.py
-    check_end = staticmethod(identity.check_end)
+    check_end = identity.check_end
     guard_aliases = identity.guard_aliases
     guard_missing_key = identity.guard_missing_key
     note_key = identity.note_key
@@ -216,6 +216,7 @@ class Tracer:
         self.room = room
         self.passed_over = 0  # frames that eager has in between, and that aren't evaluated
         self.dirty: dict[Value, None] = {}  # in the order of their first change
+        self.let_go: list[Any] = []  # existing objects that may have ended since the frame began
         self.extension_notes: dict[str, Any] = {}  # what the plug-in wants to remember
         self.open_generators = False  # some generator was suspended where closing it has an effect
         self.own_answers = False  # whether the code was told that it is being compiled
@@ -264,7 +265,7 @@ class Tracer:
         self.changes += 1
         real = value.identity()
         if type(real) in (list, collections.deque) and value not in self.dirty:
-            identity.check_end(real)  # type: ignore[arg-type]
+            self.check_end(real)  # type: ignore[arg-type]
         self.dirty.setdefault(value)
 
     def note_raised(self, exception: Value) -> None:

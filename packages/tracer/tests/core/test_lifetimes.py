@@ -103,3 +103,55 @@ def test_what_existed_ends_where_it_does_in_eager(change):
     found.call(change, *mine)
     change(*theirs)
     assert mine[0] == theirs[0]
+
+
+def taken_out(held):
+    reference = weakref.ref(held[0])
+    held.pop()
+    return reference() is None
+
+
+def taken_out_of_a_dict(held):
+    reference = weakref.ref(held["kept"])
+    del held["kept"]
+    return reference() is None
+
+
+def replaced_attribute(held):
+    reference = weakref.ref(held.kept)
+    held.kept = None
+    return reference() is None
+
+
+def with_its_owner(held):
+    reference = weakref.ref(held[0].kept)
+    held[0] = None
+    return reference() is None
+
+
+def still_held(held):
+    reference = weakref.ref(held[0])
+    return reference() is None
+
+
+def owner():
+    made = Quiet()
+    made.kept = Quiet()
+    return made
+
+
+EXISTING = {
+    taken_out: lambda: [Quiet()],
+    taken_out_of_a_dict: lambda: {"kept": Quiet()},
+    replaced_attribute: owner,
+    with_its_owner: lambda: [owner()],
+    still_held: lambda: [Quiet()],
+}
+
+
+@pytest.mark.parametrize("program", EXISTING)
+def test_existing_objects_are_gone_where_they_are_in_eager(program):
+    executor = Executor(Extension, force=True)
+    for _ in range(2):
+        found = executor.call(program, EXISTING[program]())
+        assert found == program(EXISTING[program]()) == (program is not still_held)
