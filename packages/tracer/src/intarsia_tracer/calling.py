@@ -84,6 +84,8 @@ def call_function(tx: Tracer, function: Function, args: Sequence[Value], keyword
     root = (function.value.__module__ or "").partition(".")[0]
     if is_standard_library(root) and root not in INLINED_LIBRARIES:
         raise Break("tracer.call", f"{function.describe()} of the standard library isn't evaluated")
+    if root == "weakref" and tx.let_go:
+        raise Whole("tracer.lifetime", f"{function.describe()} is called, of an object that may have ended before")
     guard_code(tx, function)
     return tx.inline(function, args, keywords)
 

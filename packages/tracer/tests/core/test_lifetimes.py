@@ -129,6 +129,18 @@ def with_its_owner(held):
     return reference() is None
 
 
+def in_an_existing_table(held):
+    held.kept.clear()
+    return len(held.table) == 0
+
+
+def table():
+    made = Quiet()
+    made.kept = [Quiet()]
+    made.table = weakref.WeakValueDictionary(a=made.kept[0])
+    return made
+
+
 def still_held(held):
     reference = weakref.ref(held[0])
     return reference() is None
@@ -145,6 +157,7 @@ EXISTING = {
     taken_out_of_a_dict: lambda: {"kept": Quiet()},
     replaced_attribute: owner,
     with_its_owner: lambda: [owner()],
+    in_an_existing_table: table,
     still_held: lambda: [Quiet()],
 }
 
