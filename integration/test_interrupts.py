@@ -73,6 +73,14 @@ def run(seed, times, tmp_path):
     )
 
 
+@pytest.fixture(autouse=True)
+def interrupts_arrive():
+    """A shell starts what runs in its background with SIGINT ignored, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_an_interrupt_at_any_moment_leaves_nothing_behind(seed, tmp_path):
     done = run(seed, 30, tmp_path)
