@@ -91,6 +91,7 @@ def comprehends(a, b):
 
 def shares_slots(a, b):
     """Comprehensions whose variables have the name of a cell, captured or not (inlined on 3.12 and newer)."""
+    a += 0
     x = a
     made = [x * 2 for x in range(b)]
     a += len(made)
@@ -101,6 +102,7 @@ def shares_slots(a, b):
 
 
 def fails_in_a_comprehension(a, b):
+    b += 0
     x = b
     get = [lambda: x for x in range(a)]
     try:

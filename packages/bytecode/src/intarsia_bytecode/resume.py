@@ -318,4 +318,6 @@ def _as_free(item: Item, code: CodeType) -> Item:
     if not own_cell and not isinstance(arg, CellVar):
         return item
     name = arg if isinstance(arg, str) else arg.name
+    if name not in code.co_cellvars:  # a comprehension's own
+        return item
     return Instr(item.name, FreeVar(name), location=item.location)
