@@ -162,6 +162,44 @@ def test_original_code_is_cut_anywhere(function):
     assert cuts >= 1
 
 
+def captured_later(a, b):
+    """A variable that only a function made at the end captures."""
+    n = 0
+    while n < b:
+        n += 1
+        if a > n:
+            break
+    else:
+        a = -n
+    if n > 2:
+        return (lambda: (a, b, n))()
+    return n
+
+
+def with_rests_cut(code, level):
+    """Yield versions of code that is cut, and whose rests are cut again; the rests are constants of the code."""
+    for stop in stops(code):
+        found = native_code(stop)
+        if found is None or not found[1]:
+            continue
+        made, resumes = found
+        yield made
+        for rest in resumes.values() if level else ():
+            for other in with_rests_cut(rest, level - 1):
+                yield made.replace(co_consts=tuple(other if c is rest else c for c in made.co_consts))
+
+
+@pytest.mark.parametrize("function", [captured_later, closes_over, shares_slots], ids=lambda f: f.__name__)
+def test_rests_are_cut_again(function):
+    cuts = 0
+    for code in with_rests_cut(function.__code__, 1):
+        made = FunctionType(code, globals(), function.__name__, function.__defaults__, function.__closure__)
+        for args in ARGUMENTS:
+            assert outcome(made, *args) == outcome(function, *args), args
+        cuts += 1
+    assert cuts > 1
+
+
 def straight(a, b):
     return (a * 3, -b, [a, b][a > b], a + (b - (a, b)[0] * 2) * (a - 7))
 

@@ -39,8 +39,8 @@ def live_locals(code: CodeType, index: int) -> frozenset[str]:
     readers = _READERS.intersection(code.co_names)
     if _OTHER_READERS.intersection(code.co_names) or any(_loads_global(code, name) for name in readers):
         return frozenset(code.co_varnames)
-    # a cell isn't passed on as a local, even where an inlined comprehension uses its slot
-    return _flow(decode(code))[index] - frozenset(code.co_cellvars)
+    # cells aren't passed on as locals: 3.13 loads them as if they were, and an inlined comprehension uses their slots
+    return _flow(decode(code))[index] - {*code.co_cellvars, *code.co_freevars}
 
 
 def successors(decoded: Decoded, instruction: Instruction) -> list[int]:
