@@ -64,21 +64,25 @@ def test_what_an_autograd_function_writes_is_written_once_a_call(fresh):
         assert Counted.calls == before + calls
 
 
-def helper(g):
-    return g * EPS
+def times_eps(x):
+    return x * EPS
+
+
+def doubled(g):
+    return g * 2
 
 
 class Pure(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
-        return torch.nn.functional.relu(x) * EPS
+        return times_eps(torch.nn.functional.relu(x))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
-        return helper(torch.where(x > 0, g, torch.zeros_like(g)))
+        return doubled(torch.where(x > 0, g, torch.zeros_like(g)))
 
 
 def other_backward(ctx, g):
@@ -89,15 +93,19 @@ def test_an_autograd_function_that_computes_is_one_graph_and_its_constants_are_g
     compiled = intarsia.compile(lambda x: Pure.apply(x) + 1, fullgraph=True)
     x = torch.ones(2, requires_grad=True)
 
-    def gradient():
-        return torch.autograd.grad(compiled(x).sum(), x)[0].tolist()
+    def both():
+        y = compiled(x)
+        return y.tolist(), torch.autograd.grad(y.sum(), x)[0].tolist()
 
-    assert gradient() == gradient() == [1.5] * 2
+    assert both() == both() == ([2.5] * 2, [2.0] * 2)
     assert intarsia.stats().graphs == 1 and intarsia.stats().fallbacks == 0
     monkeypatch.setattr(f"{__name__}.EPS", 3.0)
-    assert gradient() == [3.0] * 2
+    assert both() == ([4.0] * 2, [2.0] * 2)
     monkeypatch.setattr(Pure, "backward", staticmethod(other_backward))
-    assert gradient() == [100.0] * 2
+    assert both() == ([4.0] * 2, [100.0] * 2)
+    monkeypatch.setattr(Pure, "backward", staticmethod(lambda ctx, g: g * EPS))  # it may be another by then
+    with pytest.raises(intarsia.UnsupportedError, match="reads EPS, which may be another"):
+        both()
 
 
 SETTINGS = (torch.get_num_threads, torch.initial_seed)
