@@ -360,7 +360,8 @@ def outermost_frame(tx: Tracer, code: CodeType, frame: Frame) -> EvaluatedFrame:
         cell = Cell(real=real, source=tx.sources.cell(name), frame_name=name)
         tx.known[id(real)] = cell
         cells.append(cell)
-    values: dict[str, Value] = {n: Pending(v, tx.sources.argument(n)) for n, v in frame.locals.items()}
+    arguments = {n: v for n, v in frame.locals.items() if n not in code.co_freevars}  # those are read from their cells
+    values: dict[str, Value] = {n: Pending(v, tx.sources.argument(n)) for n, v in arguments.items()}
     return EvaluatedFrame(tx, code, values, names, cells, outermost=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from collections.abc import Callable
@@ -29,7 +30,7 @@ class Executor:
     def call(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         """Call `fn` by its capture."""
         code, (names, closure, values, function) = frame_of_call(fn, args, kwargs)
-        return self._run(code, FrameInfo(names, closure, values, function))
+        return self._run(code, FrameInfo(names, closure, values | free_variables(code, closure), function))
 
     def _run(self, code: types.CodeType, frame: FrameInfo) -> Any:
         found = capture_frame(code, frame, extension=self.extension, number=len(self.captures), force=self.force)
@@ -50,7 +51,7 @@ class Executor:
 
         def resumed(args: tuple[Any, ...], cells: tuple[types.CellType, ...]) -> Any:
             values = dict(zip(code.co_varnames, args, strict=False))
-            return self._run(code, FrameInfo(names, cells, values))
+            return self._run(code, FrameInfo(names, cells, values | free_variables(code, cells)))
 
         made = Bytecode()
         made.name = code.co_name
@@ -71,6 +72,15 @@ class Executor:
             made.append(Instr("PRECALL", 2))
         made.extend([Instr("CALL", 2), Instr("RETURN_VALUE")])
         return made.to_code()
+
+
+def free_variables(code: types.CodeType, cells: tuple[types.CellType, ...] | None) -> dict[str, Any]:
+    """Return what bound free variables hold: a frame hook shows them beside the arguments."""
+    found = {}
+    for name, cell in zip(code.co_freevars, cells or (), strict=True):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
 
 
 def call_with_locals(function: types.FunctionType, values: dict[str, Any]) -> Any:
