@@ -75,6 +75,13 @@ def test_strides_are_eagers(name: str) -> None:
         _same(LAID_OUT[name], x.permute(order))
 
 
+@pytest.mark.parametrize("exponent", [140, -160, 2**40, -(2**63)])
+def test_ldexp_moves_the_exponent_although_the_power_of_2_is_no_float(exponent: int) -> None:
+    x = torch.tensor([1e-30, -3e30, 0.0, 1.5])
+    for n in (torch.tensor(exponent), torch.tensor([exponent] * 4)):
+        torch.testing.assert_close(_compiled(lambda x, n: torch.ldexp(x, n) + 0, x, n), torch.ldexp(x, n))
+
+
 def test_a_batch_norm_of_a_permuted_tensor_is_row_major() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return F.batch_norm(x, None, None, training=True)

@@ -25,7 +25,6 @@ SAMPLES = {
     ops.heaviside.default: (EDGES, R(12)),
     ops.isneginf.default: (EDGES,),
     ops.isposinf.default: (EDGES,),
-    ops.ldexp.Tensor: (R(4), torch.tensor([0, 3, -2, 5])),
     ops.logaddexp2.default: (EDGES, EDGES.flip(0)),
     ops.logit.default: (P(5), 0.1),
     ops.sinc.default: (EDGES[:9],),

@@ -37,7 +37,6 @@ _FROM_TORCH: tuple[Any, ...] = (
     aten.heaviside.default,
     aten.isneginf.default,
     aten.isposinf.default,
-    aten.ldexp.Tensor,
     aten.logaddexp2.default,
     aten.logit.default,
     aten.sinc.default,
