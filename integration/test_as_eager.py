@@ -75,6 +75,17 @@ def test_strides_are_eagers(name: str) -> None:
         _same(LAID_OUT[name], x.permute(order))
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", [-2, (-2,), (1, -1), -1])
+def test_a_norm_over_dimensions_of_one_element_drops_them(dim: int | tuple[int, ...], keepdim: bool) -> None:
+    x = torch.randn(8, 1, 1)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.vector_norm(x, 3, dim=dim, keepdim=keepdim) * 2
+
+    torch.testing.assert_close(_compiled(f, x), f(x), check_stride=True)
+
+
 @pytest.mark.parametrize("exponent", [140, -160, 2**40, -(2**63)])
 def test_ldexp_moves_the_exponent_although_the_power_of_2_is_no_float(exponent: int) -> None:
     x = torch.tensor([1e-30, -3e30, 0.0, 1.5])

@@ -44,6 +44,15 @@ def _in_order(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Ma
     return _with_strides(mode, result, iterated_strides(tensors, result.shape))
 
 
+def _without_normed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """A norm over dimensions of one element: torch before 2.13 keeps those that are counted from the end."""
+    dim, keepdim = args[2] if len(args) > 2 else None, args[3] if len(args) > 3 else False
+    if not dim or keepdim or result.dim() != args[0].dim():
+        return result
+    with mode:
+        return result.squeeze(tuple(dim))
+
+
 def _in_order_with_numbers(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The same for ops that make a 0-dim operand of a number."""
     if not _has_single_dimension(result):
@@ -255,6 +264,7 @@ _CORRECTED: dict[str, Correction] = {
     **dict.fromkeys(_KEPT.split(), _kept),
     "_batch_norm_with_update_functional": _both(_by_device(_suggested, _first_as_operand), _running_types),
     "ldexp": _after_power,
+    "linalg_vector_norm": _without_normed,
     **dict.fromkeys(_PADDED_IMAGES.split(), _by_device(_unchanged, _contiguous)),
     **dict.fromkeys(["reflection_pad3d", "replication_pad3d"], _by_device(_padded, _contiguous)),
     **dict.fromkeys(_PADDED_BACKWARD.split(), _by_device(_in_format_of_second, _contiguous)),
