@@ -14,6 +14,9 @@ import numpy as np
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
+# the import above forbids to set flags such as `torch.backends.mkldnn.enabled` in this process from then on
+setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
+
 __all__ = ["N_SHARDS", "STRIDES", "Sample", "own", "seed", "select"]
 
 STRIDES = {"float32": 1, "int64": 4, "bool": 3, "bfloat16": 5}

@@ -47,10 +47,11 @@ def _in_order(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Ma
 def _without_normed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """A norm over dimensions of one element: torch before 2.13 keeps those that are counted from the end."""
     dim, keepdim = args[2] if len(args) > 2 else None, args[3] if len(args) > 3 else False
-    if not dim or keepdim or result.dim() != args[0].dim():
+    normed = {d % (args[0].dim() or 1) for d in dim or ()}
+    if keepdim or not normed or result.dim() == args[0].dim() - len(normed):
         return result
     with mode:
-        return result.squeeze(tuple(dim))
+        return result.reshape([n for d, n in enumerate(args[0].shape) if d not in normed])
 
 
 def _in_order_with_numbers(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -32,6 +32,16 @@ _PLAIN_LOOKUPS = frozenset(
 )  # fmt: skip
 
 
+def _compared(look: Callable[..., Any], *args: Any) -> Any:
+    """Look a key up; break where comparing keys raises, as a tensor does with a number that is the tensor's `id`."""
+    try:
+        return look(*args)
+    except RecursionError:
+        raise
+    except RuntimeError as error:
+        raise Break("tracer.hashing", f"comparing keys raises {error}") from None
+
+
 class Dict(Value):
     """A dict, OrderedDict or defaultdict.
 
@@ -113,12 +123,8 @@ class Dict(Value):
 
     def _entry(self, key: Hashable) -> tuple[Value, Value] | None:
         """Return the entry of a key, where comparing keys tells: a tensor has the hash of its `id`, and compares."""
-        try:
-            return self._entries.get(key)
-        except RecursionError:
-            raise
-        except RuntimeError as error:
-            raise Break("tracer.hashing", f"comparing keys raises {error}") from None
+        found: tuple[Value, Value] | None = _compared(self._entries.get, key)
+        return found
 
     def _check_current(self, tx: Tracer) -> None:
         """Break if what a read-only view shows was changed meanwhile: the view has a model of its own."""
@@ -251,9 +257,10 @@ class Dict(Value):
 
     def _check_dropped(self, tx: Tracer, hashed: Hashable) -> None:
         """Leave the frame to CPython if the value that goes runs code of the user when it ends."""
-        if self.real is not None and hashed not in self._log:
-            old = dict.get(self.real, hashed, None)
-            tx.check_end([] if old is None else [old])
+        if self.real is None:
+            return
+        old = None if _compared(self._log.__contains__, hashed) else _compared(dict.get, self.real, hashed)
+        tx.check_end([] if old is None else [old])
 
     def _check_writable(self) -> None:
         """Refuse to change a read-only view."""
