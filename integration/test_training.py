@@ -174,10 +174,29 @@ def train(model, call, loss_of, steps, dtype=None, rate=0.02):
     return torch.tensor(losses, dtype=torch.float64)
 
 
+def seeded(make):
+    """Return a model that begins where rounding isn't amplified beyond the bound, as a test of eager alone shows."""
+    torch.manual_seed(4)
+    return make().train()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_float32_runs_are_well_conditioned(name):
+    make, loss_of, rate = RUNS[name]
+    eager = seeded(make)
+    nudged = copy.deepcopy(eager)
+    with torch.no_grad():
+        for p in nudged.parameters():
+            p.mul_(1 + 2**-23)
+    train(eager, eager, loss_of, 20, rate=rate)
+    train(nudged, nudged, loss_of, 20, rate=rate)
+    assert distance(nudged, eager) < 1e-4
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_twenty_steps_equal_eager(name):
     make, loss_of, rate = RUNS[name]
-    eager = make().train()
+    eager = seeded(make)
     ours = copy.deepcopy(eager)
     expected = train(eager, eager, loss_of, 20, rate=rate)
     actual = train(ours, intarsia.compile(ours, options=RAISE), loss_of, 20, rate=rate)
