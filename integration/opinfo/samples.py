@@ -15,7 +15,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 # the import above forbids to set flags such as `torch.backends.mkldnn.enabled` in this process from then on
-setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
+torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
 
 __all__ = ["N_SHARDS", "STRIDES", "Sample", "own", "seed", "select"]
 
