@@ -33,6 +33,7 @@ from intarsia_fuser.draft import KernelInfo
 from intarsia_fuser.graph import FusionGraph, Neighbour
 from intarsia_fuser.legality import Accepted
 from intarsia_fuser.memory import Lifetime, lifetimes, place
+from intarsia_fuser.moves import Move
 from intarsia_fuser.plan import FusionPlan, FusionPolicy, LogEntry, PlanDiff, Summary, plan
 from intarsia_fuser.policies import Greedy, InductorLike, NoFusion
 
@@ -52,6 +53,7 @@ __all__ = [
     "KernelWork",
     "Lifetime",
     "LogEntry",
+    "Move",
     "Neighbour",
     "NestWork",
     "NoFusion",

@@ -11,6 +11,7 @@ runs now.
 from __future__ import annotations
 
 import bisect
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -25,6 +26,8 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Extern, Kernel, Nest, Program, TensorRef
 
 __all__ = ["Draft", "KernelInfo", "live_program", "shorten"]
+
+_CHANGING = ("nests", "kernels", "owner", "readers", "reads", "outside", "_steps", "_work", "_info", "_kernel_work")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Draft:
         self.kernels: dict[str, Kernel] = {}
         self.externs: dict[str, Extern] = {}
         self.owner: dict[str, str] = {}
-        self.readers: dict[str, list[int]] = {}
+        self.readers: dict[str, tuple[int, ...]] = {}  # buffer -> ranks, ascending
         self.rank: dict[str, int] = {}
         self.pinned = {ref.buffer for ref in self.program.outputs if isinstance(ref, TensorRef)}
         self.reads: dict[str, dict[str, int]] = {}  # nest -> buffer -> bytes
@@ -85,6 +88,7 @@ class Draft:
         self._operands: dict[str, tuple[str, ...]] = {}  # extern call -> buffers
         self._work: dict[str, NestWork] = {}
         self._info: dict[str, KernelInfo] = {}
+        self._kernel_work: dict[str, KernelWork] = {}
         self.ordered: tuple[str, ...] | None = None
         self._next_effect: dict[str, str] = {}
         self._previous_effect: dict[str, str] = {}
@@ -93,6 +97,14 @@ class Draft:
         self._order_effects()
         self.answer: tuple[object, object] | None = None  # the last decision checked, and what came of it
         self.order = ItemOrder(self.names, self.before, self.after)
+
+    def fork(self) -> Draft:
+        """Return a draft in the same state; a change of either leaves the other as it is."""
+        other = copy.copy(self)
+        for name in _CHANGING:  # what is in these tables is replaced when it changes, never changed in place
+            setattr(other, name, dict(getattr(self, name)))
+        other.order = self.order.fork(other.before, other.after)
+        return other
 
     # ---- questions -------------------------------------------------------------------------------------------------
 
@@ -160,16 +172,27 @@ class Draft:
         return self._info[item]
 
     def kernel_work(self, item: str) -> KernelWork:
-        """Return the counts of a kernel, with what is local to it now."""
-        info = self.info(item)
-        written = sum(self.written(s) for s in info.steps if self.escapes(s, (item,)))
-        return KernelWork(sum(info.reads.values()), written, info.flops, info.points, info.parallel)
+        """Return the counts of a kernel, with what is local to it now; one object until they may have changed."""
+        if item not in self._kernel_work:
+            info = self.info(item)
+            written = sum(self.written(s) for s in info.steps if self.escapes(s, (item,)))
+            read = sum(info.reads.values())
+            self._kernel_work[item] = KernelWork(read, written, info.flops, info.points, info.parallel)
+        return self._kernel_work[item]
+
+    def touched_by(self, producer: str, consumer: str) -> tuple[str, ...]:
+        """Return the kernels whose counts an inline may change: the two, and those that make what the first reads."""
+        makers = [self.owner.get(buffer) for buffer in self.reads[producer]]
+        names = (self.owner[consumer], self.owner[producer], *makers)
+        return tuple(dict.fromkeys([item for item in names if item in self.kernels]))
 
     # ---- changes, each already checked -----------------------------------------------------------------------------
 
     def put_inlined(self, producer: str, consumer: Nest) -> None:
         """Take `consumer` in place of the nest of that name; the producer goes when nobody needs it any more."""
         self.answer = None
+        for touched in self.touched_by(producer, consumer.out):
+            self._kernel_work.pop(touched, None)
         item = self.owner[consumer.out]
         kernel = self.kernels[item]
         self._forget_reads(consumer.out)
@@ -185,8 +208,7 @@ class Draft:
         """Take `fused` in place of the two kernels."""
         self.answer = None
         self.order.merge(into, other, ancestors)
-        del self.kernels[other], self.outside[other], self._steps[other]
-        self._info.pop(other, None)
+        self._drop(other)
         self.kernels[into] = fused
         for step in fused.steps:
             self.owner[step.out] = into
@@ -213,7 +235,7 @@ class Draft:
             self.owner.update((out, name) for out in item.outs if out)
             self._operands[name] = tuple(sorted(item.reads()))
             for buffer in self._operands[name]:
-                self.readers.setdefault(buffer, []).append(rank)
+                self.readers[buffer] = (*self.readers.get(buffer, ()), rank)
             self.pinned.update(self._operands[name])
         else:
             raise InvalidArgumentError(
@@ -231,14 +253,18 @@ class Draft:
     def _note_reads(self, name: str) -> None:
         self.reads[name] = footprints(self.nests[name], self.program.buffers, self.sizes)
         self._work.pop(name, None)
+        rank = self.rank[name]
         for buffer in self.reads[name]:
-            bisect.insort(self.readers.setdefault(buffer, []), self.rank[name])
+            ranks = self.readers.get(buffer, ())
+            here = bisect.bisect_left(ranks, rank)
+            self.readers[buffer] = (*ranks[:here], rank, *ranks[here:])
 
     def _forget_reads(self, name: str) -> None:
         rank = self.rank[name]
         for buffer in self.reads.pop(name):
-            readers = self.readers[buffer]
-            del readers[bisect.bisect_left(readers, rank)]
+            ranks = self.readers[buffer]
+            here = bisect.bisect_left(ranks, rank)
+            self.readers[buffer] = ranks[:here] + ranks[here + 1 :]
 
     def _recount(self, item: str) -> None:
         self._steps[item] = tuple([s.out for s in self.kernels[item].steps])
@@ -251,6 +277,13 @@ class Draft:
             made.add(name)
         self.outside[item] = reads
         self._info.pop(item, None)
+        self._kernel_work.pop(item, None)
+
+    def _drop(self, item: str) -> None:
+        """Forget a kernel that is gone."""
+        del self.kernels[item], self.outside[item], self._steps[item]
+        self._info.pop(item, None)
+        self._kernel_work.pop(item, None)
 
     def _remove(self, name: str) -> None:
         self._forget_reads(name)
@@ -262,8 +295,7 @@ class Draft:
             self.kernels[item] = replace(kernel, steps=steps)
             self._recount(item)
         else:
-            del self.kernels[item], self.outside[item], self._steps[item]
-            self._info.pop(item, None)
+            self._drop(item)
             self.order.drop(item)
 
 

@@ -2,7 +2,7 @@
 
 "Live": when the policy hands over a decision and it is accepted, the graph shows the program after it. "Read-only":
 nothing here changes anything; answers are tuples, frozen records, and numbers, in an order that doesn't depend on
-hashes.
+hashes. A policy that wants to look ahead forks the graph: a fork is its own to `apply` decisions to.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from intarsia_fuser import legality
-from intarsia_fuser.cost import CostModel, KernelWork, NestWork, points_of
+from intarsia_fuser.cost import CostModel, KernelWork, NestWork, Roofline, points_of
 from intarsia_fuser.decisions import Decision
 from intarsia_fuser.draft import Draft, KernelInfo
+from intarsia_fuser.moves import Move, Prices, legal_moves
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import Target
 from intarsia_loops.index import Atom
-from intarsia_loops.program import Buffer, Kernel, Nest, Refused
+from intarsia_loops.program import Buffer, Kernel, Nest, Program, Refused
 
 __all__ = ["FusionGraph", "Neighbour"]
 
@@ -48,9 +50,62 @@ class FusionGraph:
     kernel makes is accepted as its name); extern calls by `"@k"`.
     """
 
-    def __init__(self, draft: Draft, cost: CostModel) -> None:
+    def __init__(self, draft: Draft, prices: Prices, *, live: bool = False) -> None:
         self._draft = draft
-        self.cost = cost
+        self._prices = prices
+        self._live = live
+
+    @classmethod
+    def of(cls, program: Program, *, target: Target | None = None, cost: CostModel | None = None) -> FusionGraph:
+        """Return a graph of a loops program, to try decisions on.
+
+        Args:
+            program: A loops program; untouched.
+            target: What the kernels will run on; one thread of a plain CPU when not given.
+            cost: Time model; `Roofline.of(target)` when not given.
+        """
+        return cls(Draft(program), Prices(cost or Roofline.of(target or Target())))
+
+    @property
+    def cost(self) -> CostModel:
+        """Return the cost model that predicted times come from."""
+        return self._prices.cost
+
+    def fork(self) -> FusionGraph:
+        """Return a graph in the same state that `apply` may change; the two don't see each other's changes."""
+        return FusionGraph(self._draft.fork(), self._prices)
+
+    def apply(self, decision: Decision) -> legality.Accepted | Refused:
+        """Carry out a decision if it is legal; `Refused` says why it isn't, and nothing has changed.
+
+        Raises:
+            InvalidArgumentError: `fuser.live`: this is the graph that a policy was given; it follows what the policy
+                yields, and only its forks can be changed.
+        """
+        if self._live:
+            raise InvalidArgumentError(
+                "a policy's graph follows the decisions that it yields and can't be changed otherwise",
+                code="fuser.live",
+                hints=("apply decisions to graph.fork()",),
+            )
+        answer = self.check(decision)
+        if isinstance(answer, legality.Accepted):
+            legality.carry_out(self._draft, answer)
+        return answer
+
+    def legal(self, reach: int = 4, *, every_depth: bool = False) -> tuple[Move, ...]:
+        """Return the inlines, and the merges of kernels with a buffer to share, that are legal now.
+
+        Args:
+            reach: See `neighbours`.
+            every_depth: List a merge at each number of rows in common, not only the largest.
+        """
+        return tuple(legal_moves(self._draft, self._prices, self._pairs(reach), every_depth=every_depth))
+
+    @property
+    def total_us(self) -> float:
+        """Return the cost model's time for all kernels, in microseconds."""
+        return self._prices.total_us(self._draft)
 
     @property
     def nests(self) -> tuple[str, ...]:
@@ -132,7 +187,7 @@ class FusionGraph:
 
     def predicted_us(self, kernel: str) -> float:
         """Return what the cost model says of the kernel that makes this buffer, in microseconds."""
-        return self.cost.kernel_us(self.work(kernel))
+        return self._prices.us(self.work(kernel))
 
     def check(self, decision: Decision) -> legality.Accepted | Refused:
         """Tell whether a decision is legal now, and what it saves; `Refused` says why not and is falsy."""
@@ -158,6 +213,17 @@ class FusionGraph:
         others = dict.fromkeys(self._others(item, reach))
         return tuple(self._neighbour(item, other) for other in others if other != item)
 
+    def _pairs(self, reach: int) -> Iterator[tuple[str, str]]:
+        """Pairs of kernels with a buffer to share, each once, the one that runs first first."""
+        position = self._draft.order.position
+        seen: set[tuple[str, str]] = set()
+        for item in self.kernels:
+            for other in self._others(item, reach):
+                pair = (item, other) if position[item] < position[other] else (other, item)
+                if other != item and pair not in seen and other in self._draft.kernels:
+                    seen.add(pair)
+                    yield pair
+
     def _item(self, name: str) -> str:
         item = self._draft.find(name)
         if item is None:
@@ -170,14 +236,14 @@ class FusionGraph:
             if draft.owner.get(buffer) in draft.kernels:
                 yield draft.owner[buffer]
         for buffer in draft.steps(item):
-            yield from self._kernels_of(draft.readers.get(buffer, [])[: 2 * reach])
+            yield from self._kernels_of(draft.readers.get(buffer, ())[: 2 * reach])
         for step in draft.steps(item):
             for buffer in draft.reads[step]:
                 ranks = draft.readers[buffer]
                 here = bisect_left(ranks, draft.rank[step])
                 yield from self._kernels_of(ranks[max(here - reach, 0) : here + reach + 1])
 
-    def _kernels_of(self, ranks: list[int]) -> Iterator[str]:
+    def _kernels_of(self, ranks: Iterable[int]) -> Iterator[str]:
         for rank in ranks:
             name = self._draft.names[rank]
             if name in self._draft.owner:

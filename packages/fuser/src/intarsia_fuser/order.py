@@ -35,6 +35,12 @@ class ItemOrder:
         self._before = before
         self._after = after
 
+    def fork(self, before: Neighbours, after: Neighbours) -> ItemOrder:
+        """Return the order as it is, over other neighbours; a change of either leaves the other as it is."""
+        other = ItemOrder((), before, after)
+        other.position = dict(self.position)
+        return other
+
     def items(self) -> tuple[str, ...]:
         """Return the items in order."""
         return tuple(sorted(self.position, key=self.position.__getitem__))

@@ -23,6 +23,7 @@ from intarsia_fuser.decisions import Decision, Declined, Fuse, Order, decision_f
 from intarsia_fuser.draft import Draft
 from intarsia_fuser.fingerprint import fingerprint
 from intarsia_fuser.graph import FusionGraph
+from intarsia_fuser.moves import Prices
 from intarsia_fuser.policies.greedy import Greedy
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
@@ -224,7 +225,8 @@ def plan(
     """
     program = to_program(loops_gm, check)
     policy = policy or Greedy()
-    graph = FusionGraph(draft := Draft(program), cost or Roofline.of(target or Target()))
+    prices = Prices(cost or Roofline.of(target or Target()))
+    graph = FusionGraph(draft := Draft(program), prices, live=True)
     before = _summary(graph)
     log = _Log()
     decisions: list[Decision] = []
