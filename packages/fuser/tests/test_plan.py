@@ -32,7 +32,7 @@ from intarsia_loops.program import Kernel
 def test_json_has_everything_and_is_stable():
     made = plan(softmax(8, 16))
     data = json.loads(made.to_json())
-    assert data["schema"] == 1 and data["policy"] == "greedy 1"
+    assert data["schema"] == 2 and data["policy"] == "greedy 1"
     first = {"kind": "fuse", "first": "b3", "second": "b4", "depth": 1, "why": "row, vertical"}
     assert data["decisions"][0] == first
     assert FusionPlan.from_json(made.to_json()).to_json() == made.to_json()
@@ -40,7 +40,7 @@ def test_json_has_everything_and_is_stable():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"schema": 99}', '{"schema": 1, "graph": ""}', "null"],
+    ["", "[]", "{}", '{"schema": 99}', '{"schema": 2, "graph": ""}', "null"],
 )
 def test_text_that_is_no_plan(text):
     with pytest.raises(InvalidArgumentError) as caught:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import intarsia
+from intarsia_fuser import FusionPlan, NoFusion, Replay
 
 RAISE = {"on_error": "raise"}
 
@@ -130,6 +131,36 @@ def test_dumps_hold_every_stage(tmp_path):
     assert dumped[0] == "00_recognise_attention.ir" and "12_emit.cpp" in dumped
     assert not any("build" in name for name in dumped)  # the graph is that of the kernels
     assert "dialect: loops" in (folder / "10_lower.ir").read_text()
+    assert FusionPlan.from_json((folder / "11_fuse.plan.json").read_text()).after.kernels == 1
+
+
+def test_plans_come_back_and_are_policies():
+    x, y = arguments()
+    fast = intarsia.compile(f, options=RAISE)
+    expected = fast(x, y)
+    (plan,) = intarsia.fusion_plans(fast)
+    (graph,) = intarsia.explain(f, options=RAISE)(x, y).graphs
+    assert graph.plans == (plan,) and plan.policy.startswith("greedy")
+    none = intarsia.explain(f, options=RAISE, pipeline=intarsia.default_pipeline(policy=NoFusion()))(x, y)
+    replayed = intarsia.explain(f, options=RAISE, pipeline=intarsia.default_pipeline(policy=plan))(x, y)
+    assert len(none.graphs[0].kernels) > len(replayed.graphs[0].kernels) == 1
+    assert replayed.graphs[0].plans == (plan,)
+    torch.testing.assert_close(fast(x, y), expected)
+    intarsia.reset()
+    assert not intarsia.fusion_plans(fast)
+
+
+def test_training_has_a_plan_for_each_half():
+    x = torch.randn(8, 16, requires_grad=True)
+    fast = intarsia.compile(lambda x: torch.softmax(x * 2, -1), options=RAISE)
+    fast(x)
+    plans = intarsia.fusion_plans(fast)
+    assert len(plans) == 2
+    again = intarsia.compile(
+        lambda x: torch.softmax(x * 2, -1), options=RAISE, pipeline=intarsia.default_pipeline(policy=Replay(plans))
+    )
+    again(x)
+    assert [p.decisions for p in intarsia.fusion_plans(again)] == [p.decisions for p in plans]
 
 
 def test_explain_tells_kernels_breaks_and_guards():

@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from types import CodeType
@@ -21,6 +22,7 @@ __all__ = [
     "is_handler",
     "is_import",
     "is_repeated_later",
+    "library_code",
     "root_codes",
 ]
 
@@ -53,6 +55,23 @@ def code_under(
         return code.co_filename.startswith(inside) and not code.co_filename.startswith(outside)
 
     return skips
+
+
+@functools.cache
+def library_code(ours: tuple[str, ...]) -> Callable[[CodeType], bool]:
+    """Return a predicate: whether code is a library's: of torch, of the standard library, or of packages of ours.
+
+    The layers of torch.nn are no library in this sense: their `forward` is user code in all but name.
+
+    Args:
+        ours: Top-level packages: eager calls the backward half of a compiled graph while user code is captured.
+    """
+    torch_, modules = os.path.dirname(torch.__file__), os.path.join(os.path.dirname(torch.__file__), "nn", "modules")
+    in_torch = code_under([torch_, "<frozen ", "<intarsia "], packages=ours, but=[modules])
+    in_library = code_under([sysconfig.get_path("stdlib")], but=[sysconfig.get_path("purelib")])
+    # Module.__call__ runs hooks and must stay as it is; what it calls is captured
+    plumbing = {os.path.join(modules, "module.py"), os.path.join(modules, "lazy.py")}
+    return lambda code: in_torch(code) or in_library(code) or code.co_filename in plumbing
 
 
 def _folders_of(packages: Iterable[str]) -> list[str]:

@@ -34,8 +34,10 @@ from intarsia_fuser.graph import FusionGraph, Neighbour
 from intarsia_fuser.legality import Accepted
 from intarsia_fuser.memory import Lifetime, lifetimes, place
 from intarsia_fuser.moves import Move
-from intarsia_fuser.plan import FusionPlan, FusionPolicy, LogEntry, PlanDiff, Summary, plan
-from intarsia_fuser.policies import Greedy, InductorLike, NoFusion
+from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
+from intarsia_fuser.plan import plan
+from intarsia_fuser.policies import FusionPolicy, Greedy, InductorLike, NoFusion, Replay
+from intarsia_fuser.record import FusionPlan, LogEntry, PlanDiff, Summary
 
 __all__ = [
     "Accepted",
@@ -59,10 +61,15 @@ __all__ = [
     "NoFusion",
     "Order",
     "PlanDiff",
+    "Replay",
     "Roofline",
     "Summary",
     "apply",
     "apply_program",
+    "is_column",
+    "is_reduction",
+    "kernel_pattern",
+    "layout_order",
     "lifetimes",
     "place",
     "plan",

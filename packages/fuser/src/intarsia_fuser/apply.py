@@ -14,7 +14,7 @@ from intarsia_fuser.decisions import decision_to_data
 from intarsia_fuser.draft import Draft
 from intarsia_fuser.fingerprint import fingerprint
 from intarsia_fuser.memory import place
-from intarsia_fuser.plan import FusionPlan
+from intarsia_fuser.record import FusionPlan
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Program, Refused, TensorRef
 from intarsia_loops.rewrites import localise
@@ -50,7 +50,7 @@ def apply_program(program: Program, plan: FusionPlan, *, fuel: int | None = None
         raise InvalidArgumentError(
             f"the plan is for graph {plan.graph}, this one is {found}",
             code="fuser.plan_mismatch",
-            hints=("plans belong to one loops program: call plan() on this one",),
+            hints=("plan(loops, policy=this_plan) carries it over by structure",),
         )
     draft = Draft(program)
     for decision in plan.decisions[:fuel]:

@@ -24,6 +24,7 @@ __all__ = [
     "NestWork",
     "Roofline",
     "domain",
+    "evaluations",
     "footprints",
     "is_heavy",
     "nest_work",
@@ -186,6 +187,21 @@ def points_of(nest: Nest, sizes: Sizes) -> int:
     if NEST_KINDS[nest.kind].scatter:
         return sizes.product(nest.axes) + sizes.product(nest.red)
     return sizes.product(_all_axes(nest))
+
+
+def evaluations(reader: Nest, buffer: str, sizes: Sizes) -> int:
+    """Return how often a nest reads a buffer; what is constant along its innermost loop counts once a loop."""
+    total = 0
+    for v in reader.body.loads:
+        if v.args[0] != buffer:
+            continue
+        around = domain(reader, v)
+        points = sizes.product(around)
+        innermost = around[-1:] if NEST_KINDS[reader.kind].scatter else (reader.red or reader.axes)[-1:]
+        reached = _index_axes(v, around)
+        varies = any(a in reached for a in innermost)
+        total += points if varies or not innermost else -(-points // max(sizes.product(innermost), 1))
+    return total
 
 
 def domain(nest: Nest, read: Val) -> tuple[Atom, ...]:

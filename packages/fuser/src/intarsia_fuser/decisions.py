@@ -7,12 +7,23 @@ a JSON object.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["Decision", "Declined", "Fuse", "Inline", "Order", "decision_from_data", "decision_to_data"]
+__all__ = [
+    "Decision",
+    "Declined",
+    "Fuse",
+    "Inline",
+    "Order",
+    "decision_from_data",
+    "decision_to_data",
+    "names_in",
+    "renamed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +101,28 @@ class Declined:
 Decision = Inline | Fuse | Order
 
 _KINDS: dict[str, type[Inline] | type[Fuse] | type[Order]] = {"inline": Inline, "fuse": Fuse, "order": Order}
+
+
+def names_in(decision: Decision) -> tuple[str, ...]:
+    """Return what a decision names."""
+    match decision:
+        case Inline(producer, consumer):
+            return producer, consumer
+        case Fuse(first, second):
+            return first, second
+        case Order(items):
+            return items
+
+
+def renamed(decision: Decision, names: Mapping[str, str]) -> Decision:
+    """Return the decision about other names; `names` must have all that it names."""
+    match decision:
+        case Inline(producer, consumer, why):
+            return Inline(names[producer], names[consumer], why)
+        case Fuse(first, second, depth, why):
+            return Fuse(names[first], names[second], depth, why)
+        case Order(items, why):
+            return Order(tuple(names[i] for i in items), why)
 
 
 def decision_to_data(decision: Decision) -> dict[str, Any]:

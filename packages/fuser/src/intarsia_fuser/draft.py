@@ -72,6 +72,7 @@ class Draft:
     """
 
     def __init__(self, program: Program) -> None:
+        self.given = program
         self.program = live_program(program)
         self.sizes = Sizes(program.facts.hints)
         self.names: list[str] = []

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from intarsia_fuser import legality
-from intarsia_fuser.cost import CostModel, KernelWork, NestWork, Roofline, points_of
+from intarsia_fuser.cost import CostModel, KernelWork, NestWork, Roofline, evaluations, points_of
 from intarsia_fuser.decisions import Decision
 from intarsia_fuser.draft import Draft, KernelInfo
+from intarsia_fuser.fingerprint import fingerprint
 from intarsia_fuser.moves import Move, Prices, legal_moves
+from intarsia_fuser.structure import structure
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
 from intarsia_loops.index import Atom
@@ -108,6 +110,16 @@ class FusionGraph:
         return self._prices.total_us(self._draft)
 
     @property
+    def fingerprint(self) -> str:
+        """Return the digest of the loops program: what a plan calls its graph."""
+        return fingerprint(self._draft.given)
+
+    @property
+    def structure(self) -> Mapping[str, str]:
+        """Return name -> key for what the program started with; equal keys in a program of other sizes are the same."""
+        return structure(self._draft.program)
+
+    @property
     def nests(self) -> tuple[str, ...]:
         """Names of the nests, in the order of the loops program."""
         return tuple(name for name in self._draft.names if name in self._draft.nests)
@@ -176,6 +188,13 @@ class FusionGraph:
     def nest_work(self, name: str) -> NestWork:
         """Return the counts of a nest."""
         return self._draft.work(name)
+
+    def evaluations(self, buffer: str, reader: str) -> int:
+        """Return how often a nest reads a buffer: what inlining its maker there would evaluate the body.
+
+        A read that is constant along the reader's innermost loop counts once a loop.
+        """
+        return evaluations(self._draft.nests[reader], buffer, self._draft.sizes)
 
     def points(self, name: str) -> int:
         """Return how often a nest evaluates its body: its share of `nest_work`, without walking the body."""

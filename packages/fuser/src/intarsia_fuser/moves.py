@@ -90,7 +90,8 @@ def legal_moves(
         pairs: Kernels to merge, the one that runs first first.
         every_depth: Try each number of rows in common, not only the largest.
     """
-    for decision in (*_inlines(draft), *_merges(draft, pairs, every_depth)):
+    decisions: list[Inline | Fuse] = [*_inlines(draft), *_merges(draft, pairs, every_depth)]
+    for decision in decisions:
         answer = legality.check(draft, decision)
         if isinstance(answer, legality.Accepted):
             yield prices.move(draft, answer)

@@ -13,7 +13,7 @@ from intarsia._explain import Explanation, GraphSummary
 from intarsia._options import Options
 from intarsia._pipeline import Pipeline, Stage
 from intarsia._program import Program
-from intarsia._session import compiled_code, reset, stats
+from intarsia._session import compiled_code, fusion_plans, reset, stats
 from intarsia._stages import default_pipeline
 from intarsia._stats import Stats
 from intarsia_dispatch import configure_logging, disable
@@ -42,6 +42,7 @@ __all__ = [
     "default_pipeline",
     "disable",
     "explain",
+    "fusion_plans",
     "list_backends",
     "mark_dynamic",
     "mark_static",

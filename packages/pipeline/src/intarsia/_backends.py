@@ -134,9 +134,7 @@ def _default(
         return pipeline
     missing = "no C++ compiler was found; install g++ (or clang++) to get compiled kernels"
     if policy.raises():
-        raise UnsupportedError(
-            missing, code="runtime.no_compiler", hints=("install g++, for example from Debian's g++",)
-        )
+        raise UnsupportedError(missing, code="runtime.no_compiler", hints=("on Debian: apt-get install g++",))
     report.note = missing + "; running ATen operations instead"
     counters.add(fallbacks=1)
     _warn_once(report.note)

@@ -12,6 +12,7 @@ import intarsia_loops
 from intarsia._graph import GraphReport
 from intarsia._stats import Stats
 from intarsia_dispatch import EventKind, FrameEvent, describe_frame
+from intarsia_fuser import FusionPlan
 from intarsia_ir.records import GraphBreak, GuardRecord, SizeFacts
 from intarsia_loops.kernels import KernelSummary, summarise_kernel
 from intarsia_loops.program import Kernel
@@ -32,6 +33,7 @@ class GraphSummary:
         seconds: Stage name -> wall seconds.
         facts: What was relied on about sizes that are symbols.
         note: Why it wasn't compiled as asked for, or "".
+        plans: How it was fused: the plan of the graph and, in training, of its backward graphs.
     """
 
     kernels: tuple[KernelSummary, ...]
@@ -41,6 +43,7 @@ class GraphSummary:
     seconds: dict[str, float]
     facts: SizeFacts = field(default_factory=SizeFacts)
     note: str = ""
+    plans: tuple[FusionPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ def summarise(report: GraphReport) -> GraphSummary:
         dict(report.seconds),
         report.facts,
         report.note,
+        report.plans,
     )
 
 

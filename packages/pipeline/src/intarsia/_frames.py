@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
-import sysconfig
 from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING
-
-import torch
 
 import intarsia_guards
 import intarsia_runtime
@@ -20,7 +16,8 @@ from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
 from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, ErrorPolicy, EventKind, FrameEvent, FrameGuard
-from intarsia_dispatch.skipping import code_under
+from intarsia_dispatch.skipping import library_code
+from intarsia_fuser import FusionPlan
 from intarsia_guards.changes import changed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GuardKind
@@ -32,12 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["make_dispatcher"]
 
 log = logging.getLogger("intarsia.frames")
-_TORCH = os.path.dirname(torch.__file__)
-_MODULES = os.path.join(_TORCH, "nn", "modules")
-_PACKAGES = ("intarsia", *(f"intarsia_{name}" for name in (
-    "ir", "shapes", "recorder", "framehook", "tracer", "guards", "functionalizer", "rewrites", "autodiff", "loops",
-    "fuser", "cpp", "triton", "runtime", "dispatch",
-)))  # fmt: skip
+_NAMES = "ir shapes recorder framehook bytecode tracer guards functionalizer rewrites autodiff loops fuser cpp triton"
+_PACKAGES = ("intarsia", *(f"intarsia_{name}" for name in (*_NAMES.split(), "runtime", "dispatch")))
 
 
 def make_dispatcher(
@@ -60,10 +53,13 @@ def make_dispatcher(
         on_graph: Told about each finished graph.
     """
 
+    plans: list[FusionPlan] = []
+
     def compile_graph(capture: Capture) -> CompiledGraph:
         report = GraphReport()
         run = compile_one(capture.graph_module, capture.example_inputs, capture.signature, report)
         # the environment is open until here: what any stage or backend asked of it is guarded
+        plans.extend(report.plans)
         report.facts = join_facts(capture.facts, facts_behind(capture.example_inputs, close=True))
         if on_graph is not None:
             on_graph(report)
@@ -84,7 +80,7 @@ def make_dispatcher(
             build_guards=_build_guards,
             link=intarsia_tracer.link,
             raise_inside=intarsia_tracer.raise_inside,
-            skip_code=_skip_code(),
+            skip_code=library_code(_PACKAGES),
             policy=policy,
             dynamic=dynamic,
             recompile_limit=options.recompile_limit,
@@ -93,7 +89,7 @@ def make_dispatcher(
             count=COUNTERS.add,
         )
     )
-    DISPATCHERS.add(dispatcher)
+    DISPATCHERS[dispatcher] = plans
     return dispatcher
 
 
@@ -111,16 +107,3 @@ def _build_guards(code: CodeType, frame: FrameInfo, capture: Capture, graph: Com
             hints=(failure.remedy,),
         )
     return FrameGuard(check, guards.explain_frame, wants_globals, functools.partial(changed, guards))
-
-
-@functools.cache
-def _skip_code() -> Callable[[CodeType], bool]:
-    """Libraries are left alone, but for torch.nn's layers, whose `forward` is user code in all but name.
-
-    So is all that is ours: eager calls the backward half of a compiled graph while user code is captured.
-    """
-    in_torch = code_under([_TORCH, "<frozen ", "<intarsia "], packages=_PACKAGES, but=[_MODULES])
-    in_library = code_under([sysconfig.get_path("stdlib")], but=[sysconfig.get_path("purelib")])
-    # Module.__call__ runs hooks and must stay as it is; what it calls is captured
-    plumbing = {os.path.join(_MODULES, "module.py"), os.path.join(_MODULES, "lazy.py")}
-    return lambda code: in_torch(code) or in_library(code) or code.co_filename in plumbing

@@ -21,8 +21,9 @@ from intarsia._program import Program
 from intarsia._stages import dialect_module
 from intarsia._stats import Stats
 from intarsia_dispatch import Counters
+from intarsia_fuser import FusionPlan
 from intarsia_ir import meta
-from intarsia_ir.aten.ops import node_effects
+from intarsia_ir.aten import draws_random
 from intarsia_ir.choices import instance_of
 from intarsia_ir.errors import naming_stage
 from intarsia_ir.interrupts import let_through
@@ -48,6 +49,7 @@ class GraphReport:
         guards: What functionalization relied on: written inputs that share no memory with others.
         draws_random: Whether the graph advances a random generator.
         facts: What capture and all stages relied on about sizes.
+        plans: How it was fused: the plan of the graph and, in training, of its backward graphs.
         note: Why it wasn't compiled as asked for, or "".
     """
 
@@ -59,6 +61,7 @@ class GraphReport:
     guards: tuple[GuardRecord, ...] = ()
     draws_random: bool = True
     facts: SizeFacts = field(default_factory=SizeFacts)
+    plans: tuple[FusionPlan, ...] = ()
     note: str = ""
 
 
@@ -105,7 +108,7 @@ def compile_graph(
         elif stage.gives == "loops":
             graphs = [half.graph_module.graph for half in program.halved()]
             report.n_nests = sum(n.op == "call_function" for graph in graphs for n in graph.nodes)
-    report.program = program
+    report.program, report.plans = program, tuple(half.plan for half in program.halved() if half.plan is not None)
     _count(program, report, counters)
     assert program.run is not None  # a pipeline ends in "callable"
     back, on = (program.backward.run if program.backward else None), (program.device if options.cuda_graphs else None)
@@ -129,6 +132,8 @@ def _watch(name: str, stage: Stage, program: Program, options: Options, folder: 
         source = program.source if stage.gives == "source" else None
         text = source.text if source else dialect.print_ir(program.graph_module)
         (folder / f"{name}.{'cpp' if source else 'ir'}").write_text(text, encoding="utf-8")
+        if program.plan is not None and stage.takes == "loops":
+            (folder / f"{name}.plan.json").write_text(program.plan.to_json(), encoding="utf-8")
 
 
 def _count(program: Program, report: GraphReport, counters: Counters[Stats]) -> None:
@@ -140,8 +145,3 @@ def _count(program: Program, report: GraphReport, counters: Counters[Stats]) -> 
         report.n_nests -= len(report.externs)
     counters.add(kernels_generated=len(report.kernels), extern_calls=len(report.externs))
     log.info("compiled a graph: %d kernels, %d extern calls", len(report.kernels), len(report.externs))
-
-
-def draws_random(gm: fx.GraphModule) -> bool:
-    """Tell whether running a graph of ATen operations advances a random generator."""
-    return any(n.op == "call_function" and node_effects(n).random for n in gm.graph.nodes)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from intarsia_fuser import FusionPlan
 from intarsia_ir.records import GuardRecord, Halves, KernelSource, Signature, SizeFacts
 
 __all__ = ["DIALECTS", "Program"]
@@ -31,6 +32,7 @@ class Program:
         source: Kernel source text, after `emit`.
         run: Flat inputs -> flat results (before the epilogue), after `build`.
         halves: In training, after `partition`: this is the forward graph; how `backward` belongs to it.
+        plan: How it was fused, after `fuse`.
         backward: The backward graph. Later stages run on it as well.
         others: The backward graphs of results that share nothing with those of `backward`; `halves` of each says how
             it belongs to this forward graph.
@@ -45,6 +47,7 @@ class Program:
     source: KernelSource | None = None
     run: Callable[..., Any] | None = None
     halves: Halves | None = None
+    plan: FusionPlan | None = None
     backward: Program | None = None
     others: tuple[Program, ...] = ()
 

@@ -11,13 +11,15 @@ from typing import Any
 
 from intarsia._stats import Stats
 from intarsia_dispatch import Counters, Dispatcher
+from intarsia_fuser import FusionPlan
 
-__all__ = ["COMPILE_LOCK", "COUNTERS", "DISPATCHERS", "compiled_code", "reset", "stats"]
+__all__ = ["COMPILE_LOCK", "COUNTERS", "DISPATCHERS", "compiled_code", "fusion_plans", "reset", "stats"]
 
 COUNTERS = Counters(Stats)
 # tracing and recording run torch's fake tensor mode, which is not meant for two threads at once
 COMPILE_LOCK = threading.RLock()
-DISPATCHERS: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
+# with the fusion plans of what each has compiled
+DISPATCHERS: weakref.WeakKeyDictionary[Dispatcher, list[FusionPlan]] = weakref.WeakKeyDictionary()
 
 
 def _after_fork() -> None:
@@ -38,11 +40,20 @@ def stats() -> Stats:
 def reset() -> None:
     """Forget every compiled version of every function, and zero the counters."""
     with COMPILE_LOCK:
-        for dispatcher in list(DISPATCHERS):
+        for dispatcher, plans in list(DISPATCHERS.items()):
             dispatcher.reset()
+            plans.clear()
         COUNTERS.reset()
 
 
 def compiled_code(function: Callable[..., Any]) -> tuple[CodeType, ...]:
     """Return the code objects that stand in for `function`'s, in the order in which they were compiled."""
     return tuple(code for dispatcher in list(DISPATCHERS) for code in dispatcher.compiled_code(function))
+
+
+def fusion_plans(function: Callable[..., Any]) -> tuple[FusionPlan, ...]:
+    """Return how the graphs of a compiled function were fused, in the order in which they were compiled.
+
+    In training a graph has a plan for each half. `intarsia_fuser.Replay` takes them all as one policy.
+    """
+    return tuple(p for d, plans in list(DISPATCHERS.items()) if d.compiled_code(function) for p in plans)

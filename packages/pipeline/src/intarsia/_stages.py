@@ -46,7 +46,7 @@ def default_pipeline(
 
     Args:
         target: What to compile for; None asks the machine. Graphs on another device are compiled for that one, asked.
-        policy: Fusion policy; None is `intarsia_fuser.Greedy()`.
+        policy: Fusion policy or plan (for several graphs, `intarsia_fuser.Replay`); None is `intarsia_fuser.Greedy()`.
         cost: Cost model of fusion; None is the roofline of the target.
         partition: What is saved for the backward pass: a policy or plan of `intarsia_autodiff`; None is `MinCut()`.
         cache_dir: Folder of the on-disk cache; None is the user's own.
@@ -69,7 +69,7 @@ def default_pipeline(
 
     def fuse(p: Program) -> Program:
         plan = intarsia_fuser.plan(p.graph_module, policy=policy, target=aim(p.device), cost=cost, check=False)
-        return replace(p, graph_module=intarsia_fuser.apply(p.graph_module, plan, check=False))
+        return replace(p, graph_module=intarsia_fuser.apply(p.graph_module, plan, check=False), plan=plan)
 
     def emit(p: Program) -> Program:
         return replace(p, source=emitters[aim(p.device).device](p.graph_module, aim(p.device)))

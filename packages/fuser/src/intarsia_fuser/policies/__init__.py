@@ -1,9 +1,11 @@
-"""The shipped policies, one file each. A policy reads a `FusionGraph` and yields decisions; see `plan.FusionPolicy`."""
+"""The shipped policies, one file each; what a policy is, `protocol.FusionPolicy` says."""
 
 from __future__ import annotations
 
 from intarsia_fuser.policies.greedy import Greedy
 from intarsia_fuser.policies.inductor_like import InductorLike
 from intarsia_fuser.policies.no_fusion import NoFusion
+from intarsia_fuser.policies.protocol import FusionPolicy
+from intarsia_fuser.policies.replay import Replay
 
-__all__ = ["Greedy", "InductorLike", "NoFusion"]
+__all__ = ["FusionPolicy", "Greedy", "InductorLike", "NoFusion", "Replay"]

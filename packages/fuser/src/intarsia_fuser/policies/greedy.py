@@ -26,12 +26,11 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from intarsia_fuser.cost import KernelWork, domain
+from intarsia_fuser.cost import KernelWork
 from intarsia_fuser.decisions import Decision, Declined, Fuse, Inline
 from intarsia_fuser.draft import KernelInfo
 from intarsia_fuser.graph import FusionGraph
 from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
-from intarsia_loops.index import lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Refused, Val
 
@@ -111,7 +110,7 @@ class Greedy:
         points = graph.points(name)
         if _is_row_result(graph, name) and any(graph.points(r) > points for r in readers):
             return ""
-        evaluations = sum(_evaluations(graph, n, name) for n in nests)
+        evaluations = sum(graph.evaluations(name, r) for r in readers)
         if len(readers) == 1 and evaluations <= points:
             return "read once"
         work = graph.nest_work(name)
@@ -302,18 +301,6 @@ def _one_at_a_time(nest: Nest) -> bool:
 
 def _is_scatter(nest: Nest) -> bool:
     return NEST_KINDS[nest.kind].scatter
-
-
-def _evaluations(graph: FusionGraph, reader: Nest, buffer: str) -> int:
-    """How often the reader evaluates the map; what is constant along its innermost loop counts once a loop."""
-    total = 0
-    for v in _loads_of(reader, buffer):
-        around = domain(reader, v)
-        points = graph.extent(around)
-        innermost = around[-1:] if _is_scatter(reader) else (reader.red or reader.axes)[-1:]
-        varies = any(a in lift(entry).axes() for entry in v.args[1] for a in innermost)
-        total += points if varies or not innermost else -(-points // max(graph.extent(innermost), 1))
-    return total
 
 
 def _is_row_result(graph: FusionGraph, name: str) -> bool:

@@ -25,6 +25,7 @@ __all__ = [
     "SCHEMA",
     "Operand",
     "Row",
+    "draws_random",
     "effects",
     "is_op",
     "node_effects",
@@ -297,6 +298,11 @@ def node_effects(node: fx.Node) -> Effects:
     if found.may_raise and _packet(node.target).rstrip("_") in _DIVISION_PACKETS and not _is_integer_division(node):
         return replace(found, may_raise=False)
     return found
+
+
+def draws_random(gm: fx.GraphModule) -> bool:
+    """Tell whether running a graph of ATen operations advances a random generator."""
+    return any(n.op == "call_function" and node_effects(n).random for n in gm.graph.nodes)
 
 
 def written_nodes(node: fx.Node) -> tuple[fx.Node, ...]:
