@@ -373,6 +373,23 @@ AMBIENT: list[tuple[GuardKind, Any, Any, Callable[[], Any]]] = [
 ]
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_what_the_caller_handles(native: bool) -> None:
+    def f() -> None: ...
+
+    both = [
+        build_guards([GuardRecord(GuardKind.HANDLING, None, on)], function=f, native=native) for on in (False, True)
+    ]
+    assert [guards.check() for guards in both] == [True, False]
+    try:
+        raise KeyError
+    except KeyError:
+        assert [guards.check() for guards in both] == [False, True]
+        failure = both[0].first_failure()
+        assert failure is not None and failure.kind is GuardKind.HANDLING
+    assert [guards.check() for guards in both] == [True, False]
+
+
 @pytest.mark.parametrize(("kind", "outside", "inside", "scope"), AMBIENT)
 def test_ambient(kind: GuardKind, outside: Any, inside: Any, scope: Callable[[], Any]) -> None:
     def f() -> None: ...

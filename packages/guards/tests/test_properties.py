@@ -102,6 +102,7 @@ def make_records(world: dict[str, Any]) -> list[GuardRecord]:
         record(GuardKind.DEFAULT_DTYPE, None, torch.float32),
         record(GuardKind.DETERMINISTIC, None, (False, False)),
         record(GuardKind.TORCH_MODES, None, ()),
+        record(GuardKind.HANDLING, None, False),
     ]
 
 

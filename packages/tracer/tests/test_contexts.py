@@ -168,3 +168,48 @@ def test_a_context_made_before_is_guarded_by_what_it_was_made_with():
     assert got.dtype == torch.bfloat16 and torch.equal(got, decorated(x) + 1)
     (found,) = executor.captures
     assert not found.breaks and torch.bfloat16 in [g.value for g in found.guards if g.kind is GuardKind.CONSTANT]
+
+
+def test_factories_make_tensors_on_the_device_of_their_region():
+    def f(x):
+        with torch.device("meta"):
+            a = torch.ones(2)
+            with torch.device("cpu"):
+                b = torch.arange(3) + x
+            named = torch.zeros(2, device="cpu"), torch.zeros_like(x), torch.nn.functional.one_hot(x.long(), 5)
+            c = torch.empty(1), torch.tensor(2.0), torch.get_default_device()
+        return (a, *c[:2]), (b, *named, torch.ones(2)), c[2], torch.get_default_device()
+
+    executor = Executor()
+    x = torch.ones(3)
+    got, expected = executor.call(f, x), f(x)
+    assert [[t.device for t in part] for part in got[:2]] == [[t.device for t in part] for part in expected[:2]]
+    assert got[2:] == expected[2:]
+    assert all(map(torch.equal, got[1], expected[1]))
+    (found,) = executor.captures
+    assert not found.breaks and not torch._C._len_torch_function_stack()
+
+
+def test_a_break_leaves_the_device_of_its_region_entered():
+    def f(x):
+        with torch.device("meta"):
+            a = torch.ones(2) * 2
+            print(end="")
+            return a, torch.ones(2), x + 1
+
+    executor = Executor()
+    got = executor.call(f, torch.ones(3))
+    assert [t.device.type for t in got] == ["meta", "meta", "cpu"]
+    assert executor.captures[0].graph_module is not None and not torch._C._len_torch_function_stack()
+
+
+@pytest.mark.parametrize("outside", ["meta", "cpu"])
+def test_a_device_that_is_entered_outside_is_noticed(outside):
+    def f(x):
+        with torch.device("cpu"):
+            x = x + 1
+        return x, torch.ones(1), torch.get_default_device()
+
+    with torch.device(outside):
+        got = Executor().call(f, torch.ones(3, device="cpu"))
+    assert [t.device.type for t in got[:2]] == ["cpu", outside] and got[2].type == outside

@@ -225,6 +225,7 @@ class Dispatcher:
         except _CannotHaveSymbols as refused:
             state.static = True
             reason = f"{reason} (with sizes as symbols: {refused.__cause__}; compiled for constants)"
+        if dynamic is not False and state.static:  # out of the handler: captures ask what is being handled
             made = self._version(code, frame, state, values, False)
         if made is None:
             return self._told_afterwards(code, state)

@@ -120,6 +120,7 @@ _COST = {
             GuardKind.DETERMINISTIC,
             GuardKind.AUTOCAST,
             GuardKind.TORCH_MODES,
+            GuardKind.HANDLING,
             GuardKind.ALIASING,
             GuardKind.DISTINCT,
             GuardKind.SIZE,
@@ -440,6 +441,8 @@ class _Writer:
                 self.require(f"{self.constant(meaning.deterministic_state)}() == {guard.value!r}")
             case GuardKind.TORCH_MODES:
                 self._modes(guard.value)
+            case GuardKind.HANDLING:
+                self.require(f"{self.constant(meaning.is_handling)}() is {guard.value}")
             case GuardKind.AUTOCAST:
                 self._autocast(guard.value)
             case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -283,6 +284,7 @@ _MEANINGS: dict[GuardKind, Callable[[Any, Any, Frame], bool]] = {
     GuardKind.DEFAULT_DTYPE: lambda value, actual, frame: actual is value,
     GuardKind.DETERMINISTIC: lambda value, actual, frame: actual == value,
     GuardKind.TORCH_MODES: lambda value, actual, frame: actual == value,
+    GuardKind.HANDLING: lambda value, actual, frame: actual is value,
 }
 
 
@@ -317,6 +319,11 @@ def torch_function_modes() -> tuple[type | str, ...]:
     return (*(type(mode) for mode in (*_get_current_function_mode_stack(), *dispatch)), *observer_keys())
 
 
+def is_handling() -> bool:
+    """Tell whether an exception is being handled."""
+    return sys.exception() is not None
+
+
 _AMBIENT: dict[GuardKind, Callable[[], Any]] = {
     GuardKind.GRAD_MODE: torch.is_grad_enabled,
     GuardKind.INFERENCE_MODE: torch.is_inference_mode_enabled,
@@ -324,4 +331,5 @@ _AMBIENT: dict[GuardKind, Callable[[], Any]] = {
     GuardKind.DEFAULT_DTYPE: torch.get_default_dtype,
     GuardKind.DETERMINISTIC: deterministic_state,
     GuardKind.TORCH_MODES: torch_function_modes,
+    GuardKind.HANDLING: is_handling,
 }

@@ -347,7 +347,7 @@ class _Writer:
     def _ambient(self, guard: HeldGuard) -> None:
         value = guard.value
         match guard.kind:
-            case GuardKind.GRAD_MODE | GuardKind.INFERENCE_MODE:
+            case GuardKind.GRAD_MODE | GuardKind.INFERENCE_MODE | GuardKind.HANDLING:
                 self._check(guard.kind.name, -1, int(value))
             case GuardKind.DEFAULT_DTYPE:
                 self._check("DEFAULT_DTYPE", -1, _dtype_number(release(value)))

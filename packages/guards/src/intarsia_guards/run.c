@@ -431,6 +431,13 @@ static int check_by_call(Op *op, PyObject **registers)
     return truth(PyObject_Vectorcall(op->object, args, which[0], NULL));
 }
 
+static bool is_handling(void)
+{
+    PyObject *handled = PyErr_GetHandledException();
+    Py_XDECREF(handled);
+    return handled != NULL;
+}
+
 static int check_size_code(Op *op, PyObject **registers)
 {
     SizeCode *code = op->more;
@@ -487,6 +494,7 @@ static Py_NO_INLINE int run_other(Op *op, Registers *r, PyObject *value)
     case OP_SAME: return (value == r->values[op->out]) == op->number;
     case OP_GRAD_MODE: return is_grad_enabled() == op->number;
     case OP_INFERENCE_MODE: return is_inference_mode() == op->number;
+    case OP_HANDLING: return is_handling() == op->number;
     case OP_DEFAULT_DTYPE: return default_dtype() == op->number;
     case OP_DETERMINISTIC: return deterministic() == op->number;
     case OP_AUTOCAST: return autocast_state(op->out) == op->number;

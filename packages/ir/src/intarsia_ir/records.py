@@ -276,6 +276,7 @@ class GuardKind(enum.Enum):
     DEFAULT_DTYPE = "default_dtype"  # torch.dtype; source is None
     DETERMINISTIC = "deterministic"  # (enabled, warn only); source is None
     TORCH_MODES = "torch_modes"  # types on the torch function and dispatch mode stacks, observers; source is None
+    HANDLING = "handling"  # bool: whether the caller is handling an exception; source is None
     SIZE = "size"  # SizeFact: a relation over size symbols
     ABSENT = "absent"  # name or key, or the source of a key: the attribute or item is missing from x
 

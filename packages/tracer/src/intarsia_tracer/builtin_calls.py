@@ -341,14 +341,15 @@ def _dict(cls: Any) -> BuiltinCall:
 
 def _exception(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     tx.arity("exception", args, keywords, 0)
-    return tx.handling or NONE
+    return tx.handled() or NONE
 
 
 def _exc_info(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     tx.arity("exc_info", args, keywords, 0)
-    if tx.handling is None:
+    handled = tx.handled()
+    if handled is None:
         return Tuple([NONE, NONE, NONE])
-    return Tuple([tx.class_value(tx.handling.type()), tx.handling, Traceback()])
+    return Tuple([tx.class_value(handled.type()), handled, Traceback()])
 
 
 def _namespace(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

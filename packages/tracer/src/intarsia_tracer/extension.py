@@ -55,7 +55,10 @@ class Extension:
         """Tracing has ended, in whatever way."""
 
     def is_atom(self, kind: type) -> bool:
-        """Tell whether values of a class are immutable, compare by value and have methods without effects."""
+        """Tell whether values of a class are immutable, compare by value and have methods without effects.
+
+        `call_atom_method` models those that have some all the same.
+        """
         return False
 
     def sequence_class(self, cls: Any, other: Any) -> Any:
@@ -100,6 +103,10 @@ class Extension:
 
     def call_object(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
         """Model a call of an instance."""
+        return None
+
+    def call_atom_method(self, tx: Tracer, atom: Any, name: str) -> Value | None:
+        """Model a method of an atom that has an effect."""
         return None
 
     def attribute(self, tx: Tracer, owner: Object, name: str) -> Value | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.descriptors import is_data_descriptor, is_plain_lookup
+from intarsia_tracer.handling import HandledByCaller, rely_on_calm_caller
 from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import Const
@@ -208,7 +209,11 @@ def exception_attribute(tx: Tracer, owner: Object, name: str) -> Value:
     if name == "value" and issubclass(owner.cls, StopIteration) and isinstance(owner.base, Tuple):
         return owner.base.items[0] if owner.base.items else Const(None)
     if name in owner.written:
-        return owner.written[name] or Const(None)
+        found = owner.written[name] or Const(None)
+        if not isinstance(found, HandledByCaller):
+            return found
+        rely_on_calm_caller(tx)
+        return Const(None)
     if name in ("__cause__", "__context__") and not owner.existing:
         return Const(None)
     raise Break("tracer.attribute", f"attribute {name!r} of {owner.describe()} isn't modelled")

@@ -29,6 +29,7 @@ from intarsia_tracer.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, Builtin
 from intarsia_tracer.copying import COPY_CALLS
 from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Yielded
 from intarsia_tracer.extension import Extension
+from intarsia_tracer.handling import leave_context, rely_on_calm_caller
 from intarsia_tracer.instances import is_instance
 from intarsia_tracer.polyfills import STAND_INS, model
 from intarsia_tracer.sources import Guards, Sources
@@ -222,8 +223,10 @@ class Tracer:
         self.own_answers = False  # whether the code was told that it is being compiled
         self.abandoned: list[Generator] = []  # those that nothing holds any more
         self.locks: dict[Value, None] = {}  # taken while tracing and not released
-        self.handling: Value | None = None
+        self.handling: Value | None = None  # by the running generator, if one runs, else by all that runs
+        self.handling_outside: Value | None = None  # by what advances the running generator
         self.handling_at_step: Value | None = None
+        self.caller_handles = sys.exception() is not None
         self.raised_in: dict[int, int] = {}  # id of an exception's model -> outermost step that raised it
         self.step = -1
         self.changes = 0
@@ -317,19 +320,23 @@ class Tracer:
         if depth >= self.limits.depth:
             raise TooDeep("tracer.depth", f"calls nest {depth} deep at {what}")
 
-    def resume_generator(self, frame: EvaluatedFrame, exception: Value | None) -> tuple[bool, Value]:
-        """Run a generator's frame on; tell whether it yielded, and what."""
+    def resume_generator(self, generator: Generator, exception: Value | None) -> tuple[bool, Value]:
+        """Run a generator's frame on; tell whether it yielded, and what. It goes on handling what it handled."""
         self.check_depth("a generator")
-        handling, self.handling = self.handling, None
+        frame, handling, outside = generator.frame, self.handling, self.handling_outside
+        self.handling, self.handling_outside = generator.handling, handling or outside
         self.frames.append(frame)
         try:
+            if generator.handling is not None and exception is not None:
+                self.set_context(exception)  # it is raised where the generator stopped
             found = frame.run(self.table, exception)
         except Break as broken:
             broken.leave(frame.code, self.origin())
             raise
         finally:
             self.frames.pop()
-            self.handling = handling
+            generator.handling = self.handling
+            self.handling, self.handling_outside = handling, outside
         return (True, found.value) if isinstance(found, Yielded) else (False, found)
 
     def abandon(self, generator: Generator) -> None:
@@ -396,21 +403,33 @@ class Tracer:
     def raise_model(self, cls: type[BaseException], args: Sequence[Value]) -> NoReturn:
         """Raise in the traced program, with models as arguments."""
         made = self.exception(cls, args)
-        self._set_context(made)
+        self.set_context(made)
         raise Raised(made)
 
-    def _set_context(self, made: Object) -> None:
+    def handled(self) -> Value | None:
+        """Return the exception that is being handled, as `sys.exception()` does; None where the caller handles none."""
+        found = self.handling or self.handling_outside
+        if found is None:
+            rely_on_calm_caller(self)
+        return found
+
+    def set_context(self, made: Value) -> None:
         """Remember what is being handled as the context of a raised exception; cut the chain where it would close."""
-        if self.handling is None or self.handling is made:
+        assert isinstance(made, Object)
+        handled = self.handling or self.handling_outside
+        if handled is made:
             return
-        link: Value | None = self.handling
+        if handled is None:
+            leave_context(self, made)
+            return
+        link: Value | None = handled
         while isinstance(link, Object):
             behind = link.written.get("__context__")
             if behind is made:
                 link.written["__context__"] = NONE
                 break
             link = behind
-        made.written["__context__"] = self.handling
+        made.written["__context__"] = handled
 
     def is_exception(self, value: Value, cls: Any) -> bool:
         """Tell whether an exception is of a class."""
@@ -439,9 +458,10 @@ class Tracer:
     def raise_statement(self, parts: Sequence[Value]) -> NoReturn:
         """Model `raise`, `raise x` and `raise x from y`."""
         if not parts:
-            if self.handling is None:
+            handled = self.handled()
+            if handled is None:
                 self.raise_error(RuntimeError, "No active exception to reraise")
-            raise Raised(self.handling)
+            raise Raised(handled)
         made = self.exception_to_raise(parts[0], parts[0])
         assert isinstance(made, Object)
         if made.existing:
@@ -451,7 +471,7 @@ class Tracer:
             cause = parts[1]
             made.written["__cause__"] = cause if cause is NONE else self.exception_to_raise(cause, cause)
             made.written["__suppress_context__"] = Const(True)
-        self._set_context(made)
+        self.set_context(made)
         raise Raised(made)
 
     # -- special look-ups ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import torch.utils.checkpoint
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.tensors import contexts, optimizers
 from intarsia_tracer.tensors.checkpoints import call_checkpoint
+from intarsia_tracer.tensors.devices import default_device
 from intarsia_tracer.tensors.numbers import SymbolicNumber
 from intarsia_tracer.tensors.tables import ANSWERS, PURE, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue
@@ -161,6 +162,7 @@ HANDLERS: dict[Any, Handler] = {
     torch._C._set_grad_enabled: contexts.set_grad_enabled,
     torch.is_inference_mode_enabled: contexts.is_inference_mode_enabled,
     torch.get_default_dtype: contexts.get_default_dtype,
+    torch.get_default_device: default_device,
     torch.is_autocast_enabled: contexts.is_autocast_enabled,
     torch.get_autocast_dtype: contexts.get_autocast_dtype,
     torch.autocast: contexts.make_autocast,

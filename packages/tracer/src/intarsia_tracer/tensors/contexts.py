@@ -40,6 +40,7 @@ class Ambient:
         self.grad_at_entry = torch.is_grad_enabled()
         self.inference_at_entry = torch.is_inference_mode_enabled()
         self.entered: list[Autocast] = []
+        self.devices: list[torch.device] = []  # regions of `with torch.device(...)`, which aren't entered for real
 
     def restore(self) -> None:
         """Put torch's state back."""
@@ -68,6 +69,8 @@ class Ambient:
             out.emit("POP_TOP")
         for autocast in self.entered:
             out.call_method_of(autocast, "__enter__", [])
+        for device in self.devices:
+            out.call_method_of(Const(device), "__enter__", [])
 
     def add_guards(self, guards: Guards) -> None:
         """Rely on the ambient state that every tensor operation sees."""

@@ -38,6 +38,7 @@ from intarsia_tracer.breaks import Break
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.tensors import contexts, floats, foreach, modules, optimizers, scans
 from intarsia_tracer.tensors.calls import call_leaf_or_table
+from intarsia_tracer.tensors.devices import call_device_method, with_device
 from intarsia_tracer.tensors.functions import (
     APPLY,
     applied_in_c,
@@ -253,6 +254,7 @@ class Tensors(Extension):
                 raise Break("tracer.tensor_input", f"{_shown(target)} is called inside of a torch.func transform")
             raise Break("tracer.tensor_op", "a mode changes what torch functions do")
         name = getattr(target, "__name__", target)
+        keywords = with_device(self, tx, target, keywords)
         if name.startswith(foreach.PREFIX):
             apart = foreach.taken_apart(self, tx, target, args, keywords)
             if apart is not None:
@@ -454,6 +456,10 @@ class Tensors(Extension):
         if callee.existing and is_leaf(callee.value):
             return self.record(tx, "call_function", callee.value, args, keywords)
         return modules.call_module(tx, callee, args, keywords)
+
+    def call_atom_method(self, tx: Tracer, atom: Any, name: str) -> Value | None:
+        """Enter and leave devices."""
+        return call_device_method(self, tx, atom, name) if isinstance(atom, torch.device) else None
 
     def attribute(self, tx: Tracer, owner: Object, name: str) -> Value | None:
         """Read what a module registers."""

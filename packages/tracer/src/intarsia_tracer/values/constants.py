@@ -73,6 +73,9 @@ class Const(Value):
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Run a method of the atom."""
+        found = tx.extension.call_atom_method(tx, self.value, name)
+        if found is not None:
+            return found
         if name == "join" and len(args) == 1 and not keywords:
             if not any(tx.find_in_class(args[0].type(), each) for each in ("__iter__", "__getitem__")):
                 tx.raise_error(TypeError, "can only join an iterable")

@@ -446,7 +446,7 @@ class Reversed(Iterator):
 class Generator(Iterator):
     """A generator whose body is evaluated step by step."""
 
-    __slots__ = ("cls", "finished", "frame", "function", "running", "started")
+    __slots__ = ("cls", "finished", "frame", "function", "handling", "running", "started")
 
     def __init__(self, frame: EvaluatedFrame, birth: int) -> None:
         super().__init__(birth)
@@ -455,6 +455,7 @@ class Generator(Iterator):
         self.started = False
         self.finished = False
         self.running = False
+        self.handling: Value | None = None  # the exception that the body handles where it stopped
 
     def type(self) -> Any:
         """Return the generator type, or the class of the iterator that it stands for."""
@@ -502,7 +503,9 @@ class Generator(Iterator):
             self.finished = True
             return NONE
         try:
-            self._run(tx, tx.exception(GeneratorExit, []))
+            closing = tx.exception(GeneratorExit, [])
+            tx.set_context(closing)
+            self._run(tx, closing)
         except Raised as raised:
             if tx.is_exception(raised.value, (GeneratorExit, StopIteration)):
                 return NONE
@@ -518,7 +521,7 @@ class Generator(Iterator):
             self._throw_into_inner(tx, exception)
         self.running = True
         try:
-            yielded, value = tx.resume_generator(self.frame, exception)
+            yielded, value = tx.resume_generator(self, exception)
         except Raised as raised:
             self.finished = True
             if tx.is_exception(raised.value, StopIteration):
