@@ -252,3 +252,27 @@ def test_an_error_is_raised_inside_of_the_blocks_around_the_cut():
 def test_an_error_for_code_that_is_no_rest_is_raised_at_once():
     with pytest.raises(KeyError, match="planted"):
         raise_inside(handles.__code__, KeyError("planted"))
+
+
+def counts(a, b):
+    while a < b:
+        a += 1
+    return a
+
+
+def rests_at_conditions(code):
+    """Return the rests of code that is cut at each of its conditional jumps, by the number of the jump."""
+    jumps = [s for s in stops(code) if decode(code).instructions[s.index].op.startswith("POP_JUMP")]
+    return [list(native_code(stop)[1].values()) for stop in jumps]
+
+
+def test_the_two_conditions_of_a_loop_are_two_places():
+    """The one at its end has broken before only once it was cut itself."""
+    before, at_end = rests_at_conditions(counts.__code__)
+    assert before and at_end and not any(info_of(rest).native for rest in (*before, *at_end))
+    body = max(before, key=lambda rest: len(rest.co_code))  # the other rest is `return a`
+    ((*once,),) = rests_at_conditions(body)
+    assert once and not any(info_of(rest).native for rest in once)
+    around = max(once, key=lambda rest: len(rest.co_code))
+    ((*twice,),) = rests_at_conditions(around)
+    assert twice and all(info_of(rest).native for rest in twice)

@@ -70,9 +70,14 @@ def info_of(code: CodeType) -> ResumeInfo | None:
     return last if isinstance(last, ResumeInfo) else None
 
 
-def place_of(instruction: Instruction) -> Place:
-    """Return what identifies an instruction in the user's program: resume functions share it with the original."""
-    return (instruction.op, *instruction.positions)
+def place_of(instruction: Instruction, after: Instruction | None = None) -> Place:
+    """Return what identifies an instruction in the user's program: resume functions share it with the original.
+
+    A loop's condition is there twice with the same positions, before the loop and at its end. What tells them apart is
+    that the second jumps back: by itself on CPython 3.11, since 3.12 in the instruction `after` it.
+    """
+    back = after is not None and after.op == "JUMP_BACKWARD" and instruction.op.startswith("POP_JUMP")
+    return (f"{instruction.op} JUMP_BACKWARD" if back else instruction.op, *instruction.positions)
 
 
 def resume_code(

@@ -211,7 +211,8 @@ class _After:
         name = f"__resume_at_{line}_{2 * self.stop.number + number}"
         before = info_of(self.code)
         places = before.places if before else frozenset()
-        place = place_of(self.instruction)
+        following = self.decoded.instructions[self.stop.index + 1 : self.stop.index + 2]
+        place = place_of(self.instruction, *following)
         info = ResumeInfo(places | {place}, place in places)
         left = self.stop.index if self._left(index) else None
         return name, resume_code(self.code, index, name, names, stack, info, left)
