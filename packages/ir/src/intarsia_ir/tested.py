@@ -6,7 +6,7 @@ import re
 
 __all__ = ["PYTHONS", "TORCHES", "newer_than_tested"]
 
-TORCHES = ("2.11.0", "2.12.1", "2.13.0", "2.14.1")
+TORCHES = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
 """Releases of torch, the newest last: torch changes private names between these, which contract tests name."""
 
 PYTHONS = ("3.11", "3.12", "3.13")
