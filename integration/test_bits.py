@@ -169,6 +169,7 @@ TRAINED: dict[str, Callable[[Tensor], Any]] = {
     "two views": lambda w: ((w * 2).conj(), (w * 3).mH),
     "a product with its adjoint": lambda w: w @ w.mH,
     "abs": lambda w: w.abs(),
+    "a product of two conjugates": lambda w: torch.dot(w.flatten().conj(), w.flatten().conj()),
     "a complex number": lambda w: (w.real * 1j + w.imag).conj(),
 }
 

@@ -169,7 +169,9 @@ class Judge:
         if not leaves or not outputs:
             return []
         torch.manual_seed(1)
-        return list(torch.autograd.grad(outputs, leaves, [_tangent(o) for o in outputs], allow_unused=True))
+        found = torch.autograd.grad(outputs, leaves, [_tangent(o) for o in outputs], allow_unused=True)
+        # of a running maximum of nothing eager's gradient is the operand itself, which requires grad
+        return [g.detach() if g is not None and not g.numel() else g for g in found]
 
     def _difference(self, sample: Sample, inputs: Call, actual: Any, expected: Any) -> str | None:
         values = sample.op.name not in UNDEFINED

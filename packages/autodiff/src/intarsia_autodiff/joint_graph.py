@@ -29,6 +29,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 
 from intarsia_autodiff.decompositions import backward_decompositions
+from intarsia_autodiff.layouts import correct_layouts
 from intarsia_autodiff.parts import Part, independent_parts, nodes_behind, saved_by
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
@@ -128,6 +129,11 @@ class _LibraryCalls(TorchFunctionMode):
 _STEP_BY_STEP = frozenset({torch.lstm})
 
 
+_BY_STRIDES = frozenset(
+    {torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default, torch.ops.aten.as_strided_.default}
+)
+
+
 class _WrittenError(RuntimeError):
     """A tensor that autograd keeps was written."""
 
@@ -188,6 +194,9 @@ class _Backward:
             parts = independent_parts(roots, ends)
             watched = tuple(self._watched(part, outputs) for part in parts)
         self._refuse_used_leaves(outputs, roots, ends)
+        behind = {node for root in roots for node in nodes_behind(root, ends)}
+        self._refuse_absolute_offsets(behind)
+        correct_layouts(behind)
         order = [number for part in parts for number in part.roots]
         gradients = self._differentiate([[roots[number] for number in part.roots] for part in parts])
         self._refuse_late_writes(outputs)
@@ -255,7 +264,8 @@ class _Backward:
                 continue
             root = self._root(value, sharing)
             if root is None:
-                outputs[position] = root = value.clone()
+                outputs[position] = value = _copied(value)
+                root = value if value._base is None else value._base
             roots.setdefault(id(root), (Tangent(position), root))
         for position, value in enumerate(self.inputs):
             if self._is_written(position):
@@ -289,6 +299,23 @@ class _Backward:
         used = [getattr(node, "variable", None) for root in roots for node in nodes_behind(root, ends)]
         if any(leaf is value for leaf in leaves for value in used):
             raise self._refused("a view that was made without gradients is used with gradients", "training.leaf")
+
+    def _refuse_absolute_offsets(self, behind: Collection[Any]) -> None:
+        """Refuse gradients through `as_strided` of an input with an offset: it counts from the start of the storage.
+
+        Where the input itself starts is known at run time only, and each start has another gradient.
+        """
+        if all(getattr(node, "_saved_storage_offset", None) is None for node in behind):
+            return
+        for node in self.recorder.graph.nodes:
+            given = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
+            if node.target in _BY_STRIDES and given is not None and _storage(meta.value(node.args[0])) in self.storages:
+                raise UnsupportedError(
+                    "a gradient goes through as_strided of an input with an offset of its storage",
+                    code="training.as_strided",
+                    where=meta.origins(node),
+                    hints=("leave the offset out, which is the input's own then",),
+                )
 
     def _refused(self, what: str, code: str) -> UnsupportedError:
         return UnsupportedError(what, code=code, where=self.recorder.where or ())
@@ -328,7 +355,11 @@ class _Backward:
         numbers = itertools.count()
         tangents = [[self._tangent(root, next(numbers)) for root in part] for part in parts]
         self.recorder.phase, self.recorder.where, self.recorder.mark = "backward", None, None
-        found = [self._gradients(roots, given) for roots, given in zip(parts, tangents, strict=True)]
+        given = [
+            [_through_bits(tangent, root) for tangent, root in zip(*both, strict=True)]
+            for both in zip(tangents, parts, strict=True)
+        ]
+        found = [self._gradients(roots, of_roots) for roots, of_roots in zip(parts, given, strict=True)]
         if len(found) == 1:
             return found
         return [{n: gradient for n, gradient in part.items() if gradient is not None} for part in found]
@@ -366,6 +397,23 @@ class _Backward:
                 meta.set_kept(node)
 
 
+def _copied(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy with the same strides; where these leave gaps it's a view of memory that has them."""
+    if _is_dense(value) or 0 in value.stride():
+        return value.clone()
+    room = torch.empty(_reach(value), dtype=value.dtype, device=value.device)
+    return room.as_strided(value.size(), value.stride()).copy_(value)
+
+
+def _through_bits(tangent: torch.Tensor, root: torch.Tensor) -> torch.Tensor:
+    """Return the tangent of a root with bits that no view gave it, as `dot` of two conjugates has one.
+
+    The graph's result is its memory, of which the caller makes a view: the graph is given that one's tangent.
+    """
+    tangent = torch.conj(tangent) if root.is_conj() else tangent
+    return torch._neg_view(tangent) if root.is_neg() else tangent
+
+
 def _storage(value: torch.Tensor) -> int:
     address: int = value.untyped_storage()._cdata
     return address
@@ -373,9 +421,13 @@ def _storage(value: torch.Tensor) -> int:
 
 def _fills_its_storage(value: torch.Tensor) -> bool:
     """Tell whether the storage of a tensor was made for it: parts that autograd takes for no views show another's."""
-    reach = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True)) + 1
-    size = 0 if value.numel() == 0 else reach * value.element_size()
+    size = 0 if value.numel() == 0 else _reach(value) * value.element_size()
     return bool(value.storage_offset() == 0 and size == value.untyped_storage().nbytes())
+
+
+def _reach(value: torch.Tensor) -> Any:
+    """Return how many elements of memory lie between the first and the last one of a tensor, both included."""
+    return sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True)) + 1
 
 
 def _is_view_of(view: torch.Tensor, base: torch.Tensor) -> bool:

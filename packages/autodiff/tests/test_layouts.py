@@ -1,0 +1,70 @@
+"""Gradients and outputs of joint graphs have eager's strides, and tangents arrive where eager's would."""
+
+import pytest
+import torch
+
+from intarsia_autodiff import joint_graph
+from intarsia_autodiff.layouts import ROW_MAJOR_ON_CPU
+from intarsia_ir import meta
+from intarsia_ir.aten import interpret
+from intarsia_ir.errors import UnsupportedError
+
+X = torch.randn(2, 3, 4).permute(2, 1, 0)
+
+
+def leaf(value=X):
+    return value.detach().requires_grad_()
+
+
+def results(function, x):
+    """Return what a joint graph gives, as values and as they were recorded; tangents are eager's for `ones`."""
+    joint = joint_graph(function, (x,))
+    (output,) = joint.graph_module.graph.find_nodes(op="output")
+    tangents = [meta.value(n) for n in joint.graph_module.graph.find_nodes(op="placeholder")][1:]
+    given = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).fill_(1) for t in tangents]
+    return interpret(joint.graph_module, x.detach(), *given), [meta.value(n) for n in output.args[0]]
+
+
+@pytest.mark.parametrize("function", [torch.max, torch.min, torch.median, torch.nanmedian])
+def test_a_gradient_that_eager_fills_is_row_major(function):
+    x = leaf()
+    result = function(x)
+    assert type(result.grad_fn).__name__ in ROW_MAJOR_ON_CPU
+    (expected,) = torch.autograd.grad(result, x)
+    assert expected.stride() == (6, 2, 1)
+    (_, gradient), (_, recorded) = results(function, x)
+    assert recorded.stride() == gradient.stride() == expected.stride()
+    assert torch.equal(gradient, expected)
+
+
+@pytest.mark.parametrize("function", [torch.amax, lambda x: x.max(0)[0].sum()])
+def test_other_gradients_lie_as_in_eager(function):
+    x = leaf()
+    (expected,) = torch.autograd.grad(function(x), x)
+    _, recorded = results(function, x)
+    assert recorded[-1].stride() == expected.stride()
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: torch.unsafe_chunk(x * 2, 2, 1)[0], lambda x: torch.unsafe_split(x * 2, 3, 0)[1]]
+)
+def test_a_part_that_is_no_view_has_the_strides_of_the_whole(function):
+    expected = function(leaf())
+    assert expected._base is None and expected.stride() == X.stride()
+    (part, _), (recorded, _) = results(function, leaf())
+    assert recorded.stride() == expected.stride()
+    assert torch.equal(part, expected)
+
+
+@pytest.mark.parametrize("op", [torch.as_strided, torch.as_strided_copy])
+def test_an_offset_of_the_storage_has_a_gradient_that_depends_on_where_the_input_starts(op):
+    room = torch.arange(12.0)
+    for start in (0, 3):
+        x = leaf(room[start : start + 9].view(3, 3))
+        with pytest.raises(UnsupportedError, match="offset of its storage") as caught:
+            joint_graph(lambda x: op(x, (2, 2), (1, 2), 3) * 1, (x,))
+        assert caught.value.code == "training.as_strided"
+    (_, gradient), _ = results(lambda x: op(x, (2, 2), (1, 2)) * 1, leaf(torch.zeros(3, 3)))
+    assert gradient.flatten().tolist() == [1, 1, 1, 1, 0, 0, 0, 0, 0]
+    (_, gradient), _ = results(lambda x: op(x * 1, (2, 2), (1, 2), 3) * 1, leaf(torch.zeros(3, 3)))
+    assert gradient.flatten().tolist() == [0, 0, 0, 1, 1, 1, 1, 0, 0]
