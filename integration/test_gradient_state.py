@@ -168,6 +168,61 @@ def test_a_view_made_without_gradients(of, alone):
     assert intarsia.stats().fallbacks == 0
 
 
+FREED = {
+    "a factor": lambda x: (x * 2).sum(),
+    "a divisor": lambda x: (x / 2).mean(),
+    "a mask": lambda x: x.relu().sum(),
+    "nothing, in a sum": lambda x: x.sum(),
+    "nothing, in a view": lambda x: (x[1:] + 1).sum(),
+}
+
+
+@pytest.mark.parametrize("name", FREED)
+def test_a_second_backward_raises_where_eager_freed_something(name):
+    outcomes = []
+    for run in (FREED[name], intarsia.compile(FREED[name], options=RAISE)):
+        x = torch.ones(3, requires_grad=True)
+        loss = run(x)
+        loss.backward()
+        try:
+            loss.backward()
+            outcomes.append(x.grad)
+        except RuntimeError as error:
+            outcomes.append(str(error))
+    assert_same(outcomes[1:], outcomes[:1])
+    assert isinstance(outcomes[0], str) == (not name.startswith("nothing"))
+
+
+def doubles_a_row(w):
+    with torch.no_grad():
+        w[0].mul_(2)
+        w.t()[1].zero_()
+    return (w * w).sum()
+
+
+def returns_the_view(w):
+    with torch.no_grad():
+        row = w[0]
+        row.mul_(2)
+    return (w * w).sum(), row
+
+
+def test_views_that_are_written_without_gradients():
+    found = []
+    for run in (doubles_a_row, intarsia.compile(doubles_a_row, options=RAISE)):
+        w = torch.ones(2, 3, requires_grad=True)
+        run(w).backward()
+        found.append((w, w.grad))
+    assert_same(found[1:], found[:1])
+    assert intarsia.stats().frames_compiled == 1 and intarsia.stats().fallbacks == 0
+
+
+def test_a_view_that_was_written_without_gradients_isnt_returned():
+    with pytest.raises(intarsia.UnsupportedError, match="made and written without gradients") as raised:
+        intarsia.compile(returns_the_view, options=RAISE)(torch.ones(2, 3, requires_grad=True))
+    assert raised.value.code == "training.leaf"
+
+
 WRITES = {
     "an input that is saved": (lambda x, k: x.sin(), lambda x, k, y: x),
     "an output that is saved": (lambda x, k: x.exp(), lambda x, k, y: y),

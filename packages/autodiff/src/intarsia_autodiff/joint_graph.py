@@ -193,6 +193,7 @@ class _Backward:
         with no_dispatch():  # looking at what is saved is no part of the program
             parts = independent_parts(roots, ends)
             watched = tuple(self._watched(part, outputs) for part in parts)
+            frees = tuple(any(True for _ in saved_by(part.holding)) for part in parts)
         self._refuse_used_leaves(outputs, roots, ends)
         behind = {node for root in roots for node in nodes_behind(root, ends)}
         self._refuse_absolute_offsets(behind)
@@ -208,6 +209,7 @@ class _Backward:
             tuple((len(p.roots), len(g)) for p, g in zip(parts, gradients, strict=True)) if several else (),
             watched,
             tuple(self.raises),
+            frees,
         )
         return [*outputs, *[gradient for part in gradients for gradient in part.values()]]
 
@@ -251,6 +253,8 @@ class _Backward:
             if not isinstance(value, FakeTensor) or not value.requires_grad:
                 continue
             source = self.storages.get(_storage(value))
+            if not _tells_its_node(value):
+                raise self._refused("a view that was made and written without gradients is returned", "training.leaf")
             if value.is_leaf:
                 root = self._base_of_leaf(value, is_of_input=source is not None)
                 if root is not None:
@@ -412,6 +416,14 @@ def _through_bits(tangent: torch.Tensor, root: torch.Tensor) -> torch.Tensor:
     """
     tangent = torch.conj(tangent) if root.is_conj() else tangent
     return torch._neg_view(tangent) if root.is_neg() else tangent
+
+
+def _tells_its_node(view: torch.Tensor) -> bool:
+    """Tell whether autograd knows the node of a view: not of one made without gradients, once that was written."""
+    try:
+        return view.grad_fn is not None or view.is_leaf
+    except RuntimeError:
+        return False
 
 
 def _storage(value: torch.Tensor) -> int:

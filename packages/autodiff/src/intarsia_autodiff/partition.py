@@ -200,6 +200,7 @@ class _Splitter:
             tuple(tangent.position for tangent in tangents if tangent.of_write),
             tuple(self._watched(part, set(saved), places)),
             self.tie.raises[part.number] if self.tie.raises else "",
+            bool(self.tie.frees) and self.tie.frees[part.number],
         )
 
     def _watched(self, part: _Part, saved: set[SavedValue], places: dict[int, int]) -> Iterator[SavedValue]:

@@ -530,6 +530,7 @@ class Joint:
         watched: For each part, the inputs and outputs whose memory eager's autograd keeps for it, as (number, whether
             it is an input).
         raises: For each part, the message of the error that going back from it raises in eager; "" for none.
+        frees: For each part, whether going back from it frees something in eager, so that it can't be done again.
     """
 
     tangents: tuple[Tangent, ...]
@@ -538,6 +539,7 @@ class Joint:
     parts: tuple[tuple[int, int], ...] = ()
     watched: tuple[tuple[tuple[int, bool], ...], ...] = ()
     raises: tuple[str, ...] = ()
+    frees: tuple[bool, ...] = ()
 
     def ranges(self) -> tuple[tuple[range, range], ...]:
         """Return the numbers of the tangents and of the gradients of each part."""
@@ -608,6 +610,7 @@ class Halves:
         watched: Inputs and results that aren't saved themselves and mustn't be written before the backward pass either:
             eager's autograd would raise.
         raises: Message of the RuntimeError that the backward pass raises in eager, whatever the tangents; "" for none.
+        frees: Whether eager raises where the backward pass is run again, even if nothing is saved here.
     """
 
     forward: Signature
@@ -620,6 +623,7 @@ class Halves:
     written: tuple[int, ...] = ()
     watched: tuple[SavedValue, ...] = ()
     raises: str = ""
+    frees: bool = False
 
 
 # ---- what capture returns --------------------------------------------------------------------------------------

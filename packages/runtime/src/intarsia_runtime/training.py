@@ -126,6 +126,7 @@ def _node(
         "_fit": _fit,
         "_watch": watch,
         "_check": check_watched,
+        "_nothing": torch.empty(0),
     }
     exec(compile(text, "<intarsia autograd node>", "exec"), bound)
     methods = {name: staticmethod(bound[name]) for name in ("forward", "backward")}
@@ -188,8 +189,8 @@ def _forward_text(halves: Halves, number: int, of_others: Collection[int]) -> li
     results = [f"results[{position}]" for position in dict.fromkeys(halves.tangents)]
     lines = ["def forward(ctx, box, inputs, *linked):"]
     lines += ["    results = box[0]"] if number else ["    results = _forward(*inputs)", "    box.append(results)"]
-    if tensors:
-        lines.append(f"    ctx.save_for_backward({', '.join(tensors)})")
+    if tensors or halves.frees:  # what is freed can't be had again: eager raises, whether or not we need it
+        lines.append(f"    ctx.save_for_backward({', '.join(tensors) or '_nothing'})")
     if remembering(halves):
         lines.append("    ctx.others = _remember(inputs)")
     if numbers:
@@ -218,6 +219,8 @@ def _backward_text(halves: Halves) -> list[str]:
     lines += [f"    if {every}: return {nothing}"]
     if halves.raises:
         return [*lines, f"    raise RuntimeError({halves.raises!r})"]
+    if halves.frees and not tensors:
+        lines.append("    ctx.saved_tensors")
     again = {n: f"a[{place}]" for place, n in enumerate(halves.gradients)}
     lines += [
         "    if _grad_enabled():",

@@ -1,4 +1,4 @@
-"""What the caller of the captured frame handles: the context of exceptions that are raised where the frame handles none.
+"""What the caller of the captured frame handles: the context of what is raised where the frame handles nothing.
 
 Few calls are made while an exception is handled, so the context is left open as long as nobody asks for it. Code that
 makes such an exception anew asks CPython then; whoever asks while tracing relies on a guard.

@@ -111,8 +111,8 @@ def refuse_sparse_gradients(target: str, result: Sequence[torch.Tensor], given: 
     Raises:
         Break: The gradient of an argument is sparse.
     """
-    for made in result:
-        saved = made.grad_fn
+    # a view that was made and written under no_grad raises where it is asked for its node
+    for saved in [made.grad_fn for made in result if torch.is_grad_enabled() and made.requires_grad]:
         if getattr(saved, "_saved_sparse", False) or getattr(saved, "_saved_sparse_grad", False):
             computed = any(value.real is None and value.fake.requires_grad for value in given)
             option = "sparse=True" if hasattr(saved, "_saved_sparse") else "sparse_grad=True"
@@ -134,7 +134,8 @@ def refuse_effects_of_backward(
     Raises:
         Break: The backward pass of an operator of the user's does more than compute, or writes.
     """
-    graded = [x for x in result if x.requires_grad and isinstance(x.grad_fn, torch.autograd.function.BackwardCFunction)]
+    graded = [x for x in result if x.requires_grad] if torch.is_grad_enabled() else []
+    graded = [x for x in graded if isinstance(x.grad_fn, torch.autograd.function.BackwardCFunction)]
     if not graded:
         return
     doing = _doing_of_operator(plugin.tx, graded[0].grad_fn)
