@@ -11,7 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia_loops
-from intarsia_fuser import Fuse, FusionPlan, Greedy, InductorLike, Inline, NoFusion, Order, apply, apply_program, plan
+from intarsia_fuser import (
+    Fuse,
+    FusionPlan,
+    Greedy,
+    InductorLike,
+    Inline,
+    NoFusion,
+    Order,
+    Priority,
+    Search,
+    apply,
+    apply_program,
+    plan,
+)
 from intarsia_loops.program import Kernel
 from intarsia_testkit.fired import Tally
 
@@ -63,12 +76,16 @@ POLICIES = {
     "reckless": lambda seed: Greedy(
         min_rows=0, max_row_bytes=1 << 60, min_shared=0.0, light_nodes=1000, max_results=99
     ),
+    "priority": lambda seed: Priority(),
+    "beam": lambda seed: Search(),
+    "random": lambda seed: Search("random", trials=3, seed=seed),
+    "evolutionary": lambda seed: Search("evolutionary", trials=3, seed=seed),
     "anything": Anything,
 }
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(program=programs(), seed=st.integers(0, 1 << 30))
 def test_kernels_mean_what_the_loops_meant(policy, program, seed):
     loops = intarsia_loops.to_fx(program)

@@ -36,14 +36,26 @@ from intarsia_fuser.memory import Lifetime, lifetimes, place
 from intarsia_fuser.moves import Move
 from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
 from intarsia_fuser.plan import plan
-from intarsia_fuser.policies import FusionPolicy, Greedy, InductorLike, NoFusion, Replay
-from intarsia_fuser.record import FusionPlan, LogEntry, PlanDiff, Summary
+from intarsia_fuser.policies import (
+    Exhaustive,
+    FusionPolicy,
+    Greedy,
+    InductorLike,
+    NoFusion,
+    Priority,
+    Replay,
+    Search,
+    Step,
+    steps,
+)
+from intarsia_fuser.record import FusionPlan, LogEntry, PlanDiff, Summary, planned
 
 __all__ = [
     "Accepted",
     "CostModel",
     "Decision",
     "Declined",
+    "Exhaustive",
     "Fuse",
     "FusionGraph",
     "FusionPlan",
@@ -61,8 +73,11 @@ __all__ = [
     "NoFusion",
     "Order",
     "PlanDiff",
+    "Priority",
     "Replay",
     "Roofline",
+    "Search",
+    "Step",
     "Summary",
     "apply",
     "apply_program",
@@ -73,6 +88,8 @@ __all__ = [
     "lifetimes",
     "place",
     "plan",
+    "planned",
+    "steps",
 ]
 
 __version__ = "0.1.0"

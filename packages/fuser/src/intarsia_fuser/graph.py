@@ -8,7 +8,7 @@ hashes. A policy that wants to look ahead forks the graph: a fork is its own to 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from intarsia_fuser import legality
@@ -95,14 +95,37 @@ class FusionGraph:
             legality.carry_out(self._draft, answer)
         return answer
 
-    def legal(self, reach: int = 4, *, every_depth: bool = False) -> tuple[Move, ...]:
+    def legal(self, reach: int = 4, *, every_depth: bool = False, of: str | None = None) -> tuple[Move, ...]:
         """Return the inlines, and the merges of kernels with a buffer to share, that are legal now.
 
         Args:
             reach: See `neighbours`.
             every_depth: List a merge at each number of rows in common, not only the largest.
+            of: A buffer: only what the kernel that makes it takes part in; None: everything.
         """
-        return tuple(legal_moves(self._draft, self._prices, self._pairs(reach), every_depth=every_depth))
+        kernels = self.kernels if of is None else (self._item(of),)
+        nests = None if of is None else self._around(kernels[0])
+        pairs = self._pairs(kernels, reach)
+        return tuple(legal_moves(self._draft, self._prices, pairs, every_depth=every_depth, nests=nests))
+
+    def move(self, decision: Decision) -> Move | Refused:
+        """Return what an inline or a merge would save; `Refused` says why it isn't legal."""
+        answer = self.check(decision)
+        return self._prices.move(self._draft, answer) if isinstance(answer, legality.Accepted) else answer
+
+    def saved_us(self, decisions: Iterable[Decision]) -> float | None:
+        """Return the microseconds that inlines and merges would save one after the other; None if one isn't legal.
+
+        Together they may save what none does alone: a map is stored until it is computed wherever it is read.
+        """
+        ahead, saved = self.fork(), 0.0
+        for decision in decisions:
+            move = ahead.move(decision)
+            if isinstance(move, Refused):
+                return None
+            saved += move.saved_us
+            ahead.apply(decision)
+        return saved
 
     @property
     def total_us(self) -> float:
@@ -149,6 +172,17 @@ class FusionGraph:
     def kernel_record(self, name: str) -> Kernel:
         """Return that kernel as the record which `apply` would build, with nothing local yet."""
         return self._draft.kernels[self._item(name)]
+
+    def state(self) -> Hashable:
+        """Return what graphs have in common that decisions, in whatever order, have fused alike.
+
+        Which nests are in one kernel over how many rows, and what each of them reads.
+        """
+        draft = self._draft
+        return frozenset(
+            (len(kernel.rows), frozenset((s.out, s.body.size, tuple(draft.reads[s.out])) for s in kernel.steps))
+            for kernel in draft.kernels.values()
+        )
 
     def buffer(self, name: str) -> Buffer:
         """Return shape, strides and type of a buffer."""
@@ -232,11 +266,16 @@ class FusionGraph:
         others = dict.fromkeys(self._others(item, reach))
         return tuple(self._neighbour(item, other) for other in others if other != item)
 
-    def _pairs(self, reach: int) -> Iterator[tuple[str, str]]:
-        """Pairs of kernels with a buffer to share, each once, the one that runs first first."""
+    def _around(self, item: str) -> tuple[str, ...]:
+        """The nests that may be inlined into a kernel's, and its own."""
+        draft = self._draft
+        return tuple(dict.fromkeys([*draft.steps(item), *(b for b in draft.outside[item] if b in draft.nests)]))
+
+    def _pairs(self, kernels: Iterable[str], reach: int) -> Iterator[tuple[str, str]]:
+        """Pairs of these kernels and others with a buffer to share, each once, the one that runs first first."""
         position = self._draft.order.position
         seen: set[tuple[str, str]] = set()
-        for item in self.kernels:
+        for item in kernels:
             for other in self._others(item, reach):
                 pair = (item, other) if position[item] < position[other] else (other, item)
                 if other != item and pair not in seen and other in self._draft.kernels:

@@ -80,7 +80,12 @@ class Prices:
 
 
 def legal_moves(
-    draft: Draft, prices: Prices, pairs: Iterable[tuple[str, str]], *, every_depth: bool = False
+    draft: Draft,
+    prices: Prices,
+    pairs: Iterable[tuple[str, str]],
+    *,
+    every_depth: bool = False,
+    nests: Iterable[str] | None = None,
 ) -> Iterator[Move]:
     """Yield the legal inlines, in program order, then the legal merges of `pairs`.
 
@@ -89,16 +94,20 @@ def legal_moves(
         prices: Where predicted times come from.
         pairs: Kernels to merge, the one that runs first first.
         every_depth: Try each number of rows in common, not only the largest.
+        nests: Producers to inline; None is all of them.
     """
-    decisions: list[Inline | Fuse] = [*_inlines(draft), *_merges(draft, pairs, every_depth)]
+    decisions: list[Inline | Fuse] = [
+        *_inlines(draft, draft.names if nests is None else nests),
+        *_merges(draft, pairs, every_depth),
+    ]
     for decision in decisions:
         answer = legality.check(draft, decision)
         if isinstance(answer, legality.Accepted):
             yield prices.move(draft, answer)
 
 
-def _inlines(draft: Draft) -> Iterator[Inline]:
-    for name in draft.names:
+def _inlines(draft: Draft, names: Iterable[str]) -> Iterator[Inline]:
+    for name in names:
         nest = draft.nests.get(name)
         if nest is None or nest.kind != "map":
             continue

@@ -13,14 +13,14 @@ from torch.fx import GraphModule
 from intarsia_fuser import legality
 from intarsia_fuser.border import to_program
 from intarsia_fuser.cost import CostModel, Roofline
-from intarsia_fuser.decisions import Decision, Declined, names_in
+from intarsia_fuser.decisions import Decision, Declined
 from intarsia_fuser.draft import Draft
 from intarsia_fuser.fingerprint import fingerprint
 from intarsia_fuser.graph import FusionGraph
 from intarsia_fuser.moves import Prices
 from intarsia_fuser.policies.greedy import Greedy
 from intarsia_fuser.policies.protocol import FusionPolicy
-from intarsia_fuser.record import FusionPlan, LogEntry, Summary, ends_of
+from intarsia_fuser.record import FusionPlan, LogEntry, ends_of, keys_of, summary
 from intarsia_ir.records import Target
 from intarsia_loops.program import Program, Refused
 
@@ -59,7 +59,7 @@ def plan(
     policy = policy or Greedy()
     prices = Prices(cost or Roofline.of(target or Target()))
     graph = FusionGraph(draft := Draft(program), prices, live=True)
-    before = _summary(graph)
+    before = summary(graph)
     log = _Log()
     decisions: list[Decision] = []
     if fuel is None or fuel > 0:
@@ -71,15 +71,14 @@ def plan(
             decisions.append(accepted.decision)
             if fuel is not None and len(decisions) >= fuel:
                 break
-    keys = graph.structure if decisions else {}
     return FusionPlan(
         graph=fingerprint(program),
         policy=f"{policy.name} {policy.version}",
         decisions=tuple(decisions),
         before=before,
-        after=_summary(graph),
+        after=summary(graph),
         cost=graph.cost.name,
-        names=tuple(sorted({(n, keys[n]) for d in decisions for n in names_in(d)})),
+        names=keys_of(graph, decisions),
         log=tuple(log.entries),
         log_dropped=log.dropped,
     )
@@ -115,10 +114,3 @@ class _Log:
             return
         self._seen.add((first, second, code))
         self.entries.append(LogEntry(verdict, kind, first, second, 0, code, why))
-
-
-def _summary(graph: FusionGraph) -> Summary:
-    works = [graph.work(k) for k in graph.kernels]
-    moved = sum(w.bytes_read + w.bytes_written for w in works)
-    us = sum(graph.cost.kernel_us(w) for w in works)
-    return Summary(len(works), len(graph.items) - len(works), moved, round(us, 3))

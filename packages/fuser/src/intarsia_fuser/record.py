@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,8 +20,9 @@ from intarsia_fuser.decisions import (
 )
 from intarsia_fuser.graph import FusionGraph
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops.program import Refused
 
-__all__ = ["FusionPlan", "LogEntry", "PlanDiff", "Summary"]
+__all__ = ["FusionPlan", "LogEntry", "PlanDiff", "Summary", "planned"]
 
 SCHEMA = 2
 
@@ -221,3 +222,50 @@ def ends_of(decision: Decision) -> tuple[str, str]:
             return first, second
         case _:
             return (decision.items[0], decision.items[-1]) if decision.items else ("", "")
+
+
+def keys_of(graph: FusionGraph, decisions: Iterable[Decision]) -> tuple[tuple[str, str], ...]:
+    """Return what decisions name, with the keys of these names, sorted."""
+    names = {name for decision in decisions for name in names_in(decision)}
+    keys = graph.structure if names else {}
+    return tuple(sorted((name, keys[name]) for name in names))
+
+
+def planned(graph: FusionGraph, decisions: Iterable[Decision], policy: str) -> FusionPlan:
+    """Return the plan of some decisions, taken on a fork of a graph on which none was taken yet.
+
+    Args:
+        graph: As `FusionGraph.of` gives it, or as a policy is given it.
+        decisions: Each legal after those before it.
+        policy: `"name version"` of what decided.
+
+    Raises:
+        InvalidArgumentError: `fuser.illegal_decision`: one of them isn't legal.
+    """
+    state, before, taken, log = graph.fork(), summary(graph), tuple(decisions), []
+    for decision in taken:
+        answer = state.apply(decision)
+        if isinstance(answer, Refused):
+            raise InvalidArgumentError(
+                f"decision {decision_to_data(decision)} is not legal: {answer.why} [{answer.code}]",
+                code="fuser.illegal_decision",
+            )
+        log.append(LogEntry("accepted", answer.kind, *ends_of(decision), answer.saved, "", decision.why))
+    return FusionPlan(
+        graph.fingerprint,
+        policy,
+        taken,
+        before,
+        summary(state),
+        graph.cost.name,
+        keys_of(graph, taken),
+        tuple(log),
+    )
+
+
+def summary(graph: FusionGraph) -> Summary:
+    """Return the totals of a graph as it stands."""
+    works = [graph.work(k) for k in graph.kernels]
+    moved = sum(w.bytes_read + w.bytes_written for w in works)
+    us = sum(graph.cost.kernel_us(w) for w in works)
+    return Summary(len(works), len(graph.items) - len(works), moved, round(us, 3))

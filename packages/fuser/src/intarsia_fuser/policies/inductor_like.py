@@ -1,7 +1,8 @@
 """A policy in the manner of TorchInductor's scheduler: inline by thresholds, then rounds of pairwise fusion.
 
 Phase 1, inline (Inductor: an op is "realized" or computed where it is read). A map is stored when it has several
-readers and is large, or when it reads very much; otherwise its readers compute it.
+readers and is large, when it reads very much, or when heavy work (an exponential) would be repeated, for several
+readers or at a loss; otherwise its readers compute it.
 Phase 2, up to ten rounds. All pairs that share a buffer are scored by (category, bytes saved, closeness) and tried from
 the best down, each kernel in one merge a round:
   category    3 both pointwise or both reducing; 2 pointwise with reducing; 1 anything else
@@ -53,7 +54,7 @@ class InductorLike:
     @property
     def version(self) -> str:
         """Version of the decisions."""
-        return "1"
+        return "2"
 
     def decide(self, graph: FusionGraph) -> Iterator[Decision]:
         """Yield inlines, then merges."""
@@ -81,6 +82,8 @@ class InductorLike:
             return False
         if any(work.nodes + graph.nest_work(r).nodes > self.max_body for r in readers):
             return False
+        if work.heavy and sum(graph.evaluations(name, r) for r in readers) > graph.points(name):
+            return len(readers) == 1 and (graph.saved_us([Inline(name, readers[0])]) or 0.0) > 0
         return len(readers) == 1 or (len(work.reads) <= self.max_reads and work.nodes <= self.max_nodes)
 
     def _pairs(self, graph: FusionGraph) -> list[tuple[Neighbour, int]]:
