@@ -1,7 +1,9 @@
 """`compile` end to end on small functions: backends, counters, the module wrapper."""
 
 import copy
+import inspect
 import io
+import pickle
 
 import pytest
 import torch
@@ -200,3 +202,43 @@ def test_negative_ints_that_change_are_compiled_once_more():
         result, same = compiled(x, n)
         torch.testing.assert_close(result, x * n + (n * 2 - 1), rtol=0, atol=0)
         assert type(same) is int and same == n
+
+
+class Scaled(torch.nn.Linear):
+    def forward(self, x, *, scale: float = 2.0) -> torch.Tensor:
+        """Scale what the layer gives."""
+        return super().forward(x) * scale
+
+
+def test_forward_has_the_signature_of_the_original():
+    module = Scaled(3, 3)
+    fast, x = intarsia.compile(module, options=RAISE), torch.ones(2, 3)
+    for one in (fast, copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+        assert inspect.signature(one.forward) == inspect.signature(module.forward)
+        assert one.forward.__doc__ == "Scale what the layer gives." and one.forward == one.forward
+        torch.testing.assert_close(one.forward(x, scale=3.0), module(x, scale=3.0))
+    assert intarsia.stats().fallbacks == 0 and intarsia.stats().graphs > 0
+
+
+def test_a_forward_that_is_put_in_place_of_the_compiled_one_is_called():
+    module = Scaled(3, 3)
+    fast, x = intarsia.compile(module, options=RAISE), torch.ones(2, 3)
+    before = fast.forward
+    fast.forward = lambda x: before(x) + 1  # as libraries patch modules
+    torch.testing.assert_close(fast(x), module(x) + 1)
+    del fast.forward
+    torch.testing.assert_close(fast(x), module(x))
+    assert intarsia.stats().graphs == 1
+
+
+def test_compiled_functions_are_copied_and_pickled_as_functions_are():
+    fast = intarsia.compile(f, options=RAISE)
+    assert copy.copy(fast) is fast and copy.deepcopy(fast) is fast
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    with pytest.raises(pickle.PicklingError, match="not the same object"):
+        pickle.dumps(fast)
+
+
+@intarsia.compile
+def decorated(x):
+    return x + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +12,18 @@ import torch
 from intarsia_ir.errors import UnsupportedError
 
 __all__ = ["CompiledModule"]
+
+
+class _AsOriginal:
+    """Descriptor of `forward`: bound to a compiled module it has the signature of the original module's."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, module: CompiledModule | None, owner: type | None = None) -> Any:
+        if module is None:
+            return self.function
+        return types.MethodType(vars(module)["_compiled_forward"], module)
 
 
 class CompiledModule(torch.nn.Module):
@@ -30,12 +44,16 @@ class CompiledModule(torch.nn.Module):
         self._orig_mod = module
         self._call = call
         self._again = again
+        self._compiled_forward = _like(module.forward)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks:
             return super().__call__(*args, **kwargs)
+        if "forward" in self.__dict__:  # somebody put another in its place
+            return super().__call__(*args, **kwargs)
         return self._call(*args, **kwargs)
 
+    @_AsOriginal
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the original module, compiled, without the wrapper's hooks."""
         if type(args) is not tuple:  # torch.fx puts a stand-in for all of them here
@@ -57,13 +75,16 @@ class CompiledModule(torch.nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = name in torch.nn.Module.__dict__ or (name.startswith("_") and name in self.__dict__)
-        if own or name in ("_orig_mod", "_call", "_again"):
+        if own or name in ("_orig_mod", "_call", "_again", "_compiled_forward"):
             super().__setattr__(name, value)
         else:
             setattr(self._orig_mod, name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(self._orig_mod, name)
+        if name == "forward" and name in self.__dict__:
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._orig_mod), "_orig_mod"})
@@ -89,3 +110,20 @@ class CompiledModule(torch.nn.Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._again, (self._orig_mod,)
+
+
+def _like(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the `forward` of a compiled module as a function with the signature and the words of the original's."""
+
+    def forward(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
+        return CompiledModule.forward(self, *args, **kwargs)
+
+    forward.__doc__ = original.__doc__
+    try:
+        signature = inspect.signature(original)
+    except (TypeError, ValueError):  # something written in C
+        return forward
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    if own.name not in signature.parameters:
+        forward.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])  # type: ignore[attr-defined]
+    return forward
