@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -234,3 +236,61 @@ def test_a_dropout_of_nothing_is_its_operand(dropout, dynamic, fresh):
     same, twice = intarsia.compile(function, dynamic=dynamic, options={"on_error": "raise"})(x)
     assert same and x.tolist() == torch.ones(3, 4).tolist() and torch.equal(twice, x * 2)
     assert intarsia.stats().fallbacks == 0
+
+
+_IN_OTHER_TYPES: dict[str, Callable[..., torch.Tensor]] = {
+    "sum": lambda x, **named: torch.sum(x, 1, **named),
+    "sum of all": torch.sum,
+    "prod": lambda x, **named: torch.prod(x, 1, **named),
+    "cumsum": lambda x, **named: torch.cumsum(x, 1, **named),
+    "cumprod": lambda x, **named: torch.cumprod(x, 1, **named),
+    "nansum": lambda x, **named: torch.nansum(x, 1, **named),
+}
+
+
+@pytest.mark.parametrize("name", _IN_OTHER_TYPES)
+@pytest.mark.parametrize("wide", [torch.float64, torch.float32, torch.int32])
+def test_elements_are_rounded_to_the_half_type_before_they_are_added(name: str, wide: torch.dtype) -> None:
+    function = _IN_OTHER_TYPES[name]
+    x = (torch.randn(40, 30, generator=torch.Generator().manual_seed(0)) * (1 if wide.is_floating_point else 30)).to(
+        wide
+    )
+    at_once = _compiled(lambda x: function(x, dtype=torch.bfloat16), x)
+    in_two = _compiled(lambda x: function(x.to(torch.bfloat16)), x)
+    assert torch.equal(at_once, in_two)
+    assert torch.equal(function(x, dtype=torch.bfloat16), function(x.to(torch.bfloat16)))  # as in eager
+
+
+_OF_TWO_TYPES: dict[str, tuple[Callable[..., Any], torch.dtype, torch.dtype]] = {
+    "addmm": (lambda x, y: torch.addmm(x, x, y), torch.float64, torch.bfloat16),
+    "layer norm": (lambda x, y: F.layer_norm(x, (3,), y[0], y[1]), torch.float64, torch.float32),
+    "linear": (F.linear, torch.bfloat16, torch.float32),
+    "pooled rows": (lambda x, y: F.max_pool1d(x, 2), torch.int64, torch.float32),
+}
+
+
+@pytest.mark.parametrize("name", _OF_TWO_TYPES)
+def test_what_eager_refuses_is_raised_where_nobody_reads_it(name: str) -> None:
+    function, first, second = _OF_TWO_TYPES[name]
+    x, y = torch.ones(3, 3, dtype=first), torch.ones(3, 3, dtype=second)
+
+    def unread(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        function(x, y)
+        return x + 1
+
+    with pytest.raises((RuntimeError, NotImplementedError)) as eager:
+        unread(x, y)
+    with pytest.raises(type(eager.value), match=re.escape(str(eager.value))), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it falls back: eager is to raise its own error
+        intarsia.compile(unread)(x, y)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("loss", [F.huber_loss, F.soft_margin_loss, F.smooth_l1_loss])
+@pytest.mark.parametrize("first", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("second", [torch.float32, torch.float16, torch.float64])
+def test_a_loss_of_two_types_has_the_type_that_eager_gives_it(loss: Any, first: torch.dtype, second: Any) -> None:
+    x, y = torch.linspace(-1, 1, 12).view(3, 4).to(first), torch.linspace(1, -2, 12).view(3, 4).to(second)
+    eager, ours = loss(x, y), _compiled(loss, x, y)
+    assert ours.dtype is eager.dtype
+    torch.testing.assert_close(ours, eager)

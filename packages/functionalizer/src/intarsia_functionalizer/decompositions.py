@@ -137,7 +137,16 @@ _FLOATS_ONLY = frozenset(
         aten.upsample_linear1d.default,
     }
 )
-_ONE_TYPE_ONLY = frozenset({aten.addmv.default, aten.addr.default, aten.dot.default, aten.mv.default})
+_ONE_TYPE_ONLY = frozenset(
+    {
+        aten.addmv.default,
+        aten.addr.default,
+        aten.dot.default,
+        aten.huber_loss.default,
+        aten.mv.default,
+        aten.soft_margin_loss.default,
+    }
+)
 _TRAINING = (aten._native_batch_norm_legit.default, aten.native_batch_norm.default, aten.cudnn_batch_norm.default)
 
 

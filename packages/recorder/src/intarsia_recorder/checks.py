@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from intarsia_ir.errors import UnsupportedError
 from intarsia_recorder.recorder import Recorder
 from intarsia_recorder.recurrent import whole_recurrent
 
@@ -53,7 +54,21 @@ def _quantiles(input: torch.Tensor, q: Any, *args: Any, **kwargs: Any) -> None:
         torch.ops.aten._assert_async.msg(((q >= 0) & (q <= 1)).all(), "a quantile is not between 0 and 1")
 
 
+def _pooled_in_rows(input: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+    """Eager's own kernel of the CPU pools rows of floats alone; as an image of one row they would be pooled."""
+    with_indices = args[5] if len(args) > 5 else kwargs.get("return_indices", False)
+    if input.device.type == "cpu" and not with_indices and not input.is_floating_point():
+        raise UnsupportedError(
+            f"eager has no max_pool1d of {input.dtype} on the CPU",
+            code="recorder.operand_type",
+        )
+
+
 _CHECKS: dict[Any, Callable[..., None]] = {
+    torch.max_pool1d: _pooled_in_rows,
+    torch.nn.functional.max_pool1d: _pooled_in_rows,
+    torch.ops.aten.max_pool1d: _pooled_in_rows,
+    torch.ops.aten.max_pool1d.default: _pooled_in_rows,
     torch.nanquantile: _quantiles,
     torch.nn.functional.one_hot: _classes,
     torch.ops.aten.one_hot: _classes,

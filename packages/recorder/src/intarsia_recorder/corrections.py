@@ -6,6 +6,7 @@ tests, on the CPU and by the sweep over layouts on a GPU.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -61,11 +62,6 @@ def _in_order_with_numbers(mode: FakeTensorMode, result: Any, args: Sequence[Any
     return _in_order(mode, result, [_ONE if isinstance(x, bool | int | float | complex) else x for x in args], kwargs)
 
 
-def _in_order_after_power(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The same for `ldexp`, whose powers of 2 are row-major."""
-    return _in_order(mode, result, (args[0], args[1].contiguous()), kwargs)
-
-
 def _in_order_of_second(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The same for ops that iterate over their second operand first."""
     return _in_order(mode, result, (args[1], args[0]), kwargs)
@@ -96,9 +92,16 @@ def _both(first: Correction, second: Correction) -> Correction:
     return lambda mode, result, args, kwargs: second(mode, first(mode, result, args, kwargs), args, kwargs)
 
 
-def _after_power(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """`ldexp` multiplies by powers of 2, which are row-major."""
-    return _iterated(mode, result, (args[0], args[1].contiguous()), kwargs)
+def _product_with_power(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`ldexp` multiplies by powers of 2: of a tensor, whose powers keep the exponent's order, or of a number."""
+    x, exponent = args[:2]
+    of_tensor = x.dtype in _HALVES_AND_DOUBLE or (x.dtype is torch.float32 and not exponent.is_floating_point())
+    with mode:
+        base = torch.full((), 2.0, dtype=exponent.dtype, device=exponent.device) if of_tensor else 2.0
+        return torch.mul(x, torch.pow(base, exponent))
+
+
+_HALVES_AND_DOUBLE = (torch.float16, torch.bfloat16, torch.float64)
 
 
 def _contiguous(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -209,6 +212,30 @@ def _running_types(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwarg
     return (*rest, mean.to(args[3].dtype), var.to(args[4].dtype))
 
 
+def _of_first_type(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Give the result the type of the first operand, as kernels do that write into something like it."""
+    return result.to(args[0].dtype)
+
+
+def _of_promoted_types(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Promote the operands' types as if none had fewer dimensions than another."""
+    types = [x.dtype for x in args if isinstance(x, torch.Tensor)]
+    if not types[0].is_floating_point:
+        return result
+    return result.to(functools.reduce(torch.promote_types, types))
+
+
+def _statistics_of_mixed_types(
+    mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """On the CPU the statistics of halves with float32 parameters are float32."""
+    first, mean, deviation, *rest = result
+    others = {x.dtype for x in args[1:] if isinstance(x, torch.Tensor)} - {args[0].dtype}
+    if others != {torch.float32} or args[0].dtype not in (torch.float16, torch.bfloat16):
+        return result
+    return (first, mean.to(torch.float32), deviation.to(torch.float32), *rest)
+
+
 def _by_device(on_cpu: Correction, elsewhere: Correction) -> Correction:
     def correct(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         chosen = on_cpu if device_of(args[0]) == "cpu" else elsewhere
@@ -242,7 +269,7 @@ _ITERATED = """
     addcdiv addcmul copysign div.Tensor_mode floor_divide heaviside logaddexp logaddexp2 logical_and logical_or
     logical_xor special_xlog1py xlogy
 """
-_ROW_MAJOR = """im2col isin nll_loss2d_forward normal.Tensor_Tensor pow.Scalar rrelu_with_noise
+_ROW_MAJOR = """im2col isin nll_loss2d_forward pow.Scalar rrelu_with_noise
     rrelu_with_noise_functional"""
 _KEPT = "empty_like flip full_like ones_like rand_like randint_like randn_like zeros_like"
 _BY_MEMORY_FORMAT = """
@@ -258,27 +285,34 @@ _RESAMPLED = """
     upsample_trilinear3d
 """
 _SCATTERED = "as_strided_scatter diagonal_scatter select_scatter slice_scatter"
+_ON_CPU_MIXED = _by_device(_statistics_of_mixed_types, _unchanged)
 _CORRECTED: dict[str, Correction] = {
     **dict.fromkeys(_ITERATED.split(), _iterated),
     **dict.fromkeys(_ROW_MAJOR.split(), _contiguous),
-    **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _by_device(_suggested, _first_as_operand)),
+    **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _both(_by_device(_suggested, _first_as_operand), _ON_CPU_MIXED)),
     **dict.fromkeys(_KEPT.split(), _kept),
-    "_batch_norm_with_update_functional": _both(_by_device(_suggested, _first_as_operand), _running_types),
-    "ldexp": _after_power,
+    "_batch_norm_with_update_functional": _both(
+        _both(_by_device(_suggested, _first_as_operand), _running_types), _ON_CPU_MIXED
+    ),
+    "ldexp": _product_with_power,
     "linalg_vector_norm": _without_normed,
     **dict.fromkeys(_PADDED_IMAGES.split(), _by_device(_unchanged, _contiguous)),
     **dict.fromkeys(["reflection_pad3d", "replication_pad3d"], _by_device(_padded, _contiguous)),
     **dict.fromkeys(_PADDED_BACKWARD.split(), _by_device(_in_format_of_second, _contiguous)),
     **dict.fromkeys(_RESAMPLED.split(), _by_device(_unchanged, _in_format)),
     **dict.fromkeys(_SCATTERED.split(), _like_clone_of_repeated),
-    "native_dropout_backward": _by_device(_iterated, _in_format),
     "angle": _row_major_of_complex,
-    "huber_loss": _as_first_operand,
+    "addr": _of_promoted_types,
+    "huber_loss": _both(_of_first_type, _as_first_operand),
+    "native_dropout_backward": _both(_of_promoted_types, _by_device(_iterated, _in_format)),
+    "normal.Tensor_Tensor": _both(_of_first_type, _contiguous),
+    "soft_margin_loss": _of_first_type,
     "channel_shuffle": _by_device(_shuffled, _contiguous),
     "max_unpool2d": _by_device(_in_format, _contiguous),
     "roll": _by_device(_rolled, _contiguous),
     "log_sigmoid_forward": _by_device(_contiguous, _first_iterated),
-    "native_layer_norm": _contiguous,
+    "native_group_norm": _ON_CPU_MIXED,
+    "native_layer_norm": _both(_contiguous, _ON_CPU_MIXED),
     "native_dropout": _empty_mask,
     "pow.Tensor_Scalar": _power_of_bool,
 }
@@ -286,7 +320,7 @@ _CORRECTED: dict[str, Correction] = {
 # how an elementwise op orders the dimensions, where its overload's name doesn't tell
 _ORDERED: dict[str, Correction] = {
     **dict.fromkeys(["clone", "deg2rad", "hardtanh", "nan_to_num", "rad2deg", "relu6"], _kept),
-    "ldexp": _in_order_after_power,
+    "ldexp": _unchanged,
     "lerp.Scalar": _in_order,
     "masked_fill": _contiguous,
     "native_dropout_backward": _by_device(_in_order, _in_format),

@@ -17,6 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_recorder.corrections import Correction, correction_of, device_of, is_empty
+from intarsia_recorder.operand_types import Check, mismatch_check
 from intarsia_recorder.overlap import overlap_check
 
 __all__ = ["EagerMode", "refused_types", "with_strides_of"]
@@ -66,7 +67,7 @@ class EagerMode(FakeTensorMode):
         refused, dims, correct, stored, mismatched, overlap = rules
         if refused:
             _refuse(func, args, refused)
-        if mismatched is not None and mismatched(*args):
+        if mismatched is not None and mismatched(args, kwargs or {}):
             raise RuntimeError(f"{func} isn't implemented for {', '.join(map(_type_of, args))}")
         if stored:
             _check_stored(args, stored)
@@ -111,6 +112,12 @@ _FLOATS = _HALVES | {torch.float32, torch.float64}
 _COMPLEX = frozenset({torch.complex32, torch.complex64, torch.complex128})
 _NOT_LONG = _BOOL | _INTEGERS - {torch.int64}
 
+_POLYNOMIALS = """
+    special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
+    special_chebyshev_polynomial_w special_hermite_polynomial_h special_hermite_polynomial_he
+    special_laguerre_polynomial_l special_legendre_polynomial_p special_shifted_chebyshev_polynomial_t
+    special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w
+"""
 _REFUSED: dict[str, frozenset[torch.dtype]] = {}
 for _types, _names in (
     (
@@ -145,11 +152,17 @@ for _types, _names in (
         _HALVES,
         "_cdist_forward special_airy_ai special_bessel_j0 special_erfcx special_log_ndtr special_ndtri special_zeta",
     ),
-    (_BOOL | _INTEGERS, "uniform"),
+    (
+        _BOOL | _INTEGERS,
+        """_cdist_forward complex huber_loss multi_margin_loss multilabel_margin_loss_forward normal.Tensor_Tensor
+        normal.Tensor_float normal.float_Tensor polar soft_margin_loss uniform""",
+    ),
+    (_HALVES, "multi_margin_loss multilabel_margin_loss_forward polar " + _POLYNOMIALS),
+    (frozenset({torch.bfloat16}), "complex"),
     (_BOOL, "argmax argmin clamp.default clamp_max.default clamp_min.default"),
     (
         _COMPLEX,
-        """_adaptive_avg_pool3d _log_softmax _prelu_kernel _safe_softmax _softmax _softmax_backward_data
+        """_adaptive_avg_pool3d _cdist_forward _log_softmax _prelu_kernel _safe_softmax _softmax _softmax_backward_data
         _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d adaptive_max_pool2d
         adaptive_max_pool3d amax amin argmax argmin atan2 avg_pool2d avg_pool3d bernoulli.default binary_cross_entropy
         binary_cross_entropy_with_logits bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
@@ -162,19 +175,21 @@ for _types, _names in (
         round.decimals sign signbit smooth_l1_loss softplus special_airy_ai special_bessel_j0 special_entr special_erfcx
         special_i0e special_i1 special_i1e special_log_ndtr special_ndtri special_zeta threshold topk trunc
         upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
-        upsample_nearest3d upsample_trilinear3d xlogy""",
+        upsample_nearest3d upsample_trilinear3d xlogy complex multi_margin_loss multilabel_margin_loss_forward
+        normal.Tensor_Tensor normal.float_Tensor polar """
+        + _POLYNOMIALS,
     ),
 ):
     for _name in _names.split():
         _REFUSED[_name] = _REFUSED.get(_name, frozenset()) | _types
 
 _PROMOTING_NAMES = """
-    addcdiv addcmul atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor clamp
-    clamp.default clamp_max clamp_max.default clamp_min clamp_min.default copysign div.Scalar_mode div.Tensor_mode
+    addcdiv addcmul atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor bucketize.Tensor
+    clamp clamp.default clamp_max clamp_max.default clamp_min clamp_min.default copysign div.Scalar_mode div.Tensor_mode
     fmax fmin fmod gcd ge gt hypot igamma igammac lcm le logaddexp logaddexp2 lt maximum minimum nextafter
-    pow.Tensor_Tensor remainder special_zeta xlogy
+    pow.Tensor_Tensor remainder smooth_l1_loss special_zeta xlogy
 """
-_PROMOTING = frozenset(_PROMOTING_NAMES.split())
+_PROMOTING = frozenset((_PROMOTING_NAMES + _POLYNOMIALS).split())
 # eager subtracts no bools, numbers included
 _EITHER = frozenset({"rsub", "sub"})
 # these return before they look at the type when there is nothing to do
@@ -189,8 +204,10 @@ _Refusal = tuple[frozenset[torch.dtype], str, bool]  # types, how operands decid
 def _refuse(func: Any, args: Sequence[Any], refused: _Refusal) -> None:
     """Raise if the types of the operands are among the refused ones."""
     types, how, empty_passes = refused
-    operands = args[:1] if how == "first" else [x for x in args if isinstance(x, _OPERANDS)]
+    operands = [x for x in args if isinstance(x, _OPERANDS)]
     tensors = [x for x in operands if isinstance(x, torch.Tensor)]
+    if how == "first":
+        tensors = tensors[:1]
     if not tensors or any(device_of(x) != "cpu" or (empty_passes and is_empty(x)) for x in tensors):
         return
     dtype = tensors[0].dtype
@@ -210,60 +227,6 @@ def _promoted(operands: Sequence[Any]) -> torch.dtype:
     first, *rest = operands
     types = [torch.result_type(first, other) for other in rest] or [first.dtype]
     return functools.reduce(torch.promote_types, types)
-
-
-def _have_two_types(x: Any, y: Any) -> bool:
-    return bool(x.dtype != y.dtype)
-
-
-def _has_bool_exponent(x: Any, exponent: Any) -> bool:
-    return bool(x.is_floating_point() and exponent.dtype is torch.bool and device_of(x) == "cpu")
-
-
-def _takes_no_mask(x: Any, mask: Any, *rest: Any) -> bool:
-    return mask.dtype is not torch.bool
-
-
-def _puts_wrongly(x: Any, index: Any, source: Any, *rest: Any) -> bool:
-    return index.dtype is not torch.int64 or source.dtype is not x.dtype
-
-
-def _divides_integers(x: Any, dividend: Any, divisor: Any) -> bool:
-    return not any(t.is_floating_point() or t.is_complex() for t in (dividend, divisor))
-
-
-def _adds_other_slices(x: Any, dim: int, index: Any, source: Any, *rest: Any) -> bool:
-    """Tell whether types differ; raise where slices of the source have other sizes. Meta kernels check neither."""
-    mine, theirs = list(x.shape), list(source.shape)
-    if mine and theirs and -len(mine) <= dim < len(mine):
-        position = dim % len(mine)
-        mine, theirs = mine[:position] + mine[position + 1 :], theirs[:position] + theirs[position + 1 :]
-    known = all(type(n) is int for n in (*mine, *theirs))
-    if len(mine) != len(theirs) or (known and mine != theirs):
-        raise RuntimeError(f"slices of a source of shape {tuple(source.shape)} can't be added to {tuple(x.shape)}")
-    return bool(x.dtype != source.dtype)
-
-
-def _scatters_outside(x: Any, src: Any, dim: int, index: Any) -> bool:
-    """Raise for a position that the dimension doesn't have."""
-    if x.dim() and -x.dim() <= dim < x.dim():
-        size = x.shape[dim]
-        if type(size) is int and type(index) is int and not -size <= index < size:
-            raise IndexError(f"index {index} is out of range for dimension {dim} of size {size}")
-    return False
-
-
-# refusals for types that don't go together, and other checks that meta kernels lack
-_MISMATCHED: dict[str, Callable[..., bool]] = {
-    "addcdiv": _divides_integers,
-    "heaviside": _have_two_types,
-    "index_add": _adds_other_slices,
-    "ldexp": _has_bool_exponent,
-    "masked_fill": _takes_no_mask,
-    "masked_scatter": _takes_no_mask,
-    "put": _puts_wrongly,
-    "select_scatter": _scatters_outside,
-}
 
 
 def _type_of(x: Any) -> str:
@@ -315,7 +278,7 @@ def _check_dimensions(args: Sequence[Any], kwargs: Mapping[str, Any], places: _P
             raise IndexError(f"Dimension out of range ({expected})")
 
 
-_Rules = tuple[_Refusal | None, _Places, Correction | None, str, Callable[..., bool] | None, Callable[..., None] | None]
+_Rules = tuple[_Refusal | None, _Places, Correction | None, str, Check | None, Callable[..., None] | None]
 _RULES: dict[Any, _Rules] = {}
 
 
@@ -333,4 +296,4 @@ def _rules_of(func: Any) -> _Rules:
     dims = tuple((k, a.name) for k, a in numbered if a.name in _DIMENSIONS.get(base, ()) and str(a.type) == "int")
     refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
     stored = _STORED.get(base, "") if written and name.endswith("_") else ""
-    return refused, dims, correction_of(func), stored, _MISMATCHED.get(base), overlap_check(func)
+    return refused, dims, correction_of(func), stored, mismatch_check(base, func), overlap_check(func)

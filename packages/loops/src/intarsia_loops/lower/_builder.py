@@ -232,11 +232,21 @@ class Builder:
         out = spec or self.temp_spec([x.shape[d] for d in kept], NEST_KINDS[kind].out_type or dtype)
         return self.nest(kind, out, [x.shape[d] for d in dims], value, role)
 
-    def scan(self, kind: str, x: Tensor, dim: int, *, dtype: str, spec: Spec | None = None, role: str = "") -> Tensor:
-        """Run `kind` along dimension `dim` of `x`, whose elements are first converted to `dtype`."""
+    def scan(
+        self,
+        kind: str,
+        x: Tensor,
+        dim: int,
+        *,
+        dtype: str,
+        element: str | None = None,
+        spec: Spec | None = None,
+        role: str = "",
+    ) -> Tensor:
+        """Run `kind` along dimension `dim` of `x`, whose elements are converted to `element`, then to `dtype`."""
         spec = spec or self.temp_spec(x.shape, dtype)
         axes, point = self._grid("i", spec.shape)
-        body = cast(x.at(point), dtype)
+        body = cast(cast(x.at(point), element or dtype), dtype)
         return self._add(kind, spec, axes, (axes[dim],), body, role)
 
     def keep_dims(self, x: Tensor, dims: Sequence[int]) -> Tensor:

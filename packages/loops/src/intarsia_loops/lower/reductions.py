@@ -169,7 +169,10 @@ def kept_result(
 def _sum(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     fold_in = compute_type(b.spec().dtype)
     # a sum of bools is whether any is True; added up, two of them are no value of the type
-    return folded(b, "any" if fold_in == "b8" else "sum", self, dimensions(self, dim), keepdim=keepdim, dtype=fold_in)
+    kind = "any" if fold_in == "b8" else "sum"
+    element, body = _of_result(b.spec().dtype, fold_in)
+    dims = dimensions(self, dim)
+    return folded(b, kind, self, dims, keepdim=keepdim, dtype=fold_in, element=element, body=body)
 
 
 @TABLE.add(aten.mean.default, aten.mean.dim)
@@ -184,7 +187,14 @@ def _prod(b: Builder, self: Tensor, dim: int | None = None, keepdim: bool = Fals
     fold_in = compute_type(b.spec().dtype)
     if fold_in == "b8":
         return DECLINED
-    return folded(b, "prod", self, dimensions(self, dim), keepdim=keepdim, dtype=fold_in)
+    element, body = _of_result(b.spec().dtype, fold_in)
+    dims = dimensions(self, dim)
+    return folded(b, "prod", self, dims, keepdim=keepdim, dtype=fold_in, element=element, body=body)
+
+
+def _of_result(dtype: str, fold_in: str) -> tuple[str, Callable[[Val, Point], Val]]:
+    """Return what elements are converted to, the result's type, and the body: eager rounds them to halves first."""
+    return dtype, lambda e, _: cast(e, fold_in)
 
 
 @TABLE.add(aten.count_nonzero.dim_IntList)
@@ -427,7 +437,8 @@ def _scan(kind: str) -> Callable[..., Any]:
         dim = dim % len(self.shape)
         if fold_in == spec.dtype:
             return b.scan(kind, self, dim, dtype=fold_in, spec=spec)
-        wide = b.scan(kind, self, dim, dtype=fold_in, role=kind)
+        # eager rounds the elements to the half type first
+        wide = b.scan(kind, self, dim, dtype=fold_in, element=spec.dtype, role=kind)
         return b.map(wide.at)
 
     return lowering
