@@ -1,5 +1,7 @@
 """Small facts about symbols, guards and frozen environments, one idea each."""
 
+import operator
+
 import pytest
 import sympy
 import torch
@@ -111,6 +113,35 @@ def test_an_exclusive_or_leaves_a_fact_that_can_be_checked(small, large):
     for s0 in (2, 9):
         for s1 in (2, 9):
             assert eval(code, {"s0": s0, "s1": s1}) is (((s0 < 5) != (s1 > 5)) is (small != large))
+
+
+@pytest.mark.parametrize("second", ["a truth", True, "a size"])
+@pytest.mark.parametrize("name", ["eq", "ne"])
+@pytest.mark.parametrize("small, large", [(True, True), (True, False), (False, True), (False, False)])
+def test_equal_truths_leave_facts_that_can_be_checked(name, second, small, large):
+    compare = getattr(operator, name)
+
+    def answer(a, b):
+        return compare(a < 5, {"a truth": b > 5, "a size": b}.get(second, True))
+
+    env = ShapeEnv()
+    n, m = 2 if small else 7, 8 if large else 3
+    a, b = env.create_size(n, "a"), env.create_size(m, "b")
+    expected = answer(n, m)
+    assert bool(answer(a, b)) is expected
+    code = compile(" and ".join(relations(env)), "facts", "eval")
+    for s0 in (2, 9):
+        for s1 in (2, 9):
+            assert not eval(code, {"s0": s0, "s1": s1}) or answer(s0, s1) is expected
+    assert eval(code, {"s0": n, "s1": m})
+
+
+def test_a_truth_counts_as_a_number_beside_numbers():
+    env = ShapeEnv()
+    a, b = env.create_size(7, "a"), env.create_size(3, "b")
+    truth = a > 5
+    assert [int(n) for n in (truth + b, b * truth, b % truth, truth & b, torch.sym_max(truth, b))] == [4, 3, 0, 1, 3]
+    assert bool(truth < b) and not bool(truth == b) and relations(env)[0] == "(s0 > 5)"
 
 
 def test_the_offset_of_a_slice_is_kept_and_costs_no_fact():

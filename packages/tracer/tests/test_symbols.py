@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import operator
+import types
+
 import pytest
 import torch
 
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import ArgumentSource, GuardKind, Role, SizeSource, Symbolic
 from intarsia_shapes import mark_dynamic, mark_static
-from intarsia_tracer import capture
+from intarsia_tracer import capture, link
 
 X, N = ArgumentSource("x"), ArgumentSource("n")
 
@@ -111,3 +114,74 @@ def test_sources_of_sizes_read_as_python():
     assert str(SizeSource(X, "stride", 1)) == "x.stride(1)" and str(SizeSource(X, "storage_offset", None)) == (
         "x.storage_offset()"
     )
+
+
+def outcome(f, *args):
+    """Return the type and the value of the last result, or the class and the text of the error."""
+    try:
+        found = f(*args)[-1]
+    except Exception as error:
+        return type(error), str(error)
+    return type(found), found
+
+
+def compiled(f, *args):
+    """Return `f` by its capture with everything a symbol, and the capture."""
+    found = capture(f, args, dynamic=True)
+    code = link(found.code, dict.fromkeys(found.code.holes, found.graph_module))
+    return types.FunctionType(code, f.__globals__, f.__name__, None, f.__closure__), found
+
+
+TRUTHS = {
+    "of two": lambda s, t, op: op(s > 5, t > 5),
+    "and True": lambda s, t, op: op(s > 5, True),
+    "False and": lambda s, t, op: op(False, s > 5),
+    "and a number": lambda s, t, op: op(s > 5, 3),
+    "a number and": lambda s, t, op: op(3, s > 5),
+    "and a size": lambda s, t, op: op(s > 5, t),
+    "a size and": lambda s, t, op: op(t, s > 5),
+}
+_NAMES = [
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "truediv",
+    "mod",
+    "pow",
+    "and_",
+    "or_",
+    "xor",
+    "lshift",
+    "rshift",
+]
+
+
+@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("which", TRUTHS)
+def test_truths_of_sizes_are_numbers_as_in_python(which, name):
+    op, operands = getattr(operator, name), TRUTHS[which]
+
+    def f(x, y):
+        z = x[:2] + y[:2]
+        return z, operands(x.shape[0], y.shape[0], op)
+
+    for shapes in ((9, 9), (3, 9), (3, 3), (9, 3)):
+        args = [torch.zeros(n) for n in shapes]
+        mine, found = compiled(f, *args)
+        assert found.graph_module is not None
+        assert outcome(mine, *args) == outcome(f, *args)
+
+
+def test_a_shifted_size_that_is_too_large_for_a_symbol_is_shifted():
+    def f(x):
+        return x[:2] + 1, x.shape[0] << 16
+
+    huge = torch.zeros(1).expand(1 << 50)
+    assert outcome(compiled(f, huge)[0], huge) == (int, 1 << 66)

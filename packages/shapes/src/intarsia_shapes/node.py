@@ -210,6 +210,8 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
     # ---- arithmetic that isn't one row of the tables below --------------------------------------------------
 
     def mod(self, other: SymNode) -> SymNode:
+        if bool in (self.pytype, other.pytype):
+            return _of_truths("mod", self, other)
         a, b = self.expr, other.expr
         ranges = self.shape_env.knowledge.range_of()
         natural = interval(a, ranges)[0] >= 0 and interval(b, ranges)[0] >= 0
@@ -224,6 +226,8 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
 
     def _larger(self, other: SymNode, larger: bool) -> SymNode:
         """Return the larger or smaller operand: of sizes, the one that it is in this call, which is a guard."""
+        if bool in (self.pytype, other.pytype):
+            return _of_truths("sym_max" if larger else "sym_min", self, other)
         env = self.shape_env
         key = ("sym_max" if larger else "sym_min", self, other)
         found: SymNode | None = env.remembered().get(key)
@@ -314,10 +318,28 @@ _ALIASES = {
 }
 
 
+_LOGIC = {"and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor"}  # of truths -> of numbers
+
+
+def _of_truths(name: str, a: SymNode, b: SymNode) -> SymNode:
+    """Return an operation on truths that SymPy has for numbers alone.
+
+    Whether two truths are equal is written in logic. Elsewhere a truth counts as the number that it is in this call,
+    which is a guard.
+    """
+    if a.pytype is b.pytype and name in ("eq", "ne"):
+        differ = a.xor(b)  # type: ignore[attr-defined]
+        return differ if name == "ne" else differ.sym_not()  # type: ignore[no-any-return]
+    numbers = [a.wrap_int(int(n.evaluate())) if n.pytype is bool else n for n in (a, b)]
+    return getattr(numbers[0], _LOGIC.get(name, name))(numbers[1])  # type: ignore[no-any-return]
+
+
 def _binary_method(name: str) -> Callable[[SymNode, SymNode], SymNode]:
     on_hints, on_expressions, result = _BINARY[name]
 
     def method(self: SymNode, other: SymNode) -> SymNode:
+        if bool in (self.pytype, other.pytype) and not (self.pytype is other.pytype and name in _LOGIC):
+            return _of_truths(name, self, other)
         memo = self.shape_env.remembered()
         key = (name, self, other)
         found: SymNode | None = memo.get(key)

@@ -175,36 +175,41 @@ class SymbolicNumber(ChangingNumber):
             return other.binary(tx, op, self, not swapped)
         if operand is None:
             return self._with_other(tx, op, other, swapped)
-        op, operand = _as_arithmetic(op, operand, swapped)
-        function = _BINARY.get(op)
-        exact = self.type() is not float or op not in ("+", "-", "*")  # SymPy may reorder sums and products of floats
-        zero = not swapped and op in ("/", "//", "%") and isinstance(operand, (int, float)) and operand == 0
-        if function is None or zero or not exact or (op == "**" and not _power(self.number, operand, swapped)):
+        if self.type() is bool:  # torch's symbols have no arithmetic of truths
+            return self._with_constant(tx, op, other, swapped)
+        written, operand = _as_arithmetic(op, operand, swapped)
+        function = _BINARY.get(written)
+        # SymPy may reorder sums and products of floats
+        exact = self.type() is not float or written not in ("+", "-", "*")
+        zero = not swapped and written in ("/", "//", "%") and isinstance(operand, (int, float)) and operand == 0
+        if function is None or zero or not exact or (written == "**" and not _power(self.number, operand, swapped)):
             both = (other, self) if swapped else (self, other)
             found = opened(tx.guards, OPERATORS[op], both) if op in OPERATORS else None
-            if found is not None:
-                return found
-            constant = self._constant()
-            return tx.binary(op, other, constant) if swapped else tx.binary(op, constant, other)
+            return found if found is not None else self._with_constant(tx, op, other, swapped)
         first, second = (operand, self.number) if swapped else (self.number, operand)
         found = self._ask(lambda: function(first, second))
         if isinstance(found, SymbolicNumber) and found.type() is int and not confine(found.number):
-            constant = self._constant()  # too large for kernels, which have integers of 64 bits
-            return tx.binary(op, other, constant) if swapped else tx.binary(op, constant, other)
+            return self._with_constant(tx, op, other, swapped)  # kernels have integers of 64 bits
         return found
+
+    def _with_constant(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value:
+        """Compute with the constant that this is in this call."""
+        constant = self._constant()
+        return tx.binary(op, other, constant) if swapped else tx.binary(op, constant, other)
 
     def _with_other(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
         """Meet a tensor, which decides itself, or something like a list or a string."""
         if self.sizes.is_tensor(other) or (op == "%" and other.type() is str):
             return None
-        constant = self._constant()
-        return tx.binary(op, other, constant) if swapped else tx.binary(op, constant, other)
+        return self._with_constant(tx, op, other, swapped)
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Compare with another number; the answer is a fact once it is looked at."""
         operand = self._operand(other)
         if operand is None:
             return None
+        if self.type() is bool:
+            return tx.compare(op, self._constant(), other)
         return self._ask(lambda: COMPARISONS[op](self.number, operand))
 
     def unary(self, tx: Tracer, op: str) -> Value:
