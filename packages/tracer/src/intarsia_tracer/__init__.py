@@ -16,7 +16,7 @@ from intarsia_bytecode import raise_inside
 from intarsia_tracer.capture import Frame, FrameInfo, capture, capture_frame
 from intarsia_tracer.extension import Extension, Graph
 from intarsia_tracer.link import Hole, link
-from intarsia_tracer.tracer import Limits
+from intarsia_tracer.state.frames import Limits
 
 __version__ = "0.1.0"
 __all__ = [

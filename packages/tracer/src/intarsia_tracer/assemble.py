@@ -41,7 +41,9 @@ __all__ = ["assemble_break", "assemble_native", "assemble_return"]
 def assemble_return(tx: Tracer, frame: EvaluatedFrame, value: Value, hole: str) -> tuple[LinkableCode, Graph | None]:
     """Return code that calls the graph, carries out the effects and returns `value`, and that graph."""
     out = Builder(tx, frame.code, frame.at.line)
-    cells = {v.frame_name: v for v in tx.dirty if isinstance(v, Cell) and v.frame_name in frame.code.co_cellvars}
+    cells = {
+        v.frame_name: v for v in tx.effects.dirty if isinstance(v, Cell) and v.frame_name in frame.code.co_cellvars
+    }
     emit_effects(tx, out, except_for=frozenset(cells.values()))
     out.load(value)
     while found := [name for name in cells if name in out.used_cells]:  # the others end with the frame
@@ -54,12 +56,12 @@ def assemble_return(tx: Tracer, frame: EvaluatedFrame, value: Value, hole: str) 
 
 def emit_effects(tx: Tracer, out: Builder, except_for: frozenset[Value] = frozenset()) -> None:
     """Bring existing objects and ambient state up to where tracing left them."""
-    for value in tx.dirty:
+    for value in tx.effects.dirty:
         if value in except_for:
             continue
         if value.identity() is not None or isinstance(value, (Cell, Globals)):
             value.emit_effects(out)
-    for lock in tx.locks:
+    for lock in tx.effects.locks:
         out.call_method_of(lock, "acquire", [])
     tx.extension.emit_ambient(out)
 

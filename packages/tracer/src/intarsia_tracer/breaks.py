@@ -170,6 +170,10 @@ class Raised(Exception):  # noqa: N818
         super().__init__(value)
         self.value = value
 
+    def is_a(self, cls: type[BaseException] | tuple[type[BaseException], ...]) -> bool:
+        """Tell whether the exception is of a class."""
+        return issubclass(self.value.type(), cls)
+
 
 class NeedsSymbols(Exception):  # noqa: N818  (control flow inside the tracer)
     """A size is marked dynamic, and the attempt began without symbols: another must begin with them."""

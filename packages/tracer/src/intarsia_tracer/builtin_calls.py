@@ -20,17 +20,21 @@ from typing import TYPE_CHECKING, Any
 from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break, Raised, Whole
 from intarsia_tracer.instances import CLASS_CALLS
+from intarsia_tracer.lookup import special_method
 from intarsia_tracer.operators import BINARY, COMPARE
+from intarsia_tracer.polyfills import polyfill
 from intarsia_tracer.values.base import NULL, Keywords, Value, defines
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import NONE, Const, boolean
 from intarsia_tracer.values.deques import Deque
-from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod, Function, Partial, PythonFunction, guard_code
+from intarsia_tracer.values.functions import BoundMethod, Function, Partial, PythonFunction
 from intarsia_tracer.values.iterators import Backwards, Enumerate, Filter, Generator, Map, Reversed, Zip
 from intarsia_tracer.values.mappings import Dict, DictView
 from intarsia_tracer.values.numbers import ChangingNumber, opened
 from intarsia_tracer.values.objects import Builtin, ClassValue, Object, Super, Traceback
 from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 from intarsia_tracer.values.sets import SetValue
+from intarsia_tracer.values.signatures import arity, named
 
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
@@ -41,7 +45,7 @@ BuiltinCall = Callable[["Tracer", Sequence[Value], Keywords], Value]
 
 
 def _len(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("len", args, keywords, 1)
+    (value,) = arity("len", args, keywords, 1)
     return Const(value.length(tx))
 
 
@@ -54,8 +58,8 @@ def _type(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     value = args[0]
     cls = value.type()
     if value.source is not None:
-        tx.reference_sources.setdefault(id(cls), tx.sources.type_of(value.source))
-    return tx.class_value(cls)
+        tx.classes.note(cls, tx.sources.type_of(value.source))
+    return tx.live.class_value(cls)
 
 
 def _super(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -64,7 +68,7 @@ def _super(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if args:
         cls, owner = args
     else:
-        frame = tx.frames[-1]
+        frame = tx.frames.top()
         if "__class__" not in frame.cells or not frame.code.co_varnames:
             raise Break("tracer.exception", "super() is called outside of a method")
         cls = frame.cells["__class__"].load(tx, "__class__", free=True)
@@ -94,52 +98,52 @@ def _name(value: Value) -> str:
 
 
 def _getattr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    owner, name, *default = tx.arity("getattr", args, keywords, 2, 3)
+    owner, name, *default = arity("getattr", args, keywords, 2, 3)
     if not default:
         return owner.get_attribute(tx, _name(name))
     try:
         return owner.get_attribute(tx, _name(name))
     except Raised as raised:
-        if not tx.is_exception(raised.value, AttributeError):
+        if not raised.is_a(AttributeError):
             raise
         return default[0]
 
 
 def _hasattr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    owner, name = tx.arity("hasattr", args, keywords, 2)
+    owner, name = arity("hasattr", args, keywords, 2)
     return boolean(tx.has_attribute(owner, _name(name)))
 
 
 def _setattr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    owner, name, value = tx.arity("setattr", args, keywords, 3)
+    owner, name, value = arity("setattr", args, keywords, 3)
     owner.set_attribute(tx, _name(name), value)
     return NONE
 
 
 def _delattr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    owner, name = tx.arity("delattr", args, keywords, 2)
+    owner, name = arity("delattr", args, keywords, 2)
     owner.delete_attribute(tx, _name(name))
     return NONE
 
 
 def _callable(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("callable", args, keywords, 1)
+    (value,) = arity("callable", args, keywords, 1)
     if isinstance(value, (PythonFunction, BoundMethod, BoundBuiltin, Builtin, ClassValue, Partial)):
         return boolean(True)
-    return boolean(tx.find_in_class(value.type(), "__call__") is not None)
+    return boolean(tx.classes.find(value.type(), "__call__") is not None)
 
 
 def _vars(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if not args and not keywords:
         return _locals(tx, args, keywords)
-    (value,) = tx.arity("vars", args, keywords, 1)
+    (value,) = arity("vars", args, keywords, 1)
     return value.get_attribute(tx, "__dict__")
 
 
 def _locals(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Return the variables of the frame in a dict; before 3.13 a frame has but one such dict."""
-    tx.arity("locals", args, keywords, 0)
-    frame = tx.frames[-1]
+    arity("locals", args, keywords, 0)
+    frame = tx.frames.top()
     if frame.gave_locals:
         raise Break("tracer.call", "locals() is called again in one frame")
     frame.gave_locals = sys.version_info < (3, 13)
@@ -156,7 +160,7 @@ def _locals(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 def _dir(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if args or keywords:
         raise Break("tracer.call", "dir() of an object isn't modelled")
-    frame = tx.frames[-1]
+    frame = tx.frames.top()
     given, frame.gave_locals = frame.gave_locals, False
     names = _locals(tx, (), {})
     frame.gave_locals = given
@@ -169,72 +173,72 @@ def _dir(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def _iter(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    value, *sentinel = tx.arity("iter", args, keywords, 1, 2)
+    value, *sentinel = arity("iter", args, keywords, 1, 2)
     if not sentinel:
         return value.iterate(tx)
     if not tx.truth(_callable(tx, [value], {})):
         raise Break("tracer.exception", f"iter is called with {value.describe()} and an end")
-    made = tx.polyfill("call_until", [value, *sentinel])
+    made = polyfill(tx, "call_until", [value, *sentinel])
     assert isinstance(made, Generator)
     made.cls = type(iter(int, 1))
     return made
 
 
 def _next(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    iterator, *default = tx.arity("next", args, keywords, 1, 2)
+    iterator, *default = arity("next", args, keywords, 1, 2)
     found = tx.advance(iterator)
     if found is not None:
         return found
     if default:
         return default[0]
-    tx.raise_model(StopIteration, [])
+    tx.raising.throw(StopIteration, [])
 
 
 def _enumerate(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    given = tx.named("enumerate", args, keywords, ("iterable", "start"), required=1)
+    given = named("enumerate", args, keywords, ("iterable", "start"), required=1)
     start = tx.whole_number(given.get("start", Const(0)))
-    return Enumerate(given["iterable"].iterate(tx), start, tx.step)
+    return Enumerate(given["iterable"].iterate(tx), start, tx.steps.now)
 
 
 def _zip(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    tx.named("zip", (), keywords, ("strict",))
+    named("zip", (), keywords, ("strict",))
     strict = "strict" in keywords and tx.truth(keywords["strict"])
-    return Zip([arg.iterate(tx) for arg in args], strict, tx.step)
+    return Zip([arg.iterate(tx) for arg in args], strict, tx.steps.now)
 
 
 def _map(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    function, first, *rest = tx.arity("map", args, keywords, 2, 99)
-    return Map(function, [first.iterate(tx), *[arg.iterate(tx) for arg in rest]], tx.step)
+    function, first, *rest = arity("map", args, keywords, 2, 99)
+    return Map(function, [first.iterate(tx), *[arg.iterate(tx) for arg in rest]], tx.steps.now)
 
 
 def _filter(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    function, values = tx.arity("filter", args, keywords, 2)
-    return Filter(function, values.iterate(tx), tx.step)
+    function, values = arity("filter", args, keywords, 2)
+    return Filter(function, values.iterate(tx), tx.steps.now)
 
 
 def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("reversed", args, keywords, 1)
+    (value,) = arity("reversed", args, keywords, 1)
     if isinstance(value, (Deque, Dict, DictView)):
-        made = Backwards(DictView(value, "keys") if isinstance(value, Dict) else value, tx.step)
+        made = Backwards(DictView(value, "keys") if isinstance(value, Dict) else value, tx.steps.now)
         made.begin(tx)
         return made
     if isinstance(value, Items) and not tx.asks_python(value, "__reversed__"):
-        return Reversed(value, value.count() - 1, tx.step)
+        return Reversed(value, value.count() - 1, tx.steps.now)
     if isinstance(value, Const) and isinstance(value.value, (range, str)):
         return (
             tx.iterator_over(Const(value.value[::-1]))
             if isinstance(value.value, range)
-            else Reversed(value, len(value.value) - 1, tx.step)
+            else Reversed(value, len(value.value) - 1, tx.steps.now)
         )
-    if isinstance(value, Object) and tx.find_in_class(value.cls, "__reversed__") is not None:
+    if isinstance(value, Object) and tx.classes.find(value.cls, "__reversed__") is not None:
         return tx.special(value, "__reversed__", [])
-    if isinstance(value, Object) and tx.find_in_class(value.cls, "__getitem__") is not None:
-        return Reversed(value, value.length(tx) - 1, tx.step)
+    if isinstance(value, Object) and tx.classes.find(value.cls, "__getitem__") is not None:
+        return Reversed(value, value.length(tx) - 1, tx.steps.now)
     raise Break("tracer.iterator", f"reversing {value.describe()} isn't modelled")
 
 
 def _sorted(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (values,) = tx.arity("sorted", args, {}, 1)
+    (values,) = arity("sorted", args, {}, 1)
     if isinstance(values, SetValue) and _has_total_order(values, keywords):
         made = List(values.elements.values())
     else:
@@ -271,7 +275,7 @@ def _sum_of(tx: Tracer, values: Sequence[Value], start: Value) -> Value:
     if not values and not isinstance(start, Const):
         return start
     if isinstance(start, Const):
-        return tx.from_python(tx.real(sum, [v.as_python() for v in values], start.as_python()))
+        return tx.live.from_python(tx.real(sum, [v.as_python() for v in values], start.as_python()))
     return functools.reduce(lambda total, value: tx.binary("+", total, value), values, start)
 
 
@@ -288,19 +292,19 @@ def _extreme(name: str) -> BuiltinCall:
     real: Callable[..., Any] = getattr(builtins, name)
 
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        tx.named(name, (), keywords, ("key", "default"))
+        named(name, (), keywords, ("key", "default"))
         if not args or ("default" in keywords and len(args) > 1):
             raise Break("tracer.exception", f"{name} is called with {len(args)} arguments and {sorted(keywords)}")
         if not keywords and (len(args) > 1 or _is_inert(tx, args[0])):
             values = tx.unpack(args[0]) if len(args) == 1 else args
             if values and all(isinstance(value, Const) for value in values):
-                return tx.from_python(tx.real(real, [value.as_python() for value in values]))
+                return tx.live.from_python(tx.real(real, [value.as_python() for value in values]))
             if any(isinstance(value, ChangingNumber) and value.type() is float for value in values):
                 found = opened(tx.guards, real, values)
                 if found is not None:
                     return found
             args = [Tuple(values)] if len(args) == 1 else args
-        return tx.polyfill(f"{name}_", args, keywords)
+        return polyfill(tx, f"{name}_", args, keywords)
 
     return handler
 
@@ -309,12 +313,12 @@ def _extreme(name: str) -> BuiltinCall:
 
 
 def _list(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    tx.arity("list", args, keywords, 0, 1)
+    arity("list", args, keywords, 0, 1)
     return tx.list_of(args[0]) if args else List()
 
 
 def _tuple(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    tx.arity("tuple", args, keywords, 0, 1)
+    arity("tuple", args, keywords, 0, 1)
     if args and isinstance(args[0], Tuple) and args[0].cls is tuple:
         return args[0]
     return Tuple(tx.taken(args[0]) if args else ())
@@ -322,7 +326,7 @@ def _tuple(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _set(cls: Any) -> BuiltinCall:
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        tx.arity(cls.__name__, args, keywords, 0, 1)
+        arity(cls.__name__, args, keywords, 0, 1)
         if args and isinstance(args[0], SetValue) and args[0].cls is cls is frozenset:
             return args[0]
         return SetValue.made(tx, cls, args[0]) if args else SetValue(cls=cls)
@@ -340,27 +344,27 @@ def _dict(cls: Any) -> BuiltinCall:
 
 
 def _exception(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    tx.arity("exception", args, keywords, 0)
-    return tx.handled() or NONE
+    arity("exception", args, keywords, 0)
+    return tx.raising.handled() or NONE
 
 
 def _exc_info(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    tx.arity("exc_info", args, keywords, 0)
-    handled = tx.handled()
+    arity("exc_info", args, keywords, 0)
+    handled = tx.raising.handled()
     if handled is None:
         return Tuple([NONE, NONE, NONE])
-    return Tuple([tx.class_value(handled.type()), handled, Traceback()])
+    return Tuple([tx.live.class_value(handled.type()), handled, Traceback()])
 
 
 def _namespace(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    tx.arity("SimpleNamespace", args, {}, 0)
-    made = Object(types.SimpleNamespace, birth=tx.step)
+    arity("SimpleNamespace", args, {}, 0)
+    made = Object(types.SimpleNamespace, birth=tx.steps.now)
     made.written.update(keywords)
     return made
 
 
 def _method(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    function, owner = tx.arity("method", args, keywords, 2)
+    function, owner = arity("method", args, keywords, 2)
     return BoundMethod(function, owner)
 
 
@@ -375,7 +379,7 @@ def _getter(cls: Any) -> BuiltinCall:
 
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         named = {k: v.as_python() for k, v in keywords.items()}
-        return tx.wrap(tx.real(cls, *[a.as_python() for a in args], **named), None)
+        return tx.live.wrap(tx.real(cls, *[a.as_python() for a in args], **named), None)
 
     return handler
 
@@ -388,7 +392,7 @@ def _atom(cls: Any) -> BuiltinCall:
         value = args[0] if args else None
         if special is None or value is None or len(args) != 1 or keywords:
             return tx.call_pure(cls, args, keywords)
-        if isinstance(value, Object) and tx.find_in_class(value.cls, special) is not None:
+        if isinstance(value, Object) and tx.classes.find(value.cls, special) is not None:
             return _checked_atom(tx, cls, value, tx.special(value, special, []))
         if isinstance(value, Object) and tx.asks_python(value, "__index__") and cls is not bytes:
             return tx.call_pure(cls, [Const(tx.index(value))], {})
@@ -408,12 +412,12 @@ def _checked_atom(tx: Tracer, cls: Any, value: Value, answer: Value) -> Value:
 
 
 def _bool(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    tx.arity("bool", args, keywords, 0, 1)
+    arity("bool", args, keywords, 0, 1)
     return boolean(bool(args) and tx.truth(args[0]))
 
 
 def _truth(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    return _bool(tx, tx.arity("truth", args, keywords, 1), {})
+    return _bool(tx, arity("truth", args, keywords, 1), {})
 
 
 def _str(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -423,21 +427,21 @@ def _str(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def _repr(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("repr", args, keywords, 1)
+    (value,) = arity("repr", args, keywords, 1)
     return tx.call_repr(value)
 
 
 def _format(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    value, *spec = tx.arity("format", args, keywords, 1, 2)
+    value, *spec = arity("format", args, keywords, 1, 2)
     if spec and not issubclass(spec[0].type(), str):
         raise Break("tracer.exception", f"format is called with {spec[0].describe()}")
     return tx.format_value(value, 0, spec[0] if spec else None)
 
 
 def _hash(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("hash", args, keywords, 1)
-    if isinstance(value, Object) and tx.find_in_class(value.cls, "__hash__") is not None:
-        found = tx.find_in_class(value.cls, "__hash__")
+    (value,) = arity("hash", args, keywords, 1)
+    if isinstance(value, Object) and tx.classes.find(value.cls, "__hash__") is not None:
+        found = tx.classes.find(value.cls, "__hash__")
         if found is not None and isinstance(found[0], types.FunctionType):
             return _checked_hash(tx, tx.special(value, "__hash__", []).settled())
     return tx.call_hash(value)
@@ -446,27 +450,27 @@ def _hash(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 def _checked_hash(tx: Tracer, answer: Value) -> Value:
     """Return the hash that CPython makes of what a user's `__hash__` answers."""
     if not issubclass(answer.type(), int):
-        tx.raise_error(TypeError, "__hash__ method should return an integer")
+        tx.raising.error(TypeError, "__hash__ method should return an integer")
     number = int(answer.as_python())
     fits = -sys.maxsize - 1 <= number <= sys.maxsize
     return Const((-2 if number == -1 else number) if fits else hash(number))
 
 
 def _slice(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    parts = list(tx.arity("slice", args, keywords, 1, 3))
+    parts = list(arity("slice", args, keywords, 1, 3))
     return Slice([NONE, parts[0]] if len(parts) == 1 else parts)
 
 
 def _object(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    tx.arity("object", args, keywords, 0)
-    return Object(object, birth=tx.step)
+    arity("object", args, keywords, 0)
+    return Object(object, birth=tx.steps.now)
 
 
 def _object_new(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if not args or not isinstance(args[0], ClassValue):
         raise Break("tracer.call", "__new__ is called without a class")
     cls = args[0]
-    maker = tx.find_in_class(cls.value, "__new__")
+    maker = tx.classes.find(cls.value, "__new__")
     return tx.new_instance(
         cls, maker[0] if maker and not isinstance(maker[0], staticmethod) else object.__new__, args[1:], keywords
     )
@@ -505,7 +509,7 @@ def _special(name: str) -> BuiltinCall:
                 return found
             if not defines(args[0].type(), name) or len(args) > (2 if name == "__round__" else 1):
                 raise Break("tracer.exception", f"{real.__name__} is called with {args[0].describe()}")
-            return tx.call(tx.special_method(args[0], name), args[1:], {})
+            return tx.call(special_method(tx, args[0], name), args[1:], {})
         return tx.call_pure(real, args, keywords)
 
     return handler
@@ -516,7 +520,7 @@ def _special(name: str) -> BuiltinCall:
 
 def _binary(op: str, in_place: bool) -> BuiltinCall:
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        left, right = tx.arity(op, args, keywords, 2)
+        left, right = arity(op, args, keywords, 2)
         return tx.binary(op, left, right, in_place)
 
     return handler
@@ -524,59 +528,59 @@ def _binary(op: str, in_place: bool) -> BuiltinCall:
 
 def _compare(op: str) -> BuiltinCall:
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        left, right = tx.arity(op, args, keywords, 2)
+        left, right = arity(op, args, keywords, 2)
         return tx.compare(op, left, right)
 
     return handler
 
 
 def _getitem(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    owner, key = tx.arity("getitem", args, keywords, 2)
+    owner, key = arity("getitem", args, keywords, 2)
     return owner.get_item(tx, key)
 
 
 def _setitem(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    owner, key, value = tx.arity("setitem", args, keywords, 3)
+    owner, key, value = arity("setitem", args, keywords, 3)
     owner.set_item(tx, key, value)
     return NONE
 
 
 def _delitem(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    owner, key = tx.arity("delitem", args, keywords, 2)
+    owner, key = arity("delitem", args, keywords, 2)
     owner.delete_item(tx, key)
     return NONE
 
 
 def _contains(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    owner, item = tx.arity("contains", args, keywords, 2)
+    owner, item = arity("contains", args, keywords, 2)
     return boolean(owner.contains(tx, item))
 
 
 def _is(expected: bool) -> BuiltinCall:
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        left, right = tx.arity("is_", args, keywords, 2)
+        left, right = arity("is_", args, keywords, 2)
         return boolean(tx.same(left, right) is expected)
 
     return handler
 
 
 def _not(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("not_", args, keywords, 1)
+    (value,) = arity("not_", args, keywords, 1)
     return boolean(not tx.truth(value))
 
 
 def _unary(op: str) -> BuiltinCall:
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        (value,) = tx.arity(op, args, keywords, 1)
+        (value,) = arity(op, args, keywords, 1)
         return value.unary(tx, op)
 
     return handler
 
 
 def _index(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("index", args, keywords, 1)
+    (value,) = arity("index", args, keywords, 1)
     if isinstance(value, Object) and not isinstance(value.identity(), int):
-        return tx.from_python(tx.index(value))
+        return tx.live.from_python(tx.index(value))
     return tx.call_pure(operator.index, args, keywords)
 
 
@@ -592,13 +596,13 @@ def _breaks(code: str, reason: str) -> BuiltinCall:
 
 def _signature(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Ask for the signature of an existing function while tracing: its code is guarded."""
-    (value,) = tx.arity("signature", args, keywords, 1)
+    (value,) = arity("signature", args, keywords, 1)
     function = value.function if isinstance(value, BoundMethod) else value
     if not isinstance(function, Function):
         raise Break("tracer.call", f"the signature of {value.describe()} is asked for")
-    guard_code(tx, function)
+    function.guard_code(tx.guards)
     real = function.value if function is value else types.MethodType(function.value, object())
-    return tx.wrap(tx.real(inspect.signature, real), None)
+    return tx.live.wrap(tx.real(inspect.signature, real), None)
 
 
 def _weakly(what: str) -> BuiltinCall:
@@ -617,7 +621,7 @@ def _cast(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def _id(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("id", args, keywords, 1)
+    (value,) = arity("id", args, keywords, 1)
     real = value.identity()
     if real is None:
         raise Break("tracer.identity", f"the id of {value.describe()} is asked for")

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break, Raised, Whole
-from intarsia_tracer.identity import check_alive
+from intarsia_tracer.evaluate import EvaluatedFrame
+from intarsia_tracer.polyfills import polyfill
 from intarsia_tracer.trust import INLINED_LIBRARIES, is_installed, is_standard_library
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
 from intarsia_tracer.values.constants import Const, is_none
-from intarsia_tracer.values.functions import Function, PythonFunction, guard_code
+from intarsia_tracer.values.functions import Function, PythonFunction
 from intarsia_tracer.values.iterators import Generator
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.numbers import opened
@@ -69,12 +70,12 @@ def call_function(tx: Tracer, function: Function, args: Sequence[Value], keyword
     marked = getattr(function.value, "_torchdynamo_disable", False)
     if marked and _is_torchs(function.value):
         source = function.source and tx.sources.attribute(function.source, "__wrapped__")
-        return tx.call(tx.wrap(vars(function.value)["__wrapped__"], source), args, keywords)
+        return tx.call(tx.live.wrap(vars(function.value)["__wrapped__"], source), args, keywords)
     if marked or getattr(function.value, "_intarsia_disable", False):
         raise Break("tracer.disabled", f"{function.describe()} is marked as not to be compiled")
     found = tx.extension.call_function(tx, function, args, keywords)
     if found is not None:
-        tx.guard_identity(function)
+        function.guard_identity(tx.guards)
         return found
     if function.code is _DISPATCH:
         return _dispatched(tx, function, *args)
@@ -84,9 +85,9 @@ def call_function(tx: Tracer, function: Function, args: Sequence[Value], keyword
     root = (function.value.__module__ or "").partition(".")[0]
     if is_standard_library(root) and root not in INLINED_LIBRARIES:
         raise Break("tracer.call", f"{function.describe()} of the standard library isn't evaluated")
-    if root == "weakref" and tx.let_go:
+    if root == "weakref" and tx.effects.may_have_ended_any():
         raise Whole("tracer.lifetime", f"{function.describe()} is called, of an object that may have ended before")
-    guard_code(tx, function)
+    function.guard_code(tx.guards)
     return tx.inline(function, args, keywords)
 
 
@@ -97,7 +98,7 @@ def _dispatched(tx: Tracer, function: Function, cls: Value) -> Value:
     real = registry.real if isinstance(registry, Dict) else None
     if real is None or any(hasattr(known, "__abstractmethods__") for known in real):
         raise Break("tracer.call", f"{function.describe()} of singledispatch knows abstract classes")
-    return tx.polyfill("registered_for", [registry, cls])
+    return polyfill(tx, "registered_for", [registry, cls])
 
 
 def inline(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -105,13 +106,13 @@ def inline(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords
     code = function.code
     if code.co_flags & _NOT_INLINED:
         raise Break("tracer.frame", f"{function.describe()} is a coroutine or asynchronous generator")
-    tx.check_depth(function.describe())
+    tx.frames.check_depth(function.describe())
     values = tx.bind(function, args, keywords)
-    frame = tx.new_frame(code, values, function.global_names(tx), function.cells(tx))
+    frame = EvaluatedFrame(tx, code, values, function.global_names(tx), function.cells(tx))
     if code.co_flags & inspect.CO_GENERATOR:
-        return Generator(frame, tx.step)
-    tx.spend(10)
-    return tx.run_inlined(frame)
+        return Generator(frame, tx.steps.now)
+    tx.frames.spend(10)
+    return tx.frames.run(frame)
 
 
 # -- binding -------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ def bind(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: 
         _bind_rest(tx, function, bound, args[n_positional:], extra)
         _bind_defaults(tx, function, bound)
     except NotBoundError:
-        tx.raise_error(TypeError, _message(tx, function, len(args), keywords))
+        tx.raising.error(TypeError, _message(tx, function, len(args), keywords))
     return bound
 
 
@@ -244,7 +245,7 @@ def call_builtin(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
         return tx.call_pure(raw, args, keywords)
     bound_to = getattr(raw, "__self__", None)
     if bound_to is not None and not isinstance(bound_to, (types.ModuleType, type)):
-        return tx.wrap(bound_to, None).call_method(tx, raw.__name__, args, keywords)
+        return tx.live.wrap(bound_to, None).call_method(tx, raw.__name__, args, keywords)
     raise Break("tracer.call", f"the built-in {function.describe()} isn't modelled")
 
 
@@ -256,7 +257,7 @@ def _call_cached(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
     knows by identity, as the logger of a warning that is given once.
     """
     raw = function.value
-    if not is_installed(raw) and any(not _STATISTICS.isdisjoint(frame.code.co_names) for frame in tx.frames):
+    if not is_installed(raw) and any(not _STATISTICS.isdisjoint(frame.code.co_names) for frame in tx.frames.stack):
         raise Break("tracer.call", f"the cached {function.describe()} is called where statistics of a cache are read")
     given = [value for value in (*args, *keywords.values()) if not isinstance(value, (Const, ClassValue))]
     if given and is_installed(raw) and all(_is_known_by_identity(value) for value in given):
@@ -264,23 +265,23 @@ def _call_cached(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
             if value.source is not None:
                 tx.guards.add(GuardKind.IDENTITY, value.source, value.identity())
     elif given:
-        body = tx.wrap(raw.__wrapped__, function.source and tx.sources.attribute(function.source, "__wrapped__"))
-        before = tx.position()
+        body = tx.live.wrap(raw.__wrapped__, function.source and tx.sources.attribute(function.source, "__wrapped__"))
+        before = tx.effects.position()
         found = tx.call(body, args, keywords)
-        if tx.position() != before or not isinstance(found, Const):
+        if tx.effects.position() != before or not isinstance(found, Const):
             raise Break("tracer.call", f"the cached {function.describe()} does more than compute a constant")
         return found
     filled = not args and not keywords and raw.cache_info().currsize > 0
     if not filled and not is_installed(raw):
-        before = tx.position()
-        tx.call(tx.wrap(raw.__wrapped__, None), args, keywords)
-        if tx.position() != before:
+        before = tx.effects.position()
+        tx.call(tx.live.wrap(raw.__wrapped__, None), args, keywords)
+        if tx.effects.position() != before:
             raise Break("tracer.call", f"the cached {function.describe()} has effects")
     try:
         real = raw(*map(_given_object, args), **{k: _given_object(v) for k, v in keywords.items()})
     except Exception as error:  # at the break it raises again
         raise Break("tracer.exception", f"{raw.__qualname__} raises {type(error).__name__}") from None
-    return tx.wrap(real, None)
+    return tx.live.wrap(real, None)
 
 
 def _is_known_by_identity(value: Value) -> bool:
@@ -319,7 +320,7 @@ def call_pure(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywor
     except NotConstantError as unknown:
         name = getattr(function, "__name__", repr(function))
         raise Break("tracer.call", f"{name} is called with {unknown}") from None
-    return tx.from_python(tx.real(function, *real_args, **real_keywords))
+    return tx.live.from_python(tx.real(function, *real_args, **real_keywords))
 
 
 # -- instances -----------------------------------------------------------------------------------------------
@@ -341,10 +342,10 @@ def call_class(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Key
         return tx.call_pure(raw, args, keywords)
     if isinstance(raw, enum.EnumMeta):
         return _enum_member(tx, cls, args, keywords)
-    maker = tx.find_in_class(type(raw), "__call__")
+    maker = tx.classes.find(type(raw), "__call__")
     if maker is not None and maker[0] is not type.__call__:
         if isinstance(maker[0], types.FunctionType):
-            return tx.call(tx.wrap(maker[0], None), [cls, *args], keywords)
+            return tx.call(tx.live.wrap(maker[0], None), [cls, *args], keywords)
         raise Break("tracer.call", f"the metaclass of {cls.describe()} makes its instances")
     return tx.instantiate(cls, args, keywords)
 
@@ -356,25 +357,25 @@ def _enum_member(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: K
     value = args[0].as_python() if not isinstance(args[0], Object) else args[0].identity()
     for member in cls.value:
         if member is value or member.value == value:
-            return tx.wrap(member, None)
+            return tx.live.wrap(member, None)
     raise Break("tracer.call", f"{value!r} isn't a value of {cls.describe()}")
 
 
 def instantiate(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
     """Model `type.__call__`: `__new__`, then `__init__`."""
     raw = cls.value
-    maker = tx.find_in_class(raw, "__new__")
+    maker = tx.classes.find(raw, "__new__")
     assert maker is not None
     function = maker[0].__func__ if isinstance(maker[0], staticmethod) else maker[0]
     if isinstance(function, types.FunctionType):
         model = (
-            tx.class_function(cls, raw, "__new__", "__func__")
+            tx.live.class_function(cls, raw, "__new__", "__func__")
             if isinstance(maker[0], staticmethod)
-            else tx.class_function(cls, raw, "__new__")
+            else tx.live.class_function(cls, raw, "__new__")
         )
         made = tx.call(model, [cls, *args], keywords)
     else:
-        tx.rely_on_passing_over(raw.__mro__[: maker[1]], cls.source, "__new__")
+        tx.classes.rely_on_passing_over(raw.__mro__[: maker[1]], cls.source, "__new__")
         made = tx.new_instance(cls, function, args, keywords)
     if not issubclass(made.type(), raw):
         return made
@@ -390,37 +391,37 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
         raise Whole("tracer.lifetime", f"{cls.describe()} is made of an object that may end before the frame")
     if getattr(raw, "__abstractmethods__", None):
         raise Break("tracer.exception", f"{cls.describe()} is abstract")
-    if tx.find_in_class(raw, "__del__") is not None:
+    if tx.classes.find(raw, "__del__") is not None:
         raise Whole("tracer.lifetime", f"{cls.describe()} has a __del__, which runs when CPython lets go of the object")
     if issubclass(raw, BaseException):
-        return Object(raw, base=Tuple(args), birth=tx.step)
+        return Object(raw, base=Tuple(args), birth=tx.steps.now)
     if base is object:
         if args or keywords:
             tx.check_no_arguments(raw, "__new__", "__init__")
-        return Object(raw, birth=tx.step)
+        return Object(raw, birth=tx.steps.now)
     if base is tuple and hasattr(raw, "_fields"):
         return Tuple(tx.unpack(args[0]) if args else [], raw)
     if base is dict and not issubclass(raw, collections.defaultdict):
         kind = collections.OrderedDict if issubclass(raw, collections.OrderedDict) else dict
-        return Object(raw, base=Dict(cls=kind), birth=tx.step)
+        return Object(raw, base=Dict(cls=kind), birth=tx.steps.now)
     if base is list:
-        return Object(raw, base=List(), birth=tx.step)
+        return Object(raw, base=List(), birth=tx.steps.now)
     if base is set:
-        return Object(raw, base=SetValue(), birth=tx.step)
+        return Object(raw, base=SetValue(), birth=tx.steps.now)
     raise Break("tracer.call", f"making an instance of {cls.describe()} isn't modelled")
 
 
 def _initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value], keywords: Keywords) -> None:
     """Run `__init__`."""
-    found = tx.find_in_class(made.type(), "__init__")
+    found = tx.classes.find(made.type(), "__init__")
     assert found is not None
     if isinstance(found[0], types.FunctionType):
-        owner = cls if made.type() is cls.value else tx.class_value(made.type())
-        answer = tx.call(tx.class_function(owner, made.type(), "__init__"), [made, *args], keywords)
+        owner = cls if made.type() is cls.value else tx.live.class_value(made.type())
+        answer = tx.call(tx.live.class_function(owner, made.type(), "__init__"), [made, *args], keywords)
         if not is_none(answer):
-            tx.raise_error(TypeError, f"__init__() should return None, not '{answer.type().__name__}'")
+            tx.raising.error(TypeError, f"__init__() should return None, not '{answer.type().__name__}'")
         return
-    tx.rely_on_passing_over(made.type().__mro__[: found[1]], tx.class_source(cls, made.type()), "__init__")
+    tx.classes.rely_on_passing_over(made.type().__mro__[: found[1]], tx.classes.place_of(cls, made.type()), "__init__")
     if found[0] is object.__init__:
         if args or keywords:
             tx.check_no_arguments(made.type(), "__init__", "__new__")
@@ -436,11 +437,11 @@ def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Key
     found = tx.extension.call_object(tx, callee, args, keywords)
     if found is not None:
         return found
-    method = tx.find_in_class(callee.cls, "__call__")
+    method = tx.classes.find(callee.cls, "__call__")
     if method is None:
         raise Break("tracer.exception", f"{callee.describe()} isn't callable")
     if isinstance(method[0], types.FunctionType):
-        return tx.call(tx.class_function(callee, callee.cls, "__call__"), [callee, *args], keywords)
+        return tx.call(tx.live.class_function(callee, callee.cls, "__call__"), [callee, *args], keywords)
     if issubclass(type(callee.value), weakref.ref) and not args and not keywords:
         return _call_reference(tx, callee)
     if issubclass(type(callee.value), (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
@@ -462,32 +463,33 @@ def _call_marked(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Ke
     if not marks.get("_intarsia_compiled"):
         raise Break("tracer.call", f"calling {callee.describe()} isn't modelled")
     source = callee.source and tx.sources.attribute(callee.source, "__wrapped__")
-    return tx.call(tx.wrap(callee.value.__wrapped__, source), args, keywords)
+    return tx.call(tx.live.wrap(callee.value.__wrapped__, source), args, keywords)
 
 
 def _call_reference(tx: Tracer, callee: Object) -> Value:
     """Call a weak reference: what it refers to is found by calling it again."""
     found = callee.value()
     if found is not None:
-        check_alive(tx, found)
-    if found is not None and id(found) not in tx.known:
+        tx.effects.check_alive(found)
+    if found is not None and tx.live.known(found) is None:
         if type(callee.value) is not weakref.ref or callee.source is None:
             raise Break("tracer.call", "a weak reference to something unknown is called")
-        return tx.wrap(found, tx.sources.referent(callee.source))
+        return tx.live.wrap(found, tx.sources.referent(callee.source))
     if callee.source is not None:
         tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)
-    return tx.wrap(found, None)
+    return tx.live.wrap(found, None)
 
 
 def call_getter(tx: Tracer, getter: Any, args: Sequence[Value]) -> Value:
     """Call an itemgetter or attrgetter."""
     made_by, parts = getter.__reduce__()[:2]
     if isinstance(getter, operator.methodcaller) and len(args) == 1:
-        keywords = {k: tx.from_python(v) for k, v in made_by.keywords.items()} if made_by is not type(getter) else {}
+        given = {} if made_by is type(getter) else made_by.keywords
+        keywords = {k: tx.live.from_python(v) for k, v in given.items()}
         name, *rest = (*made_by.args, *parts) if made_by is not type(getter) else parts
-        return tx.call(args[0].get_attribute(tx, name), [tx.from_python(part) for part in rest], keywords)
+        return tx.call(args[0].get_attribute(tx, name), [tx.live.from_python(part) for part in rest], keywords)
     if isinstance(getter, operator.itemgetter) and len(args) == 1:
-        found = [args[0].get_item(tx, tx.from_python(part)) for part in parts]
+        found = [args[0].get_item(tx, tx.live.from_python(part)) for part in parts]
     elif isinstance(getter, operator.attrgetter) and len(args) == 1:
         found = [
             functools.reduce(lambda value, name: value.get_attribute(tx, name), part.split("."), args[0])
@@ -503,12 +505,12 @@ def special(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value
     if not isinstance(owner, Object) and not tx.asks_python(owner, name):
         return tx.operator_method(owner, name, args, {})
     cls = owner.type()
-    found = tx.find_in_class(cls, name)
+    found = tx.classes.find(cls, name)
     if found is None or found[0] is None:
         raise Break("tracer.exception", f"{owner.describe()} has no {name}")
     raw = found[0]
     if isinstance(raw, types.FunctionType):
-        return tx.call(tx.class_function(owner, cls, name), [owner, *args], {})
+        return tx.call(tx.live.class_function(owner, cls, name), [owner, *args], {})
     if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
         return owner.call_method(tx, name, args, {})
     return tx.call(tx.bound_to_instance(owner, cls, name, raw), args, {})
@@ -516,46 +518,46 @@ def special(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value
 
 def object_truth(tx: Tracer, owner: Value) -> bool:
     """Model `bool` of an instance."""
-    if tx.find_in_class(owner.type(), "__bool__") is not None:
+    if tx.classes.find(owner.type(), "__bool__") is not None:
         answer = tx.special(owner, "__bool__", [])
         if answer.type() is not bool:
-            tx.raise_error(TypeError, f"__bool__ should return bool, returned {answer.type().__name__}")
+            tx.raising.error(TypeError, f"__bool__ should return bool, returned {answer.type().__name__}")
         return tx.truth(answer)
-    tx.rely_on_passing_over(owner.type().__mro__, tx.class_source(owner, owner.type()), "__bool__")
-    if tx.find_in_class(owner.type(), "__len__") is not None:
+    tx.classes.rely_on_passing_over(owner.type().__mro__, tx.classes.place_of(owner, owner.type()), "__bool__")
+    if tx.classes.find(owner.type(), "__len__") is not None:
         return owner.length(tx) > 0
-    tx.rely_on_passing_over(owner.type().__mro__, tx.class_source(owner, owner.type()), "__len__")
+    tx.classes.rely_on_passing_over(owner.type().__mro__, tx.classes.place_of(owner, owner.type()), "__len__")
     return True
 
 
 def object_contains(tx: Tracer, owner: Value, item: Value) -> bool:
     """Model `in` of an instance."""
-    if tx.find_in_class(owner.type(), "__contains__") is not None:
+    if tx.classes.find(owner.type(), "__contains__") is not None:
         return tx.truth(tx.special(owner, "__contains__", [item]))
     return any(tx.same_or_equal(element, item) for element in tx.elements(owner))
 
 
 def object_iterate(tx: Tracer, owner: Value) -> Value:
     """Model `iter` of an instance."""
-    if tx.find_in_class(owner.type(), "__iter__") is not None:
+    if tx.classes.find(owner.type(), "__iter__") is not None:
         made = tx.special(owner, "__iter__", [])
-        if tx.find_in_class(made.type(), "__next__") is None:
-            tx.raise_error(TypeError, f"iter() returned non-iterator of type '{made.type().__name__}'")
+        if tx.classes.find(made.type(), "__next__") is None:
+            tx.raising.error(TypeError, f"iter() returned non-iterator of type '{made.type().__name__}'")
         return made
-    if tx.find_in_class(owner.type(), "__getitem__") is not None:
-        return tx.polyfill("sequence_iterator", [owner])
+    if tx.classes.find(owner.type(), "__getitem__") is not None:
+        return polyfill(tx, "sequence_iterator", [owner])
     raise Break("tracer.exception", f"{owner.describe()} isn't iterable")
 
 
 def object_advance(tx: Tracer, owner: Object) -> Value | None:
     """Model `next` of an instance."""
-    found = tx.find_in_class(owner.cls, "__next__")
+    found = tx.classes.find(owner.cls, "__next__")
     if found is None or not isinstance(found[0], types.FunctionType):
         raise Break("tracer.iterator", f"advancing {owner.describe()} isn't modelled")
     try:
         return tx.special(owner, "__next__", [])
     except Raised as raised:
-        if tx.is_exception(raised.value, StopIteration):
+        if raised.is_a(StopIteration):
             return None
         raise
 
@@ -565,7 +567,7 @@ def has_attribute(tx: Tracer, value: Value, name: str) -> bool:
     try:
         value.get_attribute(tx, name)
     except Raised as raised:
-        if not tx.is_exception(raised.value, AttributeError):
+        if not raised.is_a(AttributeError):
             raise
         return False
     return True
@@ -576,7 +578,7 @@ def plain_mapping(tx: Tracer, value: Object) -> bool:
     base: Any = value.base.type() if value.base is not None else dict
     # of what is laid out as a dict, only `__iter__` is asked for; an OrderedDict is read by its methods
     names = ("keys", "__getitem__") if issubclass(base, collections.OrderedDict) else ("__iter__",)
-    return all((tx.find_in_class(value.cls, name) or (None,))[0] is getattr(base, name) for name in names)
+    return all((tx.classes.find(value.cls, name) or (None,))[0] is getattr(base, name) for name in names)
 
 
 _LRU_WRAPPER = type(functools.lru_cache(lambda: None))

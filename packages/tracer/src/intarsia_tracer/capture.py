@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any, NoReturn, Protocol
@@ -16,10 +16,11 @@ from intarsia_ir.stack import deep_stack, frames_below
 from intarsia_tracer.arguments import frame_of_call
 from intarsia_tracer.assemble import assemble_break, assemble_native, assemble_return
 from intarsia_tracer.breaks import Break, NeedsSymbols, Raised, Stop, Unreconstructable, Whole, graph_break
-from intarsia_tracer.evaluate import EvaluatedFrame, Pending
-from intarsia_tracer.extension import Extension, Graph
+from intarsia_tracer.evaluate import EvaluatedFrame, Pending, close_dropped
+from intarsia_tracer.extension import ExtensionMaker, Graph, Symbols
 from intarsia_tracer.opcodes import table
-from intarsia_tracer.tracer import Limits, Tracer
+from intarsia_tracer.state.frames import Limits
+from intarsia_tracer.tracer import Tracer
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.functions import Cell, Globals
 
@@ -70,7 +71,7 @@ def capture(
     *,
     fullgraph: bool = False,
     number: int = 0,
-    extension: Callable[[], Extension] | None = None,
+    extension: ExtensionMaker | None = None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     force: bool = False,
     dynamic: bool | Symbolic | None = None,
@@ -116,7 +117,7 @@ def capture_frame(
     *,
     fullgraph: bool = False,
     number: int = 0,
-    extension: Callable[[], Extension] | None = None,
+    extension: ExtensionMaker | None = None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     force: bool = False,
     dynamic: bool | Symbolic | None = None,
@@ -195,7 +196,7 @@ class Attempts:
         code: CodeType,
         frame: Frame,
         number: int,
-        extension: Callable[[], Extension],
+        extension: ExtensionMaker,
         limits: Limits,
         force: bool,
         symbolic: Symbolic,
@@ -246,12 +247,10 @@ class Attempts:
 
     def _attempt(self) -> Capture | None:
         """Trace once; None when another attempt must stop earlier."""
-        extension = self.extension()
-        tx = Tracer(extension, table(), self.limits, self.stop_at, self.symbolic, self.symbols, self.marks, self.room)
-        extension.begin(tx)
+        symbols = Symbols(self.symbolic, self.symbols, self.marks)
+        tx = Tracer(self.extension, table(), self.limits, symbols, self.stop_at, self.room)
         try:
             frame = outermost_frame(tx, self.code, self.frame)
-            tx.frames.append(frame)
             return self._trace(tx, frame)
         except NeedsSymbols:
             self.symbols = True
@@ -259,55 +258,60 @@ class Attempts:
         except Unreconstructable as failed:
             return self._earlier(tx, failed)
         except RecursionError:
-            return self._native(graph_break("tracer.depth", "what the frame holds nests too deeply", tx.origin()))
+            return self._native(
+                graph_break("tracer.depth", "what the frame holds nests too deeply", tx.frames.origin())
+            )
         finally:
-            extension.end()
             tx.forget()
 
     def _trace(self, tx: Tracer, frame: EvaluatedFrame) -> Capture | None:
         """Evaluate the frame, and make code for how it ended."""
         try:
-            value = frame.run(tx.table)
-            if tx.open_generators:
+            value = tx.frames.run_outermost(frame)
+            if tx.frames.open_generators:
                 frame.stack.clear()
                 frame.locals.clear()
                 frame.cells.clear()
-                tx.close_abandoned(None)
+                close_dropped(tx, None)
         except Stop:
             return self._break(tx, frame)
         except Whole as broken:
-            return self._native(graph_break(broken.code, broken.reason, broken.origin or tx.origin(), broken.callees))
+            return self._native(
+                graph_break(broken.code, broken.reason, broken.origin or tx.frames.origin(), broken.callees)
+            )
         except Break as broken:
-            found = graph_break(broken.code, broken.reason, broken.origin or tx.origin(), broken.callees)
+            found = graph_break(broken.code, broken.reason, broken.origin or tx.frames.origin(), broken.callees)
         except Raised as raised:
-            found = graph_break("tracer.exception", f"{raised.value.type().__name__} is raised", tx.origin())
-            if id(raised.value) in tx.raised_in:  # handlers let it pass: they run in CPython, from where it was raised
+            found = graph_break("tracer.exception", f"{raised.value.type().__name__} is raised", tx.frames.origin())
+            raised_at = tx.raising.raised_at(raised.value)
+            if raised_at is not None:  # handlers let it pass: they run in CPython, from where it was raised
                 self.broken = self.broken or found
-                self.stop_at = tx.raised_in[id(raised.value)]
+                self.stop_at = raised_at
                 return None
         except RecursionError:
-            return self._native(graph_break("tracer.depth", "the evaluator ran out of stack", tx.origin()))
+            return self._native(graph_break("tracer.depth", "the evaluator ran out of stack", tx.frames.origin()))
         else:
-            assert isinstance(value, Value)
             linkable, graph = assemble_return(tx, frame, value, self.hole)
             return self._captured(tx, linkable, graph, ())
         self.broken = self.broken or found
-        del tx.frames[1:]
-        if not tx.spotless():
-            self.stop_at = tx.step
+        tx.frames.leave_inlined()
+        if not tx.steps.spotless():
+            self.stop_at = tx.steps.now
             return None
         return self._break(tx, frame)
 
     def _break(self, tx: Tracer, frame: EvaluatedFrame) -> Capture | None:
         """Make code for a break before the current instruction."""
-        handling = tx.handling_at_step
+        handling = tx.steps.handling
         if handling is not None:  # run the handler in CPython: break where the exception was raised
-            self.stop_at = tx.raised_in[id(handling)]
+            raised_at = tx.raising.raised_at(handling)
+            assert raised_at is not None
+            self.stop_at = raised_at
             return None
-        frame.stack = tx.saved_stack
+        frame.stack = tx.steps.stack
         broken = self.broken
         assert broken is not None
-        force = self.force or tx.own_answers
+        force = self.force or tx.extension.answers_differ()
         if tx.extension.position() == 0 and not force:
             native = assemble_native(tx, frame, self.number, told=self._is_told(frame))
             if native is not None:
@@ -324,9 +328,9 @@ class Attempts:
 
     def _earlier(self, tx: Tracer, failed: Unreconstructable) -> Capture | None:
         """A value can't be built: break where it was made."""
-        origin = tx.origin()
+        origin = tx.frames.origin()
         self.broken = self.broken or graph_break("tracer.codegen", failed.reason, origin)
-        before = self.stop_at if self.stop_at >= 0 else tx.step + 1
+        before = self.stop_at if self.stop_at >= 0 else tx.steps.now + 1
         if 0 <= failed.birth < before:
             self.stop_at = failed.birth
             return None
@@ -336,9 +340,9 @@ class Attempts:
         self, tx: Tracer, linkable: LinkableCode, graph: Graph | None, breaks: tuple[GraphBreak, ...]
     ) -> Capture:
         """Return the result; another call may have something to compile, so there always are guards."""
-        if graph is None and not breaks and not (self.force or tx.own_answers):
+        if graph is None and not breaks and not (self.force or tx.extension.answers_differ()):
             linkable = LinkableCode(self.code)
-        tx.guard_aliases()
+        tx.identities.guard_aliases()
         guards, facts = tx.guards.records(), tx.extension.facts()
         if graph is None:
             return Capture(None, Signature(), (), guards, linkable, breaks, facts)
@@ -354,11 +358,11 @@ def _is_in(broken: GraphBreak, code: CodeType) -> bool:
 def outermost_frame(tx: Tracer, code: CodeType, frame: Frame) -> EvaluatedFrame:
     """Return the captured frame, ready to be evaluated; its arguments are modelled when they are looked at."""
     names = Globals(frame.globals, None, frame=True)
-    tx.known[id(frame.globals)] = names
+    tx.live.adopt(frame.globals, names)
     cells = []
     for name, real in zip(code.co_freevars, frame.closure or (), strict=True):
         cell = Cell(real=real, source=tx.sources.cell(name), frame_name=name)
-        tx.known[id(real)] = cell
+        tx.live.adopt(real, cell)
         cells.append(cell)
     arguments = {n: v for n, v in frame.locals.items() if n not in code.co_freevars}  # those are read from their cells
     values: dict[str, Value] = {n: Pending(v, tx.sources.argument(n)) for n, v in arguments.items()}

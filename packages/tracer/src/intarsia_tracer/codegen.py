@@ -72,7 +72,7 @@ class Builder(Writer):
 
     def constant(self, value: Any) -> None:
         """Push an object: atoms as constants, others from where they were found, if they were."""
-        source = None if type(value) in ATOMS else self.tx.reference_sources.get(id(value))
+        source = None if type(value) in ATOMS else self.tx.classes.place(value)
         if source is not None:
             self.load_source(source)
         else:
@@ -179,7 +179,7 @@ class Builder(Writer):
     def remember(self, value: Value) -> str:
         """Keep the top in a local: later loads of `value` take it from there."""
         name = self._temporaries[id(value)] = self.temporary()
-        self.tx.kept.append(value)
+        self.tx.live.keep(value)
         self.emit("COPY", 1)
         self.emit("STORE_FAST", name)
         self._loading.discard(id(value))
@@ -270,7 +270,7 @@ class Builder(Writer):
     def write_attributes(self, owner: Object, written: Mapping[str, Value | None]) -> None:
         """Set and delete attributes, past any `__setattr__` of the class: that ran while tracing."""
         plain = all(
-            (self.tx.find_in_class(owner.cls, name) or (None,))[0]
+            (self.tx.classes.find(owner.cls, name) or (None,))[0]
             in (getattr(object, name), getattr(BaseException, name))
             for name in ("__setattr__", "__delattr__")
         )
@@ -298,7 +298,7 @@ class Builder(Writer):
 
     def _is_shadowed(self, cls: Any, name: str) -> bool:
         """Tell whether an entry of an instance's dictionary can't be set by its name: a descriptor takes it."""
-        raw = (self.tx.find_in_class(cls, name) or (None,))[0]
+        raw = (self.tx.classes.find(cls, name) or (None,))[0]
         if isinstance(raw, MemberDescriptorType) or (issubclass(cls, BaseException) and hasattr(BaseException, name)):
             return False
         return is_data_descriptor(raw)

@@ -16,6 +16,7 @@ from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import InstanceDict, Object, Reference
 from intarsia_tracer.values.sequences import List, Slice, Tuple
 from intarsia_tracer.values.sets import SetValue
+from intarsia_tracer.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
@@ -39,7 +40,7 @@ def copy_deep(tx: Tracer, value: Value, memo: dict[int, Value]) -> Value:
     if known is None:
         known = _copied(tx, value, "__deepcopy__", lambda part: copy_deep(tx, part, memo), memo)
         memo[id(value)] = known
-        tx.kept.append(value)
+        tx.live.keep(value)
     return known
 
 
@@ -87,13 +88,13 @@ def _copied_object(
     """Copy an instance: by its own hook, or by its attributes."""
     if value.existing and value.identity() is not None and _is_its_own_copy(value):
         return value
-    own = tx.find_in_class(value.cls, hook)
+    own = tx.classes.find(value.cls, hook)
     if own is not None and isinstance(own[0], types.FunctionType):
         rest: list[Value] = [Dict()] if hook == "__deepcopy__" else []
-        return tx.call(tx.class_function(value, value.cls, hook), [value, *rest], {})
+        return tx.call(tx.live.class_function(value, value.cls, hook), [value, *rest], {})
     if not _is_plain(tx, value):
         raise Break("tracer.call", f"copying {value.describe()} isn't modelled")
-    made = Object(value.cls, birth=tx.step)
+    made = Object(value.cls, birth=tx.steps.now)
     memo[id(value)] = made
     if isinstance(value.base, (Dict, List)):
         made.base = _copied(tx, value.base, hook, part, {})
@@ -116,7 +117,7 @@ def _is_plain(tx: Tracer, value: Object) -> bool:
     if written_in_c or any("__slots__" in vars(base) for base in cls.__mro__):
         return False
     for name in _HOOKS:
-        found = tx.find_in_class(cls, name)
+        found = tx.classes.find(cls, name)
         if found is not None and found[0] not in (vars(object).get(name), vars(dict).get(name), vars(list).get(name)):
             return False
     if any(tx.asks_python(value, name) for name in _FILLING if isinstance(value.base, (Dict, List))):
@@ -125,12 +126,12 @@ def _is_plain(tx: Tracer, value: Object) -> bool:
 
 
 def _call_copy(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("copy", args, keywords, 1)
+    (value,) = arity("copy", args, keywords, 1)
     return copy_shallow(tx, value)
 
 
 def _call_deepcopy(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("deepcopy", args, keywords, 1)
+    (value,) = arity("deepcopy", args, keywords, 1)
     return copy_deep(tx, value, {})
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_bytecode import Instruction, decode
 from intarsia_ir.records import Source
-from intarsia_tracer.breaks import Raised
+from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Cell, Globals
@@ -16,7 +16,7 @@ from intarsia_tracer.values.functions import Cell, Globals
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["EvaluatedFrame", "Opcode", "Pending", "Signal", "Yielded"]
+__all__ = ["EvaluatedFrame", "Opcode", "Pending", "Signal", "Yielded", "close_dropped"]
 
 
 class Yielded:
@@ -106,6 +106,7 @@ class EvaluatedFrame:
             Raised: The traced program raises, and the frame doesn't handle it.
         """
         tx, instructions = self.tx, self.decoded.instructions
+        frames = tx.frames
         if exception is not None and not self.unwind(exception):
             raise Raised(exception)
         while True:
@@ -113,11 +114,11 @@ class EvaluatedFrame:
                 while True:
                     self.at = instruction = instructions[self.pc]
                     if self.outermost:
-                        tx.begin_step(self)
+                        tx.steps.begin(self.stack, tx.raising.handling)
                     self.pc += 1
                     signal = table[instruction.op](self, instruction)
-                    if tx.open_generators:
-                        tx.close_abandoned(self)
+                    if frames.open_generators:
+                        close_dropped(tx, self)
                     if signal is not None:
                         return signal
             except Raised as raised:
@@ -128,7 +129,7 @@ class EvaluatedFrame:
         """Return a local, or None; what the frame was given is modelled at the first look."""
         found = self.locals.get(name)
         if type(found) is Pending:
-            found = self.locals[name] = self.tx.wrap(found.real, found.source)
+            found = self.locals[name] = self.tx.live.wrap(found.real, found.source)
         return found
 
     def unwind(self, exception: Value) -> bool:
@@ -137,7 +138,7 @@ class EvaluatedFrame:
         if handler is None:
             return False
         if self.outermost:
-            self.tx.note_raised(exception)
+            self.tx.raising.passed(exception)
         del self.stack[handler.depth :]
         if handler.lasti:
             self.stack.append(Const(self.at.index))
@@ -160,3 +161,17 @@ class EvaluatedFrame:
 
 
 Opcode = Callable[[EvaluatedFrame, Instruction], Signal]
+
+
+def close_dropped(tx: Tracer, frame: EvaluatedFrame | None) -> None:
+    """Close the generators that the last instruction dropped: `frame` ran it, None is the end of the capture."""
+    if frame is None or frame.outermost:
+        tx.steps.stack = []  # the instruction is done: it keeps nothing alive
+    dropped = tx.frames.dropped
+    while dropped:
+        generator = dropped.pop(0)
+        try:
+            generator.close(tx)
+        except Raised as raised:
+            what = raised.value.type().__name__
+            raise Break("tracer.exception", f"{what} is raised while a dropped generator is closed") from None

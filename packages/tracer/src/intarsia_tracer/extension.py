@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import Signature, SizeFacts, Source
+from intarsia_ir.records import Signature, SizeFacts, Source, Symbolic
 from intarsia_tracer.values.base import Keywords, Value
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.values.functions import PythonFunction
     from intarsia_tracer.values.objects import ClassValue, Object
 
-__all__ = ["Extension", "Graph"]
+__all__ = ["Extension", "ExtensionMaker", "Graph", "Symbols"]
 
 
 class Graph:
@@ -45,10 +46,30 @@ class Graph:
         self.outputs = tuple(outputs)
 
 
-class Extension:
-    """Hooks of the evaluator. Every one may decline by returning None; this class declines everything."""
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """Which sizes and numbers of a call are symbols.
 
-    def begin(self, tx: Tracer) -> None:
+    Args:
+        symbolic: Those that are asked for.
+        enabled: Whether there may be any: the first attempt at a call without them finds marked sizes.
+        marks: Whether sizes that the user marked are symbols.
+    """
+
+    symbolic: Symbolic
+    enabled: bool
+    marks: bool
+
+
+class Extension:
+    """Hooks of the evaluator. Every one may decline by returning None; this class declines everything.
+
+    Args:
+        tx: The capture that begins.
+        symbols: Which sizes and numbers of the call are symbols.
+    """
+
+    def __init__(self, tx: Tracer, symbols: Symbols) -> None:
         """Tracing begins."""
 
     def end(self) -> None:
@@ -74,7 +95,7 @@ class Extension:
         return ""
 
     def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
-        """Model an int or float that `tx.symbolic` names as no constant; None: it is one all the same."""
+        """Model an int or float that is no constant; None: it is one."""
         return None
 
     def facts(self) -> SizeFacts:
@@ -121,6 +142,10 @@ class Extension:
         """Answer `isinstance` for classes with their own check."""
         return None
 
+    def answers_differ(self) -> bool:
+        """Tell whether the code was told what isn't so when it runs natively, such as that it is being compiled."""
+        return False
+
     def position(self) -> int:
         """Return a number that grows with every recorded operation."""
         return 0
@@ -135,3 +160,6 @@ class Extension:
 
     def emit_ambient(self, out: Builder) -> None:
         """Emit bytecode that sets ambient state, such as the grad mode, as tracing left it."""
+
+
+ExtensionMaker = Callable[["Tracer", Symbols], Extension]

@@ -53,7 +53,7 @@ def _has_own_text(tx: Tracer, value: Value, name: str) -> bool:
     """Tell whether the user's class of a named tuple says how it is written."""
     if not isinstance(value, Tuple) or not tx.asks_python(value, name):
         return False
-    found = tx.find_in_class(value.cls, name)
+    found = tx.classes.find(value.cls, name)
     return found is not None and not is_trusted(found[0].__globals__.get("__name__", ""))
 
 
@@ -83,7 +83,7 @@ def printable(tx: Tracer, value: Value) -> Any:
 
 def object_text(tx: Tracer, value: Value, name: str) -> Value:
     """Ask `__str__` or `__repr__` of an instance."""
-    found = tx.find_in_class(value.type(), name)
+    found = tx.classes.find(value.type(), name)
     raw = found[0] if found else None
     member = value.identity()
     if issubclass(type(member), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
@@ -91,7 +91,7 @@ def object_text(tx: Tracer, value: Value, name: str) -> Value:
     if isinstance(raw, types.FunctionType):
         return _text(tx, tx.special(value, name, []), f"{name} returned non-string (type %s)")
     if raw is _OBJECT_STR:
-        shown = tx.find_in_class(value.type(), "__repr__")
+        shown = tx.classes.find(value.type(), "__repr__")
         if shown is not None and isinstance(shown[0], types.FunctionType):
             return _text(tx, tx.special(value, "__repr__", []), "__str__ returned non-string (type %s)")
         return tx.object_text(value, "__repr__")
@@ -103,7 +103,7 @@ def object_text(tx: Tracer, value: Value, name: str) -> Value:
 def _text(tx: Tracer, answer: Value, refusal: str) -> Value:
     """Return the text that a user's method answers with; anything else is refused as by CPython."""
     if not issubclass(answer.type(), str):
-        tx.raise_error(TypeError, refusal % answer.type().__name__)
+        tx.raising.error(TypeError, refusal % answer.type().__name__)
     return answer
 
 
@@ -139,7 +139,7 @@ def format_value(tx: Tracer, value: Value, conversion: int, spec: Value | None) 
 
 def _object_format(tx: Tracer, value: Object, spec: str) -> Value:
     """Ask `__format__` of an instance."""
-    found = tx.find_in_class(value.cls, "__format__")
+    found = tx.classes.find(value.cls, "__format__")
     raw = found[0] if found else None
     if issubclass(type(value.value), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
         return Const(tx.real(format, value.value, spec))

@@ -16,6 +16,7 @@ from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import boolean
 from intarsia_tracer.values.objects import ClassValue, Object
 from intarsia_tracer.values.sequences import Tuple
+from intarsia_tracer.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_tracer.tracer import Tracer
@@ -48,18 +49,18 @@ def _alternatives(tx: Tracer, cls: Value) -> Sequence[Value] | None:
     if isinstance(cls, Tuple):
         return cls.items
     if isinstance(cls, Object) and isinstance(cls.value, types.UnionType):
-        return [tx.wrap(item, None) for item in cls.value.__args__]
+        return [tx.live.wrap(item, None) for item in cls.value.__args__]
     return None
 
 
 def _ask_metaclass(tx: Tracer, cls: ClassValue, name: str, about: Value) -> bool | None:
     """Evaluate the check of a metaclass of the user; None where it is that of `type`, or of the standard library."""
     meta = type(cls.value)
-    found = tx.find_in_class(meta, name)
+    found = tx.classes.find(meta, name)
     if found is None or not isinstance(found[0], types.FunctionType) or found[0].__module__ in (*_ABSTRACT, "typing"):
         return None
     source = cls.source and tx.sources.attribute(tx.sources.type_of(cls.source), name)
-    return tx.truth(tx.call(tx.wrap(found[0], source), [cls, about], {}))
+    return tx.truth(tx.call(tx.live.wrap(found[0], source), [cls, about], {}))
 
 
 def _is_plain_instance(tx: Tracer, value: Value, cls: Any) -> bool:
@@ -72,7 +73,7 @@ def _is_plain_instance(tx: Tracer, value: Value, cls: Any) -> bool:
     try:
         said = _said_class(tx, value)
     except Raised as raised:
-        if not tx.is_exception(raised.value, AttributeError):
+        if not raised.is_a(AttributeError):
             raise
         return False
     return any(_is_subclass(tx, other, cls) for other in said)
@@ -88,7 +89,7 @@ def _said_class(tx: Tracer, value: Value) -> Sequence[Any]:
 
 def _says_its_class(tx: Tracer, cls: Any) -> bool:
     """Tell whether a class has a `__class__` of its own, or another way of looking attributes up."""
-    own, getter = (tx.find_in_class(cls, name) for name in ("__class__", "__getattribute__"))
+    own, getter = (tx.classes.find(cls, name) for name in ("__class__", "__getattribute__"))
     looks_up = getter is not None and isinstance(getter[0], types.FunctionType)
     return looks_up or (own is not None and own[0] is not _OBJECT_CLASS)
 
@@ -97,15 +98,15 @@ def _is_subclass(tx: Tracer, kind: Any, cls: Any) -> bool:
     """Model `__subclasscheck__` of `type` and of abstract classes."""
     meta = type(cls)
     if cls in kind.__mro__ or meta is type or getattr(meta, "__subclasscheck__", None) is type.__subclasscheck__:
-        return tx.is_subclass(kind, cls)
+        return tx.classes.is_subclass(kind, cls)
     if getattr(cls, "_is_protocol", False):
         raise Break("tracer.call", f"isinstance is asked about the protocol {cls.__name__}")
     if meta.__module__ in (*_ABSTRACT, "typing") or cls.__module__ in _ABSTRACT:
-        return tx.is_subclass(kind, cls)
+        return tx.classes.is_subclass(kind, cls)
     checks = [vars(base).get("__subclasscheck__") for base in meta.__mro__]
     (check, *_) = [check for check in checks if check is not None]
     if check is vars(abc.ABCMeta)["__subclasscheck__"]:
-        return tx.is_subclass(kind, cls)
+        return tx.classes.is_subclass(kind, cls)
     return cls in kind.__mro__  # of which isinstance doesn't ask the metaclass
 
 
@@ -124,12 +125,12 @@ def _check_subclass(tx: Tracer, value: ClassValue, cls: Value) -> bool:
 
 
 def _isinstance(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    value, cls = tx.arity("isinstance", args, keywords, 2)
+    value, cls = arity("isinstance", args, keywords, 2)
     return boolean(is_instance(tx, value, cls))
 
 
 def _issubclass(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    value, cls = tx.arity("issubclass", args, keywords, 2)
+    value, cls = arity("issubclass", args, keywords, 2)
     if not isinstance(value, ClassValue):
         raise Break("tracer.exception", f"issubclass is asked about {value.describe()}")
     return boolean(_check_subclass(tx, value, cls))
@@ -137,7 +138,7 @@ def _issubclass(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _instancecheck(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Model what a metaclass calls as `super().__instancecheck__(value)`."""
-    cls, value = tx.arity("__instancecheck__", args, keywords, 2)
+    cls, value = arity("__instancecheck__", args, keywords, 2)
     if not isinstance(cls, ClassValue):
         raise Break("tracer.call", f"__instancecheck__ of {cls.describe()} is called")
     return boolean(_is_plain_instance(tx, value, cls.value))
@@ -145,7 +146,7 @@ def _instancecheck(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Val
 
 def _subclasscheck(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Model what a metaclass calls as `super().__subclasscheck__(value)`."""
-    cls, value = tx.arity("__subclasscheck__", args, keywords, 2)
+    cls, value = arity("__subclasscheck__", args, keywords, 2)
     if not isinstance(cls, ClassValue) or not isinstance(value, ClassValue):
         raise Break("tracer.call", f"__subclasscheck__ of {cls.describe()} is called")
     return boolean(_is_subclass(tx, value.value, cls.value))

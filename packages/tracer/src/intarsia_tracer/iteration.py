@@ -35,6 +35,7 @@ __all__ = [
     "size_from",
     "taken",
     "unpack",
+    "unpack_exactly",
 ]
 
 _NO_MAPPINGS = (Const, Items, SetValue, DictView, Position)
@@ -42,7 +43,7 @@ _NO_MAPPINGS = (Const, Items, SetValue, DictView, Position)
 
 def iterator_over(tx: Tracer, value: Value) -> Position:
     """Return an iterator over a sequence, atom, set or dict view."""
-    made = Position(value, tx.step)
+    made = Position(value, tx.steps.now)
     made.begin(tx)
     return made
 
@@ -56,7 +57,7 @@ def next_or_stop(tx: Tracer, iterator: Value) -> Value:
     """Model `next(iterator)`."""
     found = iterator.advance(tx)
     if found is None:
-        tx.raise_model(StopIteration, [])
+        tx.raising.throw(StopIteration, [])
     return found
 
 
@@ -93,7 +94,7 @@ def ask_length(tx: Tracer, value: Value) -> None:
             if name == "__len__":
                 size_from(tx, answer)
         except Raised as raised:
-            if not tx.is_exception(raised.value, TypeError):
+            if not raised.is_a(TypeError):
                 raise
             continue
         if name == "__len__":
@@ -101,7 +102,7 @@ def ask_length(tx: Tracer, value: Value) -> None:
         if not isinstance(answer, Const) or (answer.value is not NotImplemented and type(answer.value) is not int):
             raise Break("tracer.exception", f"{name} of {value.describe()} gives {answer.describe()}")
         if answer.value is not NotImplemented and answer.value < 0:
-            tx.raise_error(ValueError, "__length_hint__() should return >= 0")
+            tx.raising.error(ValueError, "__length_hint__() should return >= 0")
         return
 
 
@@ -111,9 +112,9 @@ def size_from(tx: Tracer, answer: Value) -> int:
         answer = Const(tx.index(answer))
     size = tx.real(operator.index, answer.as_python())
     if size < 0:
-        tx.raise_error(ValueError, "__len__() should return >= 0")
+        tx.raising.error(ValueError, "__len__() should return >= 0")
     if size > sys.maxsize:
-        tx.raise_error(OverflowError, "cannot fit 'int' into an index-sized integer")
+        tx.raising.error(OverflowError, "cannot fit 'int' into an index-sized integer")
     return int(size)
 
 
@@ -125,7 +126,7 @@ def elements(tx: Tracer, value: Value) -> Iterator[Value]:
 def elements_left(tx: Tracer, iterator: Value) -> Iterator[Value]:
     """Iterate over what an iterator still gives."""
     while (element := iterator.advance(tx)) is not None:
-        tx.spend(1)
+        tx.frames.spend(1)
         yield element
 
 
@@ -158,15 +159,31 @@ def pairs(tx: Tracer, value: Value) -> Iterator[tuple[Hashable, Value, Value]]:
 
 def _pair(tx: Tracer, element: Value, number: int) -> list[Value]:
     """Return the two parts of an element that a dict is made of."""
-    if tx.find_in_class(element.type(), "__iter__") is None:
+    if tx.classes.find(element.type(), "__iter__") is None:
         raise Break("tracer.exception", f"a dict is made of {element.describe()}")
     both = tx.taken(element if is_read_whole(tx, element) else element.iterate(tx))
     if len(both) != 2:
         shown = f"#{number} has length {len(both)}; 2 is required"
-        tx.raise_error(ValueError, f"dictionary update sequence element {shown}")
+        tx.raising.error(ValueError, f"dictionary update sequence element {shown}")
     return both
 
 
 def keyword_pairs(tx: Tracer, keywords: Keywords) -> list[tuple[Hashable, Value, Value]]:
     """Return (hash key, key, value) of keyword arguments."""
     return [(name, Const(name), value) for name, value in keywords.items()]
+
+
+def unpack_exactly(tx: Tracer, value: Value, count: int) -> list[Value]:
+    """Return exactly `count` elements."""
+    if tx.is_read_whole(value):
+        found = tx.unpack(value)
+    else:
+        found = []
+        iterator = value.iterate(tx)
+        while len(found) <= count and (element := iterator.advance(tx)) is not None:
+            found.append(element)
+    if len(found) > count:
+        tx.raising.error(ValueError, f"too many values to unpack (expected {count})")
+    if len(found) < count:
+        tx.raising.error(ValueError, f"not enough values to unpack (expected {count}, got {len(found)})")
+    return found

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.descriptors import is_data_descriptor, is_plain_lookup
-from intarsia_tracer.handling import HandledByCaller, rely_on_calm_caller
 from intarsia_tracer.trust import is_trusted
 from intarsia_tracer.values.base import Value
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import Const
-from intarsia_tracer.values.functions import BoundBuiltin, BoundMethod
+from intarsia_tracer.values.functions import BoundMethod
+from intarsia_tracer.values.handled import HandledByCaller
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import InstanceDict, Object
 from intarsia_tracer.values.sequences import Tuple
@@ -43,6 +44,7 @@ __all__ = [
     "plain_attribute",
     "real_dict",
     "really_has",
+    "special_method",
 ]
 
 
@@ -59,17 +61,17 @@ def object_attribute(tx: Tracer, owner: Object, name: str) -> Value:
     found = tx.extension.attribute(tx, owner, name)
     if found is not None:
         return found
-    getter = tx.find_in_class(owner.cls, "__getattribute__")
+    getter = tx.classes.find(owner.cls, "__getattribute__")
     if getter is None or not isinstance(getter[0], types.FunctionType):
         return tx.plain_attribute(owner, name)
-    function = tx.class_function(owner, owner.cls, "__getattribute__")
+    function = tx.live.class_function(owner, owner.cls, "__getattribute__")
     try:
         return tx.call(function, [owner, Const(name)], {})
     except Raised as raised:
-        fallback = tx.find_in_class(owner.cls, "__getattr__")
-        if fallback is None or not tx.is_exception(raised.value, AttributeError):
+        fallback = tx.classes.find(owner.cls, "__getattr__")
+        if fallback is None or not raised.is_a(AttributeError):
             raise
-        return tx.call(tx.class_function(owner, owner.cls, "__getattr__"), [owner, Const(name)], {})
+        return tx.call(tx.live.class_function(owner, owner.cls, "__getattr__"), [owner, Const(name)], {})
 
 
 def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True) -> Value:
@@ -77,13 +79,13 @@ def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True)
     cls = owner.cls
     if cls in (weakref.ProxyType, weakref.CallableProxyType):
         raise Break("tracer.attribute", f"{name!r} is looked up through a weak proxy")
-    if name == "__class__" and (tx.find_in_class(cls, name) or (None,))[0] is vars(object)["__class__"]:
-        return tx.wrap(cls, tx.class_source(owner, cls))
+    if name == "__class__" and (tx.classes.find(cls, name) or (None,))[0] is vars(object)["__class__"]:
+        return tx.live.wrap(cls, tx.classes.place_of(owner, cls))
     if name == "__dict__" and has_dict(cls):
         return InstanceDict(owner)
     if issubclass(type(owner.value), enum.Enum) and name in ("name", "value", "_name_", "_value_"):
-        return tx.wrap(tx.real(getattr, owner.value, name), None)
-    found = tx.find_in_class(cls, name)
+        return tx.live.wrap(tx.real(getattr, owner.value, name), None)
+    found = tx.classes.find(cls, name)
     raw = found[0] if found else None
     if found is not None and is_data_descriptor(raw):
         return _from_data_descriptor(tx, owner, name, raw)
@@ -98,15 +100,15 @@ def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True)
 def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
     """Ask `__getattr__`, or raise."""
     cls = owner.cls
-    hook = tx.find_in_class(cls, "__getattr__") if fallback else None
+    hook = tx.classes.find(cls, "__getattr__") if fallback else None
     if hook is not None:
         if not isinstance(hook[0], types.FunctionType):
             raise Break("tracer.attribute", f"{owner.describe()} has a __getattr__ that isn't a function")
         tx.guard_not_in_instance(owner, name)
         try:
-            return tx.call(tx.class_function(owner, cls, "__getattr__"), [owner, Const(name)], {})
+            return tx.call(tx.live.class_function(owner, cls, "__getattr__"), [owner, Const(name)], {})
         except Raised as raised:
-            if tx.is_exception(raised.value, AttributeError):
+            if raised.is_a(AttributeError):
                 _guard_absent(tx, owner, name)
             raise
     if not fallback:
@@ -114,43 +116,45 @@ def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
     # of an attribute that was deleted before, the start tells nothing
     if owner.source is not None and fallback and name not in owner.written:
         tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
-    tx.raise_error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+    tx.raising.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
 
 
 def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -> Value:
     """Bind what was found in the class, and isn't a data descriptor, to the instance."""
     if issubclass(type(raw), (types.FunctionType, _CACHED)):
         tx.guard_not_in_instance(owner, name)
-        return BoundMethod(tx.class_function(owner, cls, name), owner)
+        return BoundMethod(tx.live.class_function(owner, cls, name), owner)
     if issubclass(type(raw), staticmethod):
         tx.guard_not_in_instance(owner, name)
-        return tx.class_function(owner, cls, name, "__func__")
+        return tx.live.class_function(owner, cls, name, "__func__")
     if issubclass(type(raw), classmethod):
         tx.guard_not_in_instance(owner, name)
-        return BoundMethod(tx.class_function(owner, cls, name, "__func__"), tx.wrap(cls, tx.class_source(owner, cls)))
+        return BoundMethod(
+            tx.live.class_function(owner, cls, name, "__func__"), tx.live.wrap(cls, tx.classes.place_of(owner, cls))
+        )
     if issubclass(type(raw), property):
-        return tx.call(tx.class_function(owner, cls, name, "fget"), [owner], {})
+        return tx.call(tx.live.class_function(owner, cls, name, "fget"), [owner], {})
     if issubclass(type(raw), functools.cached_property):
         _guard_absent(tx, owner, name)
-        value = tx.call(tx.class_function(owner, cls, name, "func"), [owner], {})
+        value = tx.call(tx.live.class_function(owner, cls, name, "func"), [owner], {})
         tx.write_attribute(cast(Object, owner), name, value)
         return value
     if issubclass(type(raw), types.ClassMethodDescriptorType):
-        return BoundBuiltin(tx.wrap(cls, tx.class_source(owner, cls)), name, raw)
+        return BoundBuiltin(tx.live.wrap(cls, tx.classes.place_of(owner, cls)), name, raw)
     if issubclass(type(raw), _C_METHODS):
-        _, index = tx.find_in_class(cls, name) or (raw, 0)
-        tx.rely_on_passing_over(cls.__mro__[:index], tx.class_source(owner, cls), name)
+        _, index = tx.classes.find(cls, name) or (raw, 0)
+        tx.classes.rely_on_passing_over(cls.__mro__[:index], tx.classes.place_of(owner, cls), name)
         return BoundBuiltin(owner, name, raw)
     if issubclass(type(raw), functools.partialmethod) or type(raw) is functools.partial:
         raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
-    getter = tx.find_in_class(type(raw), "__get__")
+    getter = tx.classes.find(type(raw), "__get__")
     if getter is None or issubclass(type(raw), type):
-        return tx.wrap(raw, attribute_source(tx, owner, name))
+        return tx.live.wrap(raw, attribute_source(tx, owner, name))
     if isinstance(getter[0], types.FunctionType):
         _guard_absent(tx, owner, name)
-        descriptor = tx.wrap(raw, None)
-        function = tx.class_function(descriptor, type(raw), "__get__")
-        return tx.call(function, [descriptor, owner, tx.wrap(cls, None)], {})
+        descriptor = tx.live.wrap(raw, None)
+        function = tx.live.class_function(descriptor, type(raw), "__get__")
+        return tx.call(function, [descriptor, owner, tx.live.wrap(cls, None)], {})
     raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
 
 
@@ -159,16 +163,16 @@ def _from_data_descriptor(tx: Tracer, owner: Object, name: str, raw: Any) -> Val
     if issubclass(type(raw), property):
         if raw.fget is None:
             raise Break("tracer.exception", f"property {name!r} of {owner.describe()} can't be read")
-        return tx.call(tx.class_function(owner, owner.cls, name, "fget"), [owner], {})
+        return tx.call(tx.live.class_function(owner, owner.cls, name, "fget"), [owner], {})
     if issubclass(owner.cls, BaseException) and hasattr(raw, "__objclass__") and not raw.__objclass__.__flags__ & _HEAP:
         return tx.exception_attribute(owner, name)
     if issubclass(type(raw), types.MemberDescriptorType):
         return _slot(tx, owner, name, raw)
-    getter = tx.find_in_class(type(raw), "__get__")
+    getter = tx.classes.find(type(raw), "__get__")
     if getter is not None and isinstance(getter[0], types.FunctionType):
-        descriptor = tx.wrap(raw, None)
-        function = tx.class_function(descriptor, type(raw), "__get__")
-        return tx.call(function, [descriptor, owner, tx.wrap(owner.cls, None)], {})
+        descriptor = tx.live.wrap(raw, None)
+        function = tx.live.class_function(descriptor, type(raw), "__get__")
+        return tx.call(function, [descriptor, owner, tx.live.wrap(owner.cls, None)], {})
     if owner.foreign:
         raise Break("tracer.tensor_input", f"{name!r} of {owner.foreign} is read")
     raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
@@ -180,17 +184,17 @@ def _slot(tx: Tracer, owner: Object, name: str, raw: Any) -> Value:
     if found is not None:
         return found
     if name in owner.written or not owner.existing:
-        tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
+        tx.raising.error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
     plain = is_plain_lookup(owner.cls)
     if owner.source is not None and not _is_filled(raw, owner.value):
-        if tx.find_in_class(owner.cls, "__getattr__") is not None or not plain:
+        if tx.classes.find(owner.cls, "__getattr__") is not None or not plain:
             raise Break("tracer.attribute", f"the slot {name!r} of {owner.describe()} is empty, and its class is asked")
         tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
     value = tx.real(raw.__get__, owner.value, owner.cls)
     source = None
     if owner.source is not None:
         source = (tx.sources.attribute if plain else tx.sources.plain_attribute)(owner.source, name)
-    model = owner.read[name] = tx.wrap(value, source)
+    model = owner.read[name] = tx.live.wrap(value, source)
     return model
 
 
@@ -212,7 +216,7 @@ def exception_attribute(tx: Tracer, owner: Object, name: str) -> Value:
         found = owner.written[name] or Const(None)
         if not isinstance(found, HandledByCaller):
             return found
-        rely_on_calm_caller(tx)
+        tx.raising.rely_on_calm_caller()
         return Const(None)
     if name in ("__cause__", "__context__") and not owner.existing:
         return Const(None)
@@ -232,14 +236,14 @@ def instance_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
     source = None
     if owner.source is not None:
         source = tx.own_source(owner, name)
-    model = owner.read[name] = tx.wrap(own[name], source)
+    model = owner.read[name] = tx.live.wrap(own[name], source)
     return model
 
 
 def own_source(tx: Tracer, owner: Object, name: str) -> Source:
     """Return where an entry of the instance's own dict is found: by its name, unless its class says what that is."""
     assert owner.source is not None
-    found = tx.find_in_class(owner.cls, name)
+    found = tx.classes.find(owner.cls, name)
     if is_plain_lookup(owner.cls) and (found is None or not is_data_descriptor(found[0])):
         return tx.sources.attribute(owner.source, name)
     return tx.sources.item(tx.own_dict_source(owner), name)
@@ -294,9 +298,19 @@ def attribute_source(tx: Tracer, owner: Value, name: str) -> Source | None:
     if owner.source is not None:
         return tx.sources.attribute(owner.source, name)
     if isinstance(owner, Object):
-        base = tx.reference_sources.get(id(owner.cls))
+        base = tx.classes.place(owner.cls)
         return None if base is None else tx.sources.attribute(base, name)
     return None
+
+
+def special_method(tx: Tracer, owner: Value, name: str) -> Value:
+    """Return a special method bound to its object."""
+    if not isinstance(owner, Object):
+        return owner.get_attribute(tx, name)
+    found = tx.classes.find(owner.cls, name)
+    if found is None:
+        raise Break("tracer.exception", f"{owner.describe()} has no {name}")
+    return tx.bound_to_instance(owner, owner.cls, name, found[0])
 
 
 # -- hashing -------------------------------------------------------------------------------------------------
@@ -310,7 +324,7 @@ def hash_is_safe(tx: Tracer, cls: Any) -> bool:
 def object_hash_key(tx: Tracer, owner: Object) -> Hashable:
     """Return what stands for an instance as a key."""
     if owner.cls.__hash__ is object.__hash__ and owner.cls.__eq__ is object.__eq__:
-        tx.note_key(owner)
+        tx.identities.note(owner)
         key: Hashable = owner.value if owner.existing else owner
         return key
     if issubclass(type(owner.value), enum.Enum) and owner.cls.__hash__ in _SAFE_HASHES:

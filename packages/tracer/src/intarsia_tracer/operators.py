@@ -27,7 +27,6 @@ __all__ = [
     "BINARY",
     "COMPARE",
     "CONTAINERS",
-    "arity",
     "asks_python",
     "binary",
     "built_in_part",
@@ -35,7 +34,6 @@ __all__ = [
     "compare",
     "compare_identity",
     "index",
-    "named",
     "operator_method",
     "real",
     "same",
@@ -94,7 +92,7 @@ def same(tx: Tracer, a: Value, b: Value) -> bool:
         return False
     one, other = a.identity(), b.identity()
     if one is not None and other is not None:
-        tx.rely_on_identity(a, b, one is other)
+        tx.identities.rely(a, b, one is other)
         return one is other
     if isinstance(a, Items) and isinstance(b, Items) and a.type() is b.type() is tuple:
         if a.real is not None and a.real is b.real:
@@ -149,10 +147,10 @@ def same_or_equal(tx: Tracer, a: Value, b: Value) -> bool:
         return a.value is b.value or bool(tx.real(operator.eq, a.value, b.value))
     one, other = a.identity(), b.identity()
     if one is not None and one is other:
-        tx.rely_on_identity(a, b, True)
+        tx.identities.rely(a, b, True)
         return True
     if one is not None and other is not None and type(a) is type(b) is Object:  # whose class may compare otherwise
-        tx.rely_on_identity(a, b, False)
+        tx.identities.rely(a, b, False)
     return tx.truth(tx.compare("==", a, b))
 
 
@@ -160,9 +158,9 @@ def compare(tx: Tracer, op: str, a: Value, b: Value) -> Value:
     """Model a rich comparison."""
     function, _, swapped = COMPARE[op]
     if isinstance(a, Const) and isinstance(b, Const):
-        return tx.from_python(tx.real(function, a.value, b.value))
+        return tx.live.from_python(tx.real(function, a.value, b.value))
     if _members(a, b):
-        return tx.from_python(tx.real(function, a.as_python(), b.as_python()))
+        return tx.live.from_python(tx.real(function, a.as_python(), b.as_python()))
     order = [(b, swapped, a), (a, op, b)] if _later_first(a, b) else [(a, op, b), (b, swapped, a)]
     for left, which, right in order:
         found = _compare_attempt(tx, left, which, right)
@@ -172,7 +170,7 @@ def compare(tx: Tracer, op: str, a: Value, b: Value) -> Value:
         return boolean(tx.same(a, b) is (op == "=="))
     if isinstance(a, (Const, Items, Dict)) and isinstance(b, (Const, Items, Dict)):
         shown = f"'{_full_name(a.type())}' and '{_full_name(b.type())}'"
-        tx.raise_error(TypeError, f"'{op}' not supported between instances of {shown}")
+        tx.raising.error(TypeError, f"'{op}' not supported between instances of {shown}")
     _not_modelled(op, a, b)
 
 
@@ -212,7 +210,7 @@ def asks_python(tx: Tracer, value: Value, name: str) -> bool:
     """Tell whether a special method of an instance or a named tuple is a function written in Python."""
     if type(value) is not Object and not (isinstance(value, Tuple) and value.cls is not tuple):
         return False
-    found = tx.find_in_class(value.type(), name)
+    found = tx.classes.find(value.type(), name)
     return found is not None and not isinstance(found[0], _WRITTEN_IN_C)
 
 
@@ -241,7 +239,7 @@ _OPERATORS = frozenset(
 def _compare_object(tx: Tracer, a: Value, op: str, b: Value) -> Value | None:
     """Ask the special method of an instance; None when it declines."""
     name = COMPARE[op][1]
-    found = tx.find_in_class(a.type(), name)
+    found = tx.classes.find(a.type(), name)
     if found is None or found[0] is getattr(object, name):
         if op == "!=":
             equal = _compare_object(tx, a, "==", b)
@@ -259,9 +257,9 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
     function, _name = BINARY[op]
     if isinstance(a, Const) and isinstance(b, Const):
         tx.check_size(op, a.value, b.value)
-        return tx.from_python(tx.real(function, a.value, b.value))
+        return tx.live.from_python(tx.real(function, a.value, b.value))
     if _members(a, b):
-        return tx.from_python(tx.real(function, a.as_python(), b.as_python()))
+        return tx.live.from_python(tx.real(function, a.as_python(), b.as_python()))
     if op == "%" and isinstance(a, Const) and isinstance(a.value, str) and not issubclass(b.type(), str):
         return tx.percent_format(a.value, b)
     found = _operate(tx, op, a, b, in_place)
@@ -343,7 +341,7 @@ def _in_place_attempt(tx: Tracer, op: str, a: Value, b: Value) -> Value | None:
 
 def _reflects(tx: Tracer, a: Value, b: Value, name: str) -> bool:
     """Tell whether the class of `b` has a reflected operator of its own."""
-    inherited, found = (tx.find_in_class(value.type(), f"__r{name}__") for value in (a, b))
+    inherited, found = (tx.classes.find(value.type(), f"__r{name}__") for value in (a, b))
     return found is not None and (inherited is None or inherited[0] is not found[0])
 
 
@@ -360,7 +358,7 @@ def _not_modelled(op: str, a: Value, b: Value) -> NoReturn:
 def _binary_object(tx: Tracer, a: Value, name: str, b: Value, swapped: bool) -> Value | None:
     """Ask the special method of an instance; None when it declines."""
     method = f"__r{name}__" if swapped else f"__{name}__"
-    if tx.find_in_class(a.type(), method) is None:
+    if tx.classes.find(a.type(), method) is None:
         return None
     answer = tx.special(a, method, [b])
     return None if isinstance(answer, Const) and answer.value is NotImplemented else answer
@@ -368,7 +366,7 @@ def _binary_object(tx: Tracer, a: Value, name: str, b: Value, swapped: bool) -> 
 
 def _in_place_object(tx: Tracer, a: Value, name: str, b: Value) -> Value | None:
     """Ask the in-place method of an instance."""
-    if tx.find_in_class(a.type(), f"__i{name}__") is None:
+    if tx.classes.find(a.type(), f"__i{name}__") is None:
         return None
     answer = tx.special(a, f"__i{name}__", [b])
     return None if isinstance(answer, Const) and answer.value is NotImplemented else answer
@@ -422,7 +420,7 @@ def index(tx: Tracer, key: Value) -> Any:
     if isinstance(key, Object) and not isinstance(key.identity(), int):
         key = tx.special(key, "__index__", []).settled()
         if not issubclass(key.type(), int):
-            tx.raise_error(TypeError, f"__index__ returned non-int (type {key.type().__name__})")
+            tx.raising.error(TypeError, f"__index__ returned non-int (type {key.type().__name__})")
     if isinstance(key, Slice):
         made = slice(*[None if _none(p) else tx.index(p) for p in key.parts])
         tx.real(made.indices, 0)  # a step of 0, or parts that are no integers
@@ -446,27 +444,7 @@ def real(tx: Tracer, function: Callable[..., Any], *args: Any, **keywords: Any) 
     try:
         return function(*args, **keywords)
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, UnicodeError) as error:
-        raise Raised(tx.exception_from(error)) from None
-
-
-def named(
-    tx: Tracer, function: str, args: Sequence[Value], keywords: Keywords, names: Sequence[str], required: int = 0
-) -> Keywords:
-    """Return the arguments that a built-in callable takes by position or by name; its TypeError is left to CPython."""
-    given = {**dict(zip(names, args, strict=False)), **keywords}
-    fits = len(args) <= len(names) and len(given) == len(args) + len(keywords) and set(names).issuperset(given)
-    if not fits or any(name not in given for name in names[:required]):
-        raise Break("tracer.exception", f"{function} is called with {len(args)} arguments and {sorted(keywords)}")
-    return given
-
-
-def arity(
-    tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords, low: int, high: int | None = None
-) -> Sequence[Value]:
-    """Return `args` if a built-in method takes that many; its TypeError is left to CPython."""
-    if keywords or not low <= len(args) <= (low if high is None else high):
-        raise Break("tracer.exception", f"{name} is called with {len(args)} arguments and {sorted(keywords)}")
-    return args
+        raise Raised(tx.raising.new(type(error), [tx.live.from_python(arg) for arg in error.args])) from None
 
 
 def _none(value: Value) -> bool:

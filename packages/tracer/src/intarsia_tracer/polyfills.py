@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.builtin_calls import BuiltinCall
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["STAND_INS", "model"]
+__all__ = ["STAND_INS", "model", "polyfill"]
 
 # ruff: noqa: SIM110  (each is its namesake; any() can't be written by any())
 
@@ -391,6 +391,11 @@ def model(function: Callable[..., Any]) -> Function:
     """Return the model of one of the functions above."""
     assert isinstance(function, FunctionType)
     return Function(function)
+
+
+def polyfill(tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords | None = None) -> Value:
+    """Inline one of the functions above, by its name."""
+    return tx.inline(model(globals()[name]), args, keywords or {})
 
 
 def _stand_in(function: Callable[..., Any], original: Any) -> BuiltinCall:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 from intarsia_tracer.descriptors import is_data_descriptor, is_plain_lookup
 from intarsia_tracer.lookup import has_dict, real_dict, really_has
+from intarsia_tracer.polyfills import polyfill
 
 __all__ = [
     "check_no_arguments",
@@ -42,27 +43,27 @@ def object_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | No
     if tx.extension.set_attribute(tx, owner, name, value):
         return
     special = "__delattr__" if value is None else "__setattr__"
-    found = tx.find_in_class(owner.cls, special)
+    found = tx.classes.find(owner.cls, special)
     if found is not None and isinstance(found[0], types.FunctionType):
         rest = [] if value is None else [value]
-        tx.call(tx.class_function(owner, owner.cls, special), [owner, Const(name), *rest], {})
+        tx.call(tx.live.class_function(owner, owner.cls, special), [owner, Const(name), *rest], {})
         return
     tx.plain_set_attribute(owner, name, value)
 
 
 def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -> None:
     """Model `object.__setattr__` and `object.__delattr__`."""
-    found = tx.find_in_class(owner.cls, name)
+    found = tx.classes.find(owner.cls, name)
     raw = found[0] if found else None
     if found is None or not is_data_descriptor(raw):
         if not has_dict(owner.cls):
-            tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
+            tx.raising.error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
         tx.write_attribute(owner, name, value)
     elif issubclass(type(raw), property):
         part = "fdel" if value is None else "fset"
         if getattr(raw, part) is None:
             raise Break("tracer.exception", f"property {name!r} of {owner.describe()} can't be set")
-        function = tx.class_function(owner, owner.cls, name, part)
+        function = tx.live.class_function(owner, owner.cls, name, part)
         tx.call(function, [owner] if value is None else [owner, value], {})
     elif issubclass(type(raw), types.MemberDescriptorType):
         tx.write_attribute(owner, name, value)
@@ -72,7 +73,7 @@ def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | Non
         )
         if not plain:
             raise Break("tracer.exception", f"{name} of an exception is set to something else")
-        tx.changes += 1
+        tx.effects.advanced()
         owner.written[name] = value
     else:
         _set_by_descriptor(tx, owner, name, raw, value)
@@ -81,12 +82,12 @@ def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | Non
 def _set_by_descriptor(tx: Tracer, owner: Object, name: str, raw: Any, value: Value | None) -> None:
     """Call `__set__` or `__delete__` of a user's descriptor."""
     special = "__delete__" if value is None else "__set__"
-    found = tx.find_in_class(type(raw), special)
+    found = tx.classes.find(type(raw), special)
     if found is None or not isinstance(found[0], types.FunctionType):
         raise Break("tracer.mutation", f"setting {name!r} of {owner.describe()} isn't modelled")
-    descriptor = tx.wrap(raw, None)
+    descriptor = tx.live.wrap(raw, None)
     rest = [] if value is None else [value]
-    tx.call(tx.class_function(descriptor, type(raw), special), [descriptor, owner, *rest], {})
+    tx.call(tx.live.class_function(descriptor, type(raw), special), [descriptor, owner, *rest], {})
 
 
 def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -> None:
@@ -95,9 +96,11 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
         known = owner.written.get(name) if name in owner.written else tx.instance_attribute(owner, name)
         # what only the class has, or makes up in `__getattr__`, can't be deleted from an instance
         if known is None and (name in owner.written or not (owner.existing and really_has(owner.value, name))):
-            found = tx.find_in_class(owner.cls, name)
+            found = tx.classes.find(owner.cls, name)
             slot = found is not None and isinstance(found[0], types.MemberDescriptorType)
-            tx.raise_error(AttributeError, name if slot else f"{owner.cls.__name__!r} object has no attribute {name!r}")
+            tx.raising.error(
+                AttributeError, name if slot else f"{owner.cls.__name__!r} object has no attribute {name!r}"
+            )
         if known is None and owner.source is not None:  # a slot, which nothing was read of
             if not is_plain_lookup(owner.cls):
                 raise Break("tracer.mutation", f"the slot {name!r} of {owner.describe()} is deleted unread")
@@ -106,8 +109,8 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
         raise Break("tracer.mutation", f"attribute {name!r} is set again after it was deleted: it moves to the end")
     if owner.existing and name not in owner.written:
         own = real_dict(owner.value) or {}
-        tx.check_end([own[name]] if name in own else [])
-    tx.changed(owner)
+        tx.effects.let_go([own[name]] if name in own else [])
+    tx.effects.changed(owner)
     if value is None and not (owner.existing and really_has(owner.value, name)):
         owner.written.pop(name, None)
     else:
@@ -135,7 +138,7 @@ def home_is_object(raw: Any) -> bool:
 
 def check_no_arguments(tx: Tracer, cls: Any, mine: str, other: str) -> None:
     """Break where `object` refuses arguments: if its `mine` is overridden, or its `other` isn't."""
-    own, others = tx.find_in_class(cls, mine), tx.find_in_class(cls, other)
+    own, others = tx.classes.find(cls, mine), tx.classes.find(cls, other)
     plain = own is not None and own[0] is vars(object)[mine]
     if not plain or (others is not None and others[0] is vars(object)[other]):
         raise Break("tracer.exception", f"class {cls.__qualname__} takes no arguments")
@@ -151,7 +154,7 @@ def _slot_of_object(
         if issubclass(owner.cls, BaseException):
             if keywords or owner.existing:
                 raise Break("tracer.call", f"{owner.describe()} is made with keywords, or anew")
-            tx.changes += 1
+            tx.effects.advanced()
             owner.base = Tuple(args)
         return Const(None)
     if name == "__init_subclass__":
@@ -167,7 +170,7 @@ def _slot_of_object(
     if name in ("__eq__", "__ne__"):
         return Const(name == "__eq__") if tx.same(owner, args[0]) else Const(NotImplemented)
     if name == "add_note" and issubclass(owner.cls, BaseException):
-        return tx.polyfill("add_note", [owner, *args], dict(keywords))
+        return polyfill(tx, "add_note", [owner, *args], dict(keywords))
     if name in ("__str__", "__repr__") and issubclass(owner.cls, BaseException):
         return tx.exception_text(owner, name, raw)
     return tx.object_text(owner, "__repr__") if name == "__str__" else None
@@ -179,14 +182,12 @@ def use_lock(tx: Tracer, owner: Object, name: str) -> Value | None:
     What the standard library does under its own locks needs none of them here. The user's code relies on others being
     kept out meanwhile, which no effect carried out later in one go would do: it breaks.
     """
-    if not is_trusted(tx.frames[-1].globals.real.get("__name__")):
+    if not is_trusted(tx.frames.top().module_name()):
         raise Break("tracer.call", f"method {name!r} of {owner.describe()}: others are kept out only in CPython")
-    if name in ("__enter__", "acquire") and owner not in tx.locks and "unlocked" in repr(owner.value):
-        tx.changes += 1
-        tx.locks[owner] = None
+    if name in ("__enter__", "acquire") and owner not in tx.effects.locks and "unlocked" in repr(owner.value):
+        tx.effects.take(owner)
         return Const(True)
-    if name in ("__exit__", "release") and owner in tx.locks:
-        tx.changes += 1
-        del tx.locks[owner]
+    if name in ("__exit__", "release") and owner in tx.effects.locks:
+        tx.effects.release(owner)
         return Const(None)
     raise Break("tracer.call", f"method {name!r} of {owner.describe()} isn't modelled in this state")

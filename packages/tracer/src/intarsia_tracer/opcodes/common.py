@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, cast
 
+from intarsia_tracer import namespaces, patterns
 from intarsia_tracer.breaks import Break, Raised
 from intarsia_tracer.evaluate import EvaluatedFrame, Opcode, Signal, Yielded
+from intarsia_tracer.exceptions import matches_exception, raise_statement
+from intarsia_tracer.iteration import unpack_exactly
+from intarsia_tracer.lookup import special_method
 from intarsia_tracer.values.base import NULL, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean, is_none
-from intarsia_tracer.values.functions import Cell
+from intarsia_tracer.values.functions import Cell, MadeFunction
 from intarsia_tracer.values.iterators import Generator
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import Traceback
@@ -54,7 +58,7 @@ def swap(f: EvaluatedFrame, i: Instruction) -> None:
 
 def load_const(f: EvaluatedFrame, i: Instruction) -> None:
     """Push a constant of the code."""
-    f.stack.append(f.tx.constant(i.value))
+    f.stack.append(f.tx.live.constant(i.value))
 
 
 def load_fast(f: EvaluatedFrame, i: Instruction) -> None:
@@ -69,7 +73,7 @@ def read_local(f: EvaluatedFrame, name: str) -> Value:
         return found
     if name in f.cells:  # 3.13 loads cells as if they were locals
         return f.cells[name]
-    f.tx.raise_error(
+    f.tx.raising.error(
         UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value"
     )
 
@@ -87,7 +91,7 @@ def delete_fast(f: EvaluatedFrame, i: Instruction) -> None:
 
 def load_global(f: EvaluatedFrame, i: Instruction) -> None:
     """Push a global or builtin, below it the empty slot of a call."""
-    found = f.tx.global_or_builtin(f.globals, i.value)
+    found = namespaces.global_or_builtin(f.tx, f.globals, i.value)
     if i.arg & 1:
         f.stack.append(NULL)
     f.stack.append(found)
@@ -101,7 +105,7 @@ def store_global(f: EvaluatedFrame, i: Instruction) -> None:
 def delete_global(f: EvaluatedFrame, i: Instruction) -> None:
     """Delete a global."""
     if f.globals.remove(f.tx, i.value, Const(i.value)) is None:
-        f.tx.raise_error(NameError, f"name {i.value!r} is not defined")
+        f.tx.raising.error(NameError, f"name {i.value!r} is not defined")
 
 
 def make_cell(f: EvaluatedFrame, i: Instruction) -> None:
@@ -272,8 +276,8 @@ def list_append(f: EvaluatedFrame, i: Instruction) -> None:
 def list_extend(f: EvaluatedFrame, i: Instruction) -> None:
     """Extend a list that is being built."""
     items = f.stack.pop()
-    if not any(f.tx.find_in_class(items.type(), name) for name in ("__iter__", "__getitem__")):
-        f.tx.raise_error(TypeError, f"Value after * must be an iterable, not {items.type().__name__}")
+    if not any(f.tx.classes.find(items.type(), name) for name in ("__iter__", "__getitem__")):
+        f.tx.raising.error(TypeError, f"Value after * must be an iterable, not {items.type().__name__}")
     f.stack[-i.arg].call_method(f.tx, "extend", [items], {})
 
 
@@ -322,7 +326,7 @@ def dict_merge(f: EvaluatedFrame, i: Instruction) -> None:
 def unpack_sequence(f: EvaluatedFrame, i: Instruction) -> None:
     """Unpack exactly as many elements."""
     value = f.stack.pop()
-    found = f.tx.unpack_exactly(value, i.arg)
+    found = unpack_exactly(f.tx, value, i.arg)
     f.stack.extend(reversed(found))
 
 
@@ -338,7 +342,7 @@ def unpack_ex(f: EvaluatedFrame, i: Instruction) -> None:
         found += f.tx.taken(iterator) if len(found) == before else []
     if len(found) < before + after:
         wanted = f"expected at least {before + after}, got {len(found)}"
-        f.tx.raise_error(ValueError, f"not enough values to unpack ({wanted})")
+        f.tx.raising.error(ValueError, f"not enough values to unpack ({wanted})")
     end = len(found) - after
     f.stack.extend(reversed([*found[:before], List(found[before:end]), *found[end:]]))
 
@@ -358,7 +362,7 @@ def jump(f: EvaluatedFrame, i: Instruction) -> None:
 
 def jump_backward(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump back; loops are unrolled, so they spend the budget."""
-    f.tx.spend(i.index - i.target)
+    f.tx.frames.spend(i.index - i.target)
     f.pc = i.target
 
 
@@ -389,7 +393,7 @@ def pop_jump_if_not_none(f: EvaluatedFrame, i: Instruction) -> None:
 def _jump(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump; going back spends the budget."""
     if i.target < i.index:
-        f.tx.spend(i.index - i.target)
+        f.tx.frames.spend(i.index - i.target)
     f.pc = i.target
 
 
@@ -450,7 +454,7 @@ def call_function_ex(f: EvaluatedFrame, i: Instruction) -> None:
                 raise Break("tracer.exception", "keywords must be strings")
             keywords[hashed] = value
     given = f.stack.pop()
-    if not any(f.tx.find_in_class(given.type(), name) for name in ("__iter__", "__getitem__")):
+    if not any(f.tx.classes.find(given.type(), name) for name in ("__iter__", "__getitem__")):
         raise Break("tracer.exception", f"{given.describe()} stands behind *")
     args = f.tx.taken(given)
     one, other = f.popn(2)
@@ -459,7 +463,7 @@ def call_function_ex(f: EvaluatedFrame, i: Instruction) -> None:
 
 def make_function(f: EvaluatedFrame, code: Any) -> Any:
     """Make a function without defaults."""
-    return f.tx.make_function(code, f.globals)
+    return MadeFunction(code, f.globals)
 
 
 def return_value(f: EvaluatedFrame, i: Instruction) -> Signal:
@@ -492,7 +496,7 @@ def send(f: EvaluatedFrame, i: Instruction, keep_receiver: bool) -> None:
         else:
             found = f.tx.call(receiver.get_attribute(f.tx, "send"), [value], {})
     except Raised as raised:
-        if not f.tx.is_exception(raised.value, StopIteration):
+        if not raised.is_a(StopIteration):
             raise
         result = raised.value.get_attribute(f.tx, "value")
         if not keep_receiver:
@@ -509,8 +513,8 @@ def send(f: EvaluatedFrame, i: Instruction, keep_receiver: bool) -> None:
 def before_with(f: EvaluatedFrame, i: Instruction) -> None:
     """Enter a context manager."""
     manager = f.stack.pop()
-    enter = f.tx.special_method(manager, "__enter__")
-    f.stack.append(f.tx.special_method(manager, "__exit__"))
+    enter = special_method(f.tx, manager, "__enter__")
+    f.stack.append(special_method(f.tx, manager, "__exit__"))
     f.stack.append(f.tx.call(enter, [], {}))
 
 
@@ -518,27 +522,27 @@ def with_except_start(f: EvaluatedFrame, i: Instruction) -> None:
     """Call `__exit__` with the exception."""
     exception = f.stack[-1]
     leave = f.stack[-4]
-    f.stack.append(f.tx.call(leave, [f.tx.class_value(exception.type()), exception, Traceback()], {}))
+    f.stack.append(f.tx.call(leave, [f.tx.live.class_value(exception.type()), exception, Traceback()], {}))
 
 
 def push_exc_info(f: EvaluatedFrame, i: Instruction) -> None:
     """Begin handling the exception on top."""
     exception = f.stack.pop()
-    f.stack.append(f.tx.handling or NONE)
+    f.stack.append(f.tx.raising.handling or NONE)
     f.stack.append(exception)
-    f.tx.handling = exception
+    f.tx.raising.handling = exception
 
 
 def pop_except(f: EvaluatedFrame, i: Instruction) -> None:
     """End handling."""
     before = f.stack.pop()
-    f.tx.handling = None if is_none(before) else before
+    f.tx.raising.handling = None if is_none(before) else before
 
 
 def check_exc_match(f: EvaluatedFrame, i: Instruction) -> None:
     """Push whether the exception is of a class."""
     wanted = f.stack.pop()
-    f.stack.append(boolean(f.tx.matches_exception(f.stack[-1], wanted)))
+    f.stack.append(boolean(matches_exception(f.tx, f.stack[-1], wanted)))
 
 
 def reraise(f: EvaluatedFrame, i: Instruction) -> None:
@@ -548,12 +552,12 @@ def reraise(f: EvaluatedFrame, i: Instruction) -> None:
 
 def raise_varargs(f: EvaluatedFrame, i: Instruction) -> None:
     """Model the raise statement."""
-    f.tx.raise_statement(f.popn(i.arg))
+    raise_statement(f.tx, f.popn(i.arg))
 
 
 def load_assertion_error(f: EvaluatedFrame, i: Instruction) -> None:
     """Push AssertionError."""
-    f.stack.append(f.tx.class_value(AssertionError))
+    f.stack.append(f.tx.live.class_value(AssertionError))
 
 
 # ---- match -----------------------------------------------------------------------------------------------------
@@ -587,7 +591,7 @@ def match_keys(f: EvaluatedFrame, i: Instruction) -> None:
 def match_class(f: EvaluatedFrame, i: Instruction) -> None:
     """Push the attributes of a class pattern, or None."""
     subject, cls, names = f.popn(3)
-    f.stack.append(f.tx.match_class(subject, cls, i.arg, f.tx.unpack(names)))
+    f.stack.append(patterns.match_class(f.tx, subject, cls, i.arg, f.tx.unpack(names)))
 
 
 # ---- imports ---------------------------------------------------------------------------------------------------
@@ -596,12 +600,12 @@ def match_class(f: EvaluatedFrame, i: Instruction) -> None:
 def import_name(f: EvaluatedFrame, i: Instruction) -> None:
     """Import a module that is loaded already."""
     level, names = f.popn(2)
-    f.stack.append(f.tx.import_module(f.globals, i.value, level.as_python(), names.as_python()))
+    f.stack.append(namespaces.import_module(f.tx, f.globals, i.value, level.as_python(), names.as_python()))
 
 
 def import_from(f: EvaluatedFrame, i: Instruction) -> None:
     """Read a name of a module."""
-    f.stack.append(f.tx.import_from(f.stack[-1], i.value))
+    f.stack.append(namespaces.import_from(f.tx, f.stack[-1], i.value))
 
 
 COMMON: dict[str, Opcode] = {

@@ -90,7 +90,7 @@ def write_local(f: EvaluatedFrame, name: str, value: Value) -> None:
 
 def return_const(f: EvaluatedFrame, i: Instruction) -> Signal:
     """Return a constant."""
-    return f.tx.constant(i.value)
+    return f.tx.live.constant(i.value)
 
 
 def end_for(f: EvaluatedFrame, i: Instruction) -> None:
@@ -106,7 +106,7 @@ def end_send(f: EvaluatedFrame, i: Instruction) -> None:
 def cleanup_throw(f: EvaluatedFrame, i: Instruction) -> None:
     """Let an exception that was thrown into `yield from` go on; one that ends it isn't modelled."""
     exception = f.stack.pop()
-    if f.tx.is_exception(exception, StopIteration):
+    if issubclass(exception.type(), StopIteration):
         raise Break("tracer.opcode", "StopIteration is thrown into `yield from`")
     raise Raised(exception)
 
@@ -128,7 +128,7 @@ def call_intrinsic_1(f: EvaluatedFrame, i: Instruction) -> None:
     elif i.arg == _UNARY_POSITIVE:
         common.unary_positive(f, i)
     elif i.arg == _STOP_ITERATION:
-        if f.tx.is_exception(f.stack[-1], StopIteration):
+        if issubclass(f.stack[-1].type(), StopIteration):
             raise Break("tracer.exception", "a generator raised StopIteration")
     else:
         raise Break("tracer.opcode", f"CALL_INTRINSIC_1 {i.arg} isn't modelled")

@@ -6,6 +6,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, cast
 
 from intarsia_tracer.evaluate import EvaluatedFrame, Opcode
+from intarsia_tracer.namespaces import global_or_builtin
 from intarsia_tracer.opcodes import common, py312
 from intarsia_tracer.opcodes.untraced import raise_break
 from intarsia_tracer.values.base import NULL
@@ -24,7 +25,7 @@ _TO_BOOL = 16
 
 def load_global(f: EvaluatedFrame, i: Instruction) -> None:
     """Push a global or builtin, above it the empty slot of a call."""
-    f.stack.append(f.tx.global_or_builtin(f.globals, i.value))
+    f.stack.append(global_or_builtin(f.tx, f.globals, i.value))
     if i.arg & 1:
         f.stack.append(NULL)
 

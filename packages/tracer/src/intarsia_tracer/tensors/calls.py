@@ -18,6 +18,7 @@ from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, boolean
 from intarsia_tracer.values.sequences import Items, Tuple
+from intarsia_tracer.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
@@ -44,7 +45,7 @@ def call_leaf_or_table(
     if name in ANSWERS and _of_torch(function):
         if name == "is_compiling" and optimizers.asks_to_capture_on_cpu(tx):
             raise Break("tracer.operation_raised", "a step with capturable=True on a CPU raises an error in eager")
-        tx.own_answers |= ANSWERS[name] is True  # natively it would be another
+        plugin.told |= ANSWERS[name] is True  # natively it would be another
         return Const(ANSWERS[name]) if ANSWERS[name] is None else boolean(bool(ANSWERS[name]))
     if function in PURE:
         return _pure(plugin, tx, function, args, keywords)
@@ -78,7 +79,7 @@ def _pure(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], key
 
 
 def _is_tensor(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    (value,) = tx.arity("is_tensor", args, keywords, 1)
+    (value,) = arity("is_tensor", args, keywords, 1)
     return boolean(issubclass(value.type(), torch.Tensor))
 
 
@@ -130,7 +131,7 @@ def _parameter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Key
 
 def _combine_masked(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """torch's own function makes a class at every call, which only masked tensors need."""
-    return tx.call(tx.wrap(_combine, None), args, keywords)
+    return tx.call(tx.live.wrap(_combine, None), args, keywords)
 
 
 def _combine(op: Any, input: Any, mask: Any, *args: Any) -> Any:

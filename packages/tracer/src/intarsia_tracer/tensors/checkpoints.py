@@ -42,21 +42,20 @@ def call_checkpoint(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords
     outer, plugin.region = plugin.region, ("checkpoint", plugin.n_regions)
     plugin.n_regions += 1
     before = _versions(plugin)
-    earlier, tx.dirty = tx.dirty, {}
     try:
-        result = tx.call(args[0], args[1:], given)
-        _refuse_effects(tx, args)
+        with tx.effects.apart():
+            result = tx.call(args[0], args[1:], given)
+            _refuse_effects(tx, args)
         _refuse_writes(plugin, before)
         return result
     finally:
         plugin.region = outer
-        tx.dirty = {**earlier, **tx.dirty}
 
 
 def _refuse_effects(tx: Tracer, args: Sequence[Value]) -> None:
     """Break where something that was there before has changed."""
     reached = {id(value) for value in _within(args, set())}
-    for value in tx.dirty:
+    for value in tx.effects.dirty:
         if value.source is not None or value.identity() is not None or id(value) in reached:
             raise Break("tracer.mutation", f"a checkpointed function changes {value.describe()}, in eager twice")
 

@@ -20,7 +20,7 @@ import torch
 from intarsia_tracer.tensors.tables import ANSWERS, PURE, is_leaf
 from intarsia_tracer.tensors.tensor import plain_number
 from intarsia_tracer.values.constants import Const
-from intarsia_tracer.values.functions import Function, guard_code
+from intarsia_tracer.values.functions import Function
 from intarsia_tracer.values.numbers import ChangingNumber
 from intarsia_tracer.values.objects import Reference
 from intarsia_tracer.values.sequences import Slice, Tuple
@@ -76,12 +76,12 @@ def what_else_it_does(tx: Tracer, function: Function, depth: int = 0, *, late: b
     """
     code, value = function.code, function.value
     if code.co_filename.startswith(_TORCH):
-        tx.guard_identity(function)
+        function.guard_identity(tx.guards)
         return "" if depth > _DEEPEST else _held_by_wrapper(tx, function, depth, late)
     if depth > _DEEPEST:
         return f"calls functions more than {_DEEPEST} deep"
-    guard_code(tx, function)
-    tx.guard_identity(function)
+    function.guard_code(tx.guards)
+    function.guard_identity(tx.guards)
     if vars(value).keys() - {"__wrapped__"}:
         return "uses a function that has attributes"
     named = [function.keyword_default(tx, name) for name in value.__kwdefaults__ or ()]

@@ -12,7 +12,9 @@ from torch.autograd import forward_ad
 from intarsia_ir.records import AttributeSource, GuardKind, ModuleSource, Source
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import NONE, Const, boolean
+from intarsia_tracer.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -140,7 +142,7 @@ class Autocast(Value):
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Bind a method."""
         if name in ("__enter__", "__exit__", "__call__"):
-            return tx.bound_builtin(self, name)
+            return BoundBuiltin(self, name)
         return super().get_attribute(tx, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -185,7 +187,7 @@ def is_grad_enabled(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords
 
 def set_grad_enabled(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Change the mode, by a node if it changes."""
-    (mode,) = tx.arity("_set_grad_enabled", args, keywords, 1)
+    (mode,) = arity("_set_grad_enabled", args, keywords, 1)
     wanted = mode.as_python()
     if type(wanted) is not bool:
         raise Break("tracer.call", f"the grad mode is set to {mode.describe()}")

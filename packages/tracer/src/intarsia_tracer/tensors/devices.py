@@ -17,6 +17,7 @@ from intarsia_ir.records import GuardKind
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import NONE, Const, is_none
+from intarsia_tracer.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
@@ -41,11 +42,11 @@ def call_device_method(plugin: Tensors, tx: Tracer, device: torch.device, name: 
         raise Break("tracer.tensor_op", f"torch.device is asked for {name} beside a mode of torch functions")
     tx.guards.add(GuardKind.TORCH_MODES, None, ())
     if name == "__enter__":
-        tx.changes += 1
+        tx.effects.advanced()
         entered.append(device)
         return Const(device)
     if name == "__exit__" and entered and entered[-1] == device:
-        tx.changes += 1
+        tx.effects.advanced()
         entered.pop()
         return NONE
     what = "decorates a function" if name == "__call__" else "is left in another order than it was entered"
@@ -57,7 +58,7 @@ def with_device(plugin: Tensors, tx: Tracer, target: Any, keywords: Keywords) ->
     entered = plugin.state.devices
     if not entered or target not in torch.utils._device._device_constructors():
         return keywords
-    if not is_none(keywords.get("device", NONE)) or tx.frames[-1].module_name() in _SEEN_WHOLE:
+    if not is_none(keywords.get("device", NONE)) or tx.frames.top().module_name() in _SEEN_WHOLE:
         return keywords
     return {**keywords, "device": Const(entered[-1])}
 
@@ -68,7 +69,7 @@ def default_device(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords:
     Raises:
         Break: A mode is active, or which GPU is the current one would have to be known.
     """
-    tx.arity("get_default_device", args, keywords, 0)
+    arity("get_default_device", args, keywords, 0)
     device = (plugin.state.devices or [torch.device("cpu")])[-1]
     if plugin.modes_active or (device.index is None and device.type not in ("cpu", "meta")):
         raise Break("tracer.tensor_op", "torch.get_default_device is asked for what a mode or the current GPU tells")

@@ -62,7 +62,7 @@ def apply_function(plugin: Tensors, tx: Tracer, cls: ClassValue, args: Sequence[
         return plugin.record(tx, "call_function", _applied_function(tx, cls), args, {})
     if cls.value.setup_context is not torch.autograd.Function.setup_context:
         return tx.call(forward, args, {})
-    return tx.call(forward, [Object(torch.autograd.function.FunctionCtx, birth=tx.step), *args], {})
+    return tx.call(forward, [Object(torch.autograd.function.FunctionCtx, birth=tx.steps.now), *args], {})
 
 
 class AppliedFunction:
@@ -162,7 +162,7 @@ def _doing_of_operator(tx: Tracer, node: Any) -> str:
     cells = getattr(node._forward_cls.backward, "__closure__", None) or ()
     registered = [getattr(cell.cell_contents, "_backward_fn", None) for cell in cells]
     for function in filter(None, registered):
-        model = tx.wrap(function, None)
+        model = tx.live.wrap(function, None)
         doing = what_else_it_does(tx, model, late=True) if isinstance(model, Function) else "isn't a Python function"
         if doing:
             return doing

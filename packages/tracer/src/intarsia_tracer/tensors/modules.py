@@ -18,6 +18,7 @@ from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.objects import Object
 
 if TYPE_CHECKING:
+    from intarsia_tracer.tensors.plugin import Tensors
     from intarsia_tracer.tracer import Tracer
 
 __all__ = ["call_module", "module_attribute", "set_module_attribute", "unpatched"]
@@ -44,28 +45,28 @@ class Registered(Dict):
     shared = False
 
 
-def call_module(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+def call_module(plugin: Tensors, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
     """Call a module. With hooks, its own `_call_impl` is evaluated."""
-    found = tx.find_in_class(callee.cls, "__call__")
+    found = tx.classes.find(callee.cls, "__call__")
     if found is None or found[0] is not _CALL or not is_plain_lookup(callee.cls):
         return None
     own = real_dict(callee.value) or {}
     if own.get("_compiled_call_impl") is not None:
         raise Break("tracer.call", "the module has its own compiled call")
-    if _has_hooks(tx, callee):
-        function = tx.class_function(callee, callee.cls, "_call_impl")
+    if _has_hooks(plugin, tx, callee):
+        function = tx.live.class_function(callee, callee.cls, "_call_impl")
         return tx.call(function, [callee, *args], keywords)
     forward = callee.get_attribute(tx, "forward")
-    tx.passed_over += _FRAMES_OF_A_CALL
+    tx.frames.passed_over += _FRAMES_OF_A_CALL
     try:
         return tx.call(forward, args, keywords)
     finally:
-        tx.passed_over -= _FRAMES_OF_A_CALL
+        tx.frames.passed_over -= _FRAMES_OF_A_CALL
 
 
-def _has_hooks(tx: Tracer, callee: Object) -> bool:
+def _has_hooks(plugin: Tensors, tx: Tracer, callee: Object) -> bool:
     """Tell whether hooks are registered, for this module or for all; relies on the answer."""
-    _guard_global_hooks(tx, callee)
+    _guard_global_hooks(plugin, tx, callee)
     if any(getattr(torch.nn.modules.module, name) for name in _GLOBAL_HOOKS):
         return True
     own = real_dict(callee.value) or {}
@@ -94,11 +95,11 @@ def unpatched(function: Any) -> Any:
     return found[0] if len(found) == 1 else None
 
 
-def _guard_global_hooks(tx: Tracer, callee: Object) -> None:
+def _guard_global_hooks(plugin: Tensors, tx: Tracer, callee: Object) -> None:
     """Rely on the hooks that hold for all modules, once for a capture."""
-    if callee.source is None or tx.extension_notes.get("global hooks"):
+    if callee.source is None or plugin.hooks_guarded:
         return
-    tx.extension_notes["global hooks"] = True
+    plugin.hooks_guarded = True
     call = tx.sources.attribute(tx.sources.type_of(callee.source), "__call__")
     names = tx.sources.attribute(call, "__globals__")
     for name in _GLOBAL_HOOKS:
@@ -113,7 +114,7 @@ def module_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
     if name in _REGISTERED:
         return registered(tx, owner, name)
     own = real_dict(owner.value) or {}
-    if name in owner.written or name in own or tx.find_in_class(owner.cls, name) is not None:
+    if name in owner.written or name in own or tx.classes.find(owner.cls, name) is not None:
         return None
     for kind in _REGISTERED:
         names = registered(tx, owner, kind)
@@ -126,7 +127,7 @@ def _is_plain_module(tx: Tracer, owner: Object) -> bool:
     """Tell whether an object finds attributes as `nn.Module` does."""
     if not issubclass(owner.cls, torch.nn.Module) or not is_plain_lookup(owner.cls):
         return False
-    getter = tx.find_in_class(owner.cls, "__getattr__")
+    getter = tx.classes.find(owner.cls, "__getattr__")
     return getter is not None and getter[0] is _GETATTR
 
 
@@ -142,14 +143,13 @@ def registered(tx: Tracer, owner: Object, name: str) -> Dict | None:
     if type(real) is not dict:
         found = tx.instance_attribute(owner, name)
         return found if isinstance(found, Dict) else None
-    shared = tx.known.get(id(real))
+    shared = tx.live.known(real)
     if isinstance(shared, Dict):
         return shared
     source = None if owner.source is None else tx.own_source(owner, name)
     made = Registered(source=source, real=real)
     owner.read[name] = made
-    tx.known[id(real)] = made
-    tx.kept.append(real)
+    tx.live.adopt(real, made)
     return made
 
 
@@ -166,7 +166,7 @@ def set_module_attribute(tx: Tracer, owner: Object, name: str, value: Value | No
     """Set what is neither a parameter nor a module; tell whether it was done."""
     if value is None or not issubclass(owner.cls, torch.nn.Module):
         return False
-    setter = tx.find_in_class(owner.cls, "__setattr__")
+    setter = tx.classes.find(owner.cls, "__setattr__")
     if setter is None or setter[0] is not _SETATTR or issubclass(value.type(), (torch.nn.Module, torch.nn.Parameter)):
         return False
     kinds: dict[str, Any] = {kind: registered(tx, owner, kind) for kind in _REGISTERED}
@@ -177,7 +177,7 @@ def set_module_attribute(tx: Tracer, owner: Object, name: str, value: Value | No
     if peek(kinds["_buffers"], name):
         if not isinstance(value, TensorValue):
             return False
-        kinds["_buffers"].store(tx, name, tx.from_python(name), value)
+        kinds["_buffers"].store(tx, name, tx.live.from_python(name), value)
         return True
     tx.plain_set_attribute(owner, name, value)
     return True

@@ -21,6 +21,7 @@ from intarsia_ir.records import Source
 from intarsia_shapes import confine, python_text
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.numbers import COMPARISONS, OPERATORS, Bounds, ChangingNumber, OpenNumber, opened, widened
 
@@ -156,7 +157,7 @@ class SymbolicNumber(ChangingNumber):
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Ask the constant; operators stay symbolic."""
         if name.startswith("__") and name != "__class__":
-            return tx.bound_builtin(self, name)
+            return BoundBuiltin(self, name)
         return self._constant().get_attribute(tx, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:

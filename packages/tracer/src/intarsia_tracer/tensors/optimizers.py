@@ -19,6 +19,7 @@ from intarsia_tracer.tensors.tensor import TensorValue
 from intarsia_tracer.values.base import Keywords, Value
 from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.sequences import Items
+from intarsia_tracer.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_tracer.tensors.plugin import Tensors
@@ -33,7 +34,7 @@ def call_step(tx: Tracer, function: FunctionType, args: Sequence[Value], keyword
     if code.co_name != "_use_grad" or function.__globals__ is not _get_value.__globals__:
         return None
     step = (function.__closure__ or ())[code.co_freevars.index("func")].cell_contents
-    return tx.call(tx.wrap(_stepped, None), [tx.wrap(step, None), *args], keywords)
+    return tx.call(tx.live.wrap(_stepped, None), [tx.live.wrap(step, None), *args], keywords)
 
 
 def _stepped(step: Any, self: Any, *args: Any, **keywords: Any) -> Any:
@@ -47,7 +48,7 @@ def _stepped(step: Any, self: Any, *args: Any, **keywords: Any) -> Any:
 
 def asks_to_capture_on_cpu(tx: Tracer) -> bool:
     """Tell whether the frame is a step's that eager refuses, and that torch lets a compiler do unasked."""
-    frame = tx.frames[-1]
+    frame = tx.frames.top()
     capturable, params = frame.locals.get("capturable"), frame.locals.get("params")
     if not (frame.module_name() or "").startswith("torch.optim.") or not isinstance(params, Items):
         return False
@@ -67,12 +68,12 @@ class _Unlabelled(contextlib.ContextDecorator):
 
 
 def _label(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    return tx.call(tx.wrap(_Unlabelled, None), [], {})
+    return tx.call(tx.live.wrap(_Unlabelled, None), [], {})
 
 
 def _counter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Read a counter: as wide as the Python number that eager computes with."""
-    (value,) = tx.arity("_get_value", args, keywords, 1)
+    (value,) = arity("_get_value", args, keywords, 1)
     if not isinstance(value, TensorValue) or not value.fake.is_floating_point():
         return value
     return plugin.record(tx, "call_method", "to", [value, Const(torch.float64)], {})
@@ -80,7 +81,7 @@ def _counter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywo
 
 def _same(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Keep a list of numbers a list: each keeps its width, and goes beside its own tensor."""
-    (value,) = tx.arity("_stack_if_compiling", args, keywords, 1)
+    (value,) = arity("_stack_if_compiling", args, keywords, 1)
     return value
 
 

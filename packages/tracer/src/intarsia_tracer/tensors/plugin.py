@@ -35,7 +35,7 @@ from intarsia_ir.records import (
     TensorFacts,
 )
 from intarsia_tracer.breaks import Break
-from intarsia_tracer.extension import Extension, Graph
+from intarsia_tracer.extension import Extension, Graph, Symbols
 from intarsia_tracer.tensors import contexts, floats, foreach, modules, optimizers, scans
 from intarsia_tracer.tensors.calls import call_leaf_or_table
 from intarsia_tracer.tensors.devices import call_device_method, with_device
@@ -75,11 +75,11 @@ _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 class Tensors(Extension):
     """Records torch operations as FX(torch) while the evaluator runs."""
 
-    def begin(self, tx: Tracer) -> None:
+    def __init__(self, tx: Tracer, symbols: Symbols) -> None:
         """Begin a graph under the grad mode and autocast state of the call."""
         self.tx = tx
         self.graph = torch.fx.Graph()
-        self.sizes = Sizes(self, tx)
+        self.sizes = Sizes(self, tx, symbols)
         self.mode = self.sizes.mode
         self.inputs: list[TensorValue | SymbolicNumber] = []
         self.floats: dict[Source, OpenNumber] = {}
@@ -90,6 +90,10 @@ class Tensors(Extension):
         self.gpu: torch.device | None = None  # that recorded operations are on
         self.region: tuple[str, int] | None = None  # what nodes are marked with: kind and number
         self.n_regions = 0
+        self.told = False  # that the code is being compiled
+        self.hooks_guarded = False  # those that hold for all modules
+        self.placeholders: dict[TensorValue | SymbolicNumber, Any] = {}  # inputs of the finished graph -> values
+        self.input_names: dict[TensorValue | SymbolicNumber, str] = {}
         self.modes_active = contexts.modes_active()
         self.state = contexts.Ambient()
         self.log_was_off, _LOG.disabled = _LOG.disabled, True  # a refused operation is a break, and explained there
@@ -100,6 +104,10 @@ class Tensors(Extension):
         self.state.restore()
         self.sizes.forget()
         vars(self).clear()  # the models of tensors refer to it, and it to them
+
+    def answers_differ(self) -> bool:
+        """Tell whether the code was told that it is being compiled."""
+        return self.told
 
     def position(self) -> int:
         """Return the number of recorded calls."""
@@ -184,7 +192,7 @@ class Tensors(Extension):
             node = self.graph.placeholder(self._name(value.source or source))
         node.target = node.name  # the parameter's name: unique, as the node's is
         self.last_input = node
-        origin = self.tx.origin() or Origin("", 0, "")
+        origin = self.tx.frames.origin() or Origin("", 0, "")
         meta.set_value(node, fake)
         meta.set_origins(node, (Origin(origin.file, origin.line, origin.function, node.name),))
         self.inputs.append(value)
@@ -192,7 +200,9 @@ class Tensors(Extension):
         return node
 
     def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
-        """Model a number that differs from call to call."""
+        """Model a number that is no constant."""
+        if not self.sizes.is_open(source):
+            return None
         if type(value) is float:
             return floats.open_float(self, tx, value, source)
         if type(value) is int and value < 0:
@@ -285,7 +295,7 @@ class Tensors(Extension):
                 raise Break("tracer.tensor_op", f"{_shown(target)} gives {self.foreign(leaf)}")
         refuse_sparse_gradients(_shown(target), list(_tensors(result)), tensors_of([*args, *keywords.values()]))
         if not _needs_node(result, args, keywords):
-            return tx.from_python(result)
+            return tx.live.from_python(result)
         refuse_effects_of_backward(
             self, _shown(target), list(_tensors(result)), list(_tensors([*fakes, *fake_named.values()]))
         )
@@ -363,7 +373,7 @@ class Tensors(Extension):
         meta.set_value(node, result)
         if self.region is not None:
             meta.set_region(node, *self.region)
-        origin = self.tx.origin()
+        origin = self.tx.frames.origin()
         if origin is not None:
             meta.set_origins(node, (Origin(origin.file, origin.line, origin.function, node.name),))
 
@@ -378,12 +388,12 @@ class Tensors(Extension):
         if isinstance(value, (tuple, list)) and any(isinstance(item, (torch.Tensor, tuple, list)) for item in value):
             items = [self._item(tx, node, index, item, inputs) for index, item in enumerate(value)]
             return List(items) if isinstance(value, list) else Tuple(items, type(value))
-        return tx.from_python(value)
+        return tx.live.from_python(value)
 
     def _item(self, tx: Tracer, node: torch.fx.Node, index: int, value: Any, inputs: Sequence[Value]) -> Value:
         """Model one item of a node that gives several."""
         if not isinstance(value, (torch.Tensor, tuple, list)):
-            return tx.from_python(value)
+            return tx.live.from_python(value)
         part = self.graph.call_function(operator.getitem, (node, index))
         self.describe(part, value)
         return self.result(tx, part, value, inputs)
@@ -395,7 +405,7 @@ class Tensors(Extension):
         if isinstance(value, Const):
             return value.value
         if isinstance(value, SymbolicNumber):
-            return value.number if fake else self.sizes.node(value, self.tx.origin())
+            return value.number if fake else self.sizes.node(value, self.tx.frames.origin())
         if isinstance(value, Items):
             items = [self.argument(item, fake) for item in value.items]
             if value.type() is list:
@@ -436,7 +446,7 @@ class Tensors(Extension):
         if found is None and not is_inlined(module):
             wrapped = modules.unpatched(function.value)
             if wrapped is not None:
-                return tx.call(tx.wrap(wrapped, None), args, keywords)
+                return tx.call(tx.live.wrap(wrapped, None), args, keywords)
             raise Break("tracer.call", f"{function.describe()} isn't evaluated")
         return found
 
@@ -455,7 +465,7 @@ class Tensors(Extension):
         """Call a module, or an operator object."""
         if callee.existing and is_leaf(callee.value):
             return self.record(tx, "call_function", callee.value, args, keywords)
-        return modules.call_module(tx, callee, args, keywords)
+        return modules.call_module(self, tx, callee, args, keywords)
 
     def call_atom_method(self, tx: Tracer, atom: Any, name: str) -> Value | None:
         """Enter and leave devices."""

@@ -77,7 +77,7 @@ class _Scan:
 
     def run(self, items: Sequence[Value]) -> list[Value]:
         """Scan along `dim`."""
-        n = int(self.tx.index(self.tx.from_python(_fake(items[0]).shape[self.dim])))
+        n = int(self.tx.index(self.tx.live.from_python(_fake(items[0]).shape[self.dim])))
         if n == 0:
             raise Break("tracer.operation_raised", "associative_scan along a dimension of size 0")
         if n == 1:

@@ -34,6 +34,7 @@ from intarsia_recorder import (
 )
 from intarsia_shapes import Mark, ShapeEnv, check_marks, fake_mode, fakeify, freeze, marks_of
 from intarsia_tracer.breaks import NeedsSymbols
+from intarsia_tracer.extension import Symbols
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.values.base import Value
 from intarsia_tracer.values.constants import Const, boolean
@@ -54,26 +55,32 @@ class Sizes:
 
     Args:
         plugin: The plug-in that records.
-        tx: The capture, which says which sizes and numbers are symbols.
+        tx: The capture.
+        symbols: Which sizes and numbers are symbols.
     """
 
-    def __init__(self, plugin: Tensors, tx: Tracer) -> None:
+    def __init__(self, plugin: Tensors, tx: Tracer, symbols: Symbols) -> None:
         self.plugin = plugin
-        self.symbolic = tx.symbolic
-        self.marks_count = tx.marks
+        self.symbolic = symbols.symbolic
+        self.marks_count = symbols.marks
         self.env: ShapeEnv | None = None
         self.mode: FakeTensorMode = EagerMode()
         self.symbol_sources: dict[Any, Source] = {}
         self.numbers: dict[int, SymbolicNumber] = {}  # id of a source -> its number
         self._unlifted: dict[Any, SymbolicNumber] = {}
-        if tx.symbols:
+        if symbols.enabled:
             self.env = ShapeEnv()
             # as without symbols: what depends on data breaks
             self.env.allow_scalar_outputs = self.env.allow_dynamic_output_shape_ops = False
-            self.env.locate = tx.origin
+            self.env.locate = tx.frames.origin
             self.mode = fake_mode(self.env, kind=EagerMode)
             self.mode.allow_scalar_outputs = False
             self.table = SymbolTable(plugin.graph, self.env)
+
+    def is_open(self, source: Source) -> bool:
+        """Tell whether a number changed before, or is an argument where every number is a symbol."""
+        asked = self.symbolic
+        return source in asked.numbers or (asked.every and _is_argument(source))
 
     def forget(self) -> None:
         """Let go of the capture: the environment outlives it, and would keep what was looked at alive."""
@@ -214,3 +221,10 @@ def _readable(source: Source | None) -> bool:
         case TypeSource(base=base):
             return _readable(base)
     return False
+
+
+def _is_argument(source: Source) -> bool:
+    """Tell whether something is an argument, or an item of one."""
+    while isinstance(source, (ItemSource, DictItemSource)):
+        source = source.base
+    return isinstance(source, ArgumentSource)

@@ -14,6 +14,7 @@ from intarsia_tracer.breaks import Break
 from intarsia_tracer.tensors.numbers import SymbolicNumber
 from intarsia_tracer.tensors.tables import BREAKING_METHODS
 from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import Const, is_none
 from intarsia_tracer.values.numbers import COMPARISONS, OpenNumber
 from intarsia_tracer.values.sequences import Items, Tuple
@@ -132,7 +133,7 @@ class TensorValue(Value):
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """Tensors hash by identity."""
-        tx.note_key(self)
+        tx.identities.note(self)
         return self if self.real is None else cast(Hashable, self.real)
 
     def truth(self, tx: Tracer) -> bool:
@@ -152,7 +153,7 @@ class TensorValue(Value):
     def length(self, tx: Tracer) -> int:
         """Return the first size."""
         if not self.fake.shape:
-            tx.raise_error(TypeError, "len() of a 0-d tensor")
+            tx.raising.error(TypeError, "len() of a 0-d tensor")
         return int(self.fake.shape[0])
 
     # -- attributes and methods ----------------------------------------------------------------------------------
@@ -164,13 +165,13 @@ class TensorValue(Value):
             if found is not None:
                 return found
         if name == "shape":
-            return tx.from_python(self.fake.shape)
+            return tx.live.from_python(self.fake.shape)
         if name in _FACTS:
-            return tx.from_python(getattr(self.fake, name))
+            return tx.live.from_python(getattr(self.fake, name))
         if name in _VIEWS:
             return self.plugin.record(tx, "call_function", getattr, [self, Const(name)], {})
         if name == "__class__":
-            return tx.class_value(self.cls)
+            return tx.live.class_value(self.cls)
         if name in ("grad", "is_leaf", "grad_fn", "_backward_hooks"):
             return self._autograd(tx, name)
         return self._own_or_method(tx, name)
@@ -178,12 +179,12 @@ class TensorValue(Value):
     def _autograd(self, tx: Tracer, name: str) -> Value:
         """Read what autograd keeps: only of inputs, and only without a history."""
         if name == "is_leaf":
-            return tx.from_python(bool(self.fake.is_leaf) if self.real is None else self.real.is_leaf)
+            return tx.live.from_python(bool(self.fake.is_leaf) if self.real is None else self.real.is_leaf)
         if self.real is not None and self.source is not None and (name == "grad" or self.real.grad_fn is None):
             found = getattr(self.real, name)
-            return tx.wrap(found, tx.sources.attribute(self.source, name))
+            return tx.live.wrap(found, tx.sources.attribute(self.source, name))
         if name == "grad_fn" and not self.fake.requires_grad:
-            return tx.from_python(None)
+            return tx.live.from_python(None)
         raise Break("tracer.tensor_op", f"{name!r} of {self.describe()} is asked for")
 
     def _own_or_method(self, tx: Tracer, name: str) -> Value:
@@ -191,21 +192,21 @@ class TensorValue(Value):
         own = {} if self.real is None else self.real.__dict__
         if name in own:
             source = None if self.source is None else tx.sources.attribute(self.source, name)
-            return tx.wrap(own[name], source)
+            return tx.live.wrap(own[name], source)
         if not hasattr(self.cls, name):
             if self.source is not None:
                 tx.guards.add(GuardKind.HAS_ATTRIBUTE, self.source, (name, False))
-            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+            tx.raising.error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         found = getattr(self.cls, name)
         if not callable(found):
             raise Break("tracer.tensor_op", f"attribute {name!r} of {self.describe()} isn't modelled")
-        return tx.bound_builtin(self, name)
+        return BoundBuiltin(self, name)
 
     def set_attribute(self, tx: Tracer, name: str, value: Value) -> None:
         """Keep an attribute that has no meaning for torch; others break."""
         if self.real is None or hasattr(self.cls, name):
             raise Break("tracer.tensor_op", f"{name!r} of {self.describe()} is set")
-        tx.changed(self)
+        tx.effects.changed(self)
         self.written[name] = value
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -225,7 +226,7 @@ class TensorValue(Value):
             return self.get_item(tx, args[0])
         if name == "__setitem__":
             self.set_item(tx, args[0], args[1])
-            return tx.from_python(None)
+            return tx.live.from_python(None)
         return self.plugin.record(tx, "call_method", name, [self, *args], keywords)
 
     # -- items ---------------------------------------------------------------------------------------------------
@@ -241,7 +242,7 @@ class TensorValue(Value):
     def iterate(self, tx: Tracer) -> Value:
         """Iterate over the first dimension."""
         if not self.fake.shape:
-            tx.raise_error(TypeError, "iteration over a 0-d tensor")
+            tx.raising.error(TypeError, "iteration over a 0-d tensor")
         rows = self.plugin.record(tx, "call_method", "unbind", [self, Const(0)], {})
         assert isinstance(rows, Tuple)
         return tx.iterator_over(rows)

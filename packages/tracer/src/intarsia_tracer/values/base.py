@@ -105,6 +105,10 @@ class Value:
         """Model a built-in method."""
         raise Break("tracer.call", f"method {name!r} of {self.describe()} isn't modelled")
 
+    def call_native(self, tx: Tracer, raw: Any, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Call the descriptor `raw` of a base class written in C: where there is one class, the method of its name."""
+        return self.call_method(tx, name, args, keywords)
+
     def truth(self, tx: Tracer) -> bool:
         """Model `bool(self)`."""
         raise Break("tracer.operator", f"the truth of {self.describe()} isn't modelled")

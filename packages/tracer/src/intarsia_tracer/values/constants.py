@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_ir.records import Source
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value
+from intarsia_tracer.values.bound import BoundBuiltin
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -68,8 +69,8 @@ class Const(Value):
         """Read an attribute; methods are called by name."""
         found = tx.real(getattr, self.value, name)
         if name == "__class__" or not callable(found):
-            return tx.from_python(found)
-        return tx.bound_builtin(self, name)
+            return tx.live.from_python(found)
+        return BoundBuiltin(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Run a method of the atom."""
@@ -77,15 +78,15 @@ class Const(Value):
         if found is not None:
             return found
         if name == "join" and len(args) == 1 and not keywords:
-            if not any(tx.find_in_class(args[0].type(), each) for each in ("__iter__", "__getitem__")):
-                tx.raise_error(TypeError, "can only join an iterable")
+            if not any(tx.classes.find(args[0].type(), each) for each in ("__iter__", "__getitem__")):
+                tx.raising.error(TypeError, "can only join an iterable")
             args = [tx.list_of(args[0])]
         try:
             real_args = [a.as_python() for a in args]
             real_keywords = {k: v.as_python() for k, v in keywords.items()}
         except NotConstantError as unknown:
             return self._with_unknown(tx, name, args, keywords, str(unknown))
-        return tx.from_python(tx.real(getattr(self.value, name), *real_args, **real_keywords))
+        return tx.live.from_python(tx.real(getattr(self.value, name), *real_args, **real_keywords))
 
     def _with_unknown(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords, unknown: str) -> Value:
         """Call a method with an operand that isn't an atom."""
@@ -107,7 +108,7 @@ class Const(Value):
         if not isinstance(value, _SIZED):
             tx.real(lambda: value[0])
         at = tx.index(key)
-        return tx.from_python(tx.real(lambda: value[at]))
+        return tx.live.from_python(tx.real(lambda: value[at]))
 
     def contains(self, tx: Tracer, item: Value) -> bool:
         """Model `in` on a string or range."""
@@ -126,7 +127,7 @@ class Const(Value):
 
     def unary(self, tx: Tracer, op: str) -> Value:
         """Apply a unary operator."""
-        return tx.from_python(tx.real(UNARY[op], self.value))
+        return tx.live.from_python(tx.real(UNARY[op], self.value))
 
     def reconstruct(self, out: Builder) -> None:
         """Push the object as a constant of the code."""

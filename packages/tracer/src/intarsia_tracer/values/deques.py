@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from intarsia_ir.records import Source
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value, defines
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import NONE, Const
 from intarsia_tracer.values.sequences import METHODS, List, Slice
+from intarsia_tracer.values.signatures import arity, named
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -91,10 +93,10 @@ class Deque(List):
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return the greatest length, or a method."""
         if name == "maxlen":
-            return tx.from_python(self.maxlen)
+            return tx.live.from_python(self.maxlen)
         if not defines(collections.deque, name):
-            tx.raise_error(AttributeError, f"'collections.deque' object has no attribute {name!r}")
-        return tx.from_python(collections.deque) if name == "__class__" else tx.bound_builtin(self, name)
+            tx.raising.error(AttributeError, f"'collections.deque' object has no attribute {name!r}")
+        return tx.live.from_python(collections.deque) if name == "__class__" else BoundBuiltin(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call a method of deque."""
@@ -176,19 +178,19 @@ class Deque(List):
 
 
 def _append_left(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    (item,) = tx.arity("appendleft", args, keywords, 1)
+    (item,) = arity("appendleft", args, keywords, 1)
     self.change(tx).insert(0, item)
     return self._cut(NONE, left=True)
 
 
 def _extend_left(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    (items,) = tx.arity("extendleft", args, keywords, 1)
+    (items,) = arity("extendleft", args, keywords, 1)
     self.take_left(tx, items)
     return NONE
 
 
 def _extend(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    (items,) = tx.arity("extend", args, keywords, 1)
+    (items,) = arity("extend", args, keywords, 1)
     self.take(tx, items)
     return NONE
 
@@ -207,7 +209,7 @@ def _init(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Val
 
 def _arguments(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> tuple[Value | None, int | None]:
     """Return the iterable and the greatest length that a deque is made with."""
-    given = tx.named("deque", args, keywords, ("iterable", "maxlen"))
+    given = named("deque", args, keywords, ("iterable", "maxlen"))
     limit = given["maxlen"].as_python() if "maxlen" in given else None
     tx.real(collections.deque, (), limit)  # checks it
     return given.get("iterable"), limit
@@ -215,16 +217,16 @@ def _arguments(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> tuple[V
 
 def _pop(left: bool) -> Callable[[Deque, Tracer, list[Value], Keywords], Value]:
     def method(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-        tx.arity("pop", args, keywords, 0)
+        arity("pop", args, keywords, 0)
         if not self.count():
-            tx.raise_error(IndexError, "pop from an empty deque")
+            tx.raising.error(IndexError, "pop from an empty deque")
         return self.change(tx).pop(0 if left else -1)
 
     return method
 
 
 def _rotate(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    tx.arity("rotate", args, keywords, 0, 1)
+    arity("rotate", args, keywords, 0, 1)
     turned = collections.deque(self.items)
     tx.real(turned.rotate, tx.whole_number(args[0]) if args else 1)
     if self.count() > 1:
@@ -233,7 +235,7 @@ def _rotate(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> V
 
 
 def _copy(self: Deque, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    tx.arity("copy", args, keywords, 0)
+    arity("copy", args, keywords, 0)
     return Deque(self.items, self.maxlen)
 
 

@@ -6,7 +6,6 @@ import functools
 import sys
 import types
 from collections.abc import Hashable, Sequence
-from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +14,19 @@ from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.trust import STABLE, is_trusted
 from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import is_none
 from intarsia_tracer.values.mappings import Dict
-from intarsia_tracer.values.objects import InstanceDict, Object, attribute_key
+from intarsia_tracer.values.objects import InstanceDict, attribute_key
 from intarsia_tracer.values.sequences import Tuple
+from intarsia_tracer.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
+    from intarsia_tracer.sources import Guards
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["BoundBuiltin", "BoundMethod", "Cell", "Function", "Globals", "MadeFunction", "Partial", "PythonFunction"]
+__all__ = ["BoundMethod", "Cell", "Function", "Globals", "MadeFunction", "Partial", "PythonFunction"]
 
 
 class Cell(Value):
@@ -68,14 +70,14 @@ class Cell(Value):
                 found = self.real.cell_contents
             except ValueError:
                 raise Break("tracer.exception", f"the variable {name!r} has no value yet") from None
-            self.content = tx.wrap(found, self.source)
+            self.content = tx.live.wrap(found, self.source)
         if self.content is None:
             if free:
-                tx.raise_error(
+                tx.raising.error(
                     NameError,
                     f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope",
                 )
-            tx.raise_error(
+            tx.raising.error(
                 UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value"
             )
         return self.content
@@ -88,7 +90,7 @@ class Cell(Value):
 
     def store(self, tx: Tracer, value: Value | None) -> None:
         """Set the content, or empty the cell."""
-        tx.changed(self)
+        tx.effects.changed(self)
         self.known = True
         self.content = value
 
@@ -131,13 +133,14 @@ class Globals(Dict):
     Functions, classes and modules in the namespace of a trusted module aren't guarded, other values are.
     """
 
-    __slots__ = ("frame", "trusted")
+    __slots__ = ("builtins", "frame", "trusted")
 
     def __init__(self, real: dict[str, Any], source: Source | None, frame: bool) -> None:
         super().__init__(source=source, real=real)
         self.frame = frame
         self.trusted = not frame and is_trusted(real.get("__name__"))
         self.checked = True  # names are strings
+        self.builtins: dict[str, Value] = {}  # what was found behind the namespace
 
     def item_source(self, tx: Tracer, key: Hashable) -> Source | None:
         """Return where the value of a name is found."""
@@ -207,7 +210,7 @@ class PythonFunction(Value):
         """Bind to an instance."""
         if name != "__get__":
             return super().call_method(tx, name, args, keywords)
-        owner, *_ = tx.arity("__get__", args, keywords, 1, 2)
+        owner, *_ = arity("__get__", args, keywords, 1, 2)
         if not is_none(owner):
             return BoundMethod(self, owner)
         raise Break("tracer.call", f"{self.describe()} is bound to None")  # gives the function, or raises
@@ -239,23 +242,33 @@ class Function(PythonFunction):
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """Functions hash by identity."""
-        tx.guard_identity(self)
+        self.guard_identity(tx.guards)
         return self.value
 
     def trusted(self) -> bool:
         """Tell by the module of the function."""
         return is_trusted(self.value.__module__)
 
+    def guard_identity(self, guards: Guards) -> None:
+        """Rely on its being this very object."""
+        if self.source is not None:
+            guards.add(GuardKind.IDENTITY, self.source, self.value)
+
+    def guard_code(self, guards: Guards) -> None:
+        """Rely on its body."""
+        if self.source is not None and not self.trusted():
+            guards.add(GuardKind.CODE, self.source, self.code)
+
     def global_names(self, tx: Tracer) -> Globals:
         """Return the namespace."""
         source = None if self.source is None else tx.sources.attribute(self.source, "__globals__")
-        return tx.globals_of(self.value.__globals__, source)
+        return tx.live.namespace(self.value.__globals__, source)
 
     def positional_defaults(self, tx: Tracer) -> Sequence[Value]:
         """Return the defaults, guarded unless the function is trusted."""
         values = self.value.__defaults__ or ()
         source = self.source_of("__defaults__", tx)
-        return [tx.wrap(v, None if source is None else tx.sources.item(source, i)) for i, v in enumerate(values)]
+        return [tx.live.wrap(v, None if source is None else tx.sources.item(source, i)) for i, v in enumerate(values)]
 
     def keyword_default(self, tx: Tracer, name: str) -> Value | None:
         """Return the default, guarded unless the function is trusted."""
@@ -263,7 +276,7 @@ class Function(PythonFunction):
         if name not in values:
             return None
         source = self.source_of("__kwdefaults__", tx)
-        return tx.wrap(values[name], None if source is None else tx.sources.item(source, name))
+        return tx.live.wrap(values[name], None if source is None else tx.sources.item(source, name))
 
     def source_of(self, name: str, tx: Tracer) -> Source | None:
         """Return the source of an attribute of the function; None when the function is trusted."""
@@ -276,7 +289,7 @@ class Function(PythonFunction):
             found = []
             for index, real in enumerate(self.value.__closure__ or ()):
                 owner = None if source is None else tx.sources.item(source, index)
-                found.append(tx.cell_of(real, owner))
+                found.append(tx.live.cell(real, owner))
             self.closure = found
         return self.closure
 
@@ -339,27 +352,27 @@ class MadeFunction(PythonFunction):
         if name in self.attributes:
             return self.attributes[name]
         if name in ("__name__", "__qualname__"):
-            return tx.from_python(self.code.co_name if name == "__name__" else self.code.co_qualname)
+            return tx.live.from_python(self.code.co_name if name == "__name__" else self.code.co_qualname)
         if name == "__doc__":
             has = self.code.co_consts and isinstance(self.code.co_consts[0], str)
-            return tx.from_python(self.code.co_consts[0] if has else None)
+            return tx.live.from_python(self.code.co_consts[0] if has else None)
         if name == "__code__":
-            return tx.wrap(self.code, None)
+            return tx.live.wrap(self.code, None)
         if name == "__module__":
-            return tx.from_python(self._globals.real.get("__name__") if self._globals.real else None)
+            return tx.live.from_python(self._globals.real.get("__name__") if self._globals.real else None)
         if name == "__defaults__":
-            return Tuple(self.defaults) if self.defaults else tx.from_python(None)
+            return Tuple(self.defaults) if self.defaults else tx.live.from_python(None)
         if name == "__dict__":
             return FunctionDict(self)
         if name == "__type_params__" and name in _SLOTS:
             return Tuple()  # making a generic function isn't modelled
         if name == "__get__":
-            return tx.bound_builtin(self, name)
+            return BoundBuiltin(self, name)
         if name == "__annotations__":
             found = self.attributes[name] = self._annotations(tx)
             return found
         if not hasattr(FunctionType, name):
-            tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+            tx.raising.error(AttributeError, f"'function' object has no attribute {name!r}")
         return super().get_attribute(tx, name)
 
     def _annotations(self, tx: Tracer) -> Value:
@@ -373,14 +386,14 @@ class MadeFunction(PythonFunction):
         """Set an attribute; those that change what the function does break."""
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
             super().set_attribute(tx, name, value)
-        tx.changes += 1
+        tx.effects.advanced()
         self.attributes[name] = value
 
     def delete_attribute(self, tx: Tracer, name: str) -> None:
         """Delete an attribute that was set."""
         if name not in self.attributes:
             super().delete_attribute(tx, name)
-        tx.changes += 1
+        tx.effects.advanced()
         del self.attributes[name]
 
     def reconstruct(self, out: Builder) -> None:
@@ -427,7 +440,7 @@ class FunctionDict(InstanceDict):
     def whole(self, tx: Tracer) -> Value:
         """Return all attributes as a dict of their own."""
         plain: dict[Hashable, tuple[Value, Value]] = {
-            k: (tx.from_python(k), v) for k, v in self.owner.attributes.items() if not _is_slot(k)
+            k: (tx.live.from_python(k), v) for k, v in self.owner.attributes.items() if not _is_slot(k)
         }
         return Dict(plain)
 
@@ -476,64 +489,13 @@ class BoundMethod(Value):
         if op not in ("==", "!=") or not isinstance(other, BoundMethod):
             return None
         equal = tx.same(self.function, other.function) and tx.same(self.owner, other.owner)
-        return tx.from_python(equal is (op == "=="))
+        return tx.live.from_python(equal is (op == "=="))
 
     def reconstruct(self, out: Builder) -> None:
         """Bind the function again."""
         out.call(
             lambda: out.constant(types.MethodType), [lambda: out.load(self.function), lambda: out.load(self.owner)]
         )
-
-
-class BoundBuiltin(Value):
-    """A method of a built-in class, bound to a model of its object."""
-
-    __slots__ = ("name", "owner", "raw")
-    shared = False
-
-    def __init__(self, owner: Value, name: str, raw: Any = None) -> None:
-        self.source = None
-        self.owner = owner
-        self.name = name
-        self.raw = raw  # the descriptor, where the object's class may have another method of this name
-
-    def type(self) -> Any:
-        """Return the type of built-in methods."""
-        return types.BuiltinMethodType
-
-    def describe(self) -> str:
-        """Return a few words for messages."""
-        return f"method {self.name!r} of {self.owner.describe()}"
-
-    def truth(self, tx: Tracer) -> bool:
-        """Methods are true."""
-        return True
-
-    def call(self, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        """Call the method."""
-        if self.raw is not None and isinstance(self.owner, Object):
-            return self.owner.call_native(tx, self.raw, self.name, args, keywords)
-        return self.owner.call_method(tx, self.name, args, keywords)
-
-    def get_attribute(self, tx: Tracer, name: str) -> Value:
-        """Read `__name__` or `__self__`."""
-        if name == "__name__":
-            return tx.from_python(self.name)
-        return self.owner if name == "__self__" else super().get_attribute(tx, name)
-
-    def reconstruct(self, out: Builder) -> None:
-        """Fetch the method from its object, or bind its descriptor."""
-        if isinstance(self.raw, types.ClassMethodDescriptorType):
-            out.constant(self.raw)
-            out.call_method("__get__", [partial(out.constant, None), partial(out.load, self.owner)])
-            return
-        if self.raw is not None:
-            out.constant(self.raw)
-            # CPython 3.11 crashes where some descriptors aren't given the class
-            out.call_method("__get__", [partial(out.load, self.owner), partial(out.constant, self.owner.type())])
-            return
-        out.load(self.owner)
-        out.load_attribute(self.name)
 
 
 class Partial(Value):
@@ -579,17 +541,11 @@ class Partial(Value):
         if name == "args":
             return Tuple(self.args)
         if name == "keywords":
-            return Dict({k: (tx.from_python(k), v) for k, v in self.keywords.items()})
+            return Dict({k: (tx.live.from_python(k), v) for k, v in self.keywords.items()})
         if self.real is None and not hasattr(functools.partial, name):
-            tx.raise_error(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+            tx.raising.error(AttributeError, f"'functools.partial' object has no attribute {name!r}")
         return super().get_attribute(tx, name)
 
     def reconstruct(self, out: Builder) -> None:
         """Make the object."""
         out.call_with_keywords(functools.partial, [self.function, *self.args], self.keywords)
-
-
-def guard_code(tx: Tracer, function: Function) -> None:
-    """Rely on the body of an existing function."""
-    if function.source is not None and not function.trusted():
-        tx.guards.add(GuardKind.CODE, function.source, function.code)

@@ -9,12 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from intarsia_tracer.breaks import Break, Raised, Unreconstructable
+from intarsia_tracer.exceptions import exception_to_raise
 from intarsia_tracer.values.base import Keywords, Value, defines
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import NONE, Const
 from intarsia_tracer.values.deques import Deque
 from intarsia_tracer.values.mappings import DictView
 from intarsia_tracer.values.sequences import Items, List, Tuple
 from intarsia_tracer.values.sets import SetValue
+from intarsia_tracer.values.signatures import named
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -54,12 +57,12 @@ class Iterator(Value):
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return a method."""
         if not defines(self.type(), name):
-            tx.raise_error(AttributeError, f"{self.type().__name__!r} object has no attribute {name!r}")
-        return tx.bound_builtin(self, name)
+            tx.raising.error(AttributeError, f"{self.type().__name__!r} object has no attribute {name!r}")
+        return BoundBuiltin(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call `__next__` or `__iter__`."""
-        tx.named(name, (), keywords, ())
+        named(name, (), keywords, ())
         if name == "__next__" and not args:
             return tx.next_or_stop(self)
         if name == "__iter__" and not args:
@@ -109,10 +112,10 @@ class Position(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the next element."""
-        tx.changes += 1
+        tx.effects.advanced()
         over = self.over
         if isinstance(over, Deque) and over.version != self.state:
-            tx.raise_error(RuntimeError, "deque mutated during iteration")
+            tx.raising.error(RuntimeError, "deque mutated during iteration")
         if self.at < 0:
             return None
         if isinstance(over, Items):
@@ -130,7 +133,7 @@ class Position(Iterator):
         """Return the next element of a set, which must keep its size meanwhile."""
         if self.size != len(over.elements):
             self.size = -1  # it is noticed for good
-            tx.raise_error(RuntimeError, "Set changed size during iteration")
+            tx.raising.error(RuntimeError, "Set changed size during iteration")
         if self.state is not over.recipe:
             raise Break("tracer.mutation", "a set is changed during iteration")
         if self.keys is None:
@@ -147,7 +150,7 @@ class Position(Iterator):
         assert self.keys is not None
         if self.size != len(entries):
             self.size = -1  # it is noticed for good
-            tx.raise_error(RuntimeError, "dictionary changed size during iteration")
+            tx.raising.error(RuntimeError, "dictionary changed size during iteration")
         if self.state != self.over.base.deletions:
             raise Break("tracer.mutation", "keys of a dictionary are deleted during iteration")
         if self.at >= len(self.keys):
@@ -161,7 +164,7 @@ class Position(Iterator):
         """Also model `__setstate__`, which resume functions use."""
         state = args[0].as_python() if name == "__setstate__" and len(args) == 1 and not keywords else None
         if isinstance(state, int) and isinstance(self.over, Items):
-            tx.changes += 1
+            tx.effects.advanced()
             self.at = state
             return NONE
         if name == "__length_hint__" and isinstance(self.over, Items) and not args and not keywords:
@@ -212,7 +215,7 @@ class Position(Iterator):
 def _item_of(tx: Tracer, value: Any, at: int) -> Value | None:
     """Return an item of a string, bytes or range; a range may be longer than `len` can say."""
     try:
-        return tx.from_python(value[at])
+        return tx.live.from_python(value[at])
     except IndexError:
         return None
 
@@ -240,9 +243,9 @@ class Backwards(Position):
         over = self.over
         if not isinstance(over, Deque):
             return super().advance(tx)
-        tx.changes += 1
+        tx.effects.advanced()
         if over.version != self.state:
-            tx.raise_error(RuntimeError, "deque mutated during iteration")
+            tx.raising.error(RuntimeError, "deque mutated during iteration")
         if self.at >= self.size:
             return None
         self.at += 1
@@ -275,7 +278,7 @@ class Enumerate(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the next pair."""
-        tx.changes += 1
+        tx.effects.advanced()
         element = tx.advance(self.inner)
         if element is None:
             return None
@@ -308,7 +311,7 @@ class Zip(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the next tuple; the first iterator that ends, ends all."""
-        tx.changes += 1
+        tx.effects.advanced()
         found = []
         for number, iterator in enumerate(self.inner):
             element = tx.advance(iterator)
@@ -323,10 +326,10 @@ class Zip(Iterator):
         if not self.strict:
             return
         if ended:
-            tx.raise_error(ValueError, f"zip() argument {ended + 1} is shorter than {_arguments(ended)}")
+            tx.raising.error(ValueError, f"zip() argument {ended + 1} is shorter than {_arguments(ended)}")
         for number, iterator in enumerate(self.inner[1:], 1):
             if tx.advance(iterator) is not None:
-                tx.raise_error(ValueError, f"zip() argument {number + 1} is longer than {_arguments(number)}")
+                tx.raising.error(ValueError, f"zip() argument {number + 1} is longer than {_arguments(number)}")
 
     def reconstruct(self, out: Builder) -> None:
         """Zip the rests."""
@@ -356,7 +359,7 @@ class Map(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Call the function with the next elements."""
-        tx.changes += 1
+        tx.effects.advanced()
         found = []
         for iterator in self.inner:
             element = tx.advance(iterator)
@@ -387,7 +390,7 @@ class Filter(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the next element that the function accepts."""
-        tx.changes += 1
+        tx.effects.advanced()
         while (element := tx.advance(self.inner)) is not None:
             plain = isinstance(self.function, Const)
             if tx.truth(element if plain else tx.call(self.function, [element], {})):
@@ -415,7 +418,7 @@ class Reversed(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Return the element before."""
-        tx.changes += 1
+        tx.effects.advanced()
         if self.at < 0:
             return None
         if isinstance(self.over, Items):
@@ -430,7 +433,7 @@ class Reversed(Iterator):
         try:
             return tx.real_item(self.over, self.at)
         except Raised as raised:
-            if not tx.is_exception(raised.value, (IndexError, StopIteration)):
+            if not raised.is_a((IndexError, StopIteration)):
                 raise
         return None
 
@@ -464,7 +467,7 @@ class Generator(Iterator):
     def __del__(self) -> None:
         """The traced program holds the generator no longer: what it left open is closed after this instruction."""
         if self.is_open():
-            self.frame.tx.abandon(self)
+            self.frame.tx.frames.drop(self)
 
     def is_open(self) -> bool:
         """Tell whether closing it has an effect: it is suspended where an exception is handled."""
@@ -474,18 +477,18 @@ class Generator(Iterator):
 
     def advance(self, tx: Tracer) -> Value | None:
         """Run to the next yield."""
-        tx.changes += 1
+        tx.effects.advanced()
         try:
             return self.send(tx, NONE)
         except Raised as raised:
-            if tx.is_exception(raised.value, StopIteration) and self.finished:
+            if raised.is_a(StopIteration) and self.finished:
                 return None
             raise
 
     def send(self, tx: Tracer, value: Value) -> Value:
         """Model `send`: returns what is yielded, raises StopIteration with the result at the end."""
         if self.finished:
-            tx.raise_model(StopIteration, [])
+            tx.raising.throw(StopIteration, [])
         self.frame.stack.append(value)
         self.started = True
         return self._run(tx, None)
@@ -503,37 +506,47 @@ class Generator(Iterator):
             self.finished = True
             return NONE
         try:
-            closing = tx.exception(GeneratorExit, [])
-            tx.set_context(closing)
+            closing = tx.raising.new(GeneratorExit, [])
+            tx.raising.set_context(closing)
             self._run(tx, closing)
         except Raised as raised:
-            if tx.is_exception(raised.value, (GeneratorExit, StopIteration)):
+            if raised.is_a((GeneratorExit, StopIteration)):
                 return NONE
             raise
         raise Break("tracer.exception", "a generator ignored GeneratorExit")
 
     def _run(self, tx: Tracer, exception: Value | None) -> Value:
         """Run the frame until it yields, returns or raises."""
-        tx.changes += 1
+        tx.effects.advanced()
         if self.running:
-            tx.raise_error(ValueError, "generator already executing")
+            tx.raising.error(ValueError, "generator already executing")
         if exception is not None:
             self._throw_into_inner(tx, exception)
         self.running = True
         try:
-            yielded, value = tx.resume_generator(self, exception)
+            yielded, value = self._resume(tx, exception)
         except Raised as raised:
             self.finished = True
-            if tx.is_exception(raised.value, StopIteration):
+            if raised.is_a(StopIteration):
                 raise Break("tracer.exception", "a generator raised StopIteration") from raised
             raise
         finally:
             self.running = False
         if yielded:
-            tx.open_generators |= self.is_open()
+            tx.frames.open_generators |= self.is_open()
             return value
         self.finished = True
-        tx.raise_model(StopIteration, [] if isinstance(value, Const) and value.value is None else [value])
+        tx.raising.throw(StopIteration, [] if isinstance(value, Const) and value.value is None else [value])
+
+    def _resume(self, tx: Tracer, exception: Value | None) -> tuple[bool, Value]:
+        """Run the frame on; tell whether it yielded, and what. It goes on handling what it handled."""
+        before = tx.raising.enter(self.handling)
+        try:
+            if self.handling is not None and exception is not None:
+                tx.raising.set_context(exception)  # it is raised where the generator stopped
+            return tx.frames.resume(self.frame, exception)
+        finally:
+            self.handling = tx.raising.leave(before)
 
     def _throw_into_inner(self, tx: Tracer, exception: Value) -> None:
         """An exception reaches what `yield from` delegates to first: only closing is modelled."""
@@ -541,7 +554,7 @@ class Generator(Iterator):
         if following.op != "RESUME" or following.arg & 3 != _AFTER_YIELD_FROM:
             return
         inner = self.frame.stack[-1]
-        if tx.is_exception(exception, GeneratorExit) and isinstance(inner, Iterator):
+        if issubclass(exception.type(), GeneratorExit) and isinstance(inner, Iterator):
             if isinstance(inner, Generator):
                 inner.close(tx)
             return
@@ -549,11 +562,11 @@ class Generator(Iterator):
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call send, throw or close."""
-        tx.named(name, (), keywords, ())
+        named(name, (), keywords, ())
         if name == "send" and len(args) == 1:
             return self.send(tx, args[0])
         if name == "close" and not args:
             return self.close(tx)
         if name == "throw" and args:
-            return self.throw(tx, tx.exception_to_raise(args[1] if len(args) > 1 else args[0], args[0]))
+            return self.throw(tx, exception_to_raise(tx, args[1] if len(args) > 1 else args[0], args[0]))
         return super().call_method(tx, name, args, keywords)

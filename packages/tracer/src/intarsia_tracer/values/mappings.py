@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value, defines
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import ATOMS, NONE, boolean, is_none
 from intarsia_tracer.values.sequences import Tuple
 from intarsia_tracer.values.sets import SetValue
+from intarsia_tracer.values.signatures import arity, named
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -109,8 +111,8 @@ class Dict(Value):
         if value is _MISSING:
             self.guard_absent(tx, key)
             return None
-        model = tx.wrap(value, self.item_source(tx, key))
-        self._entries[key] = (tx.key_value(key), model)
+        model = tx.live.wrap(value, self.item_source(tx, key))
+        self._entries[key] = (tx.live.key_value(key), model)
         return model
 
     def is_plain(self) -> bool:
@@ -129,23 +131,23 @@ class Dict(Value):
     def _check_current(self, tx: Tracer) -> None:
         """Break if what a read-only view shows was changed meanwhile: the view has a model of its own."""
         if self.cls is types.MappingProxyType and self.real is not None:
-            shown = tx.known.get(id(gc.get_referents(self.real)[0]))
-            if shown is not None and shown in tx.dirty:
+            shown = tx.live.known(gc.get_referents(self.real)[0])
+            if shown is not None and shown in tx.effects.dirty:
                 raise Break("tracer.mutation", "a mappingproxy is read after its dict was changed")
 
     def guard_absent(self, tx: Tracer, key: Hashable) -> None:
         """Rely on `key` being missing from the existing dict."""
         if self.source is not None:
-            tx.guard_missing_key(self.source, key)
+            tx.identities.missing_key(self.source, key)
 
     def check_keys(self, tx: Tracer) -> None:
         """Break if looking something up in the existing dict may run user code: hashes or equalities of its keys."""
         if not self.checked:
             assert self.real is not None
-            with tx.unnoted_keys():
+            with tx.identities.unnoted():
                 for key, _ in plain_items(self.real):
                     if type(key) not in ATOMS:
-                        tx.key_of(key)
+                        tx.live.key(key)
             self.checked = True
 
     def entries(self, tx: Tracer) -> dict[Hashable, tuple[Value, Value]]:
@@ -163,7 +165,7 @@ class Dict(Value):
             deleted_first, _, stored = self._log.get(key, (False, NONE, NONE))
             if deleted_first or stored is None:
                 continue
-            whole[key] = known.get(key) or (tx.key_value(key), tx.wrap(value, self.item_source(tx, key)))
+            whole[key] = known.get(key) or (tx.live.key_value(key), tx.live.wrap(value, self.item_source(tx, key)))
         for key, (_, model, stored) in self._log.items():
             if stored is not None:
                 whole[key] = (model, stored)
@@ -200,7 +202,7 @@ class Dict(Value):
             made = tx.call(self.factory, [], {})
             self.set_item(tx, key, made)
             return made
-        tx.raise_model(KeyError, [key])
+        tx.raising.throw(KeyError, [key])
 
     def iterate(self, tx: Tracer) -> Value:
         """Iterate over the keys."""
@@ -211,11 +213,11 @@ class Dict(Value):
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.factory
         if name == "__class__":
-            return tx.from_python(self.cls)
+            return tx.live.from_python(self.cls)
         if not defines(self.cls, name):
-            tx.rely_on_absence(self, self.cls, name)
-            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
-        return tx.bound_builtin(self, name)
+            tx.classes.rely_on_absence(self, self.cls, name)
+            tx.raising.error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        return BoundBuiltin(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call a method."""
@@ -246,7 +248,7 @@ class Dict(Value):
         """Store under a key whose hash key is known."""
         self._check_writable()
         self._check_dropped(tx, hashed)
-        tx.changed(self)
+        tx.effects.changed(self)
         old = self._entry(hashed)
         self._entries[hashed] = (old[0] if old else key, value)
         if self.real is not None:
@@ -260,7 +262,7 @@ class Dict(Value):
         if self.real is None:
             return
         old = None if _compared(self._log.__contains__, hashed) else _compared(dict.get, self.real, hashed)
-        tx.check_end([] if old is None else [old])
+        tx.effects.let_go([] if old is None else [old])
 
     def _check_writable(self) -> None:
         """Refuse to change a read-only view."""
@@ -270,13 +272,13 @@ class Dict(Value):
     def delete_item(self, tx: Tracer, key: Value) -> None:
         """Delete `key`."""
         if self.remove(tx, key.hash_key(tx), key) is None:
-            tx.raise_model(KeyError, [key])
+            tx.raising.throw(KeyError, [key])
 
     def miss(self, tx: Tracer, key: Value) -> NoReturn:
         """Raise the KeyError of removal by name: an OrderedDict gives it a tuple for its arguments, None for none."""
         if self.cls is not collections.OrderedDict:
-            tx.raise_model(KeyError, [key])
-        tx.raise_model(KeyError, [] if is_none(key) else key.items if isinstance(key, Tuple) else [key])
+            tx.raising.throw(KeyError, [key])
+        tx.raising.throw(KeyError, [] if is_none(key) else key.items if isinstance(key, Tuple) else [key])
 
     def remove(self, tx: Tracer, hashed: Hashable, key: Value) -> Value | None:
         """Delete a key whose hash key is known; return its value, or None when there was none."""
@@ -285,7 +287,7 @@ class Dict(Value):
             return None
         self._check_writable()
         self._check_dropped(tx, hashed)
-        tx.changed(self)
+        tx.effects.changed(self)
         self.deletions += 1
         del self._entries[hashed]
         if self.real is not None:
@@ -362,14 +364,14 @@ Method = Callable[[Dict, "Tracer", list[Value], Keywords], Value]
 
 
 def _get(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    key, *rest = tx.arity("get", args, keywords, 1, 2)
+    key, *rest = arity("get", args, keywords, 1, 2)
     found = self.find(tx, key.hash_key(tx))
     return found if found is not None else (rest[0] if rest else NONE)
 
 
 def _view(name: str) -> Method:
     def method(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-        tx.arity(name, args, keywords, 0)
+        arity(name, args, keywords, 0)
         return DictView(self, name)
 
     return method
@@ -377,9 +379,9 @@ def _view(name: str) -> Method:
 
 def _pop(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     if self.cls is collections.OrderedDict:
-        given = tx.named("pop", args, keywords, ("key", "default"), required=1)
+        given = named("pop", args, keywords, ("key", "default"), required=1)
         args, keywords = [given["key"], *[given[name] for name in ("default",) if name in given]], {}
-    key, *rest = tx.arity("pop", args, keywords, 1, 2)
+    key, *rest = arity("pop", args, keywords, 1, 2)
     found = self.remove(tx, key.hash_key(tx), key)
     if found is not None:
         return found
@@ -390,11 +392,11 @@ def _pop(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value
 
 def _popitem(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     ordered = self.cls is collections.OrderedDict
-    given = tx.named("popitem", args, keywords, ("last",) if ordered else ())
+    given = named("popitem", args, keywords, ("last",) if ordered else ())
     last = tx.truth(given["last"]) if given else True
     entries = self.entries(tx)
     if not entries:
-        tx.raise_error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
+        tx.raising.error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
     hashed = next(reversed(entries)) if last else next(iter(entries))
     key, value = entries[hashed]
     self.remove(tx, hashed, key)
@@ -403,9 +405,9 @@ def _popitem(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> V
 
 def _setdefault(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     if self.cls is collections.OrderedDict:
-        given = tx.named("setdefault", args, keywords, ("key", "default"), required=1)
+        given = named("setdefault", args, keywords, ("key", "default"), required=1)
         args, keywords = [given["key"], *[given[name] for name in ("default",) if name in given]], {}
-    key, *rest = tx.arity("setdefault", args, keywords, 1, 2)
+    key, *rest = arity("setdefault", args, keywords, 1, 2)
     found = self.find(tx, key.hash_key(tx))
     if found is None:
         found = rest[0] if rest else NONE
@@ -414,18 +416,18 @@ def _setdefault(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -
 
 
 def _update(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    tx.arity("update", args, {}, 0, 1)
+    arity("update", args, {}, 0, 1)
     for hashed, key, value in tx.pairs(args[0]) if args else ():
         self.store(tx, hashed, key, value)
     for name, value in keywords.items():
-        self.store(tx, name, tx.from_python(name), value)
+        self.store(tx, name, tx.live.from_python(name), value)
     return NONE
 
 
 def _init(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     if self.cls is collections.defaultdict and self.real is None:
         self.factory, args = (args[0], args[1:]) if args else (NONE, args)
-        if not is_none(self.factory) and tx.find_in_class(self.factory.type(), "__call__") is None:
+        if not is_none(self.factory) and tx.classes.find(self.factory.type(), "__call__") is None:
             raise Break("tracer.exception", "the first argument of defaultdict must be callable or None")
     elif self.cls is collections.defaultdict:
         raise Break("tracer.mutation", "a defaultdict is initialised again")
@@ -433,19 +435,19 @@ def _init(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Valu
 
 
 def _clear(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    tx.arity("clear", args, keywords, 0)
+    arity("clear", args, keywords, 0)
     for hashed, (key, _) in list(self.entries(tx).items()):
         self.remove(tx, hashed, key)
     return NONE
 
 
 def _copy(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    tx.arity("copy", args, keywords, 0)
+    arity("copy", args, keywords, 0)
     return Dict(self.entries(tx), self.cls, factory=self.factory)
 
 
 def _move_to_end(self: Dict, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    given = tx.named("move_to_end", args, keywords, ("key", "last"), required=1)
+    given = named("move_to_end", args, keywords, ("key", "last"), required=1)
     key, last = given["key"], given.get("last")
     if last is not None and not tx.truth(last):
         raise Break("tracer.mutation", "moving a key to the front of an OrderedDict isn't modelled")
@@ -519,8 +521,8 @@ class DictView(Value):
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return a method."""
         if not defines(self.type(), name):
-            tx.raise_error(AttributeError, f"{self.type().__name__!r} object has no attribute {name!r}")
-        return tx.bound_builtin(self, name)
+            tx.raising.error(AttributeError, f"{self.type().__name__!r} object has no attribute {name!r}")
+        return BoundBuiltin(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call a set method of a keys view, or an operator by its name."""

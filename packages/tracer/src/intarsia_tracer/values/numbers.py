@@ -190,7 +190,7 @@ class OpenNumber(ChangingNumber):
         if cls is self.type():
             return self
         found = opened(self.guards, cls, (self,)) if cls in (int, float) else None
-        return found if found is not None else tx.from_python(tx.real(cls, self.settled().value))
+        return found if found is not None else tx.live.from_python(tx.real(cls, self.settled().value))
 
     # -- as a constant -------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
 from intarsia_tracer.values.base import Keywords, Value
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import Const, boolean
 
 if TYPE_CHECKING:
@@ -95,13 +96,13 @@ class Builtin(Reference):
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Read the names; others aren't modelled."""
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__self__", "__objclass__"):
-            return tx.wrap(tx.real(getattr, self.value, name), None)
+            return tx.live.wrap(tx.real(getattr, self.value, name), None)
         if name == "__call__":
             return self
         if name == "__get__":
             return super().get_attribute(tx, name)
         found = tx.real(getattr, self.value, name)
-        return tx.wrap(found, None if self.source is None else tx.sources.attribute(self.source, name))
+        return tx.live.wrap(found, None if self.source is None else tx.sources.attribute(self.source, name))
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
         """Built-in callables are equal when they are the same, or methods of the same object."""
@@ -117,7 +118,7 @@ class CodeValue(Reference):
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Read a fact about the code."""
-        return tx.from_python(tx.real(getattr, self.value, name))
+        return tx.live.from_python(tx.real(getattr, self.value, name))
 
 
 class ModuleValue(Reference):
@@ -131,7 +132,7 @@ class ModuleValue(Reference):
 
     def set_attribute(self, tx: Tracer, name: str, value: Value) -> None:
         """Set a global of the module."""
-        tx.module_globals(self).store(tx, name, tx.from_python(name), value)
+        tx.module_globals(self).store(tx, name, tx.live.from_python(name), value)
 
 
 class ClassValue(Reference):
@@ -189,7 +190,7 @@ class ClassValue(Reference):
         if op != "|" or not isinstance(other, Reference):
             return None
         left, right = (other, self) if swapped else (self, other)
-        return tx.wrap(tx.real(lambda: left.value | right.value), None)
+        return tx.live.wrap(tx.real(lambda: left.value | right.value), None)
 
 
 class Object(Value):
@@ -263,7 +264,7 @@ class Object(Value):
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call a method that the class has from a base class written in C."""
-        found = tx.find_in_class(self.cls, name)
+        found = tx.classes.find(self.cls, name)
         return self.call_native(tx, found[0] if found else None, name, args, keywords)
 
     def call_native(self, tx: Tracer, raw: Any, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -272,7 +273,7 @@ class Object(Value):
         if self.base is not None and home is not None and issubclass(self.base.type(), home) and home is not object:
             if self.existing and name not in _READING:
                 raise Break("tracer.mutation", f"changing {self.describe()} isn't modelled")
-            hook = tx.find_in_class(self.cls, "__missing__") if issubclass(home, dict) else None
+            hook = tx.classes.find(self.cls, "__missing__") if issubclass(home, dict) else None
             if name == "__getitem__" and hook is not None and len(args) == 1 and not self.base.contains(tx, args[0]):
                 return tx.special(self, "__missing__", args)
             if self.cls is not home and self._asks_back(tx, home, name, args, keywords):
@@ -402,7 +403,7 @@ class InstanceDict(Value):
     def _name(self, tx: Tracer, key: Value) -> str:
         """Return the name that a key is; the model of an object knows its slots by name, apart from nothing else."""
         name = attribute_key(key)
-        found = tx.find_in_class(self.owner.cls, name)
+        found = tx.classes.find(self.owner.cls, name)
         if found is not None and isinstance(found[0], types.MemberDescriptorType):
             raise Break("tracer.hashing", f"an instance dict is asked for {name!r}, which is a slot as well")
         return name
@@ -419,7 +420,7 @@ class InstanceDict(Value):
         """Read an attribute."""
         found = self.read(tx, key)
         if found is None:
-            tx.raise_model(KeyError, [key])
+            tx.raising.throw(KeyError, [key])
         return found
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
@@ -449,14 +450,14 @@ class InstanceDict(Value):
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return a method."""
-        return tx.bound_builtin(self, name)
+        return BoundBuiltin(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Read and write through the object; other methods see a copy."""
         if name in ("get", "pop") and args and not keywords:
             found = self.read(tx, args[0])
             if found is None:
-                missing = tx.from_python(None) if name == "get" else None
+                missing = tx.live.from_python(None) if name == "get" else None
                 return args[1] if len(args) > 1 else missing or self.get_item(tx, args[0])
             if name == "pop":
                 self.write(tx, args[0], None)
@@ -464,7 +465,7 @@ class InstanceDict(Value):
         if name == "update":
             for _, key, value in (*(tx.pairs(args[0]) if args else ()), *tx.keyword_pairs(keywords)):
                 self.write(tx, key, value)
-            return tx.from_python(None)
+            return tx.live.from_python(None)
         if name in ("items", "keys", "values", "copy"):
             return self.whole(tx).call_method(tx, name, args, keywords)
         return tx.operator_method(self, name, args, keywords)

@@ -14,7 +14,9 @@ from intarsia_ir.errors import InternalError
 from intarsia_ir.records import Source
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, NotConstantError, Value, defines
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import NONE, Const, boolean, is_none
+from intarsia_tracer.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
@@ -63,7 +65,7 @@ class Items(Value):
             assert self.real is not None and self._tx is not None
             index = index if index >= 0 else index + len(self._items)
             source = None if self.source is None else self._tx.sources.item(self.source, index)
-            item = self._items[index] = self._tx.wrap(self.real[index], source)
+            item = self._items[index] = self._tx.live.wrap(self.real[index], source)
             self._missing -= 1
         return item
 
@@ -91,11 +93,11 @@ class Items(Value):
         """Return the position that `key` means, checked against the length."""
         at = tx.index(key)
         if not isinstance(at, int):
-            tx.raise_error(
+            tx.raising.error(
                 TypeError, f"{self.type().__name__} indices must be integers or slices, not {type(at).__name__}"
             )
         if not -len(self._items) <= at < len(self._items):
-            tx.raise_error(IndexError, f"{self.noun()} {doing}index out of range")
+            tx.raising.error(IndexError, f"{self.noun()} {doing}index out of range")
         return at
 
     def noun(self) -> str:
@@ -113,12 +115,12 @@ class Items(Value):
                 return Const(at)
             at += 1
         if self.type() is tuple:
-            tx.raise_error(ValueError, "tuple.index(x): x not in tuple")
+            tx.raising.error(ValueError, "tuple.index(x): x not in tuple")
         try:
             shown = repr(args[0].as_python())
         except NotConstantError as unknown:
             raise Break("tracer.exception", f"{self.noun()}.index doesn't find {unknown}") from None
-        tx.raise_error(ValueError, f"{shown} is not in {self.noun()}")
+        tx.raising.error(ValueError, f"{shown} is not in {self.noun()}")
 
     def tally(self, tx: Tracer, args: Sequence[Value]) -> Value:
         """Model `count`."""
@@ -198,7 +200,7 @@ class Tuple(Items):
             at = tx.index(key)
             if self.cls is tuple and at.indices(self.count()) == (0, self.count(), 1):
                 return self
-            return Tuple(self.items[at], tx.slice_class(self.cls))
+            return Tuple(self.items[at], _part_class(tx, self.cls))
         return self.at(self.index_of(tx, key))
 
     def truth(self, tx: Tracer) -> bool:
@@ -228,14 +230,14 @@ class Tuple(Items):
             return self.at(fields.index(name))
         if self.cls is tuple or name in ("index", "count"):
             if not defines(tuple, name):
-                tx.raise_error(AttributeError, f"'tuple' object has no attribute {name!r}")
-            return tx.from_python(self.cls) if name == "__class__" else tx.bound_builtin(self, name)
+                tx.raising.error(AttributeError, f"'tuple' object has no attribute {name!r}")
+            return tx.live.from_python(self.cls) if name == "__class__" else BoundBuiltin(self, name)
         return tx.class_attribute_for(self, self.cls, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call a method of tuple."""
         if name in ("index", "count"):
-            args = tx.arity(name, args, keywords, 1, 3 if name == "index" else 1)
+            args = arity(name, args, keywords, 1, 3 if name == "index" else 1)
             return self.find(tx, args) if name == "index" else self.tally(tx, args)
         if tx.asks_python(self, name):  # called past what the class overrides
             return Tuple(self.items).call_method(tx, name, args, keywords)
@@ -249,11 +251,11 @@ class Tuple(Items):
         if op == "+" and not swapped and isinstance(other, Tuple):
             if self.cls is other.cls is tuple and not (self.count() and other.count()):
                 return self if self.count() else other  # nothing is made anew, which identity tells
-            return Tuple([*self.items, *other.items], tx.joined_class(self.cls, other.cls))
+            return Tuple([*self.items, *other.items], _joined_class(tx, self.cls, other.cls))
         items = self.repeated(tx, other) if op == "*" else None
         if items is not None and self.cls is tuple and len(items) == self.count():
             return self
-        return None if items is None else Tuple(items, tx.slice_class(self.cls))
+        return None if items is None else Tuple(items, _part_class(tx, self.cls))
 
     def reconstruct(self, out: Builder) -> None:
         """Push an existing tuple; else build it, or call its class."""
@@ -261,6 +263,16 @@ class Tuple(Items):
             out.constant(self.real)
         else:
             out.sequence_of_class(self.cls, self.items)
+
+
+def _part_class(tx: Tracer, cls: Any) -> Any:
+    """Return the class of a slice or multiple of a tuple subclass."""
+    return tuple if cls is tuple else tx.extension.sequence_class(cls, None)
+
+
+def _joined_class(tx: Tracer, left: Any, right: Any) -> Any:
+    """Return the class of the sum of two tuples."""
+    return tuple if left is right is tuple else tx.extension.sequence_class(left, right)
 
 
 class Slice(Value):
@@ -285,12 +297,12 @@ class Slice(Value):
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Read a part, or a method."""
         names = ("start", "stop", "step")
-        return self.parts[names.index(name)] if name in names else tx.bound_builtin(self, name)
+        return self.parts[names.index(name)] if name in names else BoundBuiltin(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call `indices`."""
         if name == "indices" and len(args) == 1 and not keywords:
-            return tx.from_python(tx.real(self.as_python().indices, args[0].as_python()))
+            return tx.live.from_python(tx.real(self.as_python().indices, args[0].as_python()))
         return super().call_method(tx, name, args, keywords)
 
     def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
@@ -347,8 +359,8 @@ class List(Items):
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return a method."""
         if not defines(list, name):
-            tx.raise_error(AttributeError, f"'list' object has no attribute {name!r}")
-        return tx.from_python(list) if name == "__class__" else tx.bound_builtin(self, name)
+            tx.raising.error(AttributeError, f"'list' object has no attribute {name!r}")
+        return tx.live.from_python(list) if name == "__class__" else BoundBuiltin(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call a method of list."""
@@ -360,7 +372,7 @@ class List(Items):
     def change(self, tx: Tracer, kept: int = 0) -> list[Value]:
         """Return the items for changing; `kept` leading ones will stay as they are."""
         items = self.items
-        tx.changed(self)
+        tx.effects.changed(self)
         self.version += 1
         self.kept = min(self.kept, kept)
         return items
@@ -450,19 +462,19 @@ Method = Callable[[List, "Tracer", list[Value], Keywords], Value]
 
 
 def _append(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    (item,) = tx.arity("append", args, keywords, 1)
+    (item,) = arity("append", args, keywords, 1)
     self.change(tx, self.kept).append(item)
     return NONE
 
 
 def _extend(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    (items,) = tx.arity("extend", args, keywords, 1)
+    (items,) = arity("extend", args, keywords, 1)
     self.take(tx, items)
     return NONE
 
 
 def _init(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    items = tx.arity("list", args, keywords, 0, 1)
+    items = arity("list", args, keywords, 0, 1)
     if items and items[0] is self:
         raise Break("tracer.call", "a list is initialised with itself")
     self.change(tx).clear()
@@ -472,62 +484,62 @@ def _init(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Valu
 
 
 def _insert(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    at, item = tx.arity("insert", args, keywords, 2)
+    at, item = arity("insert", args, keywords, 2)
     where = tx.whole_number(at)
     self.change(tx).insert(where, item)
     return NONE
 
 
 def _pop(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    tx.arity("pop", args, keywords, 0, 1)
+    arity("pop", args, keywords, 0, 1)
     at = tx.whole_number(args[0]) if args else -1
     if not self.count():
-        tx.raise_error(IndexError, "pop from empty list")
+        tx.raising.error(IndexError, "pop from empty list")
     if not -self.count() <= at < self.count():
-        tx.raise_error(IndexError, "pop index out of range")
+        tx.raising.error(IndexError, "pop index out of range")
     return self.change(tx, at % self.count()).pop(at)
 
 
 def _remove(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    (item,) = tx.arity("remove", args, keywords, 1)
+    (item,) = arity("remove", args, keywords, 1)
     index = 0
     while index < self.count():  # a comparison may shorten it
         if tx.same_or_equal(self.at(index), item):
             del self.change(tx, index)[index : index + 1]
             return NONE
         index += 1
-    tx.raise_error(ValueError, "list.remove(x): x not in list")
+    tx.raising.error(ValueError, "list.remove(x): x not in list")
 
 
 def _clear(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    tx.arity("clear", args, keywords, 0)
+    arity("clear", args, keywords, 0)
     if self.count():
         self.change(tx).clear()
     return NONE
 
 
 def _reverse(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    tx.arity("reverse", args, keywords, 0)
+    arity("reverse", args, keywords, 0)
     self.change(tx).reverse()
     return NONE
 
 
 def _copy(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    tx.arity("copy", args, keywords, 0)
+    arity("copy", args, keywords, 0)
     return List(self.items)
 
 
 def _index(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    return self.find(tx, tx.arity("index", args, keywords, 1, 3))
+    return self.find(tx, arity("index", args, keywords, 1, 3))
 
 
 def _count(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
-    return self.tally(tx, tx.arity("count", args, keywords, 1))
+    return self.tally(tx, arity("count", args, keywords, 1))
 
 
 def _sort(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Value:
     """Sort as CPython does: the list is empty meanwhile, and what was reached is kept when a comparison raises."""
-    tx.arity("sort", args, {k: v for k, v in keywords.items() if k not in ("key", "reverse")}, 0)
+    arity("sort", args, {k: v for k, v in keywords.items() if k not in ("key", "reverse")}, 0)
     key, reverse = keywords.get("key", NONE), keywords.get("reverse", Const(False))
     items = list(self.items)
     order = list(range(len(items)))
@@ -546,7 +558,7 @@ def _sort(self: List, tx: Tracer, args: list[Value], keywords: Keywords) -> Valu
         touched = self.version != version
         self.change(tx)[:] = [items[index] for index in order]
     if touched:
-        tx.raise_error(ValueError, "list modified during sort")
+        tx.raising.error(ValueError, "list modified during sort")
     return NONE
 
 

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break
 from intarsia_tracer.values.base import Keywords, Value, defines
+from intarsia_tracer.values.bound import BoundBuiltin
 from intarsia_tracer.values.constants import NONE, Const, boolean
 from intarsia_tracer.values.objects import Reference
 from intarsia_tracer.values.sequences import List, Tuple
+from intarsia_tracer.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_bytecode import Loader
@@ -100,7 +102,7 @@ class Recipe:
 
     def load(self, out: Builder, elements: Sequence[Value]) -> None:
         """Push the set, whose elements are given."""
-        changed = self.existing is not None and (self.steps or self.existing in out.tx.dirty)
+        changed = self.existing is not None and (self.steps or self.existing in out.tx.effects.dirty)
         if changed or self.weight > _LONG:
             self._load_new(out, elements)
             return
@@ -244,7 +246,7 @@ class SetValue(Value):
     def hash_key(self, tx: Tracer) -> Hashable:
         """Return the frozen set of keys."""
         if self.cls is not frozenset:
-            tx.raise_error(TypeError, "unhashable type: 'set'")
+            tx.raising.error(TypeError, "unhashable type: 'set'")
         return frozenset(self.elements)
 
     def truth(self, tx: Tracer) -> bool:
@@ -270,7 +272,7 @@ class SetValue(Value):
         if mirror is None and self.real is not None and not self.recipe.steps and self.source is not None:
             if len(self.elements) > 1:
                 tx.guards.add(GuardKind.DICT_KEYS, self.source, tuple(self.real))
-            mirror = [tx.key_of(key) for key in self.real]
+            mirror = [tx.live.key(key) for key in self.real]
         if mirror is not None:
             return [self.elements[key] for key in mirror]
         items = list(self.elements.values())
@@ -284,8 +286,8 @@ class SetValue(Value):
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Return a method."""
         if not defines(self.cls, name):
-            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
-        return tx.from_python(self.cls) if name == "__class__" else tx.bound_builtin(self, name)
+            tx.raising.error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        return tx.live.from_python(self.cls) if name == "__class__" else BoundBuiltin(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
         """Call a method."""
@@ -294,7 +296,7 @@ class SetValue(Value):
         if name == "copy" and self.cls is frozenset and not args:
             return self
         if name in _MAKERS:
-            tx.arity(name, args, {}, *_COUNTS.get(name, (0, len(args))))
+            arity(name, args, {}, *_COUNTS.get(name, (0, len(args))))
             recipe = self.recipe
             operands = [self._operand(tx, arg) for arg in args]
             if self.recipe is not recipe:
@@ -331,16 +333,16 @@ class SetValue(Value):
     def _write(self, tx: Tracer, name: str, args: list[Value]) -> Value:
         """Call a method that changes the set."""
         if name in ("add", "discard", "remove"):
-            (item,) = tx.arity(name, args, {}, 1)
+            (item,) = arity(name, args, {}, 1)
             item = item if name == "add" else _sought(tx, item)
             if name == "remove" and item.hash_key(tx) not in self.elements:
-                tx.raise_model(KeyError, [item])
+                tx.raising.throw(KeyError, [item])
             self._step(tx, name, [_element(tx, item)])
         elif name == "pop":
-            tx.arity(name, args, {}, 0)
+            arity(name, args, {}, 0)
             return self._pop(tx)
         elif name == "__init__":
-            tx.arity(name, args, {}, 0, 1)
+            arity(name, args, {}, 0, 1)
             if args and args[0] is self:
                 raise Break("tracer.call", "a set is initialised with itself")
             self._step(tx, "clear", [])
@@ -350,7 +352,7 @@ class SetValue(Value):
             for arg in args:
                 self._take(tx, name, _STEPWISE[name], arg)
         else:
-            tx.arity(name, args, {}, *_COUNTS.get(name, (0, len(args))))
+            arity(name, args, {}, *_COUNTS.get(name, (0, len(args))))
             recipe = self.recipe
             operands = [self._operand(tx, arg) for arg in args]
             if self.recipe is not recipe:
@@ -370,18 +372,18 @@ class SetValue(Value):
     def _pop(self, tx: Tracer) -> Value:
         """Remove the element that CPython removes."""
         if not self.elements:
-            tx.raise_error(KeyError, "pop from an empty set")
+            tx.raising.error(KeyError, "pop from an empty set")
         # an existing set remembers where its last pop ended, and nothing can ask it
         if len(self.elements) > 1 and (self.mirror is None or self.real is not None):
             raise Break("tracer.iterator", "which element a set gives up isn't known while tracing")
         key = next(iter(self.elements)) if self.mirror is None else set.pop(self.mirror)
-        tx.changed(self)
+        tx.effects.changed(self)
         self.recipe = self.recipe.then("pop", [])
         return self.elements.pop(key)
 
     def _step(self, tx: Tracer, name: str, operands: list[Operand]) -> None:
         """Change elements, mirror and recipe."""
-        tx.changed(self)
+        tx.effects.changed(self)
         if all(o.mirror is not None for o in operands) and self.mirror is not None:
             getattr(self.mirror, name)(*[o.mirrored() for o in operands])
         else:
