@@ -50,11 +50,12 @@ MEANINGS = {
     "verify.loops": "a program breaks the rules of the loops dialect (`intarsia_loops/loops/verify.py`)",
     "verify.torch": "a graph breaks the rules of the torch dialect (`intarsia_ir/torch/verify.py`)",
 }
-BREAKS = ("Break", "Whole", "TooDeep", "Refused", "GraphBreak", "Declined")
+BREAKS = ("Break", "Foreign", "Whole", "TooDeep", "Refused", "GraphBreak", "Declined")
 
 
 def errors_page() -> str:
     """Return the page of error and break codes, from the sources that raise them."""
+    import intarsia_tracer.tensors  # noqa: F401  (registers its kinds of break)
     from intarsia_tracer.breaks import REGISTRY
 
     places: dict[str, set[str]] = {}

@@ -1,7 +1,7 @@
 """Why tracing stops: the registry of graph breaks, and the exceptions that carry control inside the evaluator.
 
 A break is not an error: the frame goes on in CPython and is captured again after the instruction. Every code in
-`REGISTRY` has a documentation page; codes are never renamed.
+`REGISTRY` has a documentation page; codes are never renamed. Plug-ins register theirs.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "Unreconstructable",
     "Whole",
     "graph_break",
+    "register",
 ]
 
 
@@ -47,7 +48,7 @@ _ROWS: dict[str, tuple[str, str]] = {
     ),
     "tracer.budget": (
         "the frame runs too many Python instructions to unroll them all",
-        "move the long Python loop out of the compiled region, or use tensor operations",
+        "move the long Python loop out of the compiled region, or use operations on whole arrays",
     ),
     "tracer.call": (
         "a call of something whose effects aren't known",
@@ -57,22 +58,13 @@ _ROWS: dict[str, tuple[str, str]] = {
         "a live value can't be built again by bytecode",
         "create the value outside of the compiled region",
     ),
-    "tracer.data_dependent": (
-        "an operation whose result depends on the data of a tensor",
-        "keep the result in a tensor, or compute it outside of the compiled region",
-    ),
     "tracer.depth": (
         "calls nest too deeply to inline them",
         "turn the recursion into a loop",
     ),
-    "tracer.disabled": ("the function is marked as not to be compiled", "remove the mark, or call it outside"),
     "tracer.exception": (
         "an exception leaves the frame",
         "avoid raising in the compiled region; the exception itself reaches the caller as in eager",
-    ),
-    "tracer.device": (
-        "an operation between two GPUs: a graph has one",
-        "nothing: each part is a graph of its own, and what carries tensors across runs in eager",
     ),
     "tracer.frame": (
         "a kind of frame that isn't captured: generator, coroutine, class body, module, or one that looks at itself",
@@ -103,31 +95,26 @@ _ROWS: dict[str, tuple[str, str]] = {
         "the same instruction broke before in this call",
         "remove that break; from here on the frame runs in CPython, and only its callees are compiled",
     ),
-    "tracer.requested": ("the program asks for a break here", "remove the call of graph_break"),
     "tracer.resume": ("the frame can't be entered again after the break", "remove the break named before"),
-    "tracer.tensor_branch": (
-        "a branch on the value of a tensor",
-        "use torch.where, or branch on sizes",
-    ),
     "tracer.operation_raised": (
         "an operation that raised while tracing, or whose operands eager refuses by their type or shape",
         "see the reason; where eager raises too, the error that arrives is its own",
     ),
-    "tracer.tensor_op": (
-        "a tensor operation that isn't supported while tracing",
-        "see the reason; the operation itself runs in eager",
-    ),
-    "tracer.tensor_input": (
-        "a kind of tensor that isn't traced: a subclass, sparse, quantized, nested, or in a torch.func transform",
-        "convert it to a plain strided tensor before; give a transform of torch.func the function uncompiled",
-    ),
-    "tracer.tensor_value": (
-        "the value of a tensor becomes a Python number",
-        "keep the value in a tensor",
-    ),
 }
 
-REGISTRY: Mapping[str, BreakKind] = MappingProxyType({code: BreakKind(*row) for code, row in _ROWS.items()})
+_KINDS = {code: BreakKind(*row) for code, row in _ROWS.items()}
+REGISTRY: Mapping[str, BreakKind] = MappingProxyType(_KINDS)
+
+
+def register(rows: Mapping[str, tuple[str, str]]) -> None:
+    """Add a plug-in's kinds of break: code -> summary and remedy.
+
+    Raises:
+        ValueError: A code is taken.
+    """
+    for code, row in rows.items():
+        if _KINDS.setdefault(code, kind := BreakKind(*row)) != kind:
+            raise ValueError(f"{code} is registered already, as something else")
 
 
 class Break(Exception):  # noqa: N818  (control flow, not an error)

@@ -67,12 +67,6 @@ def call(tx: Tracer, function: Value, args: Sequence[Value], keywords: Keywords)
 
 def call_function(tx: Tracer, function: Function, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call an existing Python function."""
-    marked = getattr(function.value, "_torchdynamo_disable", False)
-    if marked and _is_torchs(function.value):
-        source = function.source and tx.sources.attribute(function.source, "__wrapped__")
-        return tx.call(tx.live.wrap(vars(function.value)["__wrapped__"], source), args, keywords)
-    if marked or getattr(function.value, "_intarsia_disable", False):
-        raise Break("tracer.disabled", f"{function.describe()} is marked as not to be compiled")
     found = tx.extension.call_function(tx, function, args, keywords)
     if found is not None:
         function.guard_identity(tx.guards)
@@ -446,24 +440,10 @@ def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Key
         return _call_reference(tx, callee)
     if issubclass(type(callee.value), (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
         return tx.call_getter(callee.value, args)
-    return _call_marked(tx, callee, args, keywords)
-
-
-def _is_torchs(function: Any) -> bool:
-    """Tell whether a function is torch's own: its compiler, once imported, wraps some of these for its own reasons."""
-    return (function.__module__ or "").partition(".")[0] == "torch" and hasattr(function, "__wrapped__")
-
-
-def _call_marked(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Call what a compiler made of a function: the function itself, unless it is marked as not to be compiled."""
-    marks = getattr(callee.value, "__dict__", {})
-    name = getattr(callee.value, "__qualname__", callee.describe())
-    if marks.get("_intarsia_disable"):
-        raise Break("tracer.disabled", f"{name} is marked as not to be compiled")
-    if not marks.get("_intarsia_compiled"):
+    found = tx.extension.call_marked(tx, callee, args, keywords)
+    if found is None:
         raise Break("tracer.call", f"calling {callee.describe()} isn't modelled")
-    source = callee.source and tx.sources.attribute(callee.source, "__wrapped__")
-    return tx.call(tx.live.wrap(callee.value.__wrapped__, source), args, keywords)
+    return found
 
 
 def _call_reference(tx: Tracer, callee: Object) -> Value:

@@ -164,7 +164,7 @@ def capture_frame(
         where = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
         what = f"tracing {code.co_qualname} failed: {type(error).__name__}: {error}"
         raise InternalError(what, code="tracer.internal", where=(where,)) from error
-    # what raised on fake tensors raises in eager as well, after what comes before it, as the program's own error
+    # what raised while tracing raises in eager as well, after what comes before it, as the program's own error
     if fullgraph and found.breaks and found.breaks[0].code not in ("tracer.exception", "tracer.operation_raised"):
         _refuse(found.breaks[0])
     return found
@@ -322,7 +322,7 @@ class Attempts:
         return self._captured(tx, linkable, graph, (broken,))
 
     def _is_told(self, frame: EvaluatedFrame) -> bool:
-        """Tell whether it matters that the instruction was done: it raised on fake tensors, and may not in eager."""
+        """Tell whether it matters that the instruction was done: it raised while tracing, and may not in eager."""
         assert self.broken is not None
         return self.broken.code == "tracer.operation_raised" and _is_in(self.broken, frame.code)
 

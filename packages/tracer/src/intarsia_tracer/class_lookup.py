@@ -187,7 +187,7 @@ def module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
 
 
 def _source_in_module(tx: Tracer, owner: ModuleValue, name: str) -> Source | None:
-    """Return where a variable of a module is found, also of one that was reached through modules of torch."""
+    """Return where a variable of a module is found, also of one that was reached through trusted modules."""
     source, module = owner.source, owner.value.__name__
     if source is None and is_trusted(module) and sys.modules.get(module) is owner.value:
         source = tx.sources.module(module)

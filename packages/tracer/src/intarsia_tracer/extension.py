@@ -1,4 +1,4 @@
-"""What a plug-in of value models provides. The one for tensors is `intarsia_tracer.tensors`; this base knows none."""
+"""What a plug-in of value models provides, such as one that knows an array library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
     from intarsia_tracer.tracer import Tracer
     from intarsia_tracer.values.functions import PythonFunction
-    from intarsia_tracer.values.objects import ClassValue, Object
+    from intarsia_tracer.values.objects import ClassValue, Foreign, Object
 
 __all__ = ["Extension", "ExtensionMaker", "Graph", "Symbols"]
 
@@ -90,9 +90,13 @@ class Extension:
         """Model an existing object."""
         return None
 
-    def foreign(self, value: Any) -> str:
-        """Say in a few words why an existing object isn't modelled, as far as it is one that `wrap` could model."""
-        return ""
+    def foreign(self, value: Any) -> Foreign | None:
+        """Say why an existing object isn't modelled, as far as it is one that `wrap` could model."""
+        return None
+
+    def may_be_shadowed(self, name: str) -> bool:
+        """Tell whether instances of library classes may have something else under a name that their class defines."""
+        return False
 
     def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
         """Model an int or float that is no constant; None: it is one."""
@@ -130,6 +134,10 @@ class Extension:
         """Model a method of an atom that has an effect."""
         return None
 
+    def call_marked(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Model a call of an instance whose `__call__` is written in C and has no rule."""
+        return None
+
     def attribute(self, tx: Tracer, owner: Object, name: str) -> Value | None:
         """Model an attribute of an instance."""
         return None
@@ -159,7 +167,7 @@ class Extension:
         return False
 
     def emit_ambient(self, out: Builder) -> None:
-        """Emit bytecode that sets ambient state, such as the grad mode, as tracing left it."""
+        """Emit bytecode that sets ambient state, such as a library's modes, as tracing left it."""
 
 
 ExtensionMaker = Callable[["Tracer", Symbols], Extension]

@@ -173,8 +173,8 @@ def _from_data_descriptor(tx: Tracer, owner: Object, name: str, raw: Any) -> Val
         descriptor = tx.live.wrap(raw, None)
         function = tx.live.class_function(descriptor, type(raw), "__get__")
         return tx.call(function, [descriptor, owner, tx.live.wrap(owner.cls, None)], {})
-    if owner.foreign:
-        raise Break("tracer.tensor_input", f"{name!r} of {owner.foreign} is read")
+    if owner.foreign is not None:
+        raise Break(owner.foreign.code, f"{name!r} of {owner.foreign.what} is read")
     raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
 
 
@@ -268,7 +268,7 @@ def instance_dict(tx: Tracer, owner: Object) -> Dict:
 
 def guard_not_in_instance(tx: Tracer, owner: Value, name: str) -> None:
     """Rely on the instance not shadowing what its class defines; of libraries' classes it is taken for granted."""
-    if isinstance(owner, Object) and (name == "forward" or not is_trusted(owner.cls.__module__)):
+    if isinstance(owner, Object) and (not is_trusted(owner.cls.__module__) or tx.extension.may_be_shadowed(name)):
         _guard_absent(tx, owner, name)
 
 

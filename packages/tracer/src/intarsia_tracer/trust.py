@@ -1,4 +1,4 @@
-"""Which library code nobody patches while programs run: torch itself and the standard library.
+"""Which library code nobody patches while programs run: the standard library, and what plug-ins name.
 
 Inlining trusted functions adds no guards on their code, globals and defaults. Everything else is guarded.
 """
@@ -11,7 +11,15 @@ import sys
 import sysconfig
 import types
 
-__all__ = ["INLINED_LIBRARIES", "STABLE", "is_installed", "is_installed_file", "is_standard_library", "is_trusted"]
+__all__ = [
+    "INLINED_LIBRARIES",
+    "STABLE",
+    "is_installed",
+    "is_installed_file",
+    "is_standard_library",
+    "is_trusted",
+    "trust",
+]
 
 #: What a trusted module's names keep standing for.
 STABLE = (
@@ -63,7 +71,16 @@ def is_trusted(module: object) -> bool:
     if not isinstance(module, str):  # a class may have anything there
         return False
     root = module.partition(".")[0]
-    return root in ("torch", "intarsia_tracer") or is_standard_library(root)
+    return root in _TRUSTED or is_standard_library(root)
+
+
+def trust(*roots: str) -> None:
+    """Take top-level modules for ones that nobody patches, from here on."""
+    _TRUSTED.update(roots)
+    is_trusted.cache_clear()
+
+
+_TRUSTED = {__name__.partition(".")[0]}
 
 
 def is_installed(function: object) -> bool:

@@ -1,6 +1,6 @@
 """Which objects of the call are the same one: what the program sees of it is relied on.
 
-Tensors and other objects without an equality of their own are found in dicts and sets by identity. Two keys are one or
+Objects without an equality of their own are found in dicts and sets by identity. Two keys are one or
 two, whatever the containers are: so all objects that were ever such a key are kept apart by one guard.
 """
 

@@ -46,6 +46,7 @@ from intarsia_tracer.tensors.functions import (
     refuse_effects_of_backward,
     refuse_sparse_gradients,
 )
+from intarsia_tracer.tensors.marks import call_marked_function, call_marked_object
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
 from intarsia_tracer.tensors.spelling import spelled
@@ -56,7 +57,7 @@ from intarsia_tracer.values.constants import Const
 from intarsia_tracer.values.functions import Function, PythonFunction
 from intarsia_tracer.values.mappings import Dict
 from intarsia_tracer.values.numbers import OpenNumber
-from intarsia_tracer.values.objects import ClassValue, Object
+from intarsia_tracer.values.objects import ClassValue, Foreign, Object
 from intarsia_tracer.values.sequences import Items, List, Slice, Tuple
 
 if TYPE_CHECKING:
@@ -149,11 +150,17 @@ class Tensors(Extension):
             tx.guards.add(GuardKind.TYPE, source, kind)
         return TensorValue(self, None, None, value, source)
 
-    def foreign(self, value: Any) -> str:
+    def foreign(self, value: Any) -> Foreign | None:
         """Say what is special about a tensor that isn't traced."""
+        return Foreign("tracer.tensor_input", self._special(value)) if issubclass(type(value), torch.Tensor) else None
+
+    def may_be_shadowed(self, name: str) -> bool:
+        """A module may have a `forward` of its own."""
+        return name == "forward"
+
+    def _special(self, value: torch.Tensor) -> str:
+        """Say in a few words what is special about a tensor."""
         kind = type(value)
-        if not issubclass(kind, torch.Tensor):
-            return ""
         if torch._C._are_functorch_transforms_active() or any(map(torch._C._dispatch_keys(value).has, _WRAPPED)):
             return "a tensor inside of a torch.func transform (vmap, grad, jvp)"
         if forward_ad._current_level >= 0:
@@ -292,7 +299,7 @@ class Tensors(Extension):
         result = self._written_alone(kind, target, fakes, fake_named)
         for leaf in _tensors(result):
             if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
-                raise Break("tracer.tensor_op", f"{_shown(target)} gives {self.foreign(leaf)}")
+                raise Break("tracer.tensor_op", f"{_shown(target)} gives {self._special(leaf)}")
         refuse_sparse_gradients(_shown(target), list(_tensors(result)), tensors_of([*args, *keywords.values()]))
         if not _needs_node(result, args, keywords):
             return tx.live.from_python(result)
@@ -433,6 +440,9 @@ class Tensors(Extension):
         """Take over calls of torch's Python functions; those that aren't evaluated break."""
         if not isinstance(function, Function):
             return None
+        marked = call_marked_function(tx, function, args, keywords)
+        if marked is not None:
+            return marked
         if function.value is APPLY and isinstance(args[0], ClassValue):
             return apply_function(self, tx, args[0], args[1:], keywords)
         module = function.value.__module__ or ""
@@ -470,6 +480,10 @@ class Tensors(Extension):
     def call_atom_method(self, tx: Tracer, atom: Any, name: str) -> Value | None:
         """Enter and leave devices."""
         return call_device_method(self, tx, atom, name) if isinstance(atom, torch.device) else None
+
+    def call_marked(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Call what a compiler made of a function."""
+        return call_marked_object(tx, callee, args, keywords)
 
     def attribute(self, tx: Tracer, owner: Object, name: str) -> Value | None:
         """Read what a module registers."""

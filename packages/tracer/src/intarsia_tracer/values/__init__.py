@@ -1,1 +1,1 @@
-"""Models of Python values: one class for each kind that the evaluator understands. Imports no torch."""
+"""Models of Python values: one class for each kind that the evaluator understands."""

@@ -35,7 +35,7 @@ _PLAIN_LOOKUPS = frozenset(
 
 
 def _compared(look: Callable[..., Any], *args: Any) -> Any:
-    """Look a key up; break where comparing keys raises, as a tensor does with a number that is the tensor's `id`."""
+    """Look a key up; break where comparing keys raises, as an array does with a number that is the array's `id`."""
     try:
         return look(*args)
     except RecursionError:
@@ -124,7 +124,7 @@ class Dict(Value):
         return len(self._entries) if self._whole else -1
 
     def _entry(self, key: Hashable) -> tuple[Value, Value] | None:
-        """Return the entry of a key, where comparing keys tells: a tensor has the hash of its `id`, and compares."""
+        """Return the entry of a key, where comparing keys tells: an array has the hash of its `id`, and compares."""
         found: tuple[Value, Value] | None = _compared(self._entries.get, key)
         return found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import types
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_tracer.breaks import Break, Unreconstructable
@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from intarsia_tracer.codegen import Builder
     from intarsia_tracer.tracer import Tracer
 
-__all__ = ["Builtin", "ClassValue", "CodeValue", "InstanceDict", "ModuleValue", "Object", "Reference", "Super"]
+__all__ = [
+    "Builtin",
+    "ClassValue",
+    "CodeValue",
+    "Foreign",
+    "InstanceDict",
+    "ModuleValue",
+    "Object",
+    "Reference",
+    "Super",
+]
 
 
 class Reference(Value):
@@ -193,6 +203,18 @@ class ClassValue(Reference):
         return tx.live.wrap(tx.real(lambda: left.value | right.value), None)
 
 
+class Foreign(NamedTuple):
+    """An object that a plug-in could model, but for something about it.
+
+    Args:
+        code: The code of the break where it is used.
+        what: The object, in a few words.
+    """
+
+    code: str
+    what: str
+
+
 class Object(Value):
     """An instance of a class, existing or made while tracing.
 
@@ -201,7 +223,7 @@ class Object(Value):
         value: The existing object, or None.
         source: Where an existing object is fetched.
         base: Model of the built-in part, for subclasses of dict, list, tuple, str, int...
-        foreign: Why the plug-in that could model it doesn't, in a few words.
+        foreign: Why the plug-in that could model it doesn't.
     """
 
     __slots__ = ("base", "birth", "cls", "foreign", "read", "value", "written")
@@ -214,7 +236,7 @@ class Object(Value):
         self.value = value
         self.base = base
         self.birth = birth
-        self.foreign = ""
+        self.foreign: Foreign | None = None
         self.written: dict[str, Value | None] = {}  # None: deleted
         self.read: dict[str, Value] = {}
 
@@ -240,7 +262,9 @@ class Object(Value):
 
     def describe(self) -> str:
         """Return a few words for messages."""
-        return self.foreign or f"an object of class {self.cls.__module__}.{self.cls.__qualname__}"
+        if self.foreign is not None:
+            return self.foreign.what
+        return f"an object of class {self.cls.__module__}.{self.cls.__qualname__}"
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """Objects with the default hash are keys by identity."""
@@ -281,8 +305,8 @@ class Object(Value):
             answer = self.base.call_method(tx, name, args, keywords)
             return self if answer is self.base and name in _IN_PLACE else answer
         found = tx.object_slot(self, raw, name, args, keywords)
-        if found is None and self.foreign:
-            raise Break("tracer.tensor_input", f"{name!r} of {self.foreign} is called")
+        if found is None and self.foreign is not None:
+            raise Break(self.foreign.code, f"{name!r} of {self.foreign.what} is called")
         if found is None and issubclass(type(self.value), types.GeneratorType):
             raise Break("tracer.iterator", f"{name!r} of a generator that was made outside of the frame is called")
         return super().call_method(tx, name, args, keywords) if found is None else found
