@@ -155,7 +155,7 @@ def test_isolated(session: nox.Session, package: str, *, all_pythons: bool = Fal
     session.run(python, "tools/readme_example.py", f"packages/{package}/README.md", external=True)
     session.run(python, "tools/doctests.py", module(package), external=True)
     testkit = f"intarsia-testkit[{TESTKIT_EXTRAS[package]}]" if package in TESTKIT_EXTRAS else "intarsia-testkit"
-    session.run(*install, testkit, *TEST_TOOLS)
+    session.run(*install, f"{distribution(package)}[test]", testkit, *TEST_TOOLS)
     session.run(python, "-m", "pytest", "-q", f"packages/{package}/tests", external=True)
     if package in ALL_PYTHONS:
         for version in PYTHONS[1:]:

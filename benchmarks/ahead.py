@@ -36,6 +36,7 @@ import intarsia_functionalizer  # noqa: E402
 import intarsia_fuser  # noqa: E402
 import intarsia_loops  # noqa: E402
 import intarsia_rewrites  # noqa: E402
+import intarsia_scheduler  # noqa: E402
 import intarsia_triton  # noqa: E402
 from intarsia_ir.records import KernelSource, Target  # noqa: E402
 from intarsia_runtime import triton_worker  # noqa: E402
@@ -163,7 +164,9 @@ def emitted(case: KernelCase, target: Target) -> KernelSource:
     pure = intarsia_functionalizer.functionalize(recorded)
     graph = intarsia_rewrites.eliminate_common_subexpressions(intarsia_rewrites.fold_constants(pure.graph_module))
     loops = intarsia_loops.lower(intarsia_rewrites.eliminate_dead_code(graph), facts=pure.facts)
-    return intarsia_triton.emit_unit(intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, target=target)), target)
+    kernels = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, target=target))
+    plan = intarsia_scheduler.schedule(kernels, target)
+    return intarsia_triton.emit_unit(intarsia_scheduler.arrange(kernels, plan))
 
 
 class _OnTheCpu(TorchFunctionMode):

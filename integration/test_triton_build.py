@@ -14,6 +14,7 @@ import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_loops
 import intarsia_runtime
+import intarsia_scheduler
 import intarsia_triton
 from intarsia_ir.records import Target
 from intarsia_runtime.cuda_unit import segments
@@ -34,10 +35,15 @@ def lowered(function, *inputs):
     return intarsia_fuser.apply(loops, intarsia_fuser.plan(loops))
 
 
+def unit(kernels, target):
+    plan = intarsia_scheduler.schedule(kernels, target)
+    return intarsia_triton.emit_unit(intarsia_scheduler.arrange(kernels, plan))
+
+
 @pytest.mark.parametrize("isa", ["sm_80", "sm_90"])
 def test_kernels_are_compiled_ahead_of_time(isa, tmp_path):
     target = Target("cuda", isa, intarsia_runtime.detect_target().compiler)
-    source = intarsia_triton.emit_unit(lowered(softmax, torch.randn(64, 100), torch.randn(64, 100)), target)
+    source = unit(lowered(softmax, torch.randn(64, 100), torch.randn(64, 100)), target)
     library = intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(tmp_path))
     (segment,) = segments(source)
     assert len(source.launches) == 2  # one for the rows, one for the sum over them
@@ -58,7 +64,7 @@ def test_every_atomic_operation_is_compiled_ahead_of_time(isa, tmp_path):
     x = torch.randn(40, 5)
     inputs = (x, x.double(), x.int(), x.long(), x.char(), x.byte(), torch.tensor([0, 39, 0]))
     target = Target("cuda", isa, intarsia_runtime.detect_target().compiler)
-    source = intarsia_triton.emit_unit(lowered(scatters, *inputs), target)
+    source = unit(lowered(scatters, *inputs), target)
     emitted = source.text.split("KERNELS")[0].split("def kernel0")[1]
     assert emitted.count("tl.atomic_add(p") == 6
     assert emitted.count("tl.atomic_max(p") == emitted.count("tl.atomic_min(p") == 3
@@ -74,7 +80,7 @@ def test_scans_and_integer_powers_are_compiled_ahead_of_time(isa, tmp_path):
 
     inputs = (torch.randn(3000, 70), torch.ones(3000, 70, dtype=torch.int64), torch.ones(70, dtype=torch.int16))
     target = Target("cuda", isa, intarsia_runtime.detect_target().compiler)
-    source = intarsia_triton.emit_unit(lowered(scans, *inputs), target)
+    source = unit(lowered(scans, *inputs), target)
     assert source.text.count("tl.associative_scan(") > 4 and source.text.count("integer_pow(") == 3
     assert_built(source, target, tmp_path)
 
@@ -146,6 +152,6 @@ def test_a_lookup_is_one_launch_with_its_check():
 def test_rows_that_start_at_odd_addresses_are_walked_twice(tmp_path):
     """A loop carries what is assigned before it, in one shape: points around aligned tiles have other names."""
     target = Target("cuda", "sm_90", intarsia_runtime.detect_target().compiler)
-    source = intarsia_triton.emit_unit(lowered(normalised, torch.randn(512, 50257)), target)
+    source = unit(lowered(normalised, torch.randn(512, 50257)), target)
     assert source.text.count("lane_around = ") == 2
     intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(tmp_path))

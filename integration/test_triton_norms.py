@@ -20,7 +20,8 @@ import intarsia_loops
 import intarsia_triton
 from intarsia_ir.records import Target
 from intarsia_loops.graph import from_fx
-from intarsia_triton import blocks
+from intarsia_scheduler import arrange, schedule
+from intarsia_scheduler.measured import blocks
 
 
 def batch_norm(x, w, b):
@@ -67,7 +68,7 @@ def check(function, shape, launches, folder, target):
     aten = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(graph, inputs))
     loops = intarsia_loops.lower(aten.graph_module)
     program = from_fx(intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, target=target)))
-    source = intarsia_triton.emit_unit(program, target)
+    source = intarsia_triton.emit_unit(arrange(program, schedule(program, target)))
     memory = interpreter().run(source, program.buffers, dict(zip(program.inputs, inputs, strict=True)), folder)
     actual = memory[program.outputs[0].buffer].reshape(shape)
     torch.testing.assert_close(actual, function(*inputs), rtol=1e-4, atol=1e-5)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import intarsia_runtime
+import intarsia_scheduler
 import intarsia_triton
 
 __all__ = ["moved", "run"]
@@ -29,7 +30,8 @@ def run(kernels: Any, inputs: Sequence[Any], folder: Path, device: torch.device 
         UnsupportedError: An op has no Triton form.
     """
     target = intarsia_runtime.detect_target(device)
-    source = intarsia_triton.emit_unit(kernels, target)
+    plan = intarsia_scheduler.schedule(kernels, target)
+    source = intarsia_triton.emit_unit(intarsia_scheduler.arrange(kernels, plan))
     library = intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(folder))
     call = intarsia_runtime.link(kernels, source, library, device=device)
     results = call(*(moved(x, device) if isinstance(x, torch.Tensor) else x for x in inputs))

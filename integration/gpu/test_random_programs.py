@@ -16,6 +16,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Target
 from intarsia_loops import loops
 from intarsia_loops.program import Extern, Nest
+from intarsia_scheduler import arrange, schedule
 from intarsia_testkit.aten_programs import FAMILY_NAMES
 from intarsia_testkit.fired import Tally
 from intarsia_testkit.loops_programs import loops_programs
@@ -63,7 +64,7 @@ def test_random_kernels(random_kernels, symbolic, tmp_path):
 
 def emitted(program):
     try:
-        emit_unit(program, Target("cuda", "sm_90"))
+        emit_unit(arrange(program, schedule(program, Target("cuda", "sm_90"))))
     except UnsupportedError as error:
         FIRED.count(f"left out: {error.code}")
         return False

@@ -9,7 +9,10 @@ import pytest
 import torch
 
 import intarsia
+import intarsia_loops
+import intarsia_scheduler
 from intarsia_fuser import FusionPlan, NoFusion, Replay
+from intarsia_loops import tiles
 
 RAISE = {"on_error": "raise"}
 
@@ -130,7 +133,11 @@ def test_dumps_hold_every_stage(tmp_path):
     (folder,) = tmp_path.iterdir()
     assert folder.name.startswith("graph") and folder.name.endswith("_f")
     dumped = sorted(p.name for p in folder.iterdir())
-    assert dumped[0] == "00_recognise_attention.ir" and "12_emit.cpp" in dumped
+    assert dumped[0] == "00_recognise_attention.ir" and "13_emit.cpp" in dumped
+    plan = intarsia_scheduler.SchedulePlan.from_json((folder / "12_schedule.plan.json").read_text())
+    kernels = intarsia_loops.kernels.parse_ir((folder / "11_fuse.ir").read_text())
+    again = intarsia_scheduler.apply(kernels, plan)
+    assert tiles.print_ir(again) == (folder / "12_schedule.ir").read_text()
     assert not any("build" in name for name in dumped)  # the graph is that of the kernels
     assert "dialect: loops" in (folder / "10_lower.ir").read_text()
     assert FusionPlan.from_json((folder / "11_fuse.plan.json").read_text()).after.kernels == 1

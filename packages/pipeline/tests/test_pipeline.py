@@ -35,6 +35,7 @@ def test_the_default_pipeline_runs_from_torch_to_a_callable():
         "partition",
         "lower",
         "fuse",
+        "schedule",
         "emit",
         "build",
     ]
@@ -76,7 +77,7 @@ def test_a_device_that_nothing_prints_kernels_for_is_refused_by_name():
     with pytest.raises(InvalidArgumentError, match="'npu'"):
         intarsia.default_pipeline(npu)
     emitters = {"cpu": intarsia_cpp.emit_unit, "npu": intarsia_cpp.emit_unit}
-    assert names(intarsia.default_pipeline(npu, emitters=emitters))[-2:] == ["emit", "build"]
+    assert names(intarsia.default_pipeline(npu, emitters=emitters))[-3:] == ["schedule", "emit", "build"]
 
 
 def test_a_cost_model_reaches_the_fusion_stage():

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton_launches import Whole, emit
 
 from intarsia_ir.dtypes import dtype_from_name
-from intarsia_ir.records import KernelSource, Launch, Target
+from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift, row_major
+from intarsia_loops.launches import Shift
 from intarsia_loops.program import Buffer, Kernel, Nest, load, val
-from intarsia_triton import blocks, emit
-from intarsia_triton.align import Shift, shift_of
-from intarsia_triton.kernel import function
-from intarsia_triton.plan import loops_of
-from intarsia_triton.prelude import PRELUDE
+from intarsia_scheduler.grid.align import shift_of
+from intarsia_scheduler.grid.loops import loops_of
+from intarsia_scheduler.measured import blocks
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
@@ -54,9 +54,7 @@ def every_kind(rows, columns, dtype):
 
 
 def one_launch(kernel, buffers):
-    made = function(kernel, buffers, "kernel0", CUDA.machine)
-    launch = Launch("kernel0", made.buffers, made.sizes, (0, 1), made.grid)
-    return KernelSource(f"{PRELUDE}\n\n{made.text}", "triton", launches=(launch,))
+    return emit(kernel, buffers, CUDA, Whole())
 
 
 @pytest.fixture

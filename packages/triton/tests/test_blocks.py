@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton_launches import emit
 
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.program import Buffer, Kernel, Nest, const, index_value, load, val
-from intarsia_triton import blocks, emit
+from intarsia_scheduler.measured import blocks
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)

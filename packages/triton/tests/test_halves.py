@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton_launches import emit
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift
 from intarsia_loops.program import Buffer, Kernel, Nest, cast, const, load, val
-from intarsia_triton import emit
 from intarsia_triton.halves import with_half_forms
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")

@@ -1,11 +1,11 @@
 """What only shows on a GPU, read off the text: quotients of what may be negative, sizes of values, short integers."""
 
 import pytest
+from triton_launches import emit
 
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift, size_symbol
 from intarsia_loops.program import Buffer, Kernel, Nest, cast, index_value, load, val
-from intarsia_triton import emit
 from intarsia_triton.index import index_text
 from intarsia_triton.ops import constant, operation
 

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton_launches import Whole, emit, emit_unit
 
 from intarsia_ir.dtypes import dtype_from_name
-from intarsia_ir.records import KernelSource, Launch, Target
+from intarsia_ir.records import Target
 from intarsia_loops import kernels
 from intarsia_loops.graph import to_fx
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.ops import NEST_KINDS, SCALAR_OPS, Rule
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, cast, const, index_value, load, val
-from intarsia_triton import blocks, emit, emit_unit
-from intarsia_triton.kernel import function
-from intarsia_triton.prelude import PRELUDE
+from intarsia_scheduler.measured import blocks
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
@@ -171,9 +170,7 @@ def test_a_row_that_fits_is_read_once(tmp_path):
 
 def as_one_launch(kernel, buffers):
     """The source of a kernel that isn't spread over launches, as it would be with more rows."""
-    made = function(kernel, buffers, "kernel0", CUDA.machine)
-    launch = Launch("kernel0", made.buffers, made.sizes, (0, 1), made.grid)
-    return KernelSource(f"{PRELUDE}\n\n{made.text}", "triton", launches=(launch,))
+    return emit(kernel, buffers, CUDA, Whole())
 
 
 def test_a_long_row_is_walked_without_masks_where_tiles_are_full():

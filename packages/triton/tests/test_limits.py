@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton_launches import emit
 
 from intarsia_ir.records import Machine, Target
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.program import Buffer, Kernel, Nest, load, val
-from intarsia_triton import emit
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)

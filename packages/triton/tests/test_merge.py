@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from triton.runtime.errors import InterpreterError
+from triton_launches import emit_unit
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import Target
@@ -27,7 +28,8 @@ from intarsia_loops.program import (
     scatter,
     val,
 )
-from intarsia_triton import blocks, emit_unit, merge
+from intarsia_loops.rewrites import at
+from intarsia_scheduler.measured import blocks
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
@@ -179,7 +181,7 @@ def test_a_check_of_more_than_is_used_stays_a_call():
     valid, asserted, use = program.items
     i, j = axis("i0", 3), axis("i1", 3)  # half of the tokens
     step = use.steps[0]
-    body = merge.at(step.body, {a: lift(b) for a, b in zip(step.axes, (i, j), strict=True)})
+    body = at(step.body, {a: lift(b) for a, b in zip(step.axes, (i, j), strict=True)})
     fewer = Kernel((i, j), (Nest("y", (i, j), (), "map", body, "f32"),))
     buffers = {**program.buffers, "y": buffer((3, 3))}
     source = emit_unit(Program(buffers, program.inputs, (valid, asserted, fewer), ()), CUDA)

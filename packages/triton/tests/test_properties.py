@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from triton_launches import emit_unit
 
 import intarsia_loops
 from intarsia_ir.errors import UnsupportedError
@@ -18,7 +19,6 @@ from intarsia_loops.program import Extern, Kernel, Nest, Program, Refused, Tenso
 from intarsia_loops.rewrites import fuse_rows
 from intarsia_testkit.fired import Tally
 from intarsia_testkit.loops_programs import loops_programs
-from intarsia_triton import emit_unit
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
@@ -77,7 +77,7 @@ SCRIPT = """
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift
 from intarsia_loops.program import Buffer, Kernel, Nest, load, val
-from intarsia_triton import emit_unit, emit
+from triton_launches import emit
 i = axis("i0", 10)
 layout = Buffer((lift(10),), (lift(1),), "f32")
 names = [f"x{k}" for k in range(6)]
@@ -103,4 +103,6 @@ def test_the_text_does_not_depend_on_hash_order():
 def _path():
     import os
 
-    return {k: v for k, v in os.environ.items() if k in ("PATH", "PYTHONPATH", "HOME")}
+    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "PYTHONPATH", "HOME")}
+    here = str(Path(__file__).parent)
+    return {**kept, "PYTHONPATH": os.pathsep.join([here, kept.get("PYTHONPATH", "")])}

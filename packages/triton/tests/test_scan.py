@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from triton_launches import emit_unit
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import Target
@@ -16,8 +17,8 @@ from intarsia_loops import kernels
 from intarsia_loops.graph import to_fx
 from intarsia_loops.index import axis, lift, row_major, size_symbol
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, const, load, val
+from intarsia_scheduler.measured import blocks, cuts
 from intarsia_testkit.fired import Tally
-from intarsia_triton import blocks, emit_unit, scan
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
@@ -39,8 +40,8 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(blocks, "GUESS", 16)
     monkeypatch.setattr(blocks, "SQUARE", 4)
     monkeypatch.setattr(blocks, "TILE", 64)
-    monkeypatch.setattr(scan, "LONGEST_CHUNK", 64)
-    monkeypatch.setattr(scan, "CHUNK", 32)
+    monkeypatch.setattr(cuts, "LONGEST_CHUNK", 64)
+    monkeypatch.setattr(cuts, "CHUNK", 32)
     monkeypatch.setitem(globals(), "CUDA", machine(processors=8))
 
 

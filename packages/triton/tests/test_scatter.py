@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from triton_launches import emit_unit
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import Target
@@ -16,9 +17,8 @@ from intarsia_loops.graph import to_fx
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.ops import ALL_TYPES, NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, const, index_value, load, scatter, val
+from intarsia_scheduler.grid.scatter import SHORT
 from intarsia_testkit.fired import Tally
-from intarsia_triton import emit_unit
-from intarsia_triton.scatter import SHORT
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)

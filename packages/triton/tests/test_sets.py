@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton_launches import emit_unit
 
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift
 from intarsia_loops.program import Buffer, Kernel, Nest, Placement, Program, const, load, val
-from intarsia_triton import emit_unit
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)

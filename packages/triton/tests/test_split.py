@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton_launches import emit_unit
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import Target
@@ -13,19 +14,20 @@ from intarsia_loops.graph import to_fx
 from intarsia_loops.index import axis, lift, row_major, size_symbol
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, load, val
+from intarsia_scheduler.grid.split import FOLDS
+from intarsia_scheduler.measured import blocks, cuts
 from intarsia_testkit.fired import Tally
-from intarsia_triton import blocks, emit_unit, split
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(interpreter)
 CUDA = Target("cuda", "sm_90")
-FIRED = Tally("triton: reductions in parts", list(split.FOLDS))
+FIRED = Tally("triton: reductions in parts", list(FOLDS))
 
 
 @pytest.fixture(autouse=True)
 def short_parts(monkeypatch):
-    monkeypatch.setattr(split, "PART", 64)
+    monkeypatch.setattr(cuts, "PART", 64)
     monkeypatch.setattr(blocks, "GUESS", 16)
 
 
@@ -40,14 +42,14 @@ def reduced(rows, inner, kind, dtype):
     red = tuple(axis(f"r{k}", n) for k, n in enumerate(inner))
     body = load("x", tuple(map(lift, (*axes, *red))), dtype)
     first = Nest("y", axes, red, kind, body, dtype)
-    kinds = [k for k in split.FOLDS if dtype in NEST_KINDS[k].types]
+    kinds = [k for k in FOLDS if dtype in NEST_KINDS[k].types]
     other = Nest("w", axes, red, kinds[(kinds.index(kind) + 1) % len(kinds)], body, dtype)
     y = load("y", tuple(map(lift, axes)), dtype)
     last = Nest("z", axes, (), "map", val("or" if dtype == "b8" else "add", y, y, dtype=dtype), dtype)
     return Kernel(axes, (first, other, last))
 
 
-@pytest.mark.parametrize("kind", split.FOLDS)
+@pytest.mark.parametrize("kind", FOLDS)
 @pytest.mark.parametrize(("rows", "inner"), [((), ("n",)), ((3,), ("n", 2)), ((), (2, "n")), ((), ("n", "n"))])
 def test_parts_and_what_is_left_over(rows, inner, kind, tmp_path):
     dtype = "b8" if kind in ("any", "all") else "i64" if kind in ("sum", "prod") else "f32"

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton_launches import Whole, emit
 
 from intarsia_ir.dtypes import dtype_from_name
-from intarsia_ir.records import KernelSource, Launch, Target
+from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.program import Buffer, Kernel, Nest, const, load, val
-from intarsia_triton import blocks
-from intarsia_triton.kernel import function
-from intarsia_triton.plan import loops_of, with_square_sums
-from intarsia_triton.prelude import PRELUDE
+from intarsia_scheduler.grid.loops import loops_of, with_square_sums
+from intarsia_scheduler.measured import blocks
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
@@ -45,10 +44,7 @@ def test_variance_in_one_walk(columns, dtype, monkeypatch, tmp_path):
     monkeypatch.setitem(globals(), "CUDA", machine(register_bytes=16 * 128))
     monkeypatch.setattr(blocks, "LONG_WARPS", 1)
     layouts, kernel = variance(3, columns, dtype)
-    made = function(kernel, layouts, "kernel0", CUDA.machine)
-    source = KernelSource(
-        f"{PRELUDE}\n\n{made.text}", "triton", launches=(Launch("kernel0", made.buffers, (), (0, 1), made.grid),)
-    )
+    source = emit(kernel, layouts, CUDA, Whole())
     assert source.text.count("for tile") == 1
     torch.manual_seed(0)
     x = torch.randn(3, columns, dtype=dtype_from_name(dtype)) + torch.tensor([[0.0], [1000.0], [-3.0]])

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.table import Table
 
-import intarsia_loops
 from intarsia._graph import GraphReport
 from intarsia._stats import Stats
 from intarsia_dispatch import EventKind, FrameEvent, describe_frame
 from intarsia_fuser import FusionPlan
 from intarsia_ir.records import GraphBreak, GuardRecord, SizeFacts
-from intarsia_loops.kernels import KernelSummary, summarise_kernel
-from intarsia_loops.program import Kernel
+from intarsia_loops.kernels import KernelSummary
+from intarsia_scheduler import SchedulePlan
 from intarsia_shapes import describe_facts
 
 __all__ = ["Explanation", "GraphSummary", "summarise"]
@@ -26,14 +25,15 @@ class GraphSummary:
     """One compiled graph.
 
     Args:
-        kernels: Generated kernels, in order.
+        kernels: Generated kernels that are launched, in order.
         extern_calls: Library operations, in order.
         n_unique_kernels: Kernels emitted, after equal ones were merged.
-        n_fused: Operations that share a kernel with another one.
+        n_fused: Operations that share a kernel with another one; parts of a kernel that is split count as one.
         seconds: Stage name -> wall seconds.
         facts: What was relied on about sizes that are symbols.
         note: Why it wasn't compiled as asked for, or "".
         plans: How it was fused: the plan of the graph and, in training, of its backward graphs.
+        schedules: How the kernels run, and why: of the graph and, in training, of its backward graphs.
     """
 
     kernels: tuple[KernelSummary, ...]
@@ -44,6 +44,7 @@ class GraphSummary:
     facts: SizeFacts = field(default_factory=SizeFacts)
     note: str = ""
     plans: tuple[FusionPlan, ...] = ()
+    schedules: tuple[SchedulePlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +98,21 @@ def summarise(report: GraphReport) -> GraphSummary:
     program = report.program
     if program is None or program.source is None:
         return GraphSummary((), (), 0, 0, dict(report.seconds), report.facts, report.note)
-    halves = [intarsia_loops.from_fx(half.graph_module) for half in program.halved()]
-    kernels = tuple(summarise_kernel(k, half) for half in halves for k in half.items if isinstance(k, Kernel))
+    halves = program.halved()
+    n_kernels, n_unique = (
+        sum(getattr(half.source, name) for half in halves if half.source is not None)
+        for name in ("n_kernels", "n_unique")
+    )
     return GraphSummary(
-        kernels,
+        report.kernels,
         tuple(str(e.target) for e in report.externs),
-        sum(half.source.n_unique for half in program.halved() if half.source is not None),
-        report.n_nests - len(kernels),
+        n_unique,
+        report.n_nests - n_kernels,
         dict(report.seconds),
         report.facts,
         report.note,
         report.plans,
+        tuple(half.schedule for half in halves if half.schedule is not None),
     )
 
 

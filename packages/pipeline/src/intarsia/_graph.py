@@ -15,6 +15,7 @@ import torch.fx as fx
 
 import intarsia_loops
 import intarsia_runtime
+import intarsia_scheduler
 from intarsia._options import Options
 from intarsia._pipeline import Pipeline, Stage
 from intarsia._program import Program
@@ -28,7 +29,9 @@ from intarsia_ir.choices import instance_of
 from intarsia_ir.errors import naming_stage
 from intarsia_ir.interrupts import let_through
 from intarsia_ir.records import GuardRecord, Signature, SizeFacts
-from intarsia_loops.program import Extern, Kernel
+from intarsia_loops import tiles
+from intarsia_loops.kernels import KernelSummary, summarise_launches
+from intarsia_loops.program import Extern
 
 __all__ = ["GraphReport", "compile_graph"]
 
@@ -43,7 +46,7 @@ class GraphReport:
     Args:
         seconds: Stage name -> wall seconds.
         program: The program after the last stage.
-        kernels: Kernels of the graph, in order.
+        kernels: Generated kernels that are launched, in order: as many as launches, on any device.
         externs: Library calls of the graph, in order.
         n_nests: Loop nests before fusion.
         guards: What functionalization relied on: written inputs that share no memory with others.
@@ -55,7 +58,7 @@ class GraphReport:
 
     seconds: dict[str, float] = field(default_factory=dict)
     program: Program | None = None
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[KernelSummary, ...] = ()
     externs: tuple[Extern, ...] = ()
     n_nests: int = 0
     guards: tuple[GuardRecord, ...] = ()
@@ -129,18 +132,32 @@ def _watch(name: str, stage: Stage, program: Program, options: Options, folder: 
         dialect.verify(program.graph_module, **rules)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        source = program.source if stage.gives == "source" else None
-        text = source.text if source else dialect.print_ir(program.graph_module)
-        (folder / f"{name}.{'cpp' if source else 'ir'}").write_text(text, encoding="utf-8")
+        _dump(folder / name, stage, program)
+
+
+def _dump(path: Path, stage: Stage, program: Program) -> None:
+    """Write what a stage gave: the program as text, after `schedule` as tiles, and the plan that made it."""
+
+    def write(suffix: str, text: str) -> None:
+        path.with_name(path.name + suffix).write_text(text, encoding="utf-8")
+
+    if stage.gives == "source" and program.source is not None:
+        write(".cpp" if program.source.language == "cpp" else ".py", program.source.text)
+    elif stage.gives == "launches" and program.schedule is not None:
+        write(".plan.json", program.schedule.to_json())
+        write(".ir", tiles.print_ir(intarsia_scheduler.apply(program.graph_module, program.schedule, check=False)))
+    else:
+        write(".ir", dialect_module(stage.gives).print_ir(program.graph_module))
         if program.plan is not None and stage.takes == "loops":
-            (folder / f"{name}.plan.json").write_text(program.plan.to_json(), encoding="utf-8")
+            write(".plan.json", program.plan.to_json())
 
 
 def _count(program: Program, report: GraphReport, counters: Counters[Stats]) -> None:
     """Tell kernels and library calls of a finished graph."""
     if program.source is not None:
-        items = [i for half in program.halved() for i in intarsia_loops.from_fx(half.graph_module).items]
-        report.kernels = tuple(i for i in items if isinstance(i, Kernel))
+        halves = program.halved()
+        items = [i for half in halves for i in intarsia_loops.from_fx(half.graph_module).items]
+        report.kernels = tuple(k for half in halves if half.launches for k in summarise_launches(half.launches))
         report.externs = tuple(i for i in items if isinstance(i, Extern))
         report.n_nests -= len(report.externs)
     counters.add(kernels_generated=len(report.kernels), extern_calls=len(report.externs))

@@ -11,11 +11,13 @@ import torch.fx as fx
 
 from intarsia_fuser import FusionPlan
 from intarsia_ir.records import GuardRecord, Halves, KernelSource, Signature, SizeFacts
+from intarsia_loops.launches import Launches
+from intarsia_scheduler import SchedulePlan
 
 __all__ = ["DIALECTS", "Program"]
 
-# in flow order; "source" still carries the kernels graph, and "callable" is the end
-DIALECTS = ("torch", "effects", "aten", "loops", "kernels", "source", "callable")
+# in flow order; "launches" and "source" still carry the kernels graph, and "callable" is the end
+DIALECTS = ("torch", "effects", "aten", "loops", "kernels", "launches", "source", "callable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,14 @@ class Program:
     """A graph on its way from FX(torch) to a callable.
 
     Args:
-        graph_module: The graph in the dialect of the stage that made it; unchanged by `emit` and `build`.
+        graph_module: The graph in the dialect of the stage that made it; unchanged by `schedule`, `emit` and `build`.
         inputs: Example inputs, one per placeholder, real or fake tensors.
         signature: What inputs and results mean to the caller.
         facts: Size facts that the graph relies on.
         guards: What functionalization relied on.
         device: Where its kernels run, after `lower`.
+        schedule: How its kernels run, after `schedule`.
+        launches: Its kernels arranged as that says.
         source: Kernel source text, after `emit`.
         run: Flat inputs -> flat results (before the epilogue), after `build`.
         halves: In training, after `partition`: this is the forward graph; how `backward` belongs to it.
@@ -44,6 +48,8 @@ class Program:
     facts: SizeFacts = field(default_factory=SizeFacts)
     guards: tuple[GuardRecord, ...] = ()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    schedule: SchedulePlan | None = None
+    launches: Launches | None = None
     source: KernelSource | None = None
     run: Callable[..., Any] | None = None
     halves: Halves | None = None

@@ -21,6 +21,7 @@ import intarsia_ir.torch
 import intarsia_loops
 import intarsia_rewrites
 import intarsia_runtime
+import intarsia_scheduler
 import intarsia_triton
 from intarsia._pipeline import Pipeline, Stage, graph_pass
 from intarsia._program import Program
@@ -29,7 +30,12 @@ from intarsia_ir.records import Recorded, Target
 
 __all__ = ["default_pipeline", "dialect_module", "interpreted"]
 
-EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
+EMITTERS: Mapping[str, Any] = MappingProxyType(
+    {
+        "cpu": lambda launches: intarsia_cpp.emit_unit(launches.program, launches.target),
+        "cuda": intarsia_triton.emit_unit,
+    }
+)
 
 
 def default_pipeline(
@@ -40,6 +46,7 @@ def default_pipeline(
     partition: Any = None,
     cache_dir: str | Path | None = None,
     rng: str | None = None,
+    schedule: Any = None,
     emitters: Mapping[str, Any] = EMITTERS,
 ) -> Pipeline:
     """Return the stages from FX(torch) to a callable; where gradients are needed, to a pair.
@@ -52,8 +59,10 @@ def default_pipeline(
         cache_dir: Folder of the on-disk cache; None is the user's own.
         rng: `"eager"`: random ops draw eager's numbers; `"philox"`: kernels make others, of the same distributions.
             None: the first on the CPU, the second on a GPU.
-        emitters: `(FX(kernels), target) -> KernelSource` by the kind of device. For another kind, replace the stage
-            `build` as well.
+        schedule: What decides how kernels run; None is `intarsia_scheduler.Measured()`, which merges no kernels where
+            the fusion policy is `NoFusion()`: then there are as many as it planned.
+        emitters: `(intarsia_loops.launches.Launches) -> KernelSource` by the kind of device. For another kind, replace
+            the stage `build` as well.
 
     Raises:
         InvalidArgumentError: `options.value`: nothing prints kernels for the target's kind of device.
@@ -71,8 +80,16 @@ def default_pipeline(
         plan = intarsia_fuser.plan(p.graph_module, policy=policy, target=aim(p.device), cost=cost, check=False)
         return replace(p, graph_module=intarsia_fuser.apply(p.graph_module, plan, check=False), plan=plan)
 
+    def scheduled(p: Program) -> Program:
+        kernels = intarsia_loops.from_fx(p.graph_module)
+        merges = p.plan is None or p.plan.name != intarsia_fuser.NoFusion().name
+        how = schedule or intarsia_scheduler.Measured(merges=merges)
+        plan = intarsia_scheduler.schedule(kernels, aim(p.device), how, check=False)
+        return replace(p, schedule=plan, launches=intarsia_scheduler.arrange(kernels, plan))
+
     def emit(p: Program) -> Program:
-        return replace(p, source=emitters[aim(p.device).device](p.graph_module, aim(p.device)))
+        assert p.launches is not None  # the order of dialects guarantees it
+        return replace(p, source=emitters[p.launches.target.device](p.launches))
 
     def build(p: Program) -> Program:
         cache = _cache_in(os.fspath(cache_dir or default_cache_dir()))
@@ -85,7 +102,8 @@ def default_pipeline(
         *_aten_stages(partition, aim),
         Stage("lower", "aten", "loops", lambda p: _lower(p, rng, aim)),
         Stage("fuse", "loops", "kernels", fuse),
-        Stage("emit", "kernels", "source", emit),
+        Stage("schedule", "kernels", "launches", scheduled),
+        Stage("emit", "launches", "source", emit),
         Stage("build", "source", "callable", build),
     )
     return Pipeline(tuple(replace(stage, trusted=True) for stage in stages))
@@ -104,7 +122,7 @@ def dialect_module(dialect: str) -> ModuleType:
         "torch": intarsia_ir.torch,
         **dict.fromkeys(("effects", "aten"), intarsia_ir.aten),
         "loops": intarsia_loops.loops,
-        **dict.fromkeys(("kernels", "source", "callable"), intarsia_loops.kernels),
+        **dict.fromkeys(("kernels", "launches", "source", "callable"), intarsia_loops.kernels),
     }[dialect]
 
 

@@ -16,7 +16,7 @@ class Stats:
         frames_compiled: Frames whose code was replaced.
         frames_eager: Frames left to run as they are.
         graphs: Graphs compiled.
-        kernels_generated: Kernels in those graphs.
+        kernels_generated: Launches of generated kernels in those graphs.
         extern_calls: Calls of library ops in those graphs.
         fallbacks: Frames or graphs that failed to compile and run in eager instead.
         recompiles: Compilations of a frame that had been compiled before.

@@ -1,7 +1,8 @@
-"""Schedules as data: FX(kernels) -> `SchedulePlan` -> tiles.
+"""Schedules as data: FX(kernels) -> `SchedulePlan` -> launches, and tiles.
 
 `schedule` asks a policy how each kind of kernel runs on a target, and keeps every choice with its reason and with what
-else could have been chosen; `apply` carries a plan out. Emitters print what comes out, and decide nothing.
+else could have been chosen. `arrange` carries a plan out, for emitters, which print and decide nothing; `apply` does so
+in the tiles dialect, which says what it means.
 
 Example:
     >>> from intarsia_ir.records import Target
@@ -21,10 +22,24 @@ Example:
     True
 """
 
-from intarsia_scheduler.plan import CHOICES, Choice, KernelPlan, SchedulePlan, SchedulePolicy
-from intarsia_scheduler.schedule import apply, schedule
+from intarsia_scheduler.measured import Measured
+from intarsia_scheduler.plan import CHOICES, WALK, Choice, KernelPlan, Merge, SchedulePlan, SchedulePolicy
+from intarsia_scheduler.schedule import apply, arrange, schedule
 from intarsia_scheduler.simple import Simple
 
 __version__ = "0.1.0"
 
-__all__ = ["CHOICES", "Choice", "KernelPlan", "SchedulePlan", "SchedulePolicy", "Simple", "apply", "schedule"]
+__all__ = [
+    "CHOICES",
+    "WALK",
+    "Choice",
+    "KernelPlan",
+    "Measured",
+    "Merge",
+    "SchedulePlan",
+    "SchedulePolicy",
+    "Simple",
+    "apply",
+    "arrange",
+    "schedule",
+]

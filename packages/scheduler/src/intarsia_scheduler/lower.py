@@ -1,9 +1,10 @@
-"""One kernel and what was chosen for it -> launches: every buffer flat, every step a loop nest.
+"""One launch and what was chosen for it -> tiles: every buffer flat, every step a loop nest.
 
-    map      for inner axes: put out[..] = body
+    map      for inner axes: put out[..] = body; or check body
     fold     for inner axes: acc; for reduced axes: fold body; take; put
     scan     for the other inner axes: acc; for the scanned axis: run body; put
-    scatter  a launch that stores the initial value; a launch that updates at every point
+    scatter  a launch that stores the initial value, unless there is one; a launch that updates at every point
+    chunk    for the chunks of a scan: acc; fold what came before; for the chunk's points: run body; put
 
 What only the kernel sees is held: an array over a step's inner axes, or a number where it has none.
 """
@@ -11,16 +12,19 @@ What only the kernel sees is held: an array over a step's inner axes, or a numbe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_loops.index import ZERO, Atom, IndexExpr, flat, lift
+from intarsia_loops.addresses import address
+from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, flat, lift
+from intarsia_loops.launches import LaunchPlan
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, cast, index_value, load, scatter_of, val
-from intarsia_loops.rewrites import rebuild
+from intarsia_loops.rewrites import at, rebuild, rename_buffers
 from intarsia_loops.tiles import (
     Acc,
     Bind,
+    Check,
     Fold,
     For,
     Hold,
@@ -33,6 +37,7 @@ from intarsia_loops.tiles import (
     index_width,
     touched,
 )
+from intarsia_scheduler.grid.walk import rows_of_chunks
 from intarsia_scheduler.plan import KernelPlan
 from intarsia_scheduler.simple import is_pointwise
 
@@ -42,31 +47,48 @@ UPDATES = {"scatter_sum": "sum", "scatter_max": "max", "scatter_min": "min"}
 ACROSS = ("serial", "threads", "program")
 
 
-def launches_of(kernel: Kernel, buffers: Mapping[str, Buffer], plan: KernelPlan, name: str) -> tuple[Launch, ...]:
-    """Return the launches that do the work of a kernel.
+def launches_of(plan: LaunchPlan, chosen: KernelPlan, name: str) -> tuple[Launch, ...]:
+    """Return the launches of tiles that do the work of a launch.
 
     Args:
-        kernel: Of the kernels dialect.
-        buffers: Layout of every buffer in memory.
-        plan: What was chosen for it.
+        plan: The launch.
+        chosen: What was chosen for its kernel.
         name: Of the launch; of several, the first word of their names.
 
     Raises:
         InvalidArgumentError: `schedule.choice`: a choice isn't one of this kernel's.
     """
-    _checked(kernel, plan)
-    body = _Kernel(kernel, buffers, plan)
-    step = kernel.steps[-1]
+    _checked(plan.kernel, chosen)
+    alone = _named(plan) if len(plan.sets) == 1 else plan
+    body = _Kernel(alone.kernel, alone.layouts, chosen, dict(alone.asserts))
+    step = alone.kernel.steps[-1]
     if scatter_of(step) is not None:
-        parts = (body.initial(step), body.points(step))
-        return tuple(_launch(part, kernel, f"{name}_{k}") for k, part in enumerate(parts))
-    return (_launch(body.rows(), kernel, name),)
+        parts = [*([body.initial(step)] if plan.initial else []), body.points(step)]
+    elif plan.chunk:
+        parts = [body.chunks(rows_of_chunks(alone.kernel, alone.layouts), plan.chunk)]
+    else:
+        parts = [body.rows()]
+    names = [name] if len(parts) == 1 else [f"{name}_{k}" for k in range(len(parts))]
+    return tuple(_launch(part, alone, n) for part, n in zip(parts, names, strict=True))
 
 
-def _launch(body: Sequence[Statement], kernel: Kernel, name: str) -> Launch:
-    made = Launch(name, (), ((),), tuple(body), "i64", 0, kernel.origins)
+def _named(plan: LaunchPlan) -> LaunchPlan:
+    """A launch for one set of buffers over these buffers themselves."""
+    (names,) = plan.sets
+    real = {f"b{k}": name for k, name in enumerate(names)}
+    steps = tuple(rename_buffers(step, real) for step in plan.kernel.steps)
+    kernel = Kernel(plan.kernel.rows, steps, frozenset(real[b] for b in plan.kernel.local))
+    layouts = {real[b]: layout for b, layout in plan.layouts.items()}
+    return replace(plan, kernel=kernel, layouts=layouts, asserts=tuple((real[b], text) for b, text in plan.asserts))
+
+
+def _launch(body: Sequence[Statement], plan: LaunchPlan, name: str) -> Launch:
+    made = Launch(name, (), ((),), tuple(body))
     params = tuple(sorted(set().union(*touched(made))))
-    return Launch(name, params, (params,), made.body, index_width(made.body), 0, kernel.origins)
+    sets: tuple[tuple[str, ...], ...] = (params,)
+    if len(plan.sets) > 1:
+        sets = tuple(tuple(names[int(b[1:])] for b in params) for names in plan.sets)
+    return Launch(name, params, sets, made.body, index_width(made.body), 0, plan.origins)
 
 
 def _checked(kernel: Kernel, plan: KernelPlan) -> None:
@@ -92,6 +114,7 @@ class _Kernel:
     kernel: Kernel
     buffers: Mapping[str, Buffer]
     plan: KernelPlan
+    asserts: Mapping[str, str]
     n_binds: int = 0
     held: dict[str, int] = field(default_factory=dict)  # what is held, with its dimensions
 
@@ -108,8 +131,8 @@ class _Kernel:
 
     def around(self, axes: Sequence[Atom], body: list[Statement], across: str = "serial") -> list[Statement]:
         """Loops over axes, the outermost of which is shared."""
-        for k, axis in reversed(list(enumerate(axes))):
-            body = [For(axis, ZERO, (axis.extent,), tuple(body), across if k == 0 else "serial")]
+        for k, a in reversed(list(enumerate(axes))):
+            body = [For(a, ZERO, (a.extent,), tuple(body), across if k == 0 else "serial")]
         return body
 
     def walk(self, axis: Atom, body: Sequence[Statement], *kinds: str, across: str = "serial") -> For:
@@ -131,6 +154,8 @@ class _Kernel:
 
     def step(self, step: Nest) -> list[Statement]:
         inner = step.axes[len(self.kernel.rows) :]
+        if step.out in self.asserts:
+            return self.around(inner, [self.check(step)])
         local = step.out in self.kernel.local
         made: list[Statement] = []
         if local and inner:
@@ -143,6 +168,9 @@ class _Kernel:
         if NEST_KINDS[step.kind].scan:
             return [*made, *self.scan(step, inner, body)]
         return [*made, *self.fold(step, inner, body)]
+
+    def check(self, step: Nest) -> Statement:
+        return Check(self.value(step.body), self.asserts[step.out])
 
     def map(self, step: Nest, inner: Sequence[Atom], body: Val) -> list[Statement]:
         if not inner:
@@ -173,6 +201,25 @@ class _Kernel:
         monoid = Acc(acc, step.kind.removeprefix("cum"), step.body.dtype)
         return self.around([a for a in inner if a is not scanned], [monoid, walk])
 
+    def chunks(self, rows: Sequence[Atom], length: int) -> list[Statement]:
+        """The chunks of a scan, of which the kernel's first step says what each starts from."""
+        start, step = self.kernel.steps
+        (scanned,), acc, name = step.red, f"{step.out}_acc", f"{step.out}_run"
+        follows, before, _ = at(start.body, dict(zip(start.axes, map(lift, rows), strict=True))).args
+        within, begin = axis("q0", length), lift(rows[0]) * length
+        here = {scanned: begin + lift(within)}
+        place = address([here.get(a, lift(a)) for a in step.axes], self.buffers[step.out].strides)
+        run = (
+            Run(acc, (self.value(at(step.body, here)),), name),
+            Put(step.out, (place,), load(name, (), step.dtype)),
+        )
+        statements: list[Statement] = [
+            Acc(acc, step.kind.removeprefix("cum"), step.body.dtype),
+            Fold(acc, (self.value(before),), self.value(follows)),
+            For(within, ZERO, (lift(length), scanned.extent - begin), run),
+        ]
+        return self.around(rows, statements, self.plan.word("across"))
+
     def numbers(self) -> set[str]:
         return {name for name, rank in self.held.items() if rank == 0}
 
@@ -183,7 +230,7 @@ class _Kernel:
         here = tuple(map(lift, step.axes))
         if step.out in self.held:
             return [Put(step.out, here[len(self.kernel.rows) :], value)]
-        return [Put(step.out, (_offset(here, self.buffers[step.out].strides),), value)]
+        return [Put(step.out, (address(here, self.buffers[step.out].strides),), value)]
 
     # ---- scatters
 
@@ -204,9 +251,13 @@ class _Kernel:
         strides = self.buffers[step.out].strides
         place = self.address(tuple(parts.index), strides)
         how = self.plan.word("update")
-        update = Update(UPDATES[step.kind], step.out, place, self.value(parts.value), how)
+        body: list[Statement] = []
+        for check in self.kernel.steps[:-1]:
+            env = dict(zip(check.axes, map(lift, step.red), strict=False))
+            body.append(self.check(replace(check, body=at(check.body, env))))
+        body.append(Update(UPDATES[step.kind], step.out, place, self.value(parts.value), how))
         across = self.plan.word("across") if how == "atomic" else "serial"
-        return self.around(step.red, [update], across)
+        return self.around(step.red, body, across)
 
     # ---- values
 
@@ -226,7 +277,7 @@ class _Kernel:
     def address(self, entries: Sequence[IndexExpr | Val], strides: Sequence[IndexExpr]) -> IndexExpr | Val:
         """The element number of an index; a value where it depends on data."""
         pairs = list(zip(entries, strides, strict=True))
-        known = _offset(*zip(*[(e, s) for e, s in pairs if isinstance(e, IndexExpr)], strict=True)) if any(
+        known = address(*zip(*[(e, s) for e, s in pairs if isinstance(e, IndexExpr)], strict=True)) if any(
             isinstance(e, IndexExpr) for e, _ in pairs
         ) else ZERO  # fmt: skip
         total: Val | None = None if known is ZERO else index_value(known)
@@ -238,10 +289,3 @@ class _Kernel:
             total = term if total is None else val("add", total, term, dtype="i64")
         assert total is not None
         return total
-
-
-def _offset(index: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> IndexExpr:
-    total = ZERO
-    for e, s in zip(index, strides, strict=True):
-        total = total + e * s
-    return total

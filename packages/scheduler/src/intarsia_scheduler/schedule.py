@@ -2,49 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from torch.fx import GraphModule
 
-from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
 from intarsia_loops import kernels as kernels_dialect
 from intarsia_loops.graph import from_fx
-from intarsia_loops.program import Buffer, Extern, Kernel, Program
+from intarsia_loops.launches import Launches, LaunchPlan
+from intarsia_loops.program import Extern, Kernel, Program, TensorRef
+from intarsia_loops.rewrites import reads_in_order
 from intarsia_loops.tiles import Launch, Tiles, verify
+from intarsia_scheduler.arrange import arranged
+from intarsia_scheduler.decide import Asked, Replayed, kind_of
 from intarsia_scheduler.lower import launches_of
-from intarsia_scheduler.plan import CHOICES, Choice, KernelPlan, SchedulePlan, SchedulePolicy, key_of
-from intarsia_scheduler.simple import Simple
+from intarsia_scheduler.measured import Measured
+from intarsia_scheduler.plan import SchedulePlan, SchedulePolicy
 
-__all__ = ["apply", "schedule"]
+__all__ = ["apply", "arrange", "schedule"]
 
 
 def schedule(
-    kernels: GraphModule | Program, target: Target, policy: SchedulePolicy | None = None, *, check: bool = True
+    kernels: GraphModule | Program,
+    target: Target,
+    policy: SchedulePolicy | None = None,
+    *,
+    given: SchedulePlan | None = None,
+    check: bool = True,
 ) -> SchedulePlan:
-    """Decide how each kernel of a program runs.
+    """Decide how the kernels of a program run.
 
     Args:
         kernels: FX(kernels), or the `Program` in it. Untouched.
         target: What for.
-        policy: What decides; `Simple()` when not given.
+        policy: What decides; `Measured()` when not given.
+        given: A plan whose merges and choices are taken; the policy decides the rest, such as how the launches run that
+            one of these choices makes.
         check: Verify the input.
 
     Returns:
-        The plan; `apply` carries it out.
+        The plan; `arrange` and `apply` carry it out.
 
     Raises:
         VerifyError: The input is no valid kernels program (with `check`).
-        InvalidArgumentError: `schedule.policy`: the policy leaves a choice out, or makes one that there isn't.
+        InvalidArgumentError: `schedule.policy`: the policy leaves a choice out; `schedule.choice`: a choice can't be.
     """
-    program = _program(kernels, check)
-    policy = policy or Simple()
-    found: dict[str, KernelPlan] = {}
-    for item in program.items:
-        if isinstance(item, Kernel) and (key := key_of(item, program.buffers)) not in found:
-            found[key] = KernelPlan(key, _choices(policy, item, program.buffers, target))
-    return SchedulePlan(target, f"{policy.name} {policy.version}", tuple(found.values()))
+    asked = Asked(policy or Measured(), target, given)
+    arranged(_program(kernels, check), asked)
+    return asked.plan()
+
+
+def arrange(kernels: GraphModule | Program, plan: SchedulePlan) -> Launches:
+    """Carry out a plan: FX(kernels) -> launches, which emitters print.
+
+    Args:
+        kernels: The program that the plan was made for. Untouched.
+        plan: What `schedule` gave, or what it was made into.
+
+    Raises:
+        InvalidArgumentError: `schedule.kernel`, `schedule.choice`: the plan is for another program, or can't be.
+    """
+    return arranged(_program(kernels, False), Replayed(plan))
 
 
 def apply(kernels: GraphModule | Program, plan: SchedulePlan, *, check: bool = True) -> Tiles:
@@ -59,36 +79,53 @@ def apply(kernels: GraphModule | Program, plan: SchedulePlan, *, check: bool = T
         VerifyError: One end is no valid program (with `check`).
         InvalidArgumentError: `schedule.kernel`, `schedule.choice`: the plan is for another program, or can't be.
     """
-    program = _program(kernels, check)
-    items: list[Launch | Extern] = []
-    for k, item in enumerate(program.items):
-        if isinstance(item, Kernel):
-            items += launches_of(item, program.buffers, plan.of(key_of(item, program.buffers)), f"kernel{k}")
-        elif isinstance(item, Extern):
-            items.append(item)
-    local = {name for item in program.items if isinstance(item, Kernel) for name in item.local}
-    buffers = MappingProxyType({n: b for n, b in program.buffers.items() if n not in local})
+    program, decide = _program(kernels, check), Replayed(plan)
+    made = arranged(program, decide)
+    items: list[tuple[int, Launch | Extern]] = []
+    done: set[int] = set()
+    for k, one in enumerate(made.launches):
+        done.update(range(*one.items))
+        for part, finishes in _apart(one):
+            chosen = decide.walk(*kind_of(part.kernel, part.layouts)[:2])
+            items += [(one.items[0], t) for t in launches_of(part, chosen, f"kernel{k}{'_end' * finishes}")]
+    items += [(k, e) for k, e in enumerate(program.items) if isinstance(e, Extern) and k not in done]
+    items.sort(key=lambda pair: pair[0])
+    buffers = {**program.buffers, **{n: b for n, b in made.scratch.items() if n != made.counters}}
+    kept = _kept(program, [item for _, item in items])
+    scratch = frozenset(made.scratch) & kept
     tiles = Tiles(
-        buffers, program.inputs, tuple(items), program.outputs, plan.target, frozenset(), program.facts,
-        program.placement, program.constants,
+        MappingProxyType({n: b for n, b in buffers.items() if n in kept}), program.inputs,
+        tuple(item for _, item in items), program.outputs, plan.target, scratch, program.facts, program.placement,
+        program.constants,
     )  # fmt: skip
     if check:
         verify(tiles)
     return tiles
 
 
+def _apart(one: LaunchPlan) -> Iterator[tuple[LaunchPlan, bool]]:
+    """A launch, then what its last programs do, as a launch of its own."""
+    yield replace(one, finish=None, layouts={n: b for n, b in one.layouts.items() if n in _names(one.kernel)}), False
+    if one.finish is not None:
+        kernel = one.finish.kernel
+        layouts = {n: one.layouts[n] for n in _names(kernel) if n in one.layouts}
+        yield replace(one, kernel=kernel, walk=one.finish.walk, layouts=layouts, finish=None), True
+
+
+def _names(kernel: Kernel) -> list[str]:
+    return list(dict.fromkeys(n for s in kernel.steps for n in (*reads_in_order(s), s.out)))
+
+
+def _kept(program: Program, items: Sequence[Launch | Extern]) -> frozenset[str]:
+    """The buffers that are still in memory."""
+    kept = {*program.inputs, *program.constants}
+    kept |= {o.buffer for o in program.outputs if isinstance(o, TensorRef)}
+    for item in items:
+        kept |= {n for names in item.sets for n in names} if isinstance(item, Launch) else {*item.outs, *item.reads()}
+    return frozenset(kept)
+
+
 def _program(kernels: GraphModule | Program, check: bool) -> Program:
     if check:
         kernels_dialect.verify(kernels)
     return kernels if isinstance(kernels, Program) else from_fx(kernels)
-
-
-def _choices(
-    policy: SchedulePolicy, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target
-) -> Mapping[str, Choice]:
-    made = policy.choose(kernel, buffers, target)
-    if tuple(made) != CHOICES:
-        raise InvalidArgumentError(
-            f"policy {policy.name!r} chooses {', '.join(made)}, not {', '.join(CHOICES)}", code="schedule.policy"
-        )
-    return MappingProxyType(dict(made))

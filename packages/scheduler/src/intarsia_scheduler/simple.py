@@ -7,7 +7,7 @@ has them along the inner axes of each step. The longest of the other rows is giv
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from intarsia_ir.dtypes import itemsize
@@ -50,6 +50,38 @@ class Simple:
             "space": self._space(kernel, buffers, target),
             "update": self._update(kernel, target),
         }
+
+    def apart(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
+        """Keep it in one launch."""
+        return Choice("launch", "points in any order need nothing else")
+
+    def spread(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
+        """Keep its walks in one launch."""
+        return Choice("launch", "nothing is split", ("launches",))
+
+    def cut(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
+        """Keep its reductions whole."""
+        return Choice("whole", "nothing is split", ("0 16",))
+
+    def chunk(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
+        """Keep a scan whole."""
+        return Choice(0, "nothing is split", (16,))
+
+    def finish(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
+        """Finish in a launch."""
+        return Choice("launch", "nobody waits for anybody")
+
+    def merge(self, kernel: Kernel, inner: Sequence[Atom], buffers: Mapping[str, Buffer], target: Target) -> Choice:
+        """Merge nothing."""
+        return Choice(0, "what is one kernel was decided before")
+
+    def check(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
+        """Leave checks to the calls that they are."""
+        return Choice(0, "what is one kernel was decided before")
+
+    def sets(self, target: Target) -> Choice:
+        """Launch every kernel by itself."""
+        return Choice(1, "kernels over other buffers are launches of their own")
 
     def _order(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> Choice:
         """Positions of the rows, outermost first, as text."""

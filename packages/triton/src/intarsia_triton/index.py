@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from intarsia_loops.index import Atom, IndexExpr, lift
 
-__all__ = ["address", "divides_axes", "index_text", "needs_64_bits", "product"]
+__all__ = ["index_text", "needs_64_bits"]
 
 _NO_NAMES: Mapping[Atom, str] = MappingProxyType({})
 
@@ -33,14 +33,6 @@ def index_text(expr: IndexExpr, names: Mapping[Atom, str], flat: Mapping[Atom, s
     return " + ".join(terms) if terms else "0"
 
 
-def address(index: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> IndexExpr:
-    """Return the element offset of an index in a buffer."""
-    total = lift(0)
-    for position, stride in zip(index, strides, strict=True):
-        total = total + position * stride
-    return total
-
-
 def needs_64_bits(expr: IndexExpr) -> bool:
     """Tell whether an expression without size symbols, or a part of it, may be beyond what 32 bits hold.
 
@@ -59,26 +51,6 @@ def needs_64_bits(expr: IndexExpr) -> bool:
         largest += abs(coefficient) * math.prod(max(abs(a.lo), abs(a.hi)) for a in monomial)
     inner = (part for a in expr.atoms() if a.kind in "/%" for part in (a.a, a.b))
     return largest >= 1 << 31 or any(map(needs_64_bits, inner))
-
-
-def divides_axes(expr: IndexExpr) -> bool:
-    """Tell whether an expression has a quotient or remainder that differs between points.
-
-    Example:
-        >>> from intarsia_loops.index import axis, size_symbol
-        >>> i, n = lift(axis("i", 100)), size_symbol("s0")
-        >>> divides_axes(i // n), divides_axes(i * (n // 3))
-        (True, False)
-    """
-    return any(a.kind in "/%" and bool(a.a.axes() | a.b.axes()) for a in expr.atoms())
-
-
-def product(extents: Sequence[IndexExpr]) -> IndexExpr:
-    """Return the number of points of some axes."""
-    total = lift(1)
-    for extent in extents:
-        total = total * extent
-    return total
 
 
 def _atom_text(atom: Atom, names: Mapping[Atom, str], flat: Mapping[Atom, str]) -> str:

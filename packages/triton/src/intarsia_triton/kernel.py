@@ -1,22 +1,17 @@
-"""One kernel of the dialect -> the text of one Triton function."""
+"""One launch -> the text of one Triton function, and of what its last programs do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from intarsia_ir.records import Machine
-from intarsia_loops.index import Atom
+from intarsia_loops.addresses import product
+from intarsia_loops.launches import Blocks, Finish, LaunchPlan, Walk
 from intarsia_loops.program import Buffer, Kernel
-from intarsia_triton.blocks import SQUARE, Blocks, across, flat_points, memory_order, trailing
-from intarsia_triton.finish import Finish
-from intarsia_triton.index import product
 from intarsia_triton.ops import POINTED
-from intarsia_triton.plan import loops_of
 from intarsia_triton.rows import Rows
-from intarsia_triton.scan import Scan, is_scan
-from intarsia_triton.scatter import Scatter, is_scatter
-from intarsia_triton.sets import NO_CHECKS
+from intarsia_triton.scan import Scan
+from intarsia_triton.scatter import Scatter
 from intarsia_triton.writer import INDENT, Writer, divides
 
 __all__ = ["Function", "function"]
@@ -45,34 +40,23 @@ class Function:
     asserts: bool = False
 
 
-def function(
-    kernel: Kernel,
-    buffers: Mapping[str, Buffer],
-    name: str,
-    machine: Machine,
-    copies: int = 1,
-    checks: Mapping[str, str] = NO_CHECKS,
-    finish: Finish | None = None,
-) -> Function:
-    """Return the Triton function of a kernel that `plan.pieces` gave.
+def function(plan: LaunchPlan, walk: Walk, name: str) -> Function:
+    """Return the Triton function of a launch.
 
     Args:
-        kernel: What to compute.
-        buffers: Layout of every buffer in memory.
+        plan: The launch. Of several sets of buffers the second dimension of the grid picks one; the function takes all
+            buffers of the first set, then those of the second, and so on. With something to finish, it takes counters
+            after its buffers.
+        walk: How its points are walked.
         name: Name of the function.
-        machine: What it will run on.
-        copies: Of how many sets of buffers one launch does the work: the second dimension of the grid picks the set.
-            More than 1 only for kernels with a grid of one dimension. The function takes all buffers of the first
-            set, then those of the second, and so on.
-        checks: Outputs of maps that are asserted instead of stored, with the message.
-        finish: What the last programs do besides. The function then takes counters after its buffers.
     """
-    writer = _writer(kernel, buffers, machine)
-    writer.checks = checks
+    buffers, finish, copies = plan.layouts, plan.finish, len(plan.sets)
+    writer = _writer(plan.kernel, buffers, walk)
+    writer.checks, writer.chunk = dict(plan.asserts), plan.chunk
     writer.write()
     sizes, end = writer.sizes, ""
     if finish is not None:
-        last = _ending(finish, buffers, writer, machine)
+        last = _ending(finish, buffers, writer)
         sizes = tuple(sorted({*sizes, *last.sizes}))
         end = _text(f"{name}_end", ["number", *last.pointers.values(), *sizes], last.blocks, last.lines) + "\n\n"
         writer.lines += _arrival(finish, f"{name}_end", [*last.pointers.values(), *sizes])
@@ -84,18 +68,23 @@ def function(
     text = end + _text(name, [*pointers, *sizes], writer.blocks, [*picks, *writer.lines])
     signature = (*zip(pointers, types, strict=True), *((size, "i64") for size in sizes))
     grid = (*writer.grid(), str(copies)) if copies > 1 else writer.grid()
-    return Function(text, tuple(writer.pointers), sizes, grid, writer.blocks, signature, bool(checks))
+    return Function(text, tuple(writer.pointers), sizes, grid, writer.blocks, signature, bool(plan.asserts))
+
+
+def _constants(blocks: Blocks) -> dict[str, int]:
+    """Return the compile-time parameters of the function."""
+    return {"XBLOCK": blocks.rows, "RBLOCK": blocks.inner}
 
 
 def _text(name: str, parameters: Sequence[str], blocks: Blocks, lines: Sequence[str]) -> str:
-    constants = [f"{key}: tl.constexpr = {value}" for key, value in blocks.constants().items()]
+    constants = [f"{key}: tl.constexpr = {value}" for key, value in _constants(blocks).items()]
     head = ["@triton.jit", f"def {name}({', '.join([*parameters, *constants])}):"]
     return "\n".join([*head, *(INDENT + line for line in lines), ""])
 
 
-def _ending(finish: Finish, buffers: Mapping[str, Buffer], first: Writer, machine: Machine) -> Rows:
+def _ending(finish: Finish, buffers: Mapping[str, Buffer], first: Writer) -> Rows:
     """Return the writer of what the last programs do; it names buffers as `first` does, which learns the others."""
-    last = Rows(finish.kernel, buffers, memory_order(finish.kernel, buffers), machine)
+    last = Rows(finish.kernel, buffers, finish.walk)
     last.number, last.pointers = "number", first.pointers
     last.write()
     return last
@@ -103,8 +92,9 @@ def _ending(finish: Finish, buffers: Mapping[str, Buffer], first: Writer, machin
 
 def _arrival(finish: Finish, end: str, arguments: Sequence[str]) -> list[str]:
     """Statements that count a program in, after its stores, and let the last one do the rest."""
+    number = f"tl.program_id(0) % {finish.modulus} // {finish.width}" if finish.modulus else "0"
     return [
-        f"number = {finish.number}",
+        f"number = {number}",
         "tl.debug_barrier()",
         f'if tl.atomic_add(arrived + number, 1, sem="acq_rel") == {finish.arrivals - 1}:',
         f"{INDENT}tl.store(arrived + number, 0)",
@@ -125,46 +115,23 @@ def _picks(names: Sequence[str], copies: int) -> list[str]:
     return lines
 
 
-def _writer(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> _Maps | Rows | Scan | Scatter:
-    if is_scatter(kernel):
-        return Scatter(kernel, buffers, machine)
-    if is_scan(kernel):
-        return Scan(kernel, buffers, machine)
-    axis = across(kernel, buffers)
-    if axis is not None:  # each buffer runs along one of two axes
-        *others, inner = kernel.rows
-        rows = (*(a for a in others if a is not axis), axis)
-        return _Maps(kernel, buffers, rows, (inner,), Blocks(SQUARE, SQUARE, 8))
-    rows = memory_order(kernel, buffers)
-    n = trailing(kernel, buffers) if rows == kernel.rows else 0
-    if n:
-        return _Maps(kernel, buffers, kernel.rows[:-n], kernel.rows[-n:], Blocks(1, flat_points(buffers)))
-    return Rows(kernel, buffers, rows, machine)
+def _writer(kernel: Kernel, buffers: Mapping[str, Buffer], walk: Walk) -> Writer:
+    kinds: Mapping[str, type[Writer]] = {"rows": Rows, "points": _Maps, "scan": Scan, "scatter": Scatter}
+    return kinds[walk.kind](kernel, buffers, walk)
 
 
 class _Maps(Writer):
     """Maps over a tile of rows and inner axes, without a walk: a grid of two dimensions."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        buffers: Mapping[str, Buffer],
-        rows: tuple[Atom, ...],
-        inner: tuple[Atom, ...],
-        blocks: Blocks,
-    ) -> None:
-        super().__init__(kernel, buffers, rows, blocks)
-        self.inner, self.loops = inner, loops_of(kernel)
-
     def grid(self) -> tuple[str, ...]:
-        return self._blocked(self.rows, self.blocks.rows), self._blocked(self.inner, self.blocks.inner)
+        return self._blocked(self.rows, self.blocks.rows), self._blocked(self.walk.inner, self.blocks.inner)
 
     def write(self) -> None:
         points = self._row_points()
         self.lines.append(f"r = tl.program_id(1){self._wide()} * RBLOCK + tl.arange(0, RBLOCK)[None, :]")
-        masked = not divides(self.blocks.inner, product([a.extent for a in self.inner]))
-        tile = self._tile(self._with_inner(points, self.inner, masked, self.lines))
-        for loop in self.loops:
+        masked = not divides(self.blocks.inner, product([a.extent for a in self.walk.inner]))
+        tile = self._tile(self._with_inner(points, self.walk.inner, masked, self.lines))
+        for loop in self.walk.loops:
             for step in loop.steps:
                 self._write(tile, step, tile.value(step.body))
         self.lines += tile.lines

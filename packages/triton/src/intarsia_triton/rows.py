@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from intarsia_ir.records import Machine
-from intarsia_loops.index import Atom, lift
+from intarsia_loops.addresses import product
+from intarsia_loops.index import lift
+from intarsia_loops.launches import ExpSum, Loop, Shift, SquareSum
 from intarsia_loops.ops import identity_of
-from intarsia_loops.program import Buffer, Kernel, Nest
-from intarsia_triton.align import Shift, shift_of
-from intarsia_triton.blocks import choose_blocks
-from intarsia_triton.index import index_text, product
+from intarsia_loops.program import Nest
+from intarsia_triton.index import index_text
 from intarsia_triton.ops import TYPES, constant
-from intarsia_triton.plan import (
-    ExpSum,
-    Loop,
-    SquareSum,
-    loops_of,
-    over_one_range,
-    weights,
-    with_exp_sums,
-    with_square_sums,
-)
 from intarsia_triton.tile import Points, Tile
 from intarsia_triton.writer import INDENT, Writer, divides
 
@@ -37,31 +26,17 @@ _OF_A_TILE = re.compile(r"\b(lane|r|rmask|value|at|wins|inside|size|middle|apart
 class Rows(Writer):
     """Rows, each with a walk over inner points: in one tile that holds the row, or tile by tile."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], rows: tuple[Atom, ...], machine: Machine) -> None:
-        self.loops = loops_of(kernel)
-        self.weights = weights(self.loops)
-        super().__init__(kernel, buffers, rows, choose_blocks(kernel, buffers, self.loops, machine))
-
-    def grid(self) -> tuple[str, ...]:
-        return (self._blocked(self.rows, self.blocks.rows),)
-
     def write(self) -> None:
         """Write the row indices, then each loop."""
         self.row_points = self._row_points()
         if self.blocks.persistent:
-            self._persistent(over_one_range(self.loops))
+            self._persistent(self.walk.loops)
             return
-        loops = with_exp_sums(self.loops)
-        if self.blocks.parts > 1:  # else a lane has one point of a tile, and two passes cost less
-            loops = with_square_sums(loops)
-        walks = [k for k, loop in enumerate(loops) if loop.inner]
-        for k, loop in enumerate(loops):
-            if not loop.inner:
+        for loop in self.walk.loops:
+            if loop.inner:
+                self._walk(loop)
+            else:
                 self._straight(loop, self._tile(self.row_points))
-                continue
-            before, after = ([loops[m] for m in walks if test(m)] for test in (k.__gt__, k.__lt__))
-            self.policies = _policies(loop, before, after)
-            self._walk(loop, backwards=walks.index(k) % 2 == 1)
 
     # ---- one tile ----------------------------------------------------------------------------------------------
 
@@ -99,17 +74,10 @@ class Rows(Writer):
 
     # ---- tile by tile ------------------------------------------------------------------------------------------
 
-    def _walk(self, loop: Loop, *, backwards: bool) -> None:
-        """Walk the inner range: full tiles without a mask, then what is left. Every other walk goes backwards.
-
-        What the walk before it read last is still in the cache.
-        """
-        extent = product([a.extent for a in loop.inner])
+    def _walk(self, loop: Loop) -> None:
+        """Walk the inner range: full tiles without a mask, then what is left."""
         reductions = [s for s in loop.steps if s.kind != "map"]
-        in_parts = self.blocks.parts > 1 and extent.const() is not None
-        shift = shift_of(loop, self.buffers) if in_parts else None
-        if in_parts and shift is None and not backwards:
-            self.by_tile = frozenset(s.out for s in reductions if s.kind in ("argmax", "argmin"))
+        self.policies, self.by_tile = dict(loop.keep), loop.by_tile
         for step in (*reductions, *(s.step for s in loop.sums)):
             self.lines += self._accumulators(step)
         for s in loop.sums:
@@ -119,10 +87,10 @@ class Rows(Writer):
             zeros = f"tl.zeros({self.lanes}, {TYPES[q.value.dtype]})"
             self.lines.append(f"acc_{q.step.out}, mean_{q.step.out} = {zeros}, {zeros}")
             self.lines.append(f"n_{q.step.out} = {constant(0.0, q.value.dtype)}")
-        if shift is not None:
-            self._shifted_tiles(loop, shift, backwards=backwards)
+        if loop.shift is not None:
+            self._shifted_tiles(loop, loop.shift)
         else:
-            self._tiles(loop, backwards=backwards)
+            self._tiles(loop)
         for step in reductions:
             self._finish(step)
         for s in loop.sums:
@@ -130,7 +98,7 @@ class Rows(Writer):
         for q in loop.squares:
             self._finish_squares(q)
 
-    def _tiles(self, loop: Loop, *, backwards: bool) -> None:
+    def _tiles(self, loop: Loop) -> None:
         """Full tiles without a mask, then what is left; with a mask always where the extent is a symbol."""
         extent, block = product([a.extent for a in loop.inner]), self.blocks.inner
         known = extent.const()
@@ -138,7 +106,7 @@ class Rows(Writer):
             self.lines.append(f"for base in range(0, {index_text(extent, {})}, RBLOCK):")
             self.lines += [INDENT + line for line in self._body(loop, masked=True)]
             return
-        self._full_tiles(known // block, self._body(loop, masked=False), backwards=backwards)
+        self._full_tiles(known // block, self._body(loop, masked=False), backwards=loop.back)
         if known % block:
             self.lines += [f"base = {known // block * block}", *self._body(loop, masked=True)]
 
@@ -148,7 +116,7 @@ class Rows(Writer):
             self.lines.append(f"for tile in range(0, {n}):")
             self.lines += [INDENT + line for line in (f"base = {number} * RBLOCK", *body)]
 
-    def _shifted_tiles(self, loop: Loop, shift: Shift, *, backwards: bool) -> None:
+    def _shifted_tiles(self, loop: Loop, shift: Shift) -> None:
         """Tiles from the first aligned point on, one that ends at an aligned point, and the points around these."""
         (inner,) = loop.inner
         extent, block, n = inner.extent.const() or 0, self.blocks.inner, shift.points
@@ -164,7 +132,7 @@ class Rows(Writer):
         lines = [f"lane = base + {self._lanes()}", f"r = (head + lane{self._nothing(loop.inner)}){self._wide()}"]
         points = replace(self._with_inner(self.row_points, loop.inner, False, lines), aligned=aligned)
         n_full = (extent - n + 1) // block
-        self._full_tiles(n_full, self._steps(loop, points, lines), backwards=backwards)
+        self._full_tiles(n_full, self._steps(loop, points, lines), backwards=loop.back)
         last = replace(points, inner_mask="rmask")
         lines.append("rmask = lane < end")
         self.lines += [f"base = {n_full * block}", *self._steps(loop, last, lines)]
@@ -354,25 +322,10 @@ class Rows(Writer):
     def _keep(self, step: Nest, scalar: str, lines: list[str]) -> None:
         """Remember a row scalar, and store it when others want it."""
         self._scalars[step.out] = scalar
-        if step.out in self.weights and step.dtype == "f32":
+        if step.out in self.walk.weights and step.dtype == "f32":
             self._inverses[step.out] = f"inverse_{step.out}"
             lines.append(f"inverse_{step.out} = tl.div_rn(1.0, {scalar})")
         if step.out not in self.kernel.local:
             tile = self._tile(self.row_points)
             tile.store(step.out, tuple(map(lift, step.axes)), scalar)
             lines += tile.lines
-
-
-def _policies(loop: Loop, before: Sequence[Loop], after: Sequence[Loop]) -> dict[str, str]:
-    """Say of each buffer what the cache should do with it: keep what is read again, and let go of the rest.
-
-    Args:
-        loop: A walk over a row.
-        before: The walks over it that are done.
-        after: Those to come.
-    """
-    earlier, here, later = (
-        {name for one in loops for step in one.steps for name in step.reads()} for loops in (before, (loop,), after)
-    )
-    written = {step.out for step in loop.steps if step.kind == "map"} if before else ()
-    return {**dict.fromkeys([*(here & earlier), *written], "evict_first"), **dict.fromkeys(here & later, "evict_last")}

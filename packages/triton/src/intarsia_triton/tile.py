@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from intarsia_loops.addresses import address, divides_axes
 from intarsia_loops.index import Atom, IndexExpr, lower, upper
 from intarsia_loops.ops import FLOATS
 from intarsia_loops.program import Buffer, Val
 from intarsia_loops.rewrites import operands, postorder
 from intarsia_triton.demand import Wanted, wanted
 from intarsia_triton.halves import with_half_forms
-from intarsia_triton.index import address, divides_axes, index_text, needs_64_bits
+from intarsia_triton.index import index_text, needs_64_bits
 from intarsia_triton.ops import TYPES, constant, operation
 
 __all__ = ["Points", "Tile"]

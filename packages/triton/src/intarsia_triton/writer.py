@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from intarsia_loops.addresses import divides_axes, product
 from intarsia_loops.index import Atom, IndexExpr, lift
+from intarsia_loops.launches import NOTHING, Walk
 from intarsia_loops.ops import identity_of
 from intarsia_loops.program import Buffer, Kernel, Nest, Val
 from intarsia_loops.rewrites import postorder
-from intarsia_triton.blocks import Blocks
-from intarsia_triton.index import divides_axes, index_text, product
+from intarsia_triton.index import index_text
 from intarsia_triton.ops import constant
-from intarsia_triton.sets import NO_CHECKS
 from intarsia_triton.tile import Points, Tile
 
 __all__ = ["INDENT", "Writer", "divides"]
@@ -25,15 +25,18 @@ LARGEST_16_BIT = 1 << 16
 class Writer:
     """Statements of one function. A program takes a block of rows: `x` is its tile of row numbers."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], rows: tuple[Atom, ...], blocks: Blocks) -> None:
-        self.kernel, self.buffers, self.rows, self.blocks = kernel, buffers, rows, blocks
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], walk: Walk) -> None:
+        self.kernel, self.buffers, self.walk = kernel, buffers, walk
+        self.rows, blocks = walk.rows, walk.blocks
+        self.blocks = blocks
         self.lines: list[str] = []
         self.number = "tl.program_id(0)"
-        self.checks = NO_CHECKS
+        self.checks: Mapping[str, str] = NOTHING
+        self.chunk = 0
         self.pointers: dict[str, str] = {}
         self.sizes = _sizes(kernel, buffers)
         self._divides = any(map(_is_divided, kernel.steps))
-        self.policies: dict[str, str] = {}
+        self.policies: Mapping[str, str] = NOTHING
         self._scalars: dict[str, str] = {}
         self._inverses: dict[str, str] = {}
         self.by_tile: frozenset[str] = frozenset()
@@ -43,6 +46,14 @@ class Writer:
         lanes = f"RBLOCK // {blocks.parts}"
         self.tile = "[XBLOCK, RBLOCK]" if blocks.parts == 1 else f"[{blocks.parts}, {lanes}]"
         self.lanes = "[XBLOCK, RBLOCK]" if blocks.parts == 1 else f"[1, {lanes}]"
+
+    def grid(self) -> tuple[str, ...]:
+        """Return how many programs there are in each dimension, as text over the size symbols."""
+        return (self._blocked(self.rows, self.blocks.rows),)
+
+    def write(self) -> None:
+        """Write the statements."""
+        raise NotImplementedError
 
     def _blocked(self, axes: Sequence[Atom], block: int) -> str:
         n = index_text(product([a.extent for a in axes]), {})

@@ -8,11 +8,11 @@ import torch
 import torch.fx as fx
 
 from intarsia_loops._parse import parse_program
-from intarsia_loops._text import program_text
+from intarsia_loops._text import buffer_type, item_text, program_text
 from intarsia_loops.graph import from_fx, to_fx
-from intarsia_loops.program import Program
+from intarsia_loops.program import Buffer, Kernel, Program
 
-__all__ = ["parse_ir", "print_ir"]
+__all__ = ["kernel_text", "parse_ir", "print_ir"]
 
 
 def print_ir(gm: fx.GraphModule | Program, *, made_by: str = "") -> str:
@@ -23,6 +23,17 @@ def print_ir(gm: fx.GraphModule | Program, *, made_by: str = "") -> str:
         made_by: For the header: how the program was made.
     """
     return program_text(gm if isinstance(gm, Program) else from_fx(gm), "kernels", made_by)
+
+
+def kernel_text(kernel: Kernel, buffers: Mapping[str, Buffer]) -> str:
+    """Return the text of one kernel after the layouts of its buffers; equal for equal kernels, whatever the process.
+
+    Args:
+        kernel: The kernel.
+        buffers: Layouts; those of buffers that it keeps to itself may be missing.
+    """
+    layouts = [f"{name}: {buffer_type(buffer)}" for name, buffer in buffers.items()]
+    return "\n".join([*layouts, item_text(kernel, buffers)])
 
 
 def parse_ir(text: str, *, constants: Mapping[str, torch.Tensor] | None = None) -> fx.GraphModule:

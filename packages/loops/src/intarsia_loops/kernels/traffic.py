@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Origin
 from intarsia_ir.where import lines_with_ops
-from intarsia_loops.program import Kernel, Program
+from intarsia_loops.launches import Launches, LaunchPlan
+from intarsia_loops.program import Buffer, Kernel, Program
 
-__all__ = ["KernelSummary", "summarise_kernel"]
+__all__ = ["KernelSummary", "summarise_kernel", "summarise_launches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +48,44 @@ def summarise_kernel(kernel: Kernel, program: Program) -> KernelSummary:
         program: Knows the layout of the buffers.
     """
 
+    return _summary(kernel, program.buffers, kernel.writes(), kernel.origins)
+
+
+def summarise_launches(launches: Launches) -> tuple[KernelSummary, ...]:
+    """Return what each launch moves, all its sets and what its last programs do included."""
+    return tuple(map(_of_launch, launches.launches))
+
+
+def _of_launch(launch: LaunchPlan) -> KernelSummary:
+    asserted = {name for name, _ in launch.asserts}
+    kernels = [launch.kernel, *([launch.finish.kernel] if launch.finish is not None else [])]
+    one = [
+        _summary(k, launch.layouts, tuple(n for n in k.writes() if n not in asserted), launch.origins) for k in kernels
+    ]
+    n = len(launch.sets)
+    return KernelSummary(
+        tuple(names[int(b[1:])] for names in launch.sets for s in one for b in s.writes),
+        n * sum(s.n_steps for s in one),
+        n * sum(s.bytes_read for s in one),
+        n * sum(s.bytes_written for s in one),
+        n * sum(s.bytes_saved for s in one),
+        launch.origins,
+    )
+
+
+def _summary(
+    kernel: Kernel, buffers: Mapping[str, Buffer], writes: tuple[str, ...], origins: tuple[Origin, ...]
+) -> KernelSummary:
     def n_bytes(names: Iterable[str]) -> int:
-        buffers = [program.buffers[name] for name in names]
-        return sum(math.prod(n.const() or 0 for n in b.shape) * itemsize(b.dtype) for b in buffers)
+        found = [buffers[name] for name in names]
+        return sum(math.prod(n.const() or 0 for n in b.shape) * itemsize(b.dtype) for b in found)
 
     local = [s for s in kernel.steps if s.out in kernel.local]
     return KernelSummary(
-        kernel.writes(),
+        writes,
         len(kernel.steps),
         n_bytes(kernel.reads()),
-        n_bytes(kernel.writes()),
+        n_bytes(writes),
         sum(2 * math.prod(a.extent.const() or 0 for a in s.axes) * itemsize(s.dtype) for s in local),
-        kernel.origins,
+        origins,
     )

@@ -19,7 +19,8 @@ T9: a check has a text, and a value of b8.
 T10: what an item reads is defined before; inputs and constants are not written; placed buffers are made by launches,
     are no output, lie inside the arena, and share bytes only when their lives are over.
 T11: values obey L5 and L8, and have the type of what they are stored in; a buffer is read at one element number.
-T12: an element number that is affine in variables with one end each is inside its buffer.
+T12: an element number that is affine in variables with one end each is inside its buffer, unless a condition (`when`)
+    says at which points it is used.
 """
 
 from __future__ import annotations
@@ -227,8 +228,9 @@ class _Body:
     def body(self, body: Iterable[Statement], scope: _Scope) -> None:
         for s in body:
             self.numbers(s, scope)
+            always = not (isinstance(s, Put | Fold) and s.when is not None)
             for value in _values(s):
-                self.value(value, scope)
+                self.value(value, scope, always)
             getattr(self, f"_{type(s).__name__.lower()}")(s, scope)
             scope = _after(s, scope)
 
@@ -240,17 +242,17 @@ class _Body:
             if self.limit < INF and not all(-self.limit <= p.lo and p.hi < self.limit for p in _parts(e)):
                 self.add("T2", f"{e} doesn't fit {self.launch.width}")
 
-    def value(self, body: Val, scope: _Scope) -> None:
+    def value(self, body: Val, scope: _Scope, always: bool) -> None:
         """Rules T1, T4, T11 and T12 for a value."""
         found = Findings("tiles")
         for v in postorder(body):
             sound = check_value(v, self.launch.name, found)
             if sound and v.op in ("load", "gather"):
-                self.element(v.args[0], v.args[1], v.dtype, scope)
+                self.element(v.args[0], v.args[1], v.dtype, scope, always)
         for rule, _, message in found.found:
             self.add("T11", f"{rule}: {message}")
 
-    def element(self, name: str, index: tuple[IndexExpr | Val, ...], dtype: str, scope: _Scope) -> None:
+    def element(self, name: str, index: tuple[IndexExpr | Val, ...], dtype: str, scope: _Scope, always: bool) -> None:
         if name in scope.numbers:
             if index or scope.numbers[name] != dtype:
                 self.add("T11", f"is a number of {scope.numbers[name]}, used as {dtype} at {list(index)}", name)
@@ -263,7 +265,7 @@ class _Body:
         elif name in self.buffers:
             if len(index) != 1 or self.buffers[name].dtype != dtype:
                 self.add("T11", f"holds {self.buffers[name].dtype}, used as {dtype} at {list(index)}", name)
-            elif isinstance(index[0], IndexExpr) and _is_outside(index[0], self.buffers[name], scope):
+            elif always and isinstance(index[0], IndexExpr) and _is_outside(index[0], self.buffers[name], scope):
                 self.add("T12", f"is used at {index[0]}, outside of {list(self.buffers[name].shape)}", name)
         else:
             self.add("T1", "is used before it is defined, or outside of where it is", name)
@@ -302,7 +304,7 @@ class _Body:
             self.add("T11", f"is a number of {s.dtype} with a value of {s.value.dtype}", s.name)
 
     def _put(self, s: Put, scope: _Scope) -> None:
-        self.element(s.target, s.index, s.value.dtype, scope)
+        self.element(s.target, s.index, s.value.dtype, scope, s.when is None)
         self._condition(s.when)
         depth = scope.held[s.target][1] if s.target in scope.held else 0
         for loop in scope.loops[depth:]:

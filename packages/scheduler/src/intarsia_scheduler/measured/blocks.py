@@ -13,19 +13,18 @@ Rules, from measurements on an H200 (bandwidth of each form against the paramete
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Machine
+from intarsia_loops.addresses import address, product
 from intarsia_loops.index import Atom, IndexExpr, lift
+from intarsia_loops.launches import Blocks, Loop
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Val
 from intarsia_loops.rewrites import postorder
-from intarsia_triton.index import address, product
-from intarsia_triton.limits import below, longest_row, most_warps
-from intarsia_triton.plan import Loop
+from intarsia_scheduler.measured.limits import below, longest_row, most_warps
 
-__all__ = ["Blocks", "across", "choose_blocks", "flat_points", "memory_order", "trailing"]
+__all__ = ["SQUARE", "across", "choose_blocks", "flat_points", "memory_order", "trailing"]
 
 # points of a tile that 128 threads hold in 16 registers each
 TILE = 2048
@@ -45,36 +44,13 @@ LEAST = 128
 LARGEST_SECOND_GRID = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """The tile of a kernel.
-
-    Args:
-        rows: Rows of a program, a power of two.
-        inner: Inner points of a tile, a power of two.
-        warps: Warps of a program.
-        persistent: The tile spans the inner range: nothing is read twice.
-        parts: Into how many parts the inner points are folded before they are walked; with 1 row only.
-    """
-
-    rows: int
-    inner: int
-    warps: int = 4
-    persistent: bool = False
-    parts: int = 1
-
-    def constants(self) -> dict[str, int]:
-        """Return the compile-time parameters of the function."""
-        return {"XBLOCK": self.rows, "RBLOCK": self.inner}
-
-
 def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop], machine: Machine) -> Blocks:
     """Return the tile of a kernel that is laid out as `loops`.
 
     Args:
-        kernel: What `plan.pieces` gave.
+        kernel: What `pieces` gave.
         buffers: Layout of every buffer in memory.
-        loops: What `plan.loops_of` gave.
+        loops: What `loops_of` gave.
         machine: What it will run on.
     """
     n_rows = _power_of_two(product([a.extent for a in kernel.rows]))

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from intarsia_loops.addresses import address, divides_axes, product
 from intarsia_loops.index import IndexExpr, lift, unflat
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest
 from intarsia_loops.rewrites import at, postorder
-from intarsia_triton.index import address, divides_axes, product
-from intarsia_triton.split import new_axis
+from intarsia_scheduler.grid.split import new_axis
 
 __all__ = ["with_flat_reductions"]
 
@@ -25,7 +25,7 @@ def with_flat_reductions(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kerne
     """Return a kernel whose reductions over several axes of unknown size have one, where that needs no division.
 
     Args:
-        kernel: What `plan.pieces` gave.
+        kernel: What `pieces` gave.
         buffers: Layout of every buffer in memory.
     """
     steps = tuple(_flat(step, buffers) for step in kernel.steps)

@@ -3,71 +3,71 @@
     y[i] = sum over r of f(i, r)      →      p[s, i] = sum over q of f(i, s * L + q);   y[i] = sum over s of p[s, i]
 
 Side condition: the reduction is associative (not an argmax, not a scan), and nothing walks the row again afterwards.
-Where the length isn't known, parts have a fixed one, and the second launch also walks what is left over. Two reasons:
-few rows leave most of a GPU idle, and a long chain of additions in one register loses digits that a tree keeps.
+Where the length isn't known, parts have a fixed one; the second launch also walks what is left over.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from intarsia_ir.records import Machine
 from intarsia_loops.index import Atom, IndexExpr, axis, lift, row_major
 from intarsia_loops.program import Buffer, Kernel, Nest, cast, load, val
 from intarsia_loops.rewrites import at
-from intarsia_triton.blocks import choose_blocks
-from intarsia_triton.index import product
-from intarsia_triton.limits import most_programs
-from intarsia_triton.plan import loops_of
+from intarsia_scheduler.grid.loops import loops_of
 
-__all__ = ["IN_FLIGHT", "Split", "new_axis", "new_name", "split_reductions", "spread"]
+__all__ = ["FOLDS", "Cut", "Split", "cut_steps", "in_parts", "new_axis", "new_name", "spread", "walks_of"]
 
 # kinds of reductions, with the op that folds two of their results
 FOLDS = MappingProxyType({"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"})
-# programs that keep a processor busy
-IN_FLIGHT = 4
-# the fewest points that are worth a program
-SHORTEST = 128
-# points of a part where the length isn't known
-PART = 8192
-# a guess of the size of a second axis of unknown size
-UNKNOWN = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A kernel as one that makes partial results and one that finishes.
+    """A kernel as several launches.
 
     Args:
         kernels: In order.
-        scratch: Layout of the partial results.
+        scratch: Layouts of what they share.
     """
 
     kernels: tuple[Kernel, ...]
     scratch: Mapping[str, Buffer]
 
 
-def spread(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> Split:
-    """Return `kernel` as one launch for each walk, where its rows are too few to keep a GPU busy.
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a reduction is cut: which of its axes, and how long the parts are; what is left over comes last."""
+
+    position: int
+    length: int
+
+    def parts(self, red: Sequence[Atom]) -> IndexExpr:
+        """Return how many whole parts there are."""
+        return red[self.position].extent // self.length
+
+    def rest(self, red: Sequence[Atom]) -> IndexExpr:
+        """Return how many points of the axis are left over."""
+        return red[self.position].extent % self.length
+
+
+def walks_of(kernel: Kernel) -> int:
+    """Return how many walks over inner points a kernel takes."""
+    return sum(bool(loop.inner) for loop in loops_of(kernel))
+
+
+def spread(kernel: Kernel) -> Split:
+    """Return `kernel` as one launch for each walk.
 
     A map over rows and inner points then has a program for each block of points; row scalars go through memory.
 
     Args:
-        kernel: What `plan.pieces` gave.
-        buffers: Layout of every buffer in memory.
-        machine: What it will run on.
+        kernel: What `pieces` gave, with more than one walk.
     """
-    loops = loops_of(kernel)
-    walks = [loop for loop in loops if loop.inner]
-    blocks = choose_blocks(kernel, buffers, loops, machine)
-    if blocks.persistent or len(walks) < 2 or not _idle(kernel, walks[0].inner, blocks.rows, machine):
-        return Split((kernel,), {})
     kernels: list[Kernel] = []
     scratch: dict[str, Buffer] = {}
-    for loop in loops:
+    for loop in loops_of(kernel):
         rows = tuple(s for s in loop.steps if s.kind != "map" or not loop.inner)
         if rows and not loop.inner and kernels and kernels[-1].rows == kernel.rows:
             kernels[-1] = replace(kernels[-1], steps=(*kernels[-1].steps, *rows))
@@ -78,32 +78,24 @@ def spread(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> S
     return Split(tuple(kernels), scratch)
 
 
-def _idle(kernel: Kernel, inner: Sequence[Atom], block: int, machine: Machine) -> bool:
-    """Tell whether one program a block of rows leaves most of a GPU without work."""
-    n_rows, n_inner = (product([a.extent for a in axes]).const() for axes in (kernel.rows, inner))
-    if n_rows is None or n_inner is None:
-        return False
-    return n_inner >= 16 * SHORTEST and 0 < -(-n_rows // block) < machine.processors
-
-
-def split_reductions(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> Split:
-    """Return `kernel` split where that pays, or alone.
-
-    Args:
-        kernel: What `plan.pieces` gave.
-        buffers: Layout of every buffer in memory.
-        machine: What it will run on.
-    """
+def cut_steps(kernel: Kernel) -> tuple[Nest, ...]:
+    """Return the reductions of a kernel, all over one range, where it can be cut; else nothing."""
     loops = loops_of(kernel)
     first = next((loop for loop in loops if loop.inner), None)
-    steps = [s for s in first.steps if s.kind != "map"] if first is not None else []
+    steps = tuple(s for s in first.steps if s.kind != "map") if first is not None else ()
     walks_again = sum(bool(loop.inner) for loop in loops) > 1
-    blocks = choose_blocks(kernel, buffers, loops, machine)
-    if not steps or walks_again or blocks.persistent or any(s.kind not in FOLDS for s in steps):
-        return Split((kernel,), {})
-    cut = _cut(kernel, steps[0].red, blocks.rows, machine)
-    if cut is None:
-        return Split((kernel,), {})
+    return () if walks_again or any(s.kind not in FOLDS for s in steps) else steps
+
+
+def in_parts(kernel: Kernel, cut: Cut, buffers: Mapping[str, Buffer]) -> Split:
+    """Return `kernel` as one that makes partial results and one that finishes.
+
+    Args:
+        kernel: One of which `cut_steps` gives something.
+        cut: How.
+        buffers: Layout of every buffer in memory.
+    """
+    steps = cut_steps(kernel)
     names = [new_name(f"{step.out}_partial", buffers) for step in steps]
     partials = tuple(_partial(step, kernel.rows, cut, name) for step, name in zip(steps, names, strict=True))
     scratch = {p.out: _layout(p) for p in partials}
@@ -117,47 +109,6 @@ def split_reductions(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Mac
         kernel.local | {s.out for s in before},
     )
     return Split((Kernel(partials[0].axes, partials), finish), scratch)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """How a reduction is cut: which of its axes, and how long the parts are; what is left over comes last."""
-
-    position: int
-    length: int
-
-    def parts(self, red: Sequence[Atom]) -> IndexExpr:
-        return red[self.position].extent // self.length
-
-    def rest(self, red: Sequence[Atom]) -> IndexExpr:
-        return red[self.position].extent % self.length
-
-
-def _cut(kernel: Kernel, red: Sequence[Atom], block: int, machine: Machine) -> _Cut | None:
-    """Return how a reduction is cut; None when the kernel stays whole."""
-    n_rows = product([a.extent for a in kernel.rows]).const()
-    programs = -(-n_rows // block) if n_rows is not None else None
-    n_inner, outer = product([a.extent for a in red]).const(), red[0].extent.const()
-    if n_inner is None or outer is None:
-        return _cut_unknown(red, block) if programs is None or 0 < programs < machine.processors else None
-    if programs is None or not 0 < programs < IN_FLIGHT * machine.processors or n_inner < 16 * SHORTEST:
-        return None
-    most = min(most_programs(machine) // programs, n_inner // SHORTEST)
-    n_parts = max((d for d in range(1, min(outer, most) + 1) if outer % d == 0), default=1)
-    return _Cut(0, outer // n_parts) if n_parts > 1 else None
-
-
-def _cut_unknown(red: Sequence[Atom], block: int) -> _Cut | None:
-    """Return how a reduction over a size that isn't known is cut: a part is enough work for a program.
-
-    Where there is less than a part, all is left over, and the first launch has no program.
-    """
-    if product([a.extent for a in red]).hi < 16 * SHORTEST:
-        return None
-    position = next(k for k, a in enumerate(red) if a.extent.const() is None)
-    others = math.prod(a.extent.const() or UNKNOWN for k, a in enumerate(red) if k != position)
-    length = max(1, PART // (block * others))
-    return _Cut(position, 1 << length.bit_length() - 1)
 
 
 def new_name(name: str, buffers: Mapping[str, Buffer]) -> str:
@@ -174,7 +125,7 @@ def new_axis(name: str, extent: IndexExpr, others: Collection[Atom]) -> Atom:
     return axis(name, extent)
 
 
-def _partial(step: Nest, rows: tuple[Atom, ...], cut: _Cut, name: str) -> Nest:
+def _partial(step: Nest, rows: tuple[Atom, ...], cut: Cut, name: str) -> Nest:
     """The reduction of one part, for each part and row."""
     taken, red = (*rows, *step.red), step.red
     part, within = new_axis("p0", cut.parts(red), taken), new_axis("q0", lift(cut.length), taken)
@@ -187,7 +138,7 @@ def _partial(step: Nest, rows: tuple[Atom, ...], cut: _Cut, name: str) -> Nest:
 
 
 def _finished(
-    step: Nest, partial: Nest, rows: tuple[Atom, ...], cut: _Cut
+    step: Nest, partial: Nest, rows: tuple[Atom, ...], cut: Cut
 ) -> tuple[tuple[()] | tuple[Nest, Nest], Nest]:
     """Return the reduction of the partial results, in the place of the whole one, after those that it folds if any."""
     part = new_axis("p0", partial.axes[0].extent, step.axes)

@@ -9,30 +9,16 @@ before and after that. Measured on an H200 for rows of 50257 floats: 10 to 17% o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from intarsia_ir.dtypes import itemsize
+from intarsia_loops.addresses import address
 from intarsia_loops.index import IndexExpr, lift
+from intarsia_loops.launches import Loop, Shift
 from intarsia_loops.program import Buffer
-from intarsia_triton.index import address
-from intarsia_triton.plan import Loop
 
-__all__ = ["Shift", "shift_of"]
+__all__ = ["shift_of"]
 
 BYTES = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """How far the rows of a walk are from aligned.
-
-    Args:
-        start: Element offset of a row; the same in all buffers that are walked.
-        points: Elements in 16 bytes.
-    """
-
-    start: IndexExpr
-    points: int
 
 
 def shift_of(loop: Loop, buffers: Mapping[str, Buffer]) -> Shift | None:

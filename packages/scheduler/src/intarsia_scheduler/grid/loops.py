@@ -12,18 +12,19 @@ is a tile [rows, inner]. That shape needs three things, established here:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from intarsia_loops.index import Atom, IndexExpr, lift
+from intarsia_loops.launches import ExpSum, Loop, SquareSum
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Val, scatter_of
 from intarsia_loops.rewrites import at, rebuild
 
 __all__ = [
-    "ExpSum",
-    "Loop",
-    "SquareSum",
+    "is_scan",
+    "is_scatter",
+    "is_tiled",
     "loops_of",
     "over_one_range",
     "pieces",
@@ -35,57 +36,23 @@ __all__ = [
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """Steps that share one walk over inner points.
-
-    Args:
-        inner: The axes walked, of the first step; the others' bodies are over the same ones. Empty: row scalars only.
-        steps: With maps inlined and axes renamed to the kernel's rows and to `inner`.
-        sums: Sums of exponentials that are taken in this walk.
-        squares: Sums of squared distances that are taken in this walk.
-    """
-
-    inner: tuple[Atom, ...]
-    steps: tuple[Nest, ...]
-    sums: tuple[ExpSum, ...] = ()
-    squares: tuple[SquareSum, ...] = ()
+def is_scatter(kernel: Kernel) -> bool:
+    """Tell whether a kernel is a scatter, which is its last step; those before it are checks of its points."""
+    return scatter_of(kernel.steps[-1]) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class ExpSum:
-    """A sum of exponentials that is taken in the same walk as the maximum it is relative to.
-
-        s[i] = sum over r of exp(f(i, r) - g(m[i])),  m[i] = max over r of f(i, r)
-
-    Args:
-        step: The sum, as it was.
-        top: Output of the maximum.
-        exponent: f.
-        shift: g(m), a row scalar.
-    """
-
-    step: Nest
-    top: str
-    exponent: Val
-    shift: Val
+def is_scan(kernel: Kernel) -> bool:
+    """Tell whether a kernel is a scan, which is its last step."""
+    return bool(kernel.steps) and NEST_KINDS[kernel.steps[-1].kind].scan
 
 
-@dataclass(frozen=True, slots=True)
-class SquareSum:
-    """A sum of squared distances that is taken in the same walk as the sum that gives what they are from.
-
-        q[i] = sum over r of (f(i, r) - g(s[i]))^2,  s[i] = sum over r of f(i, r)
-
-    Args:
-        step: The sum of squares, as it was.
-        value: f.
-        shift: g(s), a row scalar.
-    """
-
-    step: Nest
-    value: Val
-    shift: Val
+def is_tiled(kernel: Kernel) -> bool:
+    """Tell whether a kernel is one launch of 2D tiles: what `pieces` gives is, whatever it is given."""
+    if is_scatter(kernel) or len(kernel.steps) == 1:
+        return True
+    n_rows, made = len(kernel.rows), {step.out for step in kernel.steps}
+    gathers = any(v.op == "gather" and v.args[0] in made for step in kernel.steps for v in step.body.loads)
+    return not gathers and all(_fits(step, n_rows) for step in kernel.steps)
 
 
 def pieces(kernel: Kernel) -> tuple[Kernel, ...]:
@@ -94,14 +61,10 @@ def pieces(kernel: Kernel) -> tuple[Kernel, ...]:
     The kernel itself, when it does; else kernels of steps that follow each other and have the same axes. Local buffers
     that others of them read live in memory.
     """
-    if scatter_of(kernel.steps[-1]) is not None:  # with checks of its points, perhaps
+    if is_scatter(kernel):  # with checks of its points, perhaps
         return (Kernel((), kernel.steps, kernel.local),)
-    n_rows = len(kernel.rows)
-    alone = len(kernel.steps) == 1
-    made = {step.out for step in kernel.steps}
-    gathers = any(v.op == "gather" and v.args[0] in made for step in kernel.steps for v in step.body.loads)
-    if alone or (not gathers and all(_fits(step, n_rows) for step in kernel.steps)):
-        return (kernel if not alone else _alone(kernel.steps[0]),)
+    if is_tiled(kernel):
+        return (kernel if len(kernel.steps) > 1 else _alone(kernel.steps[0]),)
     groups: list[list[Nest]] = []
     for step in kernel.steps:
         if groups and _same_rows(groups[-1], step):

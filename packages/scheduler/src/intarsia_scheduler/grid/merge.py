@@ -10,8 +10,8 @@ second time out of the L2 cache, instead of once by each of two launches. Side c
   1. The reduction reads some tensor at E(rows, inner), the map reads it at its own axes: c = E names each point of the
      map once.
   2. Below that substitution the map reads the reduction's results at the row itself.
-  3. What the map writes shares no memory with anything that either reads or writes, and a row fits the registers of a
-     program, or the rows are many and short enough for the cache to hold those at work.
+  3. What the map writes shares no memory with anything that either reads or writes.
+Whether such a merge is made is a decision: a row should fit the registers of a program, or the cache.
 """
 
 from __future__ import annotations
@@ -22,17 +22,13 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from intarsia_ir.dtypes import itemsize
-from intarsia_ir.records import Machine
+from intarsia_loops.addresses import address, product
 from intarsia_loops.index import Atom, IndexExpr, lift, row_major
 from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val, load, scatter_of
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef, Val, load
 from intarsia_loops.rewrites import at, rebuild
-from intarsia_triton.blocks import choose_blocks
-from intarsia_triton.index import address, product
-from intarsia_triton.limits import rows_bytes
-from intarsia_triton.plan import loops_of, pieces
-from intarsia_triton.scatter import is_scatter
-from intarsia_triton.split import split_reductions, spread
+from intarsia_scheduler.decide import Decide
+from intarsia_scheduler.grid.loops import is_scatter, is_tiled, loops_of
 
 __all__ = ["Joint", "joined"]
 
@@ -44,35 +40,37 @@ class Joint:
     Args:
         kernel: What to compute.
         items: First and one past the last position.
+        parts: First and one past the last number of what it was put together from.
         views: Layouts of written buffers, where the kernel sees them under another shape.
         checks: Outputs of steps that are asserted instead of stored, with what is said when one is false.
     """
 
     kernel: Kernel
     items: tuple[int, int]
+    parts: tuple[int, int]
     views: Mapping[str, Buffer] = field(default_factory=dict)
     checks: Mapping[str, str] = field(default_factory=dict)
 
 
-def joined(program: Program, machine: Machine) -> Iterator[Joint]:
+def joined(program: Program, parts: Sequence[tuple[int, Kernel | Extern]], decide: Decide) -> Iterator[Joint]:
     """Yield the kernels of a program in order, reductions with the maps that follow them.
 
     Args:
-        program: Items are kernels and extern calls.
-        machine: What it will run on.
+        program: What it was.
+        parts: What is to be launched, and calls; each with the position of its item.
+        decide: Says which of the possible merges are made.
     """
-    parts = [(k, piece) for k, item in enumerate(program.items) for piece in _parts(item)]
     readers = _readers(parts, program)
     waiting: list[Joint] = []  # what the next kernel may take in; all but the last are checks
-    for position, item in parts:
+    for n, (position, item) in enumerate(parts):
         if isinstance(item, Extern):
             if waiting and waiting[-1].items[1] == position and item.target is torch.ops.aten._assert_async.msg:
-                waiting[-1] = _with_check(waiting[-1], item, program, readers, machine) or waiting[-1]
+                waiting[-1] = _with_check(waiting[-1], item, n, program, readers, decide) or waiting[-1]
             continue
-        here = Joint(item, (position, position + 1))
+        here = Joint(item, (position, position + 1), (n, n + 1))
         while waiting and waiting[-1].items[1] >= here.items[0]:
             join = _checked if _is_only_check(waiting[-1]) else _both
-            both = join(waiting[-1], here, program, readers, machine)
+            both = join(waiting[-1], here, program, readers, decide)
             if both is None:
                 break
             here = both
@@ -95,40 +93,38 @@ def _is_only_check(joint: Joint) -> bool:
 
 
 def _with_check(
-    last: Joint, item: Extern, program: Program, readers: Mapping[str, int], machine: Machine
+    last: Joint, item: Extern, number: int, program: Program, readers: Mapping[str, int], decide: Decide
 ) -> Joint | None:
     """Return the kernel before an assertion with the assertion as a part of it; None where that can't be."""
-    kernel, items = last.kernel, (last.items[0], last.items[1] + 1)
+    kernel, items, parts = last.kernel, (last.items[0], last.items[1] + 1), (last.parts[0], number + 1)
     found = [s for s in kernel.steps if item.reads() == {s.out}]
     if not found or found[0].kind != "all" or found[0].axes or readers.get(found[0].out) != 1:
         return None
-    alone = Joint(Kernel((), (found[0],)), items, checks={found[0].out: item.args[1]})
+    alone = Joint(Kernel((), (found[0],)), items, parts, checks={found[0].out: item.args[1]})
     if len(kernel.steps) == 1:
         return alone
     others = replace(last, kernel=replace(kernel, steps=tuple(s for s in kernel.steps if s is not found[0])))
-    both = _checked(alone, others, program, readers, machine)
+    both = _checked(alone, replace(others, parts=parts), program, readers, decide)
     return replace(both, items=items) if both is not None else None
 
 
 def _unchecked(joint: Joint) -> Joint:
     """Leave a check that no kernel takes in to the library call."""
-    return replace(joint, items=(joint.items[0], joint.items[1] - 1), checks={}) if _is_only_check(joint) else joint
+    if not _is_only_check(joint):
+        return joint
+    (first, last), (low, high) = joint.items, joint.parts
+    return replace(joint, items=(first, last - 1), parts=(low, high - 1), checks={})
 
 
-def _checked(check: Joint, user: Joint, program: Program, readers: Mapping[str, int], machine: Machine) -> Joint | None:
+def _checked(check: Joint, user: Joint, program: Program, readers: Mapping[str, int], decide: Decide) -> Joint | None:
     """Return the kernel of `user` with the check as its first step; None where a side condition fails."""
     (step,), kernel = check.kernel.steps, user.kernel
     if any(NEST_KINDS[s.kind].scan for s in kernel.steps):
         return None
-    inner = next((loop.inner for loop in loops_of(kernel) if loop.inner), ()) if len(pieces(kernel)) == 1 else ()
-    written = {s.out for s in kernel.steps}
-    seen = {**program.buffers, **user.views}
-    if (
-        len(pieces(kernel)) > 1
-        or written & step.reads()
-        or not (is_scatter(kernel) or _launched_once(kernel, seen, machine))
-    ):
+    if not is_tiled(kernel) or {s.out for s in kernel.steps} & step.reads():
         return None
+    inner = next((loop.inner for loop in loops_of(kernel) if loop.inner), ())
+    parts = (check.parts[0], user.parts[1])
     over = replace(step, axes=step.red, red=(), kind="map")
     for env in _places(over, kernel, inner):
         axes = kernel.rows if all(e.axes() <= {*kernel.rows} for e in env.values()) else (*kernel.rows, *inner)
@@ -137,30 +133,19 @@ def _checked(check: Joint, user: Joint, program: Program, readers: Mapping[str, 
         position = address([env[axis] for axis in step.red], row_major(shape))
         if not _names_all_once(position, used, product(shape)):
             continue
+        if not decide.check(parts, kernel, {**program.buffers, **user.views}):
+            return None
         asserted = replace(over, axes=axes, body=at(over.body, env))
         shape = [axis.extent for axis in axes]
         layout = Buffer(tuple(shape), row_major(shape), "b8")
         return Joint(
             replace(kernel, steps=(asserted, *kernel.steps)),
             (check.items[0], user.items[1]),
+            parts,
             {**user.views, step.out: layout},
             {**user.checks, **check.checks},
         )
     return None
-
-
-def _launched_once(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> bool:
-    walks = spread(kernel, buffers, machine)
-    return len(walks.kernels) == 1 and len(split_reductions(kernel, buffers, machine).kernels) == 1
-
-
-def _parts(item: Item) -> tuple[Kernel | Extern, ...]:
-    if isinstance(item, Extern):
-        return (item,)
-    if isinstance(item, Nest):
-        n_rows = next((k for k, a in enumerate(item.axes) if a in item.red or scatter_of(item)), len(item.axes))
-        item = Kernel(item.axes[:n_rows], (item,))
-    return pieces(item)
 
 
 def _readers(parts: Sequence[tuple[int, Kernel | Extern]], program: Program) -> Mapping[str, int]:
@@ -175,7 +160,7 @@ def _readers(parts: Sequence[tuple[int, Kernel | Extern]], program: Program) -> 
     return found
 
 
-def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, int], machine: Machine) -> Joint | None:
+def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, int], decide: Decide) -> Joint | None:
     """Return one kernel for both; None where a side condition fails."""
     a, b, buffers = first.kernel, second.kernel, program.buffers
     if second.checks:  # they come before the map, and the reduction before them
@@ -183,7 +168,7 @@ def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, i
     scalars = {s.out for s in a.steps if len(s.axes) == len(a.rows)}
     made = {s.out for s in a.steps}
     maps = all(s.kind == "map" for s in b.steps)
-    if not maps or not any(s.red for s in a.steps) or len(pieces(a)) > 1 or _scans(a) or made.isdisjoint(b.reads()):
+    if not maps or not any(s.red for s in a.steps) or not is_tiled(a) or _scans(a) or made.isdisjoint(b.reads()):
         return None
     if not made & b.reads() <= scalars or _share_memory(a, b, program):
         return None
@@ -198,11 +183,15 @@ def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, i
             views[step.out], new = moved
             steps.append(new)
     kernel = Kernel(a.rows, (*a.steps, *steps), a.local)
-    if any(len(s.axes) > len(a.rows) for s in steps) and not _pays(kernel, inner, {**buffers, **views}, machine):
+    walks_again = any(len(s.axes) > len(a.rows) for s in steps)
+    parts = (first.parts[0], second.parts[1])
+    if not decide.merge(parts, kernel, inner if walks_again else (), {**buffers, **views}):
         return None
     # a result with no other reader stays in registers
     inside = {name for name in made & b.reads() if readers.get(name, 0) == 1}
-    return Joint(replace(kernel, local=a.local | inside), (first.items[0], second.items[1]), {**first.views, **views})
+    return Joint(
+        replace(kernel, local=a.local | inside), (first.items[0], second.items[1]), parts, {**first.views, **views}
+    )
 
 
 def _scans(kernel: Kernel) -> bool:
@@ -305,26 +294,6 @@ def _coefficients(e: IndexExpr, axes: Sequence[Atom]) -> tuple[IndexExpr, ...] |
         found.append(split[0])
         e = split[1]
     return tuple(found) if e is lift(0) else None
-
-
-def _pays(kernel: Kernel, inner: Sequence[Atom], buffers: Mapping[str, Buffer], machine: Machine) -> bool:
-    """Tell whether a row stays in registers, or else in the cache while there are rows for all processors."""
-    blocks = choose_blocks(kernel, buffers, loops_of(kernel), machine)
-    if blocks.persistent:
-        return True
-    n_rows = product([x.extent for x in kernel.rows]).const()
-    loaded: dict[str, int] = {}
-    for v in (v for s in kernel.steps for v in s.body.loads if v.args[0] in buffers):
-        points = product([x.extent for x in inner if x in _axes(v)]).const()
-        if points is None:
-            return False
-        loaded[v.args[0]] = points * itemsize(buffers[v.args[0]].dtype)
-    enough = n_rows is not None and n_rows >= machine.processors * blocks.rows
-    return enough and sum(loaded.values()) <= rows_bytes(machine)
-
-
-def _axes(v: Val) -> set[Atom]:
-    return {axis for e in v.args[1] if isinstance(e, IndexExpr) for axis in e.axes()}
 
 
 def _share_memory(a: Kernel, b: Kernel, program: Program) -> bool:

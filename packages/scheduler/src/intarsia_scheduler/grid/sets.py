@@ -1,0 +1,65 @@
+"""Equal launches over different buffers, side by side in one: an optimizer's step over many tensors.
+
+    kernel0(x0, y0); kernel0(x1, y1); ...      →      kernel0(x0, y0, x1, y1, ...) with a second dimension in its grid
+
+Legal where no kernel writes what another one reads or writes: they then run in any order. Buffers in the arena may
+share memory once their lives are over in program order, so kernels that write there stay apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from intarsia_loops.launches import LaunchPlan
+
+__all__ = ["side_by_side"]
+
+
+def side_by_side(launches: Iterable[LaunchPlan], arena: Collection[str], most: int) -> tuple[LaunchPlan, ...]:
+    """Return the launches in order, neighbours joined where they may be.
+
+    Args:
+        launches: In program order, of one set of buffers each.
+        arena: Buffers that may share memory with others.
+        most: Sets of a launch.
+    """
+    groups: list[list[LaunchPlan]] = []
+    for launch in launches:
+        if groups and len(groups[-1]) < most and _joins(groups[-1], launch, arena):
+            groups[-1].append(launch)
+        else:
+            groups.append([launch])
+    return tuple(_one(group) for group in groups)
+
+
+def _one(group: list[LaunchPlan]) -> LaunchPlan:
+    first, last = group[0], group[-1]
+    if len(group) == 1:
+        return first
+    items = (first.items[0], last.items[1])
+    return replace(first, sets=tuple(one.sets[0] for one in group), items=items, key=(first.key, len(group)))
+
+
+def _joins(group: list[LaunchPlan], launch: LaunchPlan, arena: Collection[str]) -> bool:
+    last = group[-1]
+    if last.key != launch.key or last.items[1] != launch.items[0] or launch.finish is not None:
+        return False
+    if any(name in arena for one in (last, launch) for name in _writes(one)):
+        return False
+    if launch.walk is None or launch.walk.kind == "points":
+        return False  # the grid's second dimension is taken
+    writes, touched = _writes(launch), _reads(launch) | _writes(launch)
+    return all(_writes(one).isdisjoint(touched) and writes.isdisjoint(_reads(one)) for one in group)
+
+
+def _real(launch: LaunchPlan, names: Iterable[str]) -> frozenset[str]:
+    return frozenset(launch.sets[0][int(name[1:])] for name in names)
+
+
+def _reads(launch: LaunchPlan) -> frozenset[str]:
+    return _real(launch, launch.kernel.reads())
+
+
+def _writes(launch: LaunchPlan) -> frozenset[str]:
+    return _real(launch, set(launch.kernel.writes()) - {name for name, _ in launch.asserts})

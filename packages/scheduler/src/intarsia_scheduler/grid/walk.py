@@ -1,0 +1,138 @@
+"""What was chosen for a launch of a grid -> how its points are walked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops.addresses import product
+from intarsia_loops.index import Atom
+from intarsia_loops.launches import Blocks, Loop, Walk
+from intarsia_loops.program import Buffer, Kernel
+from intarsia_scheduler.grid.align import shift_of
+from intarsia_scheduler.grid.loops import (
+    is_scan,
+    is_scatter,
+    loops_of,
+    over_one_range,
+    weights,
+    with_exp_sums,
+    with_square_sums,
+)
+from intarsia_scheduler.grid.scan import rows_of_scan
+from intarsia_scheduler.grid.split import new_axis
+from intarsia_scheduler.plan import KernelPlan
+
+__all__ = ["rows_of_chunks", "walk_of"]
+
+
+def walk_of(kernel: Kernel, buffers: Mapping[str, Buffer], plan: KernelPlan) -> Walk:
+    """Return how a launch walks its points.
+
+    Args:
+        kernel: What `pieces`, `spread`, `in_parts`, `in_chunks` or `scatter_launches` gave.
+        buffers: Layout of every buffer in memory.
+        plan: What was chosen for it.
+
+    Raises:
+        InvalidArgumentError: `schedule.choice`: a choice isn't one of this kernel's.
+    """
+    kind = plan.word("walk")
+    blocks = Blocks(
+        plan.number("block"), plan.number("tile"), plan.number("warps"), bool(plan.number("persistent")),
+        plan.number("parts"),
+    )  # fmt: skip
+    _checked(kernel, plan, blocks)
+    if is_scatter(kernel):
+        return Walk(kind, kernel.steps[-1].red, blocks)
+    if is_scan(kernel):
+        return Walk(kind, rows_of_chunks(kernel, buffers), blocks)
+    order = tuple(kernel.rows[int(k)] for k in plan.word("order").split())
+    n = plan.number("inner")
+    loops = loops_of(kernel)
+    if kind == "points":
+        return Walk(kind, order[: len(order) - n], blocks, order[len(order) - n :], loops)
+    return Walk(kind, order, blocks, loops=_loops(loops, buffers, plan, blocks), weights=weights(loops))
+
+
+def rows_of_chunks(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Atom, ...]:
+    """Return the rows of a scan; of one that is cut, the chunk's number and then the others."""
+    *starts, step = kernel.steps
+    rows = rows_of_scan(step, buffers)
+    return (new_axis("k0", starts[0].axes[0].extent, step.axes), *rows) if starts else rows
+
+
+def _checked(kernel: Kernel, plan: KernelPlan, blocks: Blocks) -> None:
+    kind = plan.word("walk")
+    kinds = ("scatter",) if is_scatter(kernel) else ("scan",) if is_scan(kernel) else ("rows", "points")
+    powers = all(n > 0 and n & (n - 1) == 0 for n in (blocks.rows, blocks.inner, blocks.warps, blocks.parts))
+    sound = kind in kinds and powers and (blocks.parts == 1 or (blocks.rows == 1 and not blocks.persistent))
+    if kind in ("rows", "points"):
+        order = sorted(map(int, plan.word("order").split()))
+        sound &= order == list(range(len(kernel.rows))) and 0 <= plan.number("inner") <= len(order)
+    if kind == "points":
+        sound &= plan.number("inner") > 0 and all(
+            s.kind == "map" and len(s.axes) == len(kernel.rows) for s in kernel.steps
+        )
+    if blocks.persistent:
+        sound &= kind in ("rows", "scan") and _spans(kernel, blocks.inner)
+    if not sound:
+        chosen = {name: choice.value for name, choice in plan.choices.items()}
+        raise InvalidArgumentError(f"kernel {plan.key} can't run as {chosen}", code="schedule.choice")
+
+
+def _spans(kernel: Kernel, tile: int) -> bool:
+    """Tell whether a tile spans the one range that all walks of a kernel have."""
+    ranges = [s.red for s in kernel.steps] if is_scan(kernel) else [loop.inner for loop in loops_of(kernel)]
+    found = {tuple(a.extent for a in axes) for axes in ranges if axes}
+    known = [product(extents).const() for extents in found]
+    return len(known) == 1 and known[0] is not None and known[0] <= tile
+
+
+def _loops(loops: Sequence[Loop], buffers: Mapping[str, Buffer], plan: KernelPlan, blocks: Blocks) -> tuple[Loop, ...]:
+    """Return the loops with what shares a walk, where their tiles start, and what the cache should keep."""
+    if blocks.persistent:
+        return over_one_range(loops)
+    joined = plan.word("joins").split()
+    if "exp" in joined:
+        loops = with_exp_sums(loops)
+    if "squares" in joined:
+        loops = with_square_sums(loops)
+    walks = [k for k, loop in enumerate(loops) if loop.inner]
+    made: list[Loop] = []
+    for k, loop in enumerate(loops):
+        if not loop.inner:
+            made.append(loop)
+            continue
+        before, after = ([loops[m] for m in walks if test(m)] for test in (k.__gt__, k.__lt__))
+        back = walks.index(k) % 2 == 1
+        in_parts = blocks.parts > 1 and product([a.extent for a in loop.inner]).const() is not None
+        shift = shift_of(loop, buffers) if in_parts and plan.number("align") else None
+        extrema = frozenset(s.out for s in loop.steps if s.kind in ("argmax", "argmin"))
+        made.append(
+            replace(
+                loop,
+                shift=shift,
+                back=back,
+                keep=tuple(_policies(loop, before, after).items()),
+                by_tile=extrema if in_parts and shift is None and not back else frozenset(),
+            )
+        )
+    return tuple(made)
+
+
+def _policies(loop: Loop, before: Sequence[Loop], after: Sequence[Loop]) -> dict[str, str]:
+    """Say of each buffer what the cache should do with it: keep what is read again, and let go of the rest.
+
+    Args:
+        loop: A walk over a row.
+        before: The walks over it that are done.
+        after: Those to come.
+    """
+    earlier, here, later = (
+        {name for one in loops for step in one.steps for name in step.reads()} for loops in (before, (loop,), after)
+    )
+    written = {step.out for step in loop.steps if step.kind == "map"} if before else ()
+    found = {**dict.fromkeys([*(here & earlier), *written], "evict_first"), **dict.fromkeys(here & later, "evict_last")}
+    return dict(sorted(found.items()))
