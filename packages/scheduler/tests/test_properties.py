@@ -86,6 +86,12 @@ def fused(program: Program, rng: random.Random) -> Program:
     return replace(program, items=tuple(items))
 
 
+def count(made: tiles.Tiles) -> None:
+    for item in made.items:
+        for s in statements(item.body) if isinstance(item, Launch) else ():
+            FIRED.count(type(s).__name__)
+
+
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(aten=aten_programs(max_nodes=6), seed=st.integers(0, 1 << 20))
 def test_tiles_mean_what_the_kernels_meant(aten: AtenProgram, seed: int) -> None:
@@ -101,9 +107,7 @@ def test_tiles_mean_what_the_kernels_meant(aten: AtenProgram, seed: int) -> None
         made = apply(program, plan)  # which verifies it
         text = tiles.print_ir(made)
         assert tiles.parse_ir(text, constants=program.constants) == made
-        for item in made.items:
-            for s in statements(item.body) if isinstance(item, Launch) else ():
-                FIRED.count(type(s).__name__)
+        count(made)
         for actual, wanted in zip(tiles.interpret(made, *inputs, seed=seed), expected, strict=True):
             if isinstance(wanted, torch.Tensor):
                 assert actual.stride() == wanted.stride()
@@ -160,6 +164,7 @@ def test_whatever_is_split_and_merged_means_the_same(seed: int) -> None:
     made = apply(program, SchedulePlan.from_json(plan.to_json()))
     text = tiles.print_ir(made)
     assert tiles.parse_ir(text) == made
+    count(made)
     found, expected = tiles.interpret(made, *inputs, seed=seed), kernels.interpret(gm, *inputs)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4, msg=lambda m: m + plan.explain() + text)
 

@@ -12,7 +12,7 @@ from intarsia_ir.records import Target
 from intarsia_loops import kernels as kernels_dialect
 from intarsia_loops.graph import from_fx
 from intarsia_loops.launches import Launches, LaunchPlan
-from intarsia_loops.program import Extern, Kernel, Program, TensorRef
+from intarsia_loops.program import Extern, Kernel, Placement, Program, TensorRef
 from intarsia_loops.rewrites import reads_in_order
 from intarsia_loops.tiles import Launch, Tiles, verify
 from intarsia_scheduler.arrange import arranged
@@ -94,13 +94,27 @@ def apply(kernels: GraphModule | Program, plan: SchedulePlan, *, check: bool = T
     kept = _kept(program, [item for _, item in items])
     scratch = frozenset(made.scratch) & kept
     tiles = Tiles(
-        MappingProxyType({n: b for n, b in buffers.items() if n in kept}), program.inputs,
-        tuple(item for _, item in items), program.outputs, plan.target, scratch, program.facts, program.placement,
+        MappingProxyType({n: b for n, b in buffers.items() if n in kept}),
+        program.inputs,
+        tuple(item for _, item in items),
+        program.outputs,
+        plan.target,
+        scratch,
+        program.facts,
+        _placement(program, kept),
         program.constants,
-    )  # fmt: skip
+    )
     if check:
         verify(tiles)
     return tiles
+
+
+def _placement(program: Program, kept: frozenset[str]) -> Placement | None:
+    """The places of the buffers that are still in memory."""
+    placed = program.placement
+    if placed is None:
+        return None
+    return replace(placed, offsets={n: offset for n, offset in placed.offsets.items() if n in kept})
 
 
 def _apart(one: LaunchPlan) -> Iterator[tuple[LaunchPlan, bool]]:
