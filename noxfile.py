@@ -62,7 +62,7 @@ def module(package: str) -> str:
 @nox.session
 def demo(session: nox.Session) -> None:
     """Run the main job: eight models, compiled, checked against eager, timed beside torch.compile."""
-    install_everything(session, "transformers")
+    install_everything(session, "transformers", "rich")
     session.run("python", "-m", "integration.demo", *session.posargs)
 
 
@@ -71,7 +71,7 @@ def tests(session: nox.Session) -> None:
     """Pass all tests: every package isolated, then integration/."""
     isolated_environment(session, PACKAGES)
     test_all_isolated(session, PACKAGES)
-    install_everything(session, *TEST_TOOLS, "transformers")
+    install_everything(session, *TEST_TOOLS, "transformers", "rich")
     session.run("python", "-m", "pytest", "integration", *session.posargs)
 
 
@@ -242,7 +242,7 @@ def own(session: nox.Session) -> None:
 @nox.session
 def integration(session: nox.Session) -> None:
     """Test what combines packages."""
-    install_everything(session, *TEST_TOOLS, "transformers")
+    install_everything(session, *TEST_TOOLS, "transformers", "rich")
     session.run("python", "-m", "pytest", "integration", *session.posargs)
 
 
@@ -281,7 +281,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run the fusion study: policies by demo models."""
-    install_everything(session, "transformers")
+    install_everything(session, "transformers", "rich")
     session.run("python", "benchmarks/fusion_study.py", *session.posargs)
 
 
@@ -295,5 +295,5 @@ def ahead(session: nox.Session) -> None:
 @nox.session
 def scorecard(session: nox.Session) -> None:
     """Print one line per measured figure: name, value, target."""
-    install_everything(session, "transformers")
+    install_everything(session, "transformers", "rich")
     session.run("python", "benchmarks/scorecard.py", *session.posargs)

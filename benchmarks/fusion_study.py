@@ -36,6 +36,7 @@ import intarsia_fuser
 import intarsia_loops
 import intarsia_rewrites
 import intarsia_runtime
+import intarsia_scheduler
 from intarsia_fuser import FusionPlan, FusionPolicy, Greedy, InductorLike, NoFusion
 from intarsia_ir.records import Signature, Target
 from intarsia_loops.index import axis, lift
@@ -224,7 +225,7 @@ def compiled(
     """Return a call that runs every graph once, after checking that each gives eager's results."""
     runs: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
     for graph, gm in zip(graphs, kernels, strict=True):
-        source = intarsia_cpp.emit_unit(gm, target)
+        source = intarsia_cpp.emit_unit(intarsia_scheduler.scheduled(gm, target).launches)
         library = intarsia_runtime.build(source, target, cache=cache)
         run = intarsia_runtime.with_epilogue(intarsia_runtime.link(gm, source, library), graph.signature)
         torch.testing.assert_close(tuple(run(*graph.inputs)), graph.expected)

@@ -13,6 +13,7 @@ import intarsia_fuser
 import intarsia_loops
 import intarsia_loops.loops
 import intarsia_runtime
+import intarsia_scheduler
 
 OPTIONS = {"on_error": "raise", "rng": "philox"}
 
@@ -29,7 +30,7 @@ def test_cpp_draws_what_the_interpreter_draws(dtype, tmp_path):
     loops = intarsia_loops.lower(pure.graph_module, rng="philox")
     kernels = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops))
     target = intarsia_runtime.detect_target()
-    source = intarsia_cpp.emit_unit(kernels, target)
+    source = intarsia_cpp.emit_unit(intarsia_scheduler.scheduled(kernels, target).launches)
     library = intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(tmp_path))
     run = intarsia_runtime.link(kernels, source, library)
     torch.manual_seed(5)

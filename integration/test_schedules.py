@@ -91,7 +91,7 @@ def test_a_plan_replays_to_the_same_source(function):
         again = SchedulePlan.from_json(plan.to_json())
         sources = [intarsia_triton.emit_unit(arrange(program, p)) for p in (plan, again)]
         assert sources[0] == sources[1]
-        assert len(kernels.summarise_launches(arrange(program, again))) == len(sources[0].launches)
+        assert len(kernels.summarise(arrange(program, again))) == len(sources[0].launches)
 
 
 def test_machines_are_scheduled_differently():

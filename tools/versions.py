@@ -34,7 +34,7 @@ def tested() -> dict[str, tuple[str, ...]]:
 PACKAGES = sorted(p.parent.name for p in ROOT.glob("packages/*/pyproject.toml"))
 TESTED = tested()
 ROWS = [f"{python}-{torch}" for torch in reversed(TESTED["TORCHES"]) for python in TESTED["PYTHONS"]]
-TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy", "transformers")
+TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy", "transformers", "rich")
 EXAMPLES = ["README.md", "docs/add-a-pass.md", *(f"packages/{p}/README.md" for p in PACKAGES)]
 PYTEST = ("-m", "pytest", "-q", "--tb=short")
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 import intarsia
 import intarsia_cpp
 import intarsia_runtime
+import intarsia_scheduler
 from intarsia_loops import philox
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, index_value, load
@@ -92,7 +93,7 @@ def test_a_gpu_draws_what_the_cpu_draws_from_one_seed(tmp_path):
     outputs = tuple(TensorRef(n.out, shape, row_major(shape), lift(0)) for n in nests)
     program = Program(layouts, ("seed",), (Kernel((i,), nests),), outputs)
     target = intarsia_runtime.detect_target()
-    source = intarsia_cpp.emit_unit(program, target)
+    source = intarsia_cpp.emit_unit(intarsia_scheduler.scheduled(program, target).launches)
     library = intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(tmp_path))
     for seed in (0, 5, 0x0123456789ABCDEF):
         on_cpu = intarsia_runtime.link(program, source, library)(torch.tensor(seed))

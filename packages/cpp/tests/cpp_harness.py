@@ -11,13 +11,19 @@ from pathlib import Path
 
 import torch
 
-from intarsia_cpp import emit_unit
+import intarsia_cpp
 from intarsia_ir.dtypes import dtype_from_name, dtype_name
 from intarsia_ir.records import KernelSource, Target
 from intarsia_loops import kernels, to_fx
 from intarsia_loops.index import IndexExpr, lift
+from intarsia_loops.launches import Launches
 from intarsia_loops.program import Buffer, Kernel, Program, TensorRef
 from intarsia_loops.rewrites import rename_buffers
+
+
+def emit_unit(program, target):
+    """Return the C++ of a program, each kernel of which is a launch."""
+    return intarsia_cpp.emit_unit(Launches(program, target, (), len(program.items)))
 
 
 def _isas() -> list[str]:

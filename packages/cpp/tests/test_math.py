@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from cpp_harness import ISAS, Case, compile_text, program_of, run_unit
+from cpp_harness import ISAS, Case, compile_text, emit_unit, program_of, run_unit
 
-from intarsia_cpp import emit_unit
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift
 from intarsia_loops.ops import SCALAR_OPS

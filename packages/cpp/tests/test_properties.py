@@ -5,12 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cpp_harness import ISAS, Case, compile_text, expected, first_difference, guards_intact, program_of, run_unit
+from cpp_harness import (
+    ISAS,
+    Case,
+    compile_text,
+    emit_unit,
+    expected,
+    first_difference,
+    guards_intact,
+    program_of,
+    run_unit,
+)
 from cpp_random import random_case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from intarsia_cpp import emit_unit
 from intarsia_cpp._shape import kernel_shape
 from intarsia_ir.records import Target
 from intarsia_loops.ops import NEST_KINDS

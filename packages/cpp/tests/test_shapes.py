@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from cpp_harness import ISAS, TARGET, Case, compile_text, first_difference, program_of, results, run_unit
+from cpp_harness import ISAS, TARGET, Case, compile_text, emit_unit, first_difference, program_of, results, run_unit
 
-from intarsia_cpp import emit_unit
 from intarsia_ir.dtypes import dtype_from_name, dtype_name
 from intarsia_ir.records import Target
 from intarsia_loops.index import Atom, IndexExpr, axis, lift, size_symbol

@@ -6,15 +6,13 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch.fx import GraphModule
-
 from intarsia_cpp._context import size_name
 from intarsia_cpp._ops import element
 from intarsia_cpp._shape import emit_lines
 from intarsia_cpp._text import indented
 from intarsia_cpp.prelude import prelude
 from intarsia_ir.records import KernelSource, Launch, Target
-from intarsia_loops.graph import from_fx
+from intarsia_loops.launches import Launches
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, scatter_of
 from intarsia_loops.rewrites import canonical
 
@@ -76,16 +74,15 @@ def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Kerne
     return KernelSource(text, "cpp", "kernel", signature, (launch,), 1, 1, _options(text, target))
 
 
-def emit_unit(kernels: GraphModule | Program, target: Target) -> KernelSource:
+def emit_unit(launches: Launches) -> KernelSource:
     """Return the C++ of all kernels of a program.
 
     Equal kernels become one function. Each run of kernels between extern calls is one C entry.
 
     Args:
-        kernels: FX(kernels), or the `Program` that it shows.
-        target: Instruction set and number of threads.
+        launches: A launch for each kernel of the program.
     """
-    program = _program(kernels)
+    program, target = launches.program, launches.target
     functions: dict[object, tuple[str, _Function]] = {}
     entries: list[str] = []
     launches: list[Launch] = []
@@ -129,10 +126,6 @@ def _pieces(calls: list[_Call]) -> list[tuple[int, int]]:
             start, used = k, set()
         used.update(call.buffers)
     return [*pieces, (start, len(calls))]
-
-
-def _program(kernels: GraphModule | Program) -> Program:
-    return kernels if isinstance(kernels, Program) else from_fx(kernels)
 
 
 def _runs(program: Program) -> list[tuple[int, int]]:

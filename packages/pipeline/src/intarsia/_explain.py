@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, field
-
-from rich.console import Console
-from rich.table import Table
 
 from intarsia._graph import GraphReport
 from intarsia._stats import Stats
 from intarsia_dispatch import EventKind, FrameEvent, describe_frame
 from intarsia_fuser import FusionPlan
 from intarsia_ir.records import GraphBreak, GuardRecord, SizeFacts
-from intarsia_loops.kernels import KernelSummary
+from intarsia_loops.kernels import KernelSummary, describe_kernels
 from intarsia_scheduler import SchedulePlan
 from intarsia_shapes import describe_facts
 
@@ -82,15 +78,15 @@ class Explanation:
         return tuple(e for e in self.frames if e.in_eager)
 
     def __str__(self) -> str:
-        out = io.StringIO()
-        console = Console(file=out, width=120)
-        counts = {n: len(getattr(self, n + "s")) for n in ("graph", "break", "guard")}
-        console.print(*(f"{n} {what}(s)," for what, n in counts.items()), f"{len(self.eager)} frame(s) in eager")
+        counts = ", ".join(f"{len(getattr(self, what + 's'))} {what}(s)" for what in ("graph", "break", "guard"))
+        lines = [f"{counts}, {len(self.eager)} frame(s) in eager"]
         for position, graph in enumerate(self.graphs):
-            console.print(f"graph {position}: {_headline(graph)}", markup=False)
-            console.print(*[_kernel_table(graph)] * bool(graph.kernels), *describe_facts(graph.facts), sep="\n")
-        console.print(*filter(None, map(describe_frame, self.frames)), sep="\n", markup=False, soft_wrap=True)
-        return out.getvalue()
+            lines += [
+                f"graph {position}: {_headline(graph)}",
+                *describe_kernels(graph.kernels),
+                *describe_facts(graph.facts),
+            ]
+        return "\n".join([*lines, *filter(None, map(describe_frame, self.frames)), ""])
 
 
 def summarise(report: GraphReport) -> GraphSummary:
@@ -98,35 +94,20 @@ def summarise(report: GraphReport) -> GraphSummary:
     program = report.program
     if program is None or program.source is None:
         return GraphSummary((), (), 0, 0, dict(report.seconds), report.facts, report.note)
-    halves = program.halved()
-    n_kernels, n_unique = (
-        sum(getattr(half.source, name) for half in halves if half.source is not None)
-        for name in ("n_kernels", "n_unique")
-    )
     return GraphSummary(
         report.kernels,
         tuple(str(e.target) for e in report.externs),
-        n_unique,
-        report.n_nests - n_kernels,
+        sum(half.source.n_unique for half in program.halved() if half.source is not None),
+        report.n_nests - sum(half.source.n_kernels for half in program.halved() if half.source is not None),
         dict(report.seconds),
         report.facts,
         report.note,
         report.plans,
-        tuple(half.schedule for half in halves if half.schedule is not None),
+        tuple(half.scheduled.plan for half in program.halved() if half.scheduled is not None),
     )
 
 
 def _headline(graph: GraphSummary) -> str:
     calls = f"{len(graph.kernels)} kernels ({graph.n_unique_kernels} distinct), {len(graph.extern_calls)} extern calls"
-    seconds = sum(graph.seconds.values())
-    return f"{calls}, {graph.n_fused} operations fused away, {seconds:.2f} s{graph.note and chr(10)}{graph.note}"
-
-
-def _kernel_table(graph: GraphSummary) -> Table:
-    table = Table()
-    for head in ("kernel", "steps", "KB read", "KB written", "KB saved", "from"):
-        table.add_column(head, justify="left" if head in ("kernel", "from") else "right")
-    for k in graph.kernels:
-        kilobytes = [f"{b / 1024:.1f}" for b in (k.bytes_read, k.bytes_written, k.bytes_saved)]
-        table.add_row(", ".join(k.writes[:2]), str(k.n_steps), *kilobytes, k.where())
-    return table
+    took = f"{graph.n_fused} operations fused away, {sum(graph.seconds.values()):.2f} s"
+    return "\n".join(filter(None, (f"{calls}, {took}", graph.note)))

@@ -15,7 +15,6 @@ import torch.fx as fx
 
 import intarsia_loops
 import intarsia_runtime
-import intarsia_scheduler
 from intarsia._options import Options
 from intarsia._pipeline import Pipeline, Stage
 from intarsia._program import Program
@@ -29,8 +28,7 @@ from intarsia_ir.choices import instance_of
 from intarsia_ir.errors import naming_stage
 from intarsia_ir.interrupts import let_through
 from intarsia_ir.records import GuardRecord, Signature, SizeFacts
-from intarsia_loops import tiles
-from intarsia_loops.kernels import KernelSummary, summarise_launches
+from intarsia_loops.kernels import KernelSummary, summarise
 from intarsia_loops.program import Extern
 
 __all__ = ["GraphReport", "compile_graph"]
@@ -132,33 +130,21 @@ def _watch(name: str, stage: Stage, program: Program, options: Options, folder: 
         dialect.verify(program.graph_module, **rules)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        _dump(folder / name, stage, program)
-
-
-def _dump(path: Path, stage: Stage, program: Program) -> None:
-    """Write what a stage gave: the program as text, after `schedule` as tiles, and the plan that made it."""
-
-    def write(suffix: str, text: str) -> None:
-        path.with_name(path.name + suffix).write_text(text, encoding="utf-8")
-
-    if stage.gives == "source" and program.source is not None:
-        write(".cpp" if program.source.language == "cpp" else ".py", program.source.text)
-    elif stage.gives == "launches" and program.schedule is not None:
-        write(".plan.json", program.schedule.to_json())
-        write(".ir", tiles.print_ir(intarsia_scheduler.apply(program.graph_module, program.schedule, check=False)))
-    else:
-        write(".ir", dialect_module(stage.gives).print_ir(program.graph_module))
-        if program.plan is not None and stage.takes == "loops":
-            write(".plan.json", program.plan.to_json())
+        source = {"launches": program.scheduled, "source": program.source}.get(stage.gives)
+        text = source.text if source else dialect.print_ir(program.graph_module)
+        plan = {"loops": program.plan, "kernels": program.scheduled and program.scheduled.plan}.get(stage.takes)
+        suffix = "cpp" if source is not None and stage.gives == "source" else "ir"
+        (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+        if plan is not None:
+            (folder / f"{name}.plan.json").write_text(plan.to_json(), encoding="utf-8")
 
 
 def _count(program: Program, report: GraphReport, counters: Counters[Stats]) -> None:
     """Tell kernels and library calls of a finished graph."""
     if program.source is not None:
-        halves = program.halved()
-        items = [i for half in halves for i in intarsia_loops.from_fx(half.graph_module).items]
-        report.kernels = tuple(k for half in halves if half.launches for k in summarise_launches(half.launches))
-        report.externs = tuple(i for i in items if isinstance(i, Extern))
+        graphs = [(half.scheduled, intarsia_loops.from_fx(half.graph_module)) for half in program.halved()]
+        report.kernels = tuple(k for s, graph in graphs for k in summarise(s.launches if s else graph))
+        report.externs = tuple(i for _, graph in graphs for i in graph.items if isinstance(i, Extern))
         report.n_nests -= len(report.externs)
     counters.add(kernels_generated=len(report.kernels), extern_calls=len(report.externs))
     log.info("compiled a graph: %d kernels, %d extern calls", len(report.kernels), len(report.externs))

@@ -11,8 +11,7 @@ import torch.fx as fx
 
 from intarsia_fuser import FusionPlan
 from intarsia_ir.records import GuardRecord, Halves, KernelSource, Signature, SizeFacts
-from intarsia_loops.launches import Launches
-from intarsia_scheduler import SchedulePlan
+from intarsia_scheduler import Scheduled
 
 __all__ = ["DIALECTS", "Program"]
 
@@ -31,8 +30,7 @@ class Program:
         facts: Size facts that the graph relies on.
         guards: What functionalization relied on.
         device: Where its kernels run, after `lower`.
-        schedule: How its kernels run, after `schedule`.
-        launches: Its kernels arranged as that says.
+        scheduled: How its kernels run, after `schedule`: the plan, and the launches that it makes of them.
         source: Kernel source text, after `emit`.
         run: Flat inputs -> flat results (before the epilogue), after `build`.
         halves: In training, after `partition`: this is the forward graph; how `backward` belongs to it.
@@ -48,8 +46,7 @@ class Program:
     facts: SizeFacts = field(default_factory=SizeFacts)
     guards: tuple[GuardRecord, ...] = ()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    schedule: SchedulePlan | None = None
-    launches: Launches | None = None
+    scheduled: Scheduled | None = None
     source: KernelSource | None = None
     run: Callable[..., Any] | None = None
     halves: Halves | None = None

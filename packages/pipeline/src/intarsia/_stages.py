@@ -30,12 +30,7 @@ from intarsia_ir.records import Recorded, Target
 
 __all__ = ["default_pipeline", "dialect_module", "interpreted"]
 
-EMITTERS: Mapping[str, Any] = MappingProxyType(
-    {
-        "cpu": lambda launches: intarsia_cpp.emit_unit(launches.program, launches.target),
-        "cuda": intarsia_triton.emit_unit,
-    }
-)
+EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
 
 
 def default_pipeline(
@@ -81,15 +76,13 @@ def default_pipeline(
         return replace(p, graph_module=intarsia_fuser.apply(p.graph_module, plan, check=False), plan=plan)
 
     def scheduled(p: Program) -> Program:
-        kernels = intarsia_loops.from_fx(p.graph_module)
         merges = p.plan is None or p.plan.name != intarsia_fuser.NoFusion().name
         how = schedule or intarsia_scheduler.Measured(merges=merges)
-        plan = intarsia_scheduler.schedule(kernels, aim(p.device), how, check=False)
-        return replace(p, schedule=plan, launches=intarsia_scheduler.arrange(kernels, plan))
+        return replace(p, scheduled=intarsia_scheduler.scheduled(p.graph_module, aim(p.device), how, check=False))
 
     def emit(p: Program) -> Program:
-        assert p.launches is not None  # the order of dialects guarantees it
-        return replace(p, source=emitters[p.launches.target.device](p.launches))
+        assert p.scheduled is not None  # the order of dialects guarantees it
+        return replace(p, source=emitters[aim(p.device).device](p.scheduled.launches))
 
     def build(p: Program) -> Program:
         cache = _cache_in(os.fspath(cache_dir or default_cache_dir()))

@@ -23,23 +23,24 @@ Example:
 """
 
 from intarsia_scheduler.measured import Measured
-from intarsia_scheduler.plan import CHOICES, WALK, Choice, KernelPlan, Merge, SchedulePlan, SchedulePolicy
-from intarsia_scheduler.schedule import apply, arrange, schedule
+from intarsia_scheduler.plan import CHOICES, Choice, KernelPlan, Merge, SchedulePlan, SchedulePolicy
+from intarsia_scheduler.schedule import Scheduled, apply, arrange, schedule, scheduled
 from intarsia_scheduler.simple import Simple
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CHOICES",
-    "WALK",
     "Choice",
     "KernelPlan",
     "Measured",
     "Merge",
     "SchedulePlan",
     "SchedulePolicy",
+    "Scheduled",
     "Simple",
     "apply",
     "arrange",
     "schedule",
+    "scheduled",
 ]

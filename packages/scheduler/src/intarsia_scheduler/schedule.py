@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from torch.fx import GraphModule
@@ -14,14 +14,14 @@ from intarsia_loops.graph import from_fx
 from intarsia_loops.launches import Launches, LaunchPlan
 from intarsia_loops.program import Extern, Kernel, Placement, Program, TensorRef
 from intarsia_loops.rewrites import reads_in_order
-from intarsia_loops.tiles import Launch, Tiles, verify
+from intarsia_loops.tiles import Launch, Tiles, print_ir, verify
 from intarsia_scheduler.arrange import arranged
 from intarsia_scheduler.decide import Asked, Replayed, kind_of
 from intarsia_scheduler.lower import launches_of
 from intarsia_scheduler.measured import Measured
 from intarsia_scheduler.plan import SchedulePlan, SchedulePolicy
 
-__all__ = ["apply", "arrange", "schedule"]
+__all__ = ["Scheduled", "apply", "arrange", "schedule", "scheduled"]
 
 
 def schedule(
@@ -49,9 +49,39 @@ def schedule(
         VerifyError: The input is no valid kernels program (with `check`).
         InvalidArgumentError: `schedule.policy`: the policy leaves a choice out; `schedule.choice`: a choice can't be.
     """
+    return scheduled(kernels, target, policy, given=given, check=check).plan
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A program with its schedule.
+
+    Args:
+        plan: What was decided, and why.
+        launches: What `arrange` makes of the program by this plan.
+    """
+
+    plan: SchedulePlan
+    launches: Launches
+
+    @property
+    def text(self) -> str:
+        """What the launches mean: the text of the tiles that `apply` makes."""
+        return print_ir(apply(self.launches.program, self.plan, check=False))
+
+
+def scheduled(
+    kernels: GraphModule | Program,
+    target: Target,
+    policy: SchedulePolicy | None = None,
+    *,
+    given: SchedulePlan | None = None,
+    check: bool = True,
+) -> Scheduled:
+    """Decide how the kernels of a program run, and arrange them so: `schedule` and `arrange` in the time of one."""
     asked = Asked(policy or Measured(), target, given)
-    arranged(_program(kernels, check), asked)
-    return asked.plan()
+    launches = arranged(_program(kernels, check), asked)
+    return Scheduled(asked.plan(), launches)
 
 
 def arrange(kernels: GraphModule | Program, plan: SchedulePlan) -> Launches:

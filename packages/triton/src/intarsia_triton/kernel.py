@@ -115,8 +115,8 @@ def _picks(names: Sequence[str], copies: int) -> list[str]:
     return lines
 
 
-def _writer(kernel: Kernel, buffers: Mapping[str, Buffer], walk: Walk) -> Writer:
-    kinds: Mapping[str, type[Writer]] = {"rows": Rows, "points": _Maps, "scan": Scan, "scatter": Scatter}
+def _writer(kernel: Kernel, buffers: Mapping[str, Buffer], walk: Walk) -> Rows | _Maps | Scan | Scatter:
+    kinds = {"rows": Rows, "points": _Maps, "scan": Scan, "scatter": Scatter}
     return kinds[walk.kind](kernel, buffers, walk)
 
 

@@ -30,21 +30,6 @@ def emit_unit(launches: Launches) -> KernelSource:
     Raises:
         UnsupportedError: An op has no Triton form.
         InvalidArgumentError: `triton.walk`: nobody said how a launch walks its points.
-
-    Example:
-        >>> from intarsia_ir.records import Target
-        >>> from intarsia_loops.index import axis, lift
-        >>> from intarsia_loops.launches import Blocks, Launches, LaunchPlan, Loop, Walk
-        >>> from intarsia_loops.program import Buffer, Kernel, Nest, Program, const, load, val
-        >>> i, layout = axis("i0", 100), Buffer((lift(100),), (lift(1),), "f32")
-        >>> body = val("add", load("b0", (lift(i),), "f32"), const(1.0, "f32"), dtype="f32")
-        >>> kernel = Kernel((i,), (Nest("b1", (i,), (), "map", body, "f32"),))
-        >>> walk = Walk("rows", (i,), Blocks(128, 1), loops=(Loop((), kernel.steps),))
-        >>> plan = LaunchPlan(kernel, walk, {"b0": layout, "b1": layout}, (("x", "y"),), (0, 1), key=0)
-        >>> program = Program({"x": layout, "y": layout}, ("x",), (kernel,), ())
-        >>> source = emit_unit(Launches(program, Target("cuda", "sm_90"), (plan,), 1))
-        >>> [(launch.entry, launch.buffers, launch.grid) for launch in source.launches]
-        [('kernel0', ('x', 'y'), ('(100 + 127) // 128',))]
     """
     functions: dict[object, tuple[str, Function]] = {}
     made = tuple(_launch(plan, functions, launches.counters) for plan in launches.launches)

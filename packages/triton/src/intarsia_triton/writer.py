@@ -51,10 +51,6 @@ class Writer:
         """Return how many programs there are in each dimension, as text over the size symbols."""
         return (self._blocked(self.rows, self.blocks.rows),)
 
-    def write(self) -> None:
-        """Write the statements."""
-        raise NotImplementedError
-
     def _blocked(self, axes: Sequence[Atom], block: int) -> str:
         n = index_text(product([a.extent for a in axes]), {})
         return f"({n} + {block - 1}) // {block}"

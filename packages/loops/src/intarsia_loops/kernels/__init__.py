@@ -2,16 +2,17 @@
 
 from intarsia_loops.kernels.interpret import interpret
 from intarsia_loops.kernels.text import kernel_text, parse_ir, print_ir
-from intarsia_loops.kernels.traffic import KernelSummary, summarise_kernel, summarise_launches
+from intarsia_loops.kernels.traffic import KernelSummary, describe_kernels, summarise, summarise_kernel
 from intarsia_loops.kernels.verify import verify
 
 __all__ = [
     "KernelSummary",
+    "describe_kernels",
     "interpret",
     "kernel_text",
     "parse_ir",
     "print_ir",
+    "summarise",
     "summarise_kernel",
-    "summarise_launches",
     "verify",
 ]

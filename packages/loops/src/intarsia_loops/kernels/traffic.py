@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from intarsia_ir.dtypes import itemsize
@@ -12,7 +12,7 @@ from intarsia_ir.where import lines_with_ops
 from intarsia_loops.launches import Launches, LaunchPlan
 from intarsia_loops.program import Buffer, Kernel, Program
 
-__all__ = ["KernelSummary", "summarise_kernel", "summarise_launches"]
+__all__ = ["KernelSummary", "describe_kernels", "summarise", "summarise_kernel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,32 @@ def summarise_kernel(kernel: Kernel, program: Program) -> KernelSummary:
     return _summary(kernel, program.buffers, kernel.writes(), kernel.origins)
 
 
-def summarise_launches(launches: Launches) -> tuple[KernelSummary, ...]:
-    """Return what each launch moves, all its sets and what its last programs do included."""
-    return tuple(map(_of_launch, launches.launches))
+def describe_kernels(kernels: Sequence[KernelSummary]) -> tuple[str, ...]:
+    """Return a table, a line a kernel after a head; nothing for no kernels."""
+    if not kernels:
+        return ()
+    rows = [("kernel", "steps", "KB read", "KB written", "KB saved", "from")]
+    for k in kernels:
+        read, written, saved = (f"{n / 1024:.1f}" for n in (k.bytes_read, k.bytes_written, k.bytes_saved))
+        rows.append((", ".join(k.writes[:2]), str(k.n_steps), read, written, saved, k.where()))
+    first, *widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+
+    def line(row: tuple[str, ...]) -> str:
+        numbers = (cell.rjust(width) for cell, width in zip(row[1:-1], widths, strict=True))
+        return "  " + "  ".join([row[0].ljust(first), *numbers, row[-1]])
+
+    return tuple(map(line, rows))
+
+
+def summarise(program: Launches | Program) -> tuple[KernelSummary, ...]:
+    """Return what each launch moves, all its sets and what its last programs do included.
+
+    Args:
+        program: Launches; or kernels that nobody scheduled, each of which counts as one.
+    """
+    if isinstance(program, Launches):
+        return tuple(map(_of_launch, program.launches))
+    return tuple(summarise_kernel(item, program) for item in program.items if isinstance(item, Kernel))
 
 
 def _of_launch(launch: LaunchPlan) -> KernelSummary:
