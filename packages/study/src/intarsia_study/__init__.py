@@ -1,0 +1,31 @@
+"""Fusion plans built, timed and explained: loops programs and plans -> microseconds and counterfactuals.
+
+`programs_of` takes the graphs of a function just before they are fused. `measure` builds plans of one of them side by
+side, times them in turn, kernel by kernel, and refuses a plan whose results are wrong. `counterfactuals` tells of each
+decision of a plan what it was worth.
+
+Example:
+    >>> import torch
+    >>> from intarsia_fuser import Greedy, NoFusion
+    >>> (study,) = programs_of(lambda x: torch.softmax(x, -1), torch.randn(64, 64))
+    >>> measured = measure(study.program, [study.plan(NoFusion()), study.plan(Greedy())], study.inputs, rounds=3)
+    >>> [len(plan.kernels) for plan in measured.plans], measured.plans[0].us > 0
+    ([4, 1], True)
+"""
+
+from intarsia_study.counterfactuals import Counterfactual, counterfactuals
+from intarsia_study.measure import KernelTime, Measured, PlanTime, measure
+from intarsia_study.programs import StudyProgram, programs_of
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Counterfactual",
+    "KernelTime",
+    "Measured",
+    "PlanTime",
+    "StudyProgram",
+    "counterfactuals",
+    "measure",
+    "programs_of",
+]

@@ -1,0 +1,256 @@
+"""Plans of one program, measured: built side by side, run in turn, timed kernel by kernel, checked against the loops.
+
+    plan -> FX(kernels), each kernel a launch of its own -> source -> machine code -> a call whose launches are timed
+
+What is timed are the kernels, with the operands and the memory plan that they have in the program: library calls are
+the same in every plan. The clock is the CPU time of the calling thread, so that other work on the machine costs little,
+and kernels are built for one thread. A launch is repeated until it takes long enough for the clock, so its operands are
+in the caches as far as they fit. In each round every plan runs once; a figure is the median over the rounds, beside the
+best round.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+import intarsia_fuser
+import intarsia_runtime
+from intarsia import Program as Staged
+from intarsia import default_pipeline
+from intarsia_fuser import FusionPlan
+from intarsia_ir.errors import InvalidArgumentError, RuntimeFault, UnsupportedError
+from intarsia_ir.records import Target
+from intarsia_loops import from_fx, loops, to_fx
+from intarsia_loops.program import Extern, Item, Kernel, Program
+from intarsia_runtime import Cache, build, link
+
+__all__ = ["KernelTime", "Measured", "PlanTime", "measure"]
+
+ENOUGH_S = 2e-4  # a launch is repeated until it takes so long
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """One kernel of a plan.
+
+    Args:
+        writes: The buffers that it stores.
+        us: Median microseconds of CPU time over the rounds.
+        best_us: Those of the best round.
+    """
+
+    writes: tuple[str, ...]
+    us: float
+    best_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTime:
+    """One plan.
+
+    Args:
+        plan: The plan.
+        kernels: Its kernels, in the order in which they run.
+    """
+
+    plan: FusionPlan
+    kernels: tuple[KernelTime, ...]
+
+    @property
+    def us(self) -> float:
+        """Microseconds of all kernels, by their medians."""
+        return sum(k.us for k in self.kernels)
+
+    @property
+    def best_us(self) -> float:
+        """Microseconds of all kernels, by their best rounds."""
+        return sum(k.best_us for k in self.kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured, and how.
+
+    Args:
+        plans: In the order in which they were given.
+        target: What the kernels were built for.
+        rounds: How often each plan ran.
+    """
+
+    plans: tuple[PlanTime, ...]
+    target: Target
+    rounds: int
+
+    @property
+    def best(self) -> PlanTime:
+        """The plan of the least median time; of equal ones the first."""
+        return min(self.plans, key=lambda p: p.us)
+
+
+def measure(
+    program: Program,
+    plans: Sequence[FusionPlan],
+    inputs: Sequence[Any],
+    *,
+    target: Target | None = None,
+    cache: Cache | None = None,
+    rounds: int = 7,
+    workers: int | None = None,
+) -> Measured:
+    """Build plans of a program, check their results, and time their kernels.
+
+    Args:
+        program: A loops program.
+        plans: For this very program.
+        inputs: One for each input of the program.
+        target: A CPU with one thread; None: this machine's.
+        cache: Where built plans are kept; None: a folder that lives as long as the call.
+        rounds: How often each plan runs.
+        workers: Plans that are built at the same time; None: one for each processor.
+
+    Raises:
+        RuntimeFault: `study.wrong_result`: a plan's results differ from the loops interpreter's by more than the order
+            of sums explains. It says which plan and which result.
+        InvalidArgumentError: A plan is for another program, or `rounds` isn't positive.
+        UnsupportedError: `study.target`: the target is no CPU with one thread. `study.random`: the program draws random
+            numbers, so its results can't be compared.
+    """
+    target = target or intarsia_runtime.detect_target(threads=1)
+    _check_supported(program, target, rounds)
+    expected = loops.interpret(to_fx(program), *inputs)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        built = list(pool.map(lambda plan: _built(program, plan, target, cache or Cache(folder)), plans))
+        for number, one in enumerate(built):
+            _check_results(number, plans[number], one.run(*inputs), expected)
+        for _ in range(rounds):
+            for one in built:
+                one.clock.keeps = True
+                one.run(*inputs)
+    return Measured(tuple(map(_times, plans, built)), target, rounds)
+
+
+def _check_supported(program: Program, target: Target, rounds: int) -> None:
+    if rounds < 1:
+        raise InvalidArgumentError(f"rounds must be at least 1, not {rounds}", code="study.rounds")
+    if target.device != "cpu" or target.threads != 1:
+        raise UnsupportedError(
+            f"kernels are timed on a CPU with one thread, not on {target.device} with {target.threads}",
+            code="study.target",
+        )
+    for item in program.items:
+        tags = getattr(item.target, "tags", ()) if isinstance(item, Extern) else ()
+        if torch.Tag.nondeterministic_seeded in tags:
+            raise UnsupportedError("the program draws random numbers", code="study.random")
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Times of one plan's launches, by entry."""
+
+    keeps: bool = False
+    repeats: dict[str, int] = field(default_factory=dict)
+    us: dict[str, list[float]] = field(default_factory=dict)
+
+    def timed(self, entry: str, launch: Callable[..., None]) -> Callable[..., None]:
+        """A call of a kernel, as often as the clock needs. Its results are the same each time."""
+
+        def call(*arguments: int) -> None:
+            if not self.keeps:
+                start = time.thread_time()
+                launch(*arguments)
+                self.repeats[entry] = 1 + int(ENOUGH_S / max(time.thread_time() - start, 1e-7))
+                return
+            times = range(self.repeats[entry])
+            launch(*arguments)
+            start = time.thread_time()
+            for _ in times:
+                launch(*arguments)
+            self.us.setdefault(entry, []).append(1e6 * (time.thread_time() - start) / len(times))
+
+        return call
+
+
+class _TimedLibrary:
+    """A built unit whose launchers are timed."""
+
+    def __init__(self, library: Any, clock: _Clock) -> None:
+        self._library, self._clock = library, clock
+
+    def launcher(self, entry: str, n_arguments: int) -> Callable[..., None]:
+        return self._clock.timed(entry, self._library.launcher(entry, n_arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A plan, ready to run.
+
+    Args:
+        run: The program's inputs -> its results.
+        clock: What times its launches.
+        kernels: Entry -> the buffers that its kernel stores, in order.
+    """
+
+    run: Callable[..., tuple[Any, ...]]
+    clock: _Clock
+    kernels: dict[str, tuple[str, ...]]
+
+
+def _built(program: Program, plan: FusionPlan, target: Target, cache: Cache) -> _Built:
+    kernels = _apart(intarsia_fuser.apply_program(program, plan))
+    staged = Staged(to_fx(kernels))
+    pipeline = default_pipeline(target)
+    for stage in pipeline.stages[pipeline.index("fuse") + 1 : pipeline.index("build")]:
+        staged = stage.run(staged)
+    source = staged.source
+    assert source is not None, "the stage before `build` gives it"
+    clock = _Clock()
+    library: Any = _TimedLibrary(build(source, target, cache=cache), clock)
+    run = link(staged.graph_module, source, library)
+    items = from_fx(staged.graph_module).items
+    names = {launch.entry: _stored(items, launch.items) for launch in source.launches}
+    return _Built(run, clock, names)
+
+
+def _apart(program: Program) -> Program:
+    """The program with a library call that does nothing between kernels, so that each is a launch of its own."""
+    nothing = Extern(("",), torch.ops.aten.empty.memory_format, ((0,),))
+    items: list[Item] = []
+    for item in program.items:
+        if isinstance(item, Kernel) and items and isinstance(items[-1], Kernel):
+            items.append(nothing)
+        items.append(item)
+    return replace(program, items=tuple(items))
+
+
+def _stored(items: Sequence[Item], covered: tuple[int, int]) -> tuple[str, ...]:
+    return tuple(name for item in items[slice(*covered)] if isinstance(item, Kernel) for name in item.writes())
+
+
+def _check_results(number: int, plan: FusionPlan, results: Sequence[Any], expected: Sequence[Any]) -> None:
+    for position, (result, wanted) in enumerate(zip(results, expected, strict=True)):
+        try:
+            torch.testing.assert_close(result, wanted, equal_nan=True)
+        except AssertionError as error:
+            raise RuntimeFault(
+                f"plan {number} ({plan.policy}) gives another result {position} than the loops program: {error}",
+                code="study.wrong_result",
+                hints=("bisect it: apply_program(program, plan, fuel=n) for the first n that goes wrong",),
+            ) from error
+
+
+def _times(plan: FusionPlan, built: _Built) -> PlanTime:
+    kernels = [
+        KernelTime(writes, statistics.median(us), min(us))
+        for entry, writes in built.kernels.items()
+        for us in [built.clock.us[entry]]
+    ]
+    return PlanTime(plan, tuple(kernels))
