@@ -85,17 +85,17 @@ def emit_unit(launches: Launches) -> KernelSource:
     program, target = launches.program, launches.target
     functions: dict[object, tuple[str, _Function]] = {}
     entries: list[str] = []
-    launches: list[Launch] = []
+    made: list[Launch] = []
     for first, last in _runs(program):
         calls = [_call(item, program, target, functions) for item in program.items[first:last]]
         for low, high in _pieces(calls):
-            launch = _launch(f"seg{len(launches)}", calls[low:high], (first + low, first + high))
-            launches.append(launch)
+            launch = _launch(f"seg{len(made)}", calls[low:high], (first + low, first + high))
+            made.append(launch)
             entries.append(_entry(launch.entry, launch.buffers, launch.sizes, calls[low:high]))
     bodies = "\n".join(f.text for _, f in functions.values())
     text = prelude(bodies, target.isa) + "\n" + bodies + "\n" + "\n".join(entries)
-    n_kernels = sum(high - low for low, high in (launch.items for launch in launches))
-    return KernelSource(text, "cpp", "", (), tuple(launches), n_kernels, len(functions), _options(text, target))
+    n_kernels = sum(high - low for low, high in (launch.items for launch in made))
+    return KernelSource(text, "cpp", "", (), tuple(made), n_kernels, len(functions), _options(text, target))
 
 
 def _call(item: object, program: Program, target: Target, functions: dict[object, tuple[str, _Function]]) -> _Call:

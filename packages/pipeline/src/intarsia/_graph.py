@@ -132,11 +132,11 @@ def _watch(name: str, stage: Stage, program: Program, options: Options, folder: 
         folder.mkdir(parents=True, exist_ok=True)
         source = {"launches": program.scheduled, "source": program.source}.get(stage.gives)
         text = source.text if source else dialect.print_ir(program.graph_module)
-        plan = {"loops": program.plan, "kernels": program.scheduled and program.scheduled.plan}.get(stage.takes)
+        plans: Any = {"loops": program.plan, "kernels": program.scheduled and program.scheduled.plan}
         suffix = "cpp" if source is not None and stage.gives == "source" else "ir"
         (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
-        if plan is not None:
-            (folder / f"{name}.plan.json").write_text(plan.to_json(), encoding="utf-8")
+        if plans.get(stage.takes) is not None:
+            (folder / f"{name}.plan.json").write_text(plans[stage.takes].to_json(), encoding="utf-8")
 
 
 def _count(program: Program, report: GraphReport, counters: Counters[Stats]) -> None:

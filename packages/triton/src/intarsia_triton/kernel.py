@@ -116,7 +116,9 @@ def _picks(names: Sequence[str], copies: int) -> list[str]:
 
 
 def _writer(kernel: Kernel, buffers: Mapping[str, Buffer], walk: Walk) -> Rows | _Maps | Scan | Scatter:
-    kinds = {"rows": Rows, "points": _Maps, "scan": Scan, "scatter": Scatter}
+    kinds: Mapping[str, type[Rows | _Maps | Scan | Scatter]] = {
+        "rows": Rows, "points": _Maps, "scan": Scan, "scatter": Scatter,
+    }  # fmt: skip
     return kinds[walk.kind](kernel, buffers, walk)
 
 
