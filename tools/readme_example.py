@@ -1,4 +1,7 @@
-"""Run every ```python block of the Markdown files given, one namespace a file; blocks inside lists count, too."""
+"""Run every ```python block of the Markdown files given, one namespace a file; blocks inside lists count, too.
+
+Lines are counted as in the file, so that tracebacks and `inspect.getsource` show the block's own.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 def main(paths: list[str]) -> int:
     for path in paths:
-        blocks = [textwrap.dedent(text) for _, text in BLOCK.findall(Path(path).read_text(encoding="utf-8"))]
+        text = Path(path).read_text(encoding="utf-8")
+        blocks = ["\n" * text.count("\n", 0, b.start(2)) + textwrap.dedent(b[2]) for b in BLOCK.finditer(text)]
         if not blocks:
             print(f"{path}: no runnable example", file=sys.stderr)
             return 1
