@@ -505,3 +505,44 @@ def test_sizes_that_depend_on_data(program, dynamic):
     breaks = intarsia.explain(program, dynamic=True)(torch.randn(5, 3)).breaks
     assert breaks and {b.code for b in breaks} <= {"tracer.data_dependent", "tracer.tensor_value"}
     assert all(b.origin is not None and b.origin.file == __file__ for b in breaks)
+
+
+def writes_a_row(x, i):
+    x[i] = x[i - 1] * 2
+    x[i, 1:] = 3
+    x[..., i % 3] += 1
+    return x * 1
+
+
+INDEXED = {
+    "an item": lambda x, i: (x[i], x[i, 2], x[-i], x[1:, 2][i]),
+    "an item behind an ellipsis": lambda x, i: (x.t()[..., i], x.t()[:, i, None], x[None, i]),
+    "the last of something": lambda x, i: x[x[:i].size(0) - 1],
+    "a written row": writes_a_row,
+    "data": lambda x, i: (torch.tensor(i), torch.tensor([i, 2 * i, 7]), torch.as_tensor((i, 3), dtype=torch.long)),
+    "an answer about a size": lambda x, i: torch.full((2,), i >= 7, dtype=torch.bool),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_ints_as_indices_and_as_data_stay_symbols(name):
+    program = INDEXED[name]
+    fast = intarsia.compile(program, options=RAISE)
+    for i in range(2, 12):
+        given = [torch.arange(60.0).reshape(15, 4) for _ in range(2)]
+        got, expected = fast(given[0], i), program(given[1], i)
+        torch.testing.assert_close((got, given[0]), (expected, given[1]))
+        flat = [part if isinstance(part, tuple) else (part,) for part in (got, expected)]
+        assert [t.stride() for t in flat[0]] == [t.stride() for t in flat[1]]
+    stats = intarsia.stats()
+    assert stats.frames_compiled <= (4 if name == "a written row" else 3) and stats.fallbacks == 0
+
+
+def test_an_index_beyond_the_end_raises_eagers_error():
+    fast = intarsia.compile(lambda x, i: x[i] + 1, options=RAISE)
+    x = torch.arange(5.0)
+    for i in (2, 3, 4):
+        assert fast(x, i) == i + 1
+    with pytest.raises(IndexError):
+        fast(x, 5)
+    assert fast(x, 3) == 4

@@ -12,6 +12,7 @@ from intarsia_tracer.breaks import Break
 from intarsia_tracer.tensors import contexts, optimizers
 from intarsia_tracer.tensors.checkpoints import call_checkpoint
 from intarsia_tracer.tensors.devices import default_device
+from intarsia_tracer.tensors.making import tensor_from
 from intarsia_tracer.tensors.numbers import SymbolicNumber
 from intarsia_tracer.tensors.tables import ANSWERS, PURE, is_leaf
 from intarsia_tracer.tensors.tensor import TensorValue
@@ -159,6 +160,8 @@ HANDLERS: dict[Any, Handler] = {
     torch.masked._ops._combine_input_and_mask: _combine_masked,
     torch.nn.functional.one_hot: _one_hot,
     torch.result_type: _result_type,
+    torch.tensor: tensor_from(torch.tensor),
+    torch.as_tensor: tensor_from(torch.as_tensor),
     torch.is_grad_enabled: contexts.is_grad_enabled,
     torch._C._set_grad_enabled: contexts.set_grad_enabled,
     torch.is_inference_mode_enabled: contexts.is_inference_mode_enabled,

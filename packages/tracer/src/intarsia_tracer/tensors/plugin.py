@@ -46,6 +46,7 @@ from intarsia_tracer.tensors.functions import (
     refuse_effects_of_backward,
     refuse_sparse_gradients,
 )
+from intarsia_tracer.tensors.indexing import item_of, set_item_of
 from intarsia_tracer.tensors.marks import call_marked_function, call_marked_object
 from intarsia_tracer.tensors.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tracer.tensors.sizes import Sizes
@@ -405,12 +406,17 @@ class Tensors(Extension):
         self.describe(part, value)
         return self.result(tx, part, value, inputs)
 
+    item = item_of
+    set_item = set_item_of
+
     def argument(self, value: Value, fake: bool) -> Any:
         """Return an argument for a node, or for running on fake tensors."""
         if isinstance(value, TensorValue):
             return value.fake if fake else value.node
         if isinstance(value, Const):
             return value.value
+        if isinstance(value, SymbolicNumber) and value.type() is bool:
+            return value.as_python()  # a fact: operations take no open bools
         if isinstance(value, SymbolicNumber):
             return value.number if fake else self.sizes.node(value, self.tx.frames.origin())
         if isinstance(value, Items):

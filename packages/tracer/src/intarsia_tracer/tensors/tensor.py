@@ -233,11 +233,11 @@ class TensorValue(Value):
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         """Record indexing."""
-        return self.plugin.record(tx, "call_function", operator.getitem, [self, key], {})
+        return self.plugin.item(tx, self, key)
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
         """Record an indexed write."""
-        self.plugin.record(tx, "call_function", operator.setitem, [self, key, value], {})
+        self.plugin.set_item(tx, self, key, value)
 
     def iterate(self, tx: Tracer) -> Value:
         """Iterate over the first dimension."""
