@@ -25,7 +25,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 def tensor_from(function: Any) -> Callable[[Tensors, Tracer, Sequence[Value], Keywords], Value]:
-    """Return the handler of `torch.tensor` or `torch.as_tensor`: it stacks `full((), i)` and `full((), 2)` for `[i, 2]`.
+    """Return the handler of `torch.tensor` or `torch.as_tensor`: ints are stacked, each made by `torch.full`.
 
     The same numbers of the same type, int64: where another type is asked for, conversion has rules of its own.
     """
