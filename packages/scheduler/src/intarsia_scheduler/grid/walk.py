@@ -107,8 +107,11 @@ def _loops(loops: Sequence[Loop], buffers: Mapping[str, Buffer], plan: KernelPla
             continue
         before, after = ([loops[m] for m in walks if test(m)] for test in (k.__gt__, k.__lt__))
         back = walks.index(k) % 2 == 1
-        in_parts = blocks.parts > 1 and product([a.extent for a in loop.inner]).const() is not None
+        extent = product([a.extent for a in loop.inner]).const()
+        in_parts = blocks.parts > 1 and extent is not None
         shift = shift_of(loop, buffers) if in_parts and plan.number("align") else None
+        if shift is not None and ((extent or 0) < shift.points or blocks.inner // blocks.parts < 2 * shift.points):
+            shift = None  # the points around the aligned tiles would be more than a tile has lanes
         extrema = frozenset(s.out for s in loop.steps if s.kind in ("argmax", "argmin"))
         made.append(
             replace(
