@@ -97,7 +97,7 @@ def pre_hook(module, args): return (args[0] + 1,)
 rows, columns, dtype, needs, strided, alias, seed = 2, 3, torch.float32, False, False, 0, 0
 number, ratio, word, other, option, count, key = 1, 0.5, "a", None, True, 2, 0
 level, flag, chosen, table, pair = 1, True, twice, {"a": 1, "b": 2}, (1, 2)
-contexts, kind = [], list
+contexts, kind, calm = [], list, True
 thing, net, held = Thing(), Net(), MARK
 holder, derived = Thing(), Derived()
 handles = {}
@@ -114,7 +114,22 @@ def entered():
             stack.enter_context(make())
         yield
 
+def within(calm, function, *args):
+    if calm:
+        return function(*args)
+    try:
+        raise ValueError
+    except ValueError:
+        return function(*args)
+
 # ---- subjects
+
+def handling(x):
+    try:
+        raise KeyError
+    except KeyError as error:
+        seen = error.__context__
+    return x + 1 if seen is None else x - 1
 
 def tensors(x, y):
     z = x * 2 + y
@@ -273,6 +288,11 @@ _FUNCTIONS = {
 SUBJECTS = (
     Subject("tensors", "result = run(value(), value(1))", {**_SHAPES, "grad mode": _CONTEXTS["grad mode"]}),
     Subject("reduced", "result = run(value())", _SHAPES),
+    Subject(
+        "handling",
+        "result = within(calm, run, value())",
+        {"calm": ("calm = True", "calm = False"), "rows": _SHAPES["rows"]},
+    ),
     Subject(
         "aliased",
         "x = value(); y = (x, value(1), x.clone())[alias]; result = run(x, y)",

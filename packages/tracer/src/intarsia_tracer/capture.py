@@ -215,6 +215,7 @@ class Attempts:
         self.marks = marks
         self.room = room
         self.stop_at = -1
+        self.asked_caller = False  # where it broke, an exception that the caller handles was asked for
         self.broken: GraphBreak | None = None
 
     def run(self) -> Capture:
@@ -250,6 +251,8 @@ class Attempts:
         symbols = Symbols(self.symbolic, self.symbols, self.marks)
         tx = Tracer(self.extension, table(), self.limits, symbols, self.stop_at, self.room)
         try:
+            if self.asked_caller:
+                tx.raising.ask_caller()
             frame = outermost_frame(tx, self.code, self.frame)
             return self._trace(tx, frame)
         except NeedsSymbols:
@@ -262,6 +265,7 @@ class Attempts:
                 graph_break("tracer.depth", "what the frame holds nests too deeply", tx.frames.origin())
             )
         finally:
+            self.asked_caller = tx.raising.asked_caller
             tx.forget()
 
     def _trace(self, tx: Tracer, frame: EvaluatedFrame) -> Capture | None:

@@ -30,6 +30,7 @@ class Raising:
 
     Attributes:
         handling: The exception that the running generator handles, if one runs, else that all that runs handles.
+        asked_caller: Whether it matters if the caller handles an exception.
     """
 
     def __init__(self, steps: Steps, guards: Guards) -> None:
@@ -37,6 +38,7 @@ class Raising:
         self._outside: Value | None = None  # what is handled by what advances the running generator
         self._guards = guards
         self._caller_handles = sys.exception() is not None
+        self.asked_caller = False
         self._steps = steps
         self._raised_in: dict[Value, int] = {}  # an exception that the outermost frame handled -> step that raised it
 
@@ -104,13 +106,18 @@ class Raising:
         else:
             self.rely_on_calm_caller()
 
+    def ask_caller(self) -> None:
+        """Rely on whether the caller handles an exception."""
+        self.asked_caller = True
+        self._guards.add(GuardKind.HANDLING, None, self._caller_handles)
+
     def rely_on_calm_caller(self) -> None:
         """Rely on it that the caller handles no exception.
 
         Raises:
             Break: It does.
         """
-        self._guards.add(GuardKind.HANDLING, None, self._caller_handles)
+        self.ask_caller()
         if self._caller_handles:
             raise Break("tracer.exception", "the exception that the caller handles is asked for")
 
