@@ -23,7 +23,7 @@ SOURCES = [f"packages/{p}/src" for p in PACKAGES]
 CONSTRAINTS = "tools/constraints.txt"
 WHEELS = ROOT / ".nox" / "wheels"
 # packages (or parts of them) whose tests need no torch, so that every supported interpreter can run them
-ALL_PYTHONS = {"framehook": "tests", "bytecode": "tests", "tracer": "tests/core"}
+ALL_PYTHONS = {"framehook": "tests", "bytecode": "tests", "pyeval": "tests"}
 PYTHONS = ("3.11", "3.12", "3.13")
 
 nox.needs_version = ">=2024.4.15"

@@ -24,10 +24,10 @@ Line = tuple[str, float | str, str]
 def guards(quick: bool) -> Iterator[Line]:
     """Nanoseconds of guards: of a small function, and of each Linear layer, as the slope over 1 to 100 layers."""
     import intarsia_guards
-    import intarsia_tracer
+    import intarsia_tensorcapture
 
     def checks(function: Callable[..., object], *arguments: object) -> Iterator[Callable[[], bool]]:
-        captured = intarsia_tracer.capture(function, arguments)
+        captured = intarsia_tensorcapture.capture(function, arguments)
         values = (function.__self__, *arguments) if hasattr(function, "__self__") else arguments
         for native in (True, False):
             made = intarsia_guards.build_guards(captured.guards, captured.facts, native=native)

@@ -154,8 +154,8 @@ class Callback:
         import traceback
 
         import intarsia_framehook as framehook
-        from intarsia_tracer import capture_frame, link
-        from intarsia_tracer.extension import Extension
+        from intarsia_pyeval import capture_frame, link
+        from intarsia_pyeval.extension import Extension
 
         skipped = (
             "/unittest/",

@@ -27,7 +27,7 @@ import intarsia_loops
 import intarsia_loops.kernels
 from intarsia_ir.aten import constants_of, devices, parse_ir, print_ir
 from intarsia_loops.program import Extern, Kernel, Program
-from intarsia_tracer.tensors.plugin import Tensors
+from intarsia_tensorcapture.plugin import Tensors
 from integration.gpu import mixed
 
 CARD, GPU = "card", "cuda"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import intarsia
-import intarsia_tracer
+import intarsia_tensorcapture
 from intarsia_dispatch import FallbackWarning
 
 
@@ -106,7 +106,7 @@ def test_inputs_results_and_gradients(program, backend, options):
 def test_a_capture_alone(program):
     x = torch.ones(3, requires_grad=True)
     seen = weakref.ref(x)
-    intarsia_tracer.capture(program, (x,))
+    intarsia_tensorcapture.capture(program, (x,))
     del x
     assert seen() is None
 

@@ -55,8 +55,8 @@ BREAKS = ("Break", "Foreign", "Whole", "TooDeep", "Refused", "GraphBreak", "Decl
 
 def errors_page() -> str:
     """Return the page of error and break codes, from the sources that raise them."""
-    import intarsia_tracer.tensors  # noqa: F401  (registers its kinds of break)
-    from intarsia_tracer.breaks import REGISTRY
+    import intarsia_tensorcapture  # noqa: F401  (registers its kinds of break)
+    from intarsia_pyeval.breaks import REGISTRY
 
     places: dict[str, set[str]] = {}
     texts: dict[str, list[str]] = {}

@@ -42,7 +42,7 @@ import torch  # noqa: E402  (after the source tree)
 # no case is started after this
 LIMIT_S = 400
 STRIDES = {"float32": 6, "bfloat16": 12}
-PACKAGES = ("framehook", "tracer", "guards", "triton", "runtime")
+PACKAGES = ("framehook", "pyeval", "tensorcapture", "guards", "triton", "runtime")
 
 
 def main(arguments: list[str]) -> int:

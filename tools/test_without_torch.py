@@ -14,11 +14,11 @@ ROOT = Path(__file__).resolve().parent.parent
 NEEDS = {
     "framehook": ["packages/testkit"],
     "bytecode": ["packages/testkit"],
-    "tracer": ["packages/ir", "packages/bytecode", "packages/testkit"],
+    "pyeval": ["packages/ir", "packages/bytecode", "packages/testkit"],
 }
 PYTEST = ("pytest>=8", "pytest-timeout", "hypothesis")
 ASSEMBLER = "bytecode>=0.17"
-TOOLS = {"framehook": PYTEST, "bytecode": (*PYTEST, ASSEMBLER), "tracer": (*PYTEST, ASSEMBLER)}
+TOOLS = {"framehook": PYTEST, "bytecode": (*PYTEST, ASSEMBLER), "pyeval": (*PYTEST, ASSEMBLER)}
 
 
 def main(package: str, interpreter: str, tests: str) -> int:

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import intarsia_tracer.tensors.plugin  # noqa: F401  (defines value models)
-from intarsia_tracer.evaluate import EvaluatedFrame, Opcode
-from intarsia_tracer.opcodes import breaks, table
-from intarsia_tracer.values.base import Value
+import intarsia_tensorcapture.plugin  # noqa: F401  (defines value models)
+from intarsia_pyeval.evaluate import EvaluatedFrame, Opcode
+from intarsia_pyeval.opcodes import breaks, table
+from intarsia_pyeval.values.base import Value
 
 __all__ = ["OPCODES", "VALUES", "count_coverage", "expected_opcodes", "expected_values", "text"]
 
@@ -66,7 +66,7 @@ def expected_values() -> tuple[str, ...]:
     while todo:
         cls = todo.pop()
         todo += cls.__subclasses__()
-        if cls.__module__.startswith("intarsia_tracer") and cls.__name__ not in _NOT_MADE:
+        if cls.__module__.startswith(("intarsia_pyeval", "intarsia_tensorcapture")) and cls.__name__ not in _NOT_MADE:
             found.append(cls.__name__)
     return tuple(sorted(found))
 

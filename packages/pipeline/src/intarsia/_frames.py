@@ -8,9 +8,11 @@ from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING
 
+import intarsia_bytecode
 import intarsia_guards
+import intarsia_pyeval
 import intarsia_runtime
-import intarsia_tracer
+import intarsia_tensorcapture
 from intarsia._backends import GraphCompiler
 from intarsia._graph import GraphReport
 from intarsia._options import Options
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["make_dispatcher"]
 
 log = logging.getLogger("intarsia.frames")
-_NAMES = "ir shapes recorder framehook bytecode tracer guards functionalizer rewrites autodiff loops fuser cpp triton"
-_PACKAGES = ("intarsia", *(f"intarsia_{name}" for name in (*_NAMES.split(), "runtime", "dispatch")))
+_NAMES = "ir shapes recorder framehook bytecode pyeval tensorcapture guards functionalizer rewrites autodiff loops"
+_PACKAGES = ("intarsia", *(f"intarsia_{name}" for name in f"{_NAMES} fuser cpp triton runtime dispatch".split()))
 
 
 def make_dispatcher(
@@ -68,18 +70,17 @@ def make_dispatcher(
 
     def tell(event: FrameEvent) -> None:
         # what a user must know is a warning or an error already; this is for those who ask
-        level = logging.DEBUG if event.kind is EventKind.NATIVE else logging.INFO
-        log.log(level, "%s", event)
+        log.log(logging.DEBUG if event.kind is EventKind.NATIVE else logging.INFO, "%s", event)
         if on_event is not None:
             on_event(event)
 
     dispatcher = Dispatcher(
         DispatchConfig(
-            capture=intarsia_tracer.capture_frame,
+            capture=intarsia_tensorcapture.capture_frame,
             compile_graph=compile_graph,
             build_guards=_build_guards,
-            link=intarsia_tracer.link,
-            raise_inside=intarsia_tracer.raise_inside,
+            link=intarsia_pyeval.link,
+            raise_inside=intarsia_bytecode.raise_inside,
             skip_code=library_code(_PACKAGES),
             policy=policy,
             dynamic=dynamic,
@@ -98,8 +99,7 @@ def _build_guards(code: CodeType, frame: FrameInfo, capture: Capture, graph: Com
     facts = graph.facts if graph and graph.facts is not None else capture.facts
     guards = intarsia_guards.build_guards(records, facts)
     check, wants_globals = guards.frame_check(code)
-    failure = guards.frame_failure(frame.locals, frame.globals)
-    if failure is not None and failure.kind is GuardKind.OVERLAP:
+    if (failure := guards.frame_failure(frame.locals, frame.globals)) and failure.kind is GuardKind.OVERLAP:
         raise UnsupportedError(
             f"{failure.source} is written and shares memory with another input",
             code="functionalize.overlap",

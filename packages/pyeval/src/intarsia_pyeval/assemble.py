@@ -1,0 +1,192 @@
+"""Replacement code: of a frame that returned, and of one that broke."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bytecode import Instr
+
+from intarsia_bytecode import (
+    StackEntry,
+    Stop,
+    decode,
+    entries,
+    live_locals,
+    native_code,
+    parameters,
+    replacement_code,
+    rest_of,
+    shares_slot,
+    stack_prefix,
+)
+from intarsia_ir.records import LinkableCode
+from intarsia_pyeval.breaks import Unreconstructable
+from intarsia_pyeval.codegen import Builder
+from intarsia_pyeval.values.base import NULL, Value
+from intarsia_pyeval.values.deques import Deque
+from intarsia_pyeval.values.functions import Cell, Globals
+from intarsia_pyeval.values.iterators import Enumerate, Generator, Position
+from intarsia_pyeval.values.mappings import DictView
+from intarsia_pyeval.values.sequences import Items
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.evaluate import EvaluatedFrame
+    from intarsia_pyeval.extension import Graph
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["assemble_break", "assemble_native", "assemble_return"]
+
+
+def assemble_return(tx: Tracer, frame: EvaluatedFrame, value: Value, hole: str) -> tuple[LinkableCode, Graph | None]:
+    """Return code that calls the graph, carries out the effects and returns `value`, and that graph."""
+    out = Builder(tx, frame.code, frame.at.line)
+    cells = {
+        v.frame_name: v for v in tx.effects.dirty if isinstance(v, Cell) and v.frame_name in frame.code.co_cellvars
+    }
+    emit_effects(tx, out, except_for=frozenset(cells.values()))
+    out.load(value)
+    while found := [name for name in cells if name in out.used_cells]:  # the others end with the frame
+        cells.pop(found[0]).emit_effects(out)
+    out.emit("RETURN_VALUE")
+    graph = tx.extension.finish(tx, out.results)
+    items = [*out.call_graph(graph, hole), *out.body]
+    return LinkableCode(replacement_code(frame.code, items), (hole,) if graph else ()), graph
+
+
+def emit_effects(tx: Tracer, out: Builder, except_for: frozenset[Value] = frozenset()) -> None:
+    """Bring existing objects and ambient state up to where tracing left them."""
+    for value in tx.effects.dirty:
+        if value in except_for:
+            continue
+        if value.identity() is not None or isinstance(value, (Cell, Globals)):
+            value.emit_effects(out)
+    for lock in tx.effects.locks:
+        out.call_method_of(lock, "acquire", [])
+    tx.extension.emit_ambient(out)
+
+
+# ---- breaks ----------------------------------------------------------------------------------------------------
+
+
+def assemble_break(tx: Tracer, frame: EvaluatedFrame, hole: str, number: int) -> tuple[LinkableCode, Graph | None]:
+    """Return code that runs up to the current instruction, then it, then a resume function; and the graph.
+
+    `frame.at` is the instruction and `frame.stack` the stack before it.
+
+    Raises:
+        Unreconstructable: A live value can't be built.
+    """
+    if shares_slot(frame.code, frame.at.index):
+        raise Unreconstructable("a variable of a comprehension lies where the function keeps a cell")
+    return _BreakAssembly(tx, frame, hole, number).run()
+
+
+def assemble_native(tx: Tracer, frame: EvaluatedFrame, number: int, *, told: bool = False) -> LinkableCode | None:
+    """Return the original code with resume functions behind the current instruction, when no graph precedes it.
+
+    None when the rest isn't worth a resume function, or when the stack or the locals there aren't certain. `told`:
+    any rest is worth one, for being called it tells that the instruction was done.
+    """
+    stop = Stop(frame.code, frame.at.index, tuple(frame.locals), len(frame.stack), number, told=told)
+    found = native_code(stop)
+    return None if found is None else LinkableCode(found[0], (), found[1], verbatim=True)
+
+
+class _BreakAssembly:
+    """Puts one break together: what comes before the instruction. `intarsia_bytecode.stopping` has the terms."""
+
+    def __init__(self, tx: Tracer, frame: EvaluatedFrame, hole: str, number: int) -> None:
+        self.tx = tx
+        self.frame = frame
+        self.code = frame.code
+        self.hole = hole
+        self.number = number
+        self.out = Builder(tx, frame.code, frame.at.line)
+        self.prefix = stack_prefix(frame.code)
+
+    def run(self) -> tuple[LinkableCode, Graph | None]:
+        """Assemble."""
+        out, stack, at = self.out, self.frame.stack, self.frame.at
+        split = len(stack) - entries(at)
+        handler = decode(self.code).handlers[at.index]
+        under = stack[: handler.depth] if handler else []
+        live = live_locals(self.code, at.index) | self._open_generators()
+        changed = [n for n in self.frame.locals if n in live and not self._unchanged(n)]
+        unbound = [n for n in parameters(self.code) if self._dropped(n, live)]
+        out.overwritten |= {*changed, *unbound}
+        emit_effects(self.tx, out)
+        for value in under:
+            out.load(value)
+        self._set_locals(changed, unbound)
+        bound = {*parameters(self.code), *changed} - {*unbound, *self.code.co_cellvars}
+        carried = tuple(self._carry(value, index) for index, value in enumerate(stack[:split]))
+        for value in stack[split:]:
+            out.load(value)
+        kept = {name for entry in carried for name in entry.names}
+        for name in out.temporaries():
+            if name not in kept:
+                out.emit("DELETE_FAST", name)
+        empty = tuple(value is NULL for value in under)
+        names = tuple(self.frame.locals)
+        rest = rest_of(
+            Stop(self.code, at.index, names, len(stack), self.number, carried, empty, bound=frozenset(bound))
+        )
+        graph = self.tx.extension.finish(self.tx, out.results)
+        items = [*out.call_graph(graph, self.hole), *self._clean(out.body, graph), *rest.items]
+        linkable = LinkableCode(replacement_code(self.code, items), (self.hole,) if graph else (), rest.resumes)
+        return linkable, graph
+
+    def _clean(self, body: list[Instr], graph: Graph | None) -> list[Instr]:
+        """Return the body; nothing of ours stays behind in the frame that goes on."""
+        if graph is None:
+            return body
+        return [Instr("DELETE_FAST", self.hole, location=self.out.location), *body]
+
+    def _set_locals(self, changed: Sequence[str], unbound: Sequence[str]) -> None:
+        """Give the live locals their values, and unbind what was deleted."""
+        for name in changed:
+            self.out.load(self.frame.locals[name])
+            self.out.emit("STORE_FAST", name)
+        for name in unbound:
+            self.out.emit("DELETE_FAST", name)
+
+    def _open_generators(self) -> frozenset[str]:
+        """Return the locals with generators that eager closes when the frame ends, so that they are alive till then."""
+        values = self.frame.locals.items()
+        return frozenset(n for n, v in values if isinstance(v, Generator) and v.is_open())
+
+    def _dropped(self, name: str, live: frozenset[str]) -> bool:
+        """Tell whether a parameter was deleted, or is dead and was assigned: what it held lives no longer in eager."""
+        if name in self.code.co_cellvars:
+            return False
+        return name not in self.frame.locals or (name not in live and not self._unchanged(name))
+
+    def _unchanged(self, name: str) -> bool:
+        """Tell whether a local still is the parameter of that name."""
+        return self.frame.locals[name].source is self.tx.sources.argument(name)
+
+    def _carry(self, value: Value, index: int) -> StackEntry:
+        """Keep a stack entry below the operands for the resume function."""
+        if value is NULL:
+            return StackEntry("null")
+        parts, kind = self._parts(value)
+        names = []
+        for number, part in enumerate(parts):
+            name = f"{self.prefix}_{index}" if len(parts) == 1 else f"{self.prefix}_{index}_{number}"
+            self.out.load(part)
+            self.out.emit("STORE_FAST", name)
+            names.append(name)
+        return StackEntry(kind, tuple(names))
+
+    def _parts(self, value: Value) -> tuple[tuple[Value, ...], str]:
+        """Return what a stack entry is made of again: iterators over lists and ranges keep their state open."""
+        parts = value.carry()
+        if parts is None:
+            return (value,), "value"
+        if isinstance(value, Enumerate):
+            return parts, "enumerate"
+        assert isinstance(value, Position)
+        if isinstance(value.over, (Deque, DictView)):
+            return parts, "view"
+        return parts, "iterator" if isinstance(value.over, Items) else "range"

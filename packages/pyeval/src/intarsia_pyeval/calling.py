@@ -1,0 +1,564 @@
+"""Calls: binding arguments, inlining functions, making instances, and the special methods of instances."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import inspect
+import operator
+import types
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_ir.records import GuardKind
+from intarsia_pyeval.breaks import Break, Raised, Whole
+from intarsia_pyeval.evaluate import EvaluatedFrame
+from intarsia_pyeval.polyfills import polyfill
+from intarsia_pyeval.trust import INLINED_LIBRARIES, is_installed, is_standard_library
+from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
+from intarsia_pyeval.values.constants import Const, is_none
+from intarsia_pyeval.values.functions import Function, PythonFunction
+from intarsia_pyeval.values.iterators import Generator
+from intarsia_pyeval.values.mappings import Dict
+from intarsia_pyeval.values.numbers import opened
+from intarsia_pyeval.values.objects import Builtin, ClassValue, Object
+from intarsia_pyeval.values.sequences import List, Tuple
+from intarsia_pyeval.values.sets import SetValue
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = [
+    "bind",
+    "call",
+    "call_builtin",
+    "call_class",
+    "call_function",
+    "call_getter",
+    "call_object",
+    "call_pure",
+    "call_unbound",
+    "has_attribute",
+    "inline",
+    "instantiate",
+    "new_instance",
+    "object_advance",
+    "object_contains",
+    "object_iterate",
+    "object_truth",
+    "plain_mapping",
+    "special",
+]
+
+_WEAK = (weakref.ref, weakref.ProxyType)
+_STATISTICS = frozenset({"cache_info", "cache_clear"})
+_DISPATCH = functools.singledispatch(lambda _: None).dispatch.__code__
+_NOT_INLINED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+_STARS = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
+_PLAIN_FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+def call(tx: Tracer, function: Value, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `function(*args, **keywords)`."""
+    return function.call(tx, args, keywords)
+
+
+def call_function(tx: Tracer, function: Function, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call an existing Python function."""
+    found = tx.extension.call_function(tx, function, args, keywords)
+    if found is not None:
+        function.guard_identity(tx.guards)
+        return found
+    if function.code is _DISPATCH:
+        return _dispatched(tx, function, *args)
+    stand_in = tx.stand_ins.get(function.value) or tx.builtin_calls.get(function.value)
+    if stand_in is not None:
+        return stand_in(tx, args, keywords)
+    root = (function.value.__module__ or "").partition(".")[0]
+    if is_standard_library(root) and root not in INLINED_LIBRARIES:
+        raise Break("tracer.call", f"{function.describe()} of the standard library isn't evaluated")
+    if root == "weakref" and tx.effects.may_have_ended_any():
+        raise Whole("tracer.lifetime", f"{function.describe()} is called, of an object that may have ended before")
+    function.guard_code(tx.guards)
+    return tx.inline(function, args, keywords)
+
+
+def _dispatched(tx: Tracer, function: Function, cls: Value) -> Value:
+    """Choose the implementation for a class as `functools.singledispatch` does, without its weak cache."""
+    cells = dict(zip(function.code.co_freevars, function.cells(tx), strict=True))
+    registry = cells["registry"].load(tx, "registry", free=True)
+    real = registry.real if isinstance(registry, Dict) else None
+    if real is None or any(hasattr(known, "__abstractmethods__") for known in real):
+        raise Break("tracer.call", f"{function.describe()} of singledispatch knows abstract classes")
+    return polyfill(tx, "registered_for", [registry, cls])
+
+
+def inline(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Evaluate the body of a function in a frame of its own."""
+    code = function.code
+    if code.co_flags & _NOT_INLINED:
+        raise Break("tracer.frame", f"{function.describe()} is a coroutine or asynchronous generator")
+    tx.frames.check_depth(function.describe())
+    values = tx.bind(function, args, keywords)
+    frame = EvaluatedFrame(tx, code, values, function.global_names(tx), function.cells(tx))
+    if code.co_flags & inspect.CO_GENERATOR:
+        return Generator(frame, tx.steps.now)
+    tx.frames.spend(10)
+    return tx.frames.run(frame)
+
+
+# -- binding -------------------------------------------------------------------------------------------------
+
+
+def bind(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords) -> dict[str, Value]:
+    """Return the parameters' values. Calls that don't fit raise CPython's own TypeError."""
+    code = function.code
+    names, n_positional = code.co_varnames, code.co_argcount
+    if not keywords and len(args) == n_positional and not code.co_kwonlyargcount and not code.co_flags & _PLAIN_FLAGS:
+        return dict(zip(names, args, strict=False))
+    bound = dict(zip(names[:n_positional], args, strict=False))
+    try:
+        extra = _bind_keywords(tx, function, bound, keywords)
+        _bind_rest(tx, function, bound, args[n_positional:], extra)
+        _bind_defaults(tx, function, bound)
+    except NotBoundError:
+        tx.raising.error(TypeError, _message(tx, function, len(args), keywords))
+    return bound
+
+
+class NotBoundError(Exception):
+    """The arguments don't fit."""
+
+
+def _message(tx: Tracer, function: PythonFunction, count: int, keywords: Keywords) -> str:
+    """Return what CPython says, by a function with the same parameters that does nothing."""
+    code = function.code
+    count_all = code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames[: count_all + sum(bool(code.co_flags & flag) for flag in _STARS)]
+    flags = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS | (code.co_flags & _PLAIN_FLAGS)
+    empty = _nothing.__code__.replace(
+        co_argcount=code.co_argcount,
+        co_posonlyargcount=code.co_posonlyargcount,
+        co_kwonlyargcount=code.co_kwonlyargcount,
+        co_varnames=names,
+        co_nlocals=len(names),
+        co_flags=flags,
+        co_name=code.co_name,
+        co_qualname=str(function.get_attribute(tx, "__qualname__").as_python()),
+    )
+    positional = (None,) * len(function.positional_defaults(tx))
+    stub = types.FunctionType(empty, {}, code.co_name, positional)
+    stub.__qualname__ = empty.co_qualname
+    only = code.co_varnames[code.co_argcount : count_all]
+    stub.__kwdefaults__ = {name: None for name in only if function.keyword_default(tx, name) is not None}
+    try:
+        stub(*[None] * count, **dict.fromkeys(keywords))
+    except TypeError as error:
+        return str(error)
+    raise Break("tracer.exception", f"{function.describe()} is called with arguments that don't fit")
+
+
+def _nothing() -> None:
+    """Lend its code."""
+
+
+def _bind_keywords(tx: Tracer, function: PythonFunction, bound: Keywords, keywords: Keywords) -> Keywords:
+    """Bind keyword arguments to parameters; return those without a parameter."""
+    code = function.code
+    n_named = code.co_argcount + code.co_kwonlyargcount
+    allowed = frozenset(code.co_varnames[code.co_posonlyargcount : n_named])
+    extra: Keywords = {}
+    for name, value in keywords.items():
+        if name not in allowed:
+            extra[name] = value
+        elif name in bound:
+            raise NotBoundError
+        else:
+            bound[name] = value
+    return extra
+
+
+def _bind_rest(tx: Tracer, function: PythonFunction, bound: Keywords, rest: Sequence[Value], extra: Keywords) -> None:
+    """Bind `*args` and `**kwargs`."""
+    code = function.code
+    at = code.co_argcount + code.co_kwonlyargcount
+    if code.co_flags & inspect.CO_VARARGS:
+        bound[code.co_varnames[at]] = Tuple(rest)
+        at += 1
+    elif rest:
+        raise NotBoundError
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        bound[code.co_varnames[at]] = Dict({name: (Const(name), value) for name, value in extra.items()})
+    elif extra:
+        raise NotBoundError
+
+
+def _bind_defaults(tx: Tracer, function: PythonFunction, bound: Keywords) -> None:
+    """Fill in defaults."""
+    code = function.code
+    positional = code.co_varnames[: code.co_argcount]
+    missing = [name for name in positional if name not in bound]
+    if missing:
+        defaults = function.positional_defaults(tx)
+        for name in missing:
+            at = positional.index(name) - (len(positional) - len(defaults))
+            if at < 0:
+                raise NotBoundError
+            bound[name] = defaults[at]
+    for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
+        if name not in bound:
+            default = function.keyword_default(tx, name)
+            if default is None:
+                raise NotBoundError
+            bound[name] = default
+
+
+# -- built-in callables --------------------------------------------------------------------------------------
+
+
+def call_builtin(tx: Tracer, function: Builtin, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a callable written in C."""
+    raw = function.value
+    found = tx.extension.call(tx, raw, args, keywords)
+    if found is not None:
+        return found
+    handler = tx.builtin_calls.get(raw)
+    if handler is not None:
+        return handler(tx, args, keywords)
+    stand_in = tx.stand_ins.get(raw)
+    if stand_in is not None:
+        return stand_in(tx, args, keywords)
+    if type(raw) is _LRU_WRAPPER:
+        return _call_cached(tx, function, args, keywords)
+    owner = getattr(raw, "__objclass__", None)
+    if owner is not None and args and isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return tx.call_unbound(raw, owner, args, keywords)
+    if raw in tx.pure_functions:
+        return tx.call_pure(raw, args, keywords)
+    bound_to = getattr(raw, "__self__", None)
+    if bound_to is not None and not isinstance(bound_to, (types.ModuleType, type)):
+        return tx.live.wrap(bound_to, None).call_method(tx, raw.__name__, args, keywords)
+    raise Break("tracer.call", f"the built-in {function.describe()} isn't modelled")
+
+
+def _call_cached(tx: Tracer, function: Builtin, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a cached function for real, where that can't be told from what eager does: the cache is filled once.
+
+    That is so when the cache has the answer, and when the body, evaluated first, changes nothing. Functions of
+    installed libraries are called without looking, as long as all arguments are atoms, or objects that the cache
+    knows by identity, as the logger of a warning that is given once.
+    """
+    raw = function.value
+    if not is_installed(raw) and any(not _STATISTICS.isdisjoint(frame.code.co_names) for frame in tx.frames.stack):
+        raise Break("tracer.call", f"the cached {function.describe()} is called where statistics of a cache are read")
+    given = [value for value in (*args, *keywords.values()) if not isinstance(value, (Const, ClassValue))]
+    if given and is_installed(raw) and all(_is_known_by_identity(value) for value in given):
+        for value in given:
+            if value.source is not None:
+                tx.guards.add(GuardKind.IDENTITY, value.source, value.identity())
+    elif given:
+        body = tx.live.wrap(raw.__wrapped__, function.source and tx.sources.attribute(function.source, "__wrapped__"))
+        before = tx.effects.position()
+        found = tx.call(body, args, keywords)
+        if tx.effects.position() != before or not isinstance(found, Const):
+            raise Break("tracer.call", f"the cached {function.describe()} does more than compute a constant")
+        return found
+    filled = not args and not keywords and raw.cache_info().currsize > 0
+    if not filled and not is_installed(raw):
+        before = tx.effects.position()
+        tx.call(tx.live.wrap(raw.__wrapped__, None), args, keywords)
+        if tx.effects.position() != before:
+            raise Break("tracer.call", f"the cached {function.describe()} has effects")
+    try:
+        real = raw(*map(_given_object, args), **{k: _given_object(v) for k, v in keywords.items()})
+    except Exception as error:  # at the break it raises again
+        raise Break("tracer.exception", f"{raw.__qualname__} raises {type(error).__name__}") from None
+    return tx.live.wrap(real, None)
+
+
+def _is_known_by_identity(value: Value) -> bool:
+    """Tell whether a value is an existing object that hashes by identity, and was left as it is."""
+    if not isinstance(value, Object) or not value.existing or value.written:
+        return False
+    hashes: Any = type(value.value).__hash__
+    return hashes is object.__hash__
+
+
+def _given_object(value: Value) -> Any:
+    """Return the object that a cached function is called with."""
+    return value.value if isinstance(value, Object) else value.as_python()
+
+
+def call_unbound(tx: Tracer, raw: Any, owner: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `Class.method(instance, ...)`."""
+    first = args[0]
+    if not issubclass(first.type(), owner):
+        raise Break("tracer.exception", f"{owner.__name__}.{raw.__name__} is called with {first.describe()}")
+    if isinstance(first, ClassValue) and raw.__name__ == "__call__":
+        return tx.instantiate(first, args[1:], keywords)
+    if isinstance(first, Object):
+        return first.call_native(tx, raw, raw.__name__, args[1:], keywords)
+    return first.call_method(tx, raw.__name__, args[1:], keywords)
+
+
+def call_pure(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Run a function without effects while tracing, if all its arguments are known, or are numbers that it can take."""
+    found = opened(tx.guards, function, args) if not keywords else None
+    if found is not None:
+        return found
+    try:
+        real_args = [a.as_python() for a in args]
+        real_keywords = {k: v.as_python() for k, v in keywords.items()}
+    except NotConstantError as unknown:
+        name = getattr(function, "__name__", repr(function))
+        raise Break("tracer.call", f"{name} is called with {unknown}") from None
+    return tx.live.from_python(tx.real(function, *real_args, **real_keywords))
+
+
+# -- instances -----------------------------------------------------------------------------------------------
+
+
+def call_class(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `cls(*args, **keywords)`."""
+    raw = cls.value
+    found = tx.extension.call(tx, raw, args, keywords)
+    if found is not None:
+        return found
+    handler = tx.builtin_calls.get(raw)
+    if handler is not None:
+        return handler(tx, args, keywords)
+    stand_in = tx.stand_ins.get(raw)
+    if stand_in is not None:
+        return stand_in(tx, args, keywords)
+    if raw in tx.pure_functions:
+        return tx.call_pure(raw, args, keywords)
+    if isinstance(raw, enum.EnumMeta):
+        return _enum_member(tx, cls, args, keywords)
+    maker = tx.classes.find(type(raw), "__call__")
+    if maker is not None and maker[0] is not type.__call__:
+        if isinstance(maker[0], types.FunctionType):
+            return tx.call(tx.live.wrap(maker[0], None), [cls, *args], keywords)
+        raise Break("tracer.call", f"the metaclass of {cls.describe()} makes its instances")
+    return tx.instantiate(cls, args, keywords)
+
+
+def _enum_member(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model the look-up of an enumeration member by value."""
+    if len(args) != 1 or keywords:
+        raise Break("tracer.call", f"{cls.describe()} is called with {len(args)} arguments")
+    value = args[0].as_python() if not isinstance(args[0], Object) else args[0].identity()
+    for member in cls.value:
+        if member is value or member.value == value:
+            return tx.live.wrap(member, None)
+    raise Break("tracer.call", f"{value!r} isn't a value of {cls.describe()}")
+
+
+def instantiate(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `type.__call__`: `__new__`, then `__init__`."""
+    raw = cls.value
+    maker = tx.classes.find(raw, "__new__")
+    assert maker is not None
+    function = maker[0].__func__ if isinstance(maker[0], staticmethod) else maker[0]
+    if isinstance(function, types.FunctionType):
+        model = (
+            tx.live.class_function(cls, raw, "__new__", "__func__")
+            if isinstance(maker[0], staticmethod)
+            else tx.live.class_function(cls, raw, "__new__")
+        )
+        made = tx.call(model, [cls, *args], keywords)
+    else:
+        tx.classes.rely_on_passing_over(raw.__mro__[: maker[1]], cls.source, "__new__")
+        made = tx.new_instance(cls, function, args, keywords)
+    if not issubclass(made.type(), raw):
+        return made
+    _initialise(tx, cls, made, args, keywords)
+    return made
+
+
+def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model a `__new__` written in C."""
+    raw = cls.value
+    base = getattr(maker, "__self__", None)
+    if base in _WEAK and any(value.identity() is None for value in args if not isinstance(value, Const)):
+        raise Whole("tracer.lifetime", f"{cls.describe()} is made of an object that may end before the frame")
+    if getattr(raw, "__abstractmethods__", None):
+        raise Break("tracer.exception", f"{cls.describe()} is abstract")
+    if tx.classes.find(raw, "__del__") is not None:
+        raise Whole("tracer.lifetime", f"{cls.describe()} has a __del__, which runs when CPython lets go of the object")
+    if issubclass(raw, BaseException):
+        return Object(raw, base=Tuple(args), birth=tx.steps.now)
+    if base is object:
+        if args or keywords:
+            tx.check_no_arguments(raw, "__new__", "__init__")
+        return Object(raw, birth=tx.steps.now)
+    if base is tuple and hasattr(raw, "_fields"):
+        return Tuple(tx.unpack(args[0]) if args else [], raw)
+    if base is dict and not issubclass(raw, collections.defaultdict):
+        kind = collections.OrderedDict if issubclass(raw, collections.OrderedDict) else dict
+        return Object(raw, base=Dict(cls=kind), birth=tx.steps.now)
+    if base is list:
+        return Object(raw, base=List(), birth=tx.steps.now)
+    if base is set:
+        return Object(raw, base=SetValue(), birth=tx.steps.now)
+    raise Break("tracer.call", f"making an instance of {cls.describe()} isn't modelled")
+
+
+def _initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value], keywords: Keywords) -> None:
+    """Run `__init__`."""
+    found = tx.classes.find(made.type(), "__init__")
+    assert found is not None
+    if isinstance(found[0], types.FunctionType):
+        owner = cls if made.type() is cls.value else tx.live.class_value(made.type())
+        answer = tx.call(tx.live.class_function(owner, made.type(), "__init__"), [made, *args], keywords)
+        if not is_none(answer):
+            tx.raising.error(TypeError, f"__init__() should return None, not '{answer.type().__name__}'")
+        return
+    tx.classes.rely_on_passing_over(made.type().__mro__[: found[1]], tx.classes.place_of(cls, made.type()), "__init__")
+    if found[0] is object.__init__:
+        if args or keywords:
+            tx.check_no_arguments(made.type(), "__init__", "__new__")
+    elif isinstance(found[0], types.WrapperDescriptorType):
+        if isinstance(made, Object):
+            made.call_native(tx, found[0], "__init__", args, keywords)
+    else:
+        raise Break("tracer.call", f"__init__ of {cls.describe()} is a {type(found[0]).__name__}")
+
+
+def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call an instance."""
+    found = tx.extension.call_object(tx, callee, args, keywords)
+    if found is not None:
+        return found
+    method = tx.classes.find(callee.cls, "__call__")
+    if method is None:
+        raise Break("tracer.exception", f"{callee.describe()} isn't callable")
+    if isinstance(method[0], types.FunctionType):
+        return tx.call(tx.live.class_function(callee, callee.cls, "__call__"), [callee, *args], keywords)
+    if issubclass(type(callee.value), weakref.ref) and not args and not keywords:
+        return _call_reference(tx, callee)
+    if issubclass(type(callee.value), (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
+        return tx.call_getter(callee.value, args)
+    found = tx.extension.call_marked(tx, callee, args, keywords)
+    if found is None:
+        raise Break("tracer.call", f"calling {callee.describe()} isn't modelled")
+    return found
+
+
+def _call_reference(tx: Tracer, callee: Object) -> Value:
+    """Call a weak reference: what it refers to is found by calling it again."""
+    found = callee.value()
+    if found is not None:
+        tx.effects.check_alive(found)
+    if found is not None and tx.live.known(found) is None:
+        if type(callee.value) is not weakref.ref or callee.source is None:
+            raise Break("tracer.call", "a weak reference to something unknown is called")
+        return tx.live.wrap(found, tx.sources.referent(callee.source))
+    if callee.source is not None:
+        tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)
+    return tx.live.wrap(found, None)
+
+
+def call_getter(tx: Tracer, getter: Any, args: Sequence[Value]) -> Value:
+    """Call an itemgetter or attrgetter."""
+    made_by, parts = getter.__reduce__()[:2]
+    if isinstance(getter, operator.methodcaller) and len(args) == 1:
+        given = {} if made_by is type(getter) else made_by.keywords
+        keywords = {k: tx.live.from_python(v) for k, v in given.items()}
+        name, *rest = (*made_by.args, *parts) if made_by is not type(getter) else parts
+        return tx.call(args[0].get_attribute(tx, name), [tx.live.from_python(part) for part in rest], keywords)
+    if isinstance(getter, operator.itemgetter) and len(args) == 1:
+        found = [args[0].get_item(tx, tx.live.from_python(part)) for part in parts]
+    elif isinstance(getter, operator.attrgetter) and len(args) == 1:
+        found = [
+            functools.reduce(lambda value, name: value.get_attribute(tx, name), part.split("."), args[0])
+            for part in parts
+        ]
+    else:
+        raise Break("tracer.call", f"calling a {type(getter).__name__} isn't modelled")
+    return found[0] if len(found) == 1 else Tuple(found)
+
+
+def special(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value:
+    """Call a special method, looked up in the class as CPython does."""
+    if not isinstance(owner, Object) and not tx.asks_python(owner, name):
+        return tx.operator_method(owner, name, args, {})
+    cls = owner.type()
+    found = tx.classes.find(cls, name)
+    if found is None or found[0] is None:
+        raise Break("tracer.exception", f"{owner.describe()} has no {name}")
+    raw = found[0]
+    if isinstance(raw, types.FunctionType):
+        return tx.call(tx.live.class_function(owner, cls, name), [owner, *args], {})
+    if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+        return owner.call_method(tx, name, args, {})
+    return tx.call(tx.bound_to_instance(owner, cls, name, raw), args, {})
+
+
+def object_truth(tx: Tracer, owner: Value) -> bool:
+    """Model `bool` of an instance."""
+    if tx.classes.find(owner.type(), "__bool__") is not None:
+        answer = tx.special(owner, "__bool__", [])
+        if answer.type() is not bool:
+            tx.raising.error(TypeError, f"__bool__ should return bool, returned {answer.type().__name__}")
+        return tx.truth(answer)
+    tx.classes.rely_on_passing_over(owner.type().__mro__, tx.classes.place_of(owner, owner.type()), "__bool__")
+    if tx.classes.find(owner.type(), "__len__") is not None:
+        return owner.length(tx) > 0
+    tx.classes.rely_on_passing_over(owner.type().__mro__, tx.classes.place_of(owner, owner.type()), "__len__")
+    return True
+
+
+def object_contains(tx: Tracer, owner: Value, item: Value) -> bool:
+    """Model `in` of an instance."""
+    if tx.classes.find(owner.type(), "__contains__") is not None:
+        return tx.truth(tx.special(owner, "__contains__", [item]))
+    return any(tx.same_or_equal(element, item) for element in tx.elements(owner))
+
+
+def object_iterate(tx: Tracer, owner: Value) -> Value:
+    """Model `iter` of an instance."""
+    if tx.classes.find(owner.type(), "__iter__") is not None:
+        made = tx.special(owner, "__iter__", [])
+        if tx.classes.find(made.type(), "__next__") is None:
+            tx.raising.error(TypeError, f"iter() returned non-iterator of type '{made.type().__name__}'")
+        return made
+    if tx.classes.find(owner.type(), "__getitem__") is not None:
+        return polyfill(tx, "sequence_iterator", [owner])
+    raise Break("tracer.exception", f"{owner.describe()} isn't iterable")
+
+
+def object_advance(tx: Tracer, owner: Object) -> Value | None:
+    """Model `next` of an instance."""
+    found = tx.classes.find(owner.cls, "__next__")
+    if found is None or not isinstance(found[0], types.FunctionType):
+        raise Break("tracer.iterator", f"advancing {owner.describe()} isn't modelled")
+    try:
+        return tx.special(owner, "__next__", [])
+    except Raised as raised:
+        if raised.is_a(StopIteration):
+            return None
+        raise
+
+
+def has_attribute(tx: Tracer, value: Value, name: str) -> bool:
+    """Model `hasattr`."""
+    try:
+        value.get_attribute(tx, name)
+    except Raised as raised:
+        if not raised.is_a(AttributeError):
+            raise
+        return False
+    return True
+
+
+def plain_mapping(tx: Tracer, value: Object) -> bool:
+    """Tell whether a subclass of dict is read like a dict."""
+    base: Any = value.base.type() if value.base is not None else dict
+    # of what is laid out as a dict, only `__iter__` is asked for; an OrderedDict is read by its methods
+    names = ("keys", "__getitem__") if issubclass(base, collections.OrderedDict) else ("__iter__",)
+    return all((tx.classes.find(value.cls, name) or (None,))[0] is getattr(base, name) for name in names)
+
+
+_LRU_WRAPPER = type(functools.lru_cache(lambda: None))

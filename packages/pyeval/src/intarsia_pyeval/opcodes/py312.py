@@ -1,0 +1,168 @@
+"""Instructions of CPython 3.12: comprehensions are part of their function, attributes of calls load methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from intarsia_pyeval.breaks import Break, Raised
+from intarsia_pyeval.evaluate import EvaluatedFrame, Opcode, Signal
+from intarsia_pyeval.opcodes import common, py311
+from intarsia_pyeval.opcodes.untraced import raise_break
+from intarsia_pyeval.values.base import NULL, Value
+from intarsia_pyeval.values.functions import Cell
+from intarsia_pyeval.values.objects import ClassValue, Super
+from intarsia_pyeval.values.sequences import Slice
+
+if TYPE_CHECKING:
+    from intarsia_bytecode import Instruction
+
+__all__ = ["NEW", "TABLE", "super_attribute"]
+
+_COMPARE = ("<", "<=", "==", "!=", ">", ">=")
+_LIST_TO_TUPLE, _UNARY_POSITIVE, _STOP_ITERATION = 6, 5, 3
+
+
+def load_attr(f: EvaluatedFrame, i: Instruction) -> None:
+    """Read an attribute; with the flag, put the empty slot of a call below it."""
+    found = f.stack.pop().get_attribute(f.tx, i.value)
+    if i.arg & 1:
+        f.stack.append(NULL)
+    f.stack.append(found)
+
+
+def super_attribute(f: EvaluatedFrame, i: Instruction) -> Value:
+    """Read an attribute of `super()`, whose three parts lie on the stack."""
+    function, cls, owner = f.popn(3)
+    if not isinstance(function, ClassValue) or function.value is not super or not isinstance(cls, ClassValue):
+        raise Break("tracer.call", "super isn't the built-in class")
+    return Super(cls.value, owner).get_attribute(f.tx, i.value)
+
+
+def load_super_attr(f: EvaluatedFrame, i: Instruction) -> None:
+    """Read an attribute of `super()`; with the flag, put the empty slot of a call below it."""
+    found = super_attribute(f, i)
+    if i.arg & 1:
+        f.stack.append(NULL)
+    f.stack.append(found)
+
+
+def compare_op(f: EvaluatedFrame, i: Instruction) -> None:
+    """Compare."""
+    common.compare(f, _COMPARE[i.arg >> 4])
+
+
+def binary_slice(f: EvaluatedFrame, i: Instruction) -> None:
+    """Read a slice."""
+    owner, *bounds = f.popn(3)
+    f.stack.append(owner.get_item(f.tx, Slice(bounds)))
+
+
+def store_slice(f: EvaluatedFrame, i: Instruction) -> None:
+    """Set a slice."""
+    value, owner, *bounds = f.popn(4)
+    owner.set_item(f.tx, Slice(bounds), value)
+
+
+def load_fast_and_clear(f: EvaluatedFrame, i: Instruction) -> None:
+    """Save what a comprehension's variable hides, or an empty slot."""
+    hidden: Value = f.cells.pop(i.value) if i.value in f.cells else NULL
+    if i.value in f.locals:
+        hidden = common.read_local(f, i.value)
+        del f.locals[i.value]
+    f.stack.append(hidden)
+
+
+def store_fast(f: EvaluatedFrame, i: Instruction) -> None:
+    """Set a local, or put back what a comprehension hid."""
+    write_local(f, i.value, f.stack.pop())
+
+
+def write_local(f: EvaluatedFrame, name: str, value: Value) -> None:
+    """Set a local; an empty slot unbinds it, and a cell becomes its cell again."""
+    f.cells.pop(name, None)
+    if value is NULL:
+        f.locals.pop(name, None)
+    elif isinstance(value, Cell):
+        f.cells[name] = value
+    else:
+        f.locals[name] = value
+
+
+def return_const(f: EvaluatedFrame, i: Instruction) -> Signal:
+    """Return a constant."""
+    return f.tx.live.constant(i.value)
+
+
+def end_for(f: EvaluatedFrame, i: Instruction) -> None:
+    """Loops jump over this."""
+    f.popn(2)
+
+
+def end_send(f: EvaluatedFrame, i: Instruction) -> None:
+    """Drop the receiver of `yield from` below its result."""
+    del f.stack[-2]
+
+
+def cleanup_throw(f: EvaluatedFrame, i: Instruction) -> None:
+    """Let an exception that was thrown into `yield from` go on; one that ends it isn't modelled."""
+    exception = f.stack.pop()
+    if issubclass(exception.type(), StopIteration):
+        raise Break("tracer.opcode", "StopIteration is thrown into `yield from`")
+    raise Raised(exception)
+
+
+def for_iter(f: EvaluatedFrame, i: Instruction) -> None:
+    """Advance the loop."""
+    common.for_iter(f, i, 1)
+
+
+def send(f: EvaluatedFrame, i: Instruction) -> None:
+    """Advance `yield from`; END_SEND drops the receiver."""
+    common.send(f, i, keep_receiver=True)
+
+
+def call_intrinsic_1(f: EvaluatedFrame, i: Instruction) -> None:
+    """Run one of CPython's internal functions."""
+    if i.arg == _LIST_TO_TUPLE:
+        common.list_to_tuple(f, i)
+    elif i.arg == _UNARY_POSITIVE:
+        common.unary_positive(f, i)
+    elif i.arg == _STOP_ITERATION:
+        if issubclass(f.stack[-1].type(), StopIteration):
+            raise Break("tracer.exception", "a generator raised StopIteration")
+    else:
+        raise Break("tracer.opcode", f"CALL_INTRINSIC_1 {i.arg} isn't modelled")
+
+
+#: What 3.12 has that 3.11 has not, or does otherwise.
+NEW: dict[str, Opcode] = {
+    "BINARY_SLICE": binary_slice,
+    "CALL": py311.call,
+    "CALL_INTRINSIC_1": call_intrinsic_1,
+    "COMPARE_OP": compare_op,
+    "CLEANUP_THROW": cleanup_throw,
+    "END_FOR": end_for,
+    "END_SEND": end_send,
+    "FOR_ITER": for_iter,
+    "LOAD_ATTR": load_attr,
+    "LOAD_FAST_AND_CLEAR": load_fast_and_clear,
+    "LOAD_FAST_CHECK": common.load_fast,
+    "LOAD_SUPER_ATTR": load_super_attr,
+    "POP_JUMP_IF_FALSE": common.pop_jump_if_false,
+    "POP_JUMP_IF_NONE": common.pop_jump_if_none,
+    "POP_JUMP_IF_NOT_NONE": common.pop_jump_if_not_none,
+    "POP_JUMP_IF_TRUE": common.pop_jump_if_true,
+    "RETURN_CONST": return_const,
+    "SEND": send,
+    "STORE_FAST": store_fast,
+    "STORE_SLICE": store_slice,
+}
+
+TABLE: dict[str, Opcode] = {
+    **raise_break(),
+    **common.COMMON,
+    **NEW,
+    "FORMAT_VALUE": py311.format_value,
+    "LOAD_CLOSURE": common.load_closure,
+    "MAKE_FUNCTION": py311.make_function,
+}

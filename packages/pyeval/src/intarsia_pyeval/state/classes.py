@@ -1,0 +1,97 @@
+"""What classes define, and where they are found."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+from intarsia_ir.records import GuardKind, Source
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.sources import Guards, Sources
+from intarsia_pyeval.trust import is_trusted
+from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.objects import ClassValue
+
+__all__ = ["Classes"]
+
+
+class Classes:
+    """Looks names up in classes, and relies on what the look-up saw.
+
+    Args:
+        sources: Where existing objects are found.
+        guards: What was relied on.
+    """
+
+    def __init__(self, sources: Sources, guards: Guards) -> None:
+        self._sources = sources
+        self._guards = guards
+        self._places: dict[int, Source] = {}  # id of a class, module or callable -> where it was found first
+        self._found: dict[tuple[Any, str], tuple[Any, int] | None] = {}
+
+    def note(self, reference: Any, source: Source) -> None:
+        """A class, or another object that counts only by its identity, is found at `source`."""
+        self._places.setdefault(id(reference), source)
+
+    def place(self, reference: Any) -> Source | None:
+        """Return where a class, or another object that counts only by its identity, was found."""
+        return self._places.get(id(reference))
+
+    def place_of(self, owner: Value, cls: Any) -> Source | None:
+        """Return where the class of `owner` is found."""
+        if isinstance(owner, ClassValue):
+            return owner.source
+        if owner.source is not None:
+            return self._sources.type_of(owner.source)
+        return self._places.get(id(cls))
+
+    def find(self, cls: Any, name: str) -> tuple[Any, int] | None:
+        """Return what the class or a base defines under `name`, and the position of the base in the MRO."""
+        key = (cls, name)
+        if key in self._found:
+            return self._found[key]
+        found = None
+        for index, base in enumerate(cls.__mro__):
+            names = base.__dict__
+            if name in names:
+                found = names[name], index
+                break
+        self._found[key] = found
+        return found
+
+    def is_subclass(self, kind: Any, cls: Any) -> bool:
+        """Model `issubclass`, and rely on the bases of classes of the user, and on what isn't registered.
+
+        What an abstract class once accepted it accepts for ever. Of two library classes neither changes.
+        """
+        by_bases = cls in kind.__mro__
+        answer = by_bases or issubclass(kind, cls)
+        source = self._places.get(id(kind))
+        libraries = is_trusted(kind.__module__), is_trusted(cls.__module__)
+        may_be_registered = isinstance(cls, abc.ABCMeta) and not answer
+        lasting = all(libraries) if may_be_registered else any(libraries) or by_bases is not answer
+        if source is not None and kind is not cls and not lasting:
+            self._guards.add(GuardKind.SUBCLASS, source, (cls, answer))
+        return answer
+
+    def rely_on_passing_over(self, classes: Sequence[Any], source: Source | None, name: str) -> None:
+        """Rely on the first bases of the class that `source` finds, itself among them, defining no such name."""
+        for index, passed in enumerate(classes):
+            if source is not None and not is_trusted(passed.__module__):
+                base = self._sources.item(self._sources.attribute(source, "__mro__"), index)
+                self._guards.add(GuardKind.ABSENT, self._sources.attribute(base, "__dict__"), name)
+
+    def rely_on_absence(self, owner: Value, cls: Any, name: str) -> None:
+        """Rely on a container, of which own attributes aren't modelled, having no such attribute.
+
+        Raises:
+            Break: It has one.
+        """
+        real = getattr(owner, "real", None)
+        if real is None or cls.__dictoffset__ == 0:
+            return
+        if hasattr(real, name):
+            raise Break("tracer.attribute", f"{owner.describe()} has an attribute {name!r} of its own")
+        if owner.source is not None:
+            self._guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))

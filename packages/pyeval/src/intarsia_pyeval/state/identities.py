@@ -1,0 +1,124 @@
+"""Which objects of the call are the same one: what the program sees of it is relied on.
+
+Objects without an equality of their own are found in dicts and sets by identity. Two keys are one or
+two, whatever the containers are: so all objects that were ever such a key are kept apart by one guard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from intarsia_ir.records import GuardKind, Origin, Source
+from intarsia_pyeval.sources import Guards
+from intarsia_pyeval.state.effects import Effects
+from intarsia_pyeval.state.live import Live
+from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.constants import ATOMS
+from intarsia_pyeval.values.functions import Function, Globals
+
+__all__ = ["Identities"]
+
+_FEW = 8  # constant objects that a key is told from one by one
+
+
+class Identities:
+    """Tells objects of the call from each other, and relies on the answers.
+
+    Args:
+        guards: What was relied on.
+        live: Models of existing objects.
+        effects: What was changed.
+        origin: Returns the user line that is being evaluated.
+    """
+
+    def __init__(self, guards: Guards, live: Live, effects: Effects, origin: Callable[[], Origin | None]) -> None:
+        self._guards = guards
+        self._live = live
+        self._effects = effects
+        self._origin = origin
+        self._keys: dict[Value, Origin | None] = {}  # existing objects that were hashed by identity
+
+    def note(self, value: Value) -> None:
+        """An object is hashed by its identity."""
+        if value not in self._keys and value.identity() is not None:
+            self._keys[value] = self._origin()
+
+    @contextlib.contextmanager
+    def unnoted(self) -> Iterator[None]:
+        """Ask for hash keys without comparing them with others."""
+        noted = dict(self._keys)
+        yield
+        self._keys = noted
+
+    def rely(self, a: Value, b: Value, equal: bool) -> None:
+        """Guard what an identity test of two existing objects found."""
+        functions = [value for value in (a, b) if isinstance(value, Function)]
+        for value in functions:
+            value.guard_identity(self._guards)
+        if functions or not (a.shared and b.shared):
+            return
+        if a.source and b.source:
+            self._guards.add(GuardKind.ALIASING, a.source, (b.source, equal))
+            return
+        for found, other in ((a, b), (b, a)):
+            if found.source is not None:
+                kind = GuardKind.IDENTITY if equal else GuardKind.NOT_IDENTITY
+                self._guards.add(kind, found.source, other.identity())
+
+    def missing_key(self, container: Source, key: Hashable) -> None:
+        """Rely on an existing dict having no such key; an object of the call may be another one in the next call."""
+        parts = list(_parts(key))
+        if any(isinstance(part, Value) for part in parts):
+            return  # made by the traced code: no existing dict has it
+        objects = [self._live.known(part) for part in parts if type(part) not in ATOMS]
+        found = [model for model in objects if model in self._keys and model.source is not None]
+        if len(found) == len(parts) == 1 and found[0].identity() is key:
+            self._guards.add(GuardKind.ABSENT, container, found[0].source)
+            return
+        for model in found:
+            self._guards.add(GuardKind.IDENTITY, model.source, model.identity())
+        self._guards.add(GuardKind.ABSENT, container, key)
+
+    def guard_aliases(self) -> None:
+        """Rely on what was changed, and on what was a key, being none of the other objects of its class."""
+        self._guard_keys()
+        for value in self._effects.dirty:
+            if value.identity() is None or isinstance(value, Globals):
+                continue
+            for other in self._live.models():
+                if other is value or other.source is None or not other.shared or other.type() is not value.type():
+                    continue
+                if value.source is not None:
+                    self._guards.add(GuardKind.ALIASING, value.source, (other.source, False))
+                else:
+                    self._guards.add(GuardKind.NOT_IDENTITY, other.source, value.identity())
+
+    def _guard_keys(self) -> None:
+        """Rely on objects that were keys being as many objects; their classes are guarded."""
+        groups: dict[Any, list[tuple[Value, Origin | None]]] = {}
+        for value, origin in self._keys.items():
+            groups.setdefault(value.type(), []).append((value, origin))
+        for group in groups.values():
+            found = [(value.source, origin) for value, origin in group if value.source is not None]
+            fixed = [value.identity() for value, _ in group if value.source is None]
+            if len(found) > 1:
+                others = tuple(source for source, _ in found[1:])
+                self._guards.add(GuardKind.DISTINCT, found[0][0], others, origin=found[1][1])
+            for value, origin in group:
+                if value.source is None or not fixed:
+                    continue
+                if len(fixed) > _FEW:
+                    self._guards.add(GuardKind.IDENTITY, value.source, value.identity(), origin=origin)
+                for other in fixed if len(fixed) <= _FEW else ():
+                    self._guards.add(GuardKind.NOT_IDENTITY, value.source, other, origin=origin)
+
+
+def _parts(key: Any) -> Iterator[Any]:
+    """Yield what a key is made of."""
+    if type(key) in (tuple, frozenset):
+        for part in key:
+            yield from _parts(part)
+    else:
+        yield key

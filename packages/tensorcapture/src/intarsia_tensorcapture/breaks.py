@@ -1,0 +1,35 @@
+"""Kinds of break that come from torch, and from what compilers mark."""
+
+from __future__ import annotations
+
+__all__ = ["KINDS"]
+
+#: Code -> summary and remedy.
+KINDS: dict[str, tuple[str, str]] = {
+    "tracer.data_dependent": (
+        "an operation whose result depends on the data of a tensor",
+        "keep the result in a tensor, or compute it outside of the compiled region",
+    ),
+    "tracer.device": (
+        "an operation between two GPUs: a graph has one",
+        "nothing: each part is a graph of its own, and what carries tensors across runs in eager",
+    ),
+    "tracer.requested": ("the program asks for a break here", "remove the call of graph_break"),
+    "tracer.tensor_branch": (
+        "a branch on the value of a tensor",
+        "use torch.where, or branch on sizes",
+    ),
+    "tracer.tensor_op": (
+        "a tensor operation that isn't supported while tracing",
+        "see the reason; the operation itself runs in eager",
+    ),
+    "tracer.tensor_input": (
+        "a kind of tensor that isn't traced: a subclass, sparse, quantized, nested, or in a torch.func transform",
+        "convert it to a plain strided tensor before; give a transform of torch.func the function uncompiled",
+    ),
+    "tracer.tensor_value": (
+        "the value of a tensor becomes a Python number",
+        "keep the value in a tensor",
+    ),
+    "tracer.disabled": ("the function is marked as not to be compiled", "remove the mark, or call it outside"),
+}

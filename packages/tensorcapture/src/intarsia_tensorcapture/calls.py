@@ -1,0 +1,176 @@
+"""Calls of torch's functions: as nodes, as answers, as regions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils.checkpoint
+
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.constants import NONE, Const, boolean
+from intarsia_pyeval.values.sequences import Items, Tuple
+from intarsia_pyeval.values.signatures import arity
+from intarsia_tensorcapture import contexts, optimizers
+from intarsia_tensorcapture.checkpoints import call_checkpoint
+from intarsia_tensorcapture.devices import default_device
+from intarsia_tensorcapture.making import tensor_from
+from intarsia_tensorcapture.numbers import SymbolicNumber
+from intarsia_tensorcapture.tables import ANSWERS, PURE, is_leaf
+from intarsia_tensorcapture.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.tracer import Tracer
+    from intarsia_tensorcapture.plugin import Tensors
+
+__all__ = ["call_leaf_or_table"]
+
+Handler = Callable[["Tensors", "Tracer", Sequence[Value], Keywords], Value]
+
+
+def call_leaf_or_table(
+    plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords
+) -> Value | None:
+    """Model a call of a function or class of torch; None when it isn't one that is known."""
+    try:
+        handler = HANDLERS.get(function)
+    except TypeError:  # unhashable
+        return None
+    if handler is not None:
+        return handler(plugin, tx, args, keywords)
+    name = getattr(function, "__name__", "")
+    if name == "graph_break" and _of_torch(function):
+        raise Break("tracer.requested", "a graph break is asked for")
+    if name in ANSWERS and _of_torch(function):
+        if name == "is_compiling" and optimizers.asks_to_capture_on_cpu(tx):
+            raise Break("tracer.operation_raised", "a step with capturable=True on a CPU raises an error in eager")
+        plugin.told |= ANSWERS[name] is True  # natively it would be another
+        return Const(ANSWERS[name]) if ANSWERS[name] is None else boolean(bool(ANSWERS[name]))
+    if function in PURE:
+        return _pure(plugin, tx, function, args, keywords)
+    if is_leaf(function):
+        return _record(plugin, tx, function, args, keywords)
+    if isinstance(function, type) and issubclass(function, torch.Tensor):
+        raise Break("tracer.tensor_op", f"a {function.__name__} is made")
+    return None
+
+
+def _of_torch(function: Any) -> bool:
+    """Tell whether a function belongs to torch."""
+    module = getattr(function, "__module__", None) or ""
+    return bool(module == "torch" or module.startswith("torch."))
+
+
+def _record(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Make a node; a method of Tensor that is called through its class becomes a method call."""
+    name = getattr(function, "__name__", "")
+    if args and isinstance(args[0], TensorValue) and getattr(torch.Tensor, name, None) is function:
+        return args[0].call_method(tx, name, args[1:], keywords)
+    return plugin.record(tx, "call_function", function, args, keywords)
+
+
+def _pure(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Run a function without effects on constants."""
+    if function is torch.Size and args:
+        args = [Tuple(tx.unpack(args[0]))]
+    found = tx.call_pure(function, args, keywords)
+    return found
+
+
+def _is_tensor(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (value,) = arity("is_tensor", args, keywords, 1)
+    return boolean(issubclass(value.type(), torch.Tensor))
+
+
+def _check(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    condition = args[0] if args else keywords["cond"]
+    if isinstance(condition, Const) and condition.value is True:
+        return NONE
+    if isinstance(condition, SymbolicNumber) and condition.truth(tx):
+        return NONE
+    raise Break("tracer.exception", "a torch._check doesn't hold, or isn't known to hold")
+
+
+def _one_hot(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Classes in row-major order: eager's result is row-major, and fake tensors' follows the classes."""
+    if args and isinstance(args[0], TensorValue) and not args[0].fake.is_contiguous():
+        args = [args[0].call_method(tx, "contiguous", [], {}), *args[1:]]
+    return plugin.record(tx, "call_function", torch.nn.functional.one_hot, args, keywords)
+
+
+def _recurrent(function: Any) -> Handler:
+    """A recurrent network: on a GPU a library runs it, and keeps for the gradients what only the library knows."""
+
+    def handler(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        given = [part for a in args for part in (a.items if isinstance(a, Items) else [a])]
+        tensors = [part.fake for part in given if isinstance(part, TensorValue)]
+        graded = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        if graded and any(t.device.type != "cpu" for t in tensors):
+            raise Break("tracer.tensor_op", f"{function.__name__} is called on a GPU, and gradients are needed")
+        return plugin.record(tx, "call_function", function, args, keywords)
+
+    return handler
+
+
+def _nothing(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    return NONE
+
+
+def _result_type(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    return plugin.record(tx, "call_function", torch.result_type, args, keywords)
+
+
+def _cuda_available(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    return boolean(torch.cuda.is_available())
+
+
+def _parameter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    raise Break("tracer.tensor_op", "a Parameter is made")
+
+
+def _combine_masked(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """torch's own function makes a class at every call, which only masked tensors need."""
+    return tx.call(tx.live.wrap(_combine, None), args, keywords)
+
+
+def _combine(op: Any, input: Any, mask: Any, *args: Any) -> Any:
+    if mask is None:
+        return input
+    masked: Any = torch.masked._ops
+    return masked._where(
+        masked._input_mask(input, mask=mask), input, masked._reduction_identity(op.__name__, input, *args)
+    )
+
+
+HANDLERS: dict[Any, Handler] = {
+    **optimizers.HANDLERS,
+    **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
+    torch.is_tensor: _is_tensor,
+    torch.utils.checkpoint.checkpoint: call_checkpoint,
+    torch._check: _check,
+    torch._check_is_size: _nothing,
+    torch._check_value: _check,
+    torch._check_type: _check,
+    torch._check_index: _check,
+    torch.nn.Parameter: _parameter,
+    torch.cuda.is_available: _cuda_available,
+    torch._C._log_api_usage_once: _nothing,
+    torch.masked._ops._combine_input_and_mask: _combine_masked,
+    torch.nn.functional.one_hot: _one_hot,
+    torch.result_type: _result_type,
+    torch.tensor: tensor_from(torch.tensor),
+    torch.as_tensor: tensor_from(torch.as_tensor),
+    torch.is_grad_enabled: contexts.is_grad_enabled,
+    torch._C._set_grad_enabled: contexts.set_grad_enabled,
+    torch.is_inference_mode_enabled: contexts.is_inference_mode_enabled,
+    torch.get_default_dtype: contexts.get_default_dtype,
+    torch.get_default_device: default_device,
+    torch.is_autocast_enabled: contexts.is_autocast_enabled,
+    torch.get_autocast_dtype: contexts.get_autocast_dtype,
+    torch.autocast: contexts.make_autocast,
+    torch.amp.autocast_mode.autocast: contexts.make_autocast,
+    torch.cuda.amp.autocast: contexts.autocast_for("cuda"),
+    torch.cpu.amp.autocast_mode.autocast: contexts.autocast_for("cpu"),
+}

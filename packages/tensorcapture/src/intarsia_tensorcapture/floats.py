@@ -1,0 +1,361 @@
+"""Numbers that change from call to call, as operands of tensor operations: 0-dim tensors that are graph inputs.
+
+The dtype of such a tensor is chosen so that torch's promotion gives what it gives for a Python number. Where that, or
+rounding, can't be had, the operation takes the number as a constant, and the capture relies on it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (its usual name)
+
+from intarsia_ir.records import GuardKind, Source
+from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.numbers import OpenNumber
+from intarsia_pyeval.values.sequences import Items
+from intarsia_tensorcapture.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+    from intarsia_tensorcapture.plugin import Tensors
+
+__all__ = ["AVERAGED", "NumberInput", "averaged", "exchanged", "open_float", "open_negative"]
+
+Call = tuple[str, Any, Sequence[Value], Keywords]
+_LARGEST = 1 << 48  # its sums and small multiples fit a float exactly
+_HALVES = (torch.float16, torch.bfloat16)
+_BESIDE = {
+    torch.float32: torch.float32,
+    torch.float64: torch.float64,
+    torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
+}
+_COMPARE = ("eq", "ge", "gt", "le", "lt", "ne")
+_SWAPPED = {"ge": "le", "gt": "lt", "le": "ge", "lt": "gt", "eq": "eq", "ne": "ne", "add": "add", "mul": "mul"}
+_ALIASES = {
+    "divide": "div", "true_divide": "div", "truediv": "div", "itruediv": "div_", "divide_": "div_",
+    "true_divide_": "div_", "multiply": "mul", "multiply_": "mul_", "imul": "mul_", "subtract": "sub",
+    "subtract_": "sub_", "isub": "sub_", "iadd": "add_", "greater": "gt", "greater_equal": "ge", "less": "lt",
+    "less_equal": "le", "not_equal": "ne",
+}  # fmt: skip
+#: What combines tensors with a number -> how many tensors.
+_COMBINED = {"add": 2, "sub": 2, "lerp": 2, "addcmul": 3, "addcdiv": 3}
+_OF_TORCH = "input weight bias running_mean running_var {} momentum eps cudnn_enabled"
+#: What averages statistics into running ones -> its parameters.
+AVERAGED = {
+    F.batch_norm: tuple(inspect.signature(F.batch_norm).parameters),
+    F.instance_norm: tuple(inspect.signature(F.instance_norm).parameters),
+    torch.batch_norm: _OF_TORCH.format("training").split(),
+    torch.instance_norm: _OF_TORCH.format("use_input_stats").split(),
+}
+_STATISTICS = ("running_mean", "running_var")
+_SCALED = ("addcdiv", "addcdiv_", "addcmul", "addcmul_")
+_OPERATORS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
+
+
+def open_float(plugin: Tensors, tx: Tracer, value: float, source: Source) -> Value:
+    """Model a float of the call that isn't a constant; one model for each place."""
+    known = plugin.floats.get(source)
+    if known is None:
+        tx.guards.add(GuardKind.TYPE, source, float)
+        known = plugin.floats[source] = OpenNumber(tx.guards, value, source)
+    return known
+
+
+def open_negative(plugin: Tensors, tx: Tracer, value: int, source: Source) -> Value | None:
+    """Model a negative int of the call, which no size is; None for one that a float may not hold."""
+    if value <= -_LARGEST:
+        return None
+    known = plugin.floats.get(source)
+    if known is None:
+        tx.guards.add(GuardKind.TYPE, source, int)
+        for op, limit in (("<", 0), (">", -_LARGEST)):
+            tx.guards.add(GuardKind.COMPARISON, source, (op, limit, True), "negative ints are compiled apart")
+        known = plugin.floats[source] = OpenNumber(tx.guards, value, source, limits=(1 - _LARGEST, -1))
+    return known
+
+
+class NumberInput(TensorValue):
+    """The tensor that holds an open number for the graph; only the graph sees it."""
+
+    __slots__ = ("number",)
+    shared = False
+
+    def __init__(self, plugin: Tensors, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__(plugin, None, None)
+        self.number = number
+        shell = torch.empty((), dtype=dtype, device="meta")
+        plugin.add_input(self, number.source, plugin.fake_of(shell, device))
+
+    @property
+    def recorded(self) -> bool:
+        """Tell that the graph takes it."""
+        return False
+
+    def reconstruct(self, out: Builder) -> None:
+        """Make it of the number."""
+        options = {"dtype": Const(self.fake.dtype), "device": Const(self.fake.device)}
+        out.call_with_keywords(torch.tensor, [self.number], options)  # too large a float is infinite, as in eager
+
+
+def are_open(plugin: Tensors, args: Sequence[Value], keywords: Keywords) -> bool:
+    """Tell whether an operation has an open number among its operands, or a tensor where only a number is taken."""
+    if any(isinstance(a, OpenNumber) for a in (*args, *keywords.values())):
+        return True
+    return bool(keywords) and any(isinstance(keywords.get(name), TensorValue) for name in ("alpha", "value"))
+
+
+def exchanged(plugin: Tensors, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Call:
+    """Return a call without open numbers: they became inputs, or constants that are relied on."""
+    name = target if kind == "call_method" else getattr(target, "__name__", "")
+    name = _ALIASES.get(name, name)
+    if not _is_known(kind, target):
+        name = ""
+    for attempt in (_binary, _power, _filled, _in_float32, _weighted, _scaled_sum, _scaled_product, _fused_step):
+        found = attempt(plugin, tx, name, kind, target, args, keywords)
+        if found is not None:
+            return found
+    settled = {k: v.settled() for k, v in keywords.items()}
+    return kind, target, [a.settled() for a in args], settled
+
+
+def _is_known(kind: str, target: Any) -> bool:
+    """Tell whether a target is a method, an operator, or a function of torch itself, so that its name says it all."""
+    if kind == "call_method":
+        return True
+    name = getattr(target, "__name__", "")
+    return getattr(operator, name, None) is target or getattr(torch, name, None) is target
+
+
+def _binary(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take an operator of a tensor and a float."""
+    plain = name.rstrip("_")
+    if plain not in (*_OPERATORS, *_COMPARE) or len(args) != 2 or keywords:
+        return None
+    left, right = args
+    if isinstance(left, TensorValue) and isinstance(right, OpenNumber):
+        number = _input(plugin, right, left)
+        return None if number is None else (kind, target, [left, number], keywords)
+    if not (isinstance(left, OpenNumber) and isinstance(right, TensorValue)) or kind == "call_method":
+        return None
+    number = _input(plugin, left, right)
+    if number is None:
+        return None
+    if plain in _SWAPPED:
+        return kind, getattr(operator, _SWAPPED[plain]), [right, number], keywords
+    if plain == "div":  # eager computes it so, too
+        inverse = plugin.record(tx, "call_method", "reciprocal", [right], {})
+        return kind, operator.mul, [inverse, number], keywords
+    return kind, target, [number, right], keywords
+
+
+def _power(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `float ** tensor`; a power of a tensor depends on its exponent's value, as `x ** 2` is a product."""
+    if name != "pow" or kind == "call_method" or len(args) != 2 or keywords:
+        return None
+    base, exponent = args
+    if not isinstance(base, OpenNumber) or base.type() is int or not isinstance(exponent, TensorValue):
+        return None
+    number = _input(plugin, base, exponent)
+    return None if number is None else (kind, target, [number, exponent], keywords)
+
+
+def _in_float32(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take what combines tensors of a half type with a number: kernels compute in float32, and round once."""
+    n_tensors = _COMBINED.get(name.rstrip("_"), 0)
+    dtypes = {a.fake.dtype if isinstance(a, TensorValue) else None for a in args[:n_tensors]}
+    dtype = next(iter(dtypes), None)
+    if len(args) < n_tensors or len(dtypes) != 1 or dtype not in _HALVES:
+        return None
+    if name.startswith(("add", "sub")) and not keywords:  # the number is the other operand itself
+        return None
+    wide = [plugin.record(tx, "call_method", "to", [a, Const(torch.float32)], {}) for a in args[:n_tensors]]
+    result = plugin.record(tx, "call_method", name.rstrip("_"), [*wide, *args[n_tensors:]], keywords)
+    if name.endswith("_"):
+        return "call_method", "copy_", [args[0], result], {}
+    return "call_method", "to", [result, Const(dtype)], {}
+
+
+def _weighted(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `lerp(x, y, float)`."""
+    weight = args[2] if len(args) == 3 else keywords.get("weight")
+    if name not in ("lerp", "lerp_") or len(args) + len(keywords) != 3 or not isinstance(weight, OpenNumber):
+        return None
+    if weight.type() is int:
+        return None
+    if not _are_plain(args[:2]):
+        return None
+    assert isinstance(args[1], TensorValue)
+    number = _input(plugin, weight, args[1])
+    return None if number is None else (kind, target, [*args[:2], number], {})
+
+
+def _filled(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `tensor.fill_(float)`."""
+    if name != "fill_" or len(args) != 2 or keywords or not isinstance(args[1], OpenNumber):
+        return None
+    if not isinstance(args[0], TensorValue) or not args[0].fake.is_floating_point():
+        return None
+    return kind, target, [args[0], _made(plugin, args[1], torch.float64, args[0].fake.device)], keywords
+
+
+def _scaled_sum(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `add(x, y, alpha=float)` and its relatives apart."""
+    alpha = keywords.get("alpha")
+    if name not in ("add", "add_", "sub", "sub_") or len(args) != 2 or len(keywords) != 1:
+        return None
+    if alpha is None or not _are_plain(args):
+        return None
+    assert isinstance(args[1], TensorValue)
+    number = _number(plugin, alpha, args[1])
+    if number is None:
+        return None
+    scaled = plugin.record(tx, "call_function", operator.mul, [args[1], number], {})
+    return kind, target, [args[0], scaled], {}
+
+
+def _scaled_product(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `addcmul(x, a, b, value=float)` and its relatives apart, in eager's order."""
+    value = keywords.get("value")
+    if name not in _SCALED or len(args) != 3 or len(keywords) != 1 or value is None:
+        return None
+    if not _are_plain(args) or torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        return None
+    assert isinstance(args[1], TensorValue)
+    number = _number(plugin, value, args[1])
+    if number is None:
+        return None
+    scaled = plugin.record(tx, "call_function", operator.mul, [args[1], number], {})
+    function = operator.mul if name.startswith("addcmul") else operator.truediv
+    product = plugin.record(tx, "call_function", function, [scaled, args[2]], {})
+    return "call_method", "add_" if name.endswith("_") else "add", [args[0], product], {}
+
+
+def _fused_step(
+    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Call | None:
+    """Take `torch._fused_adamw_(..., lr=float)` and its relatives, which take a tensor for the rate as well."""
+    rate = keywords.get("lr")
+    if not name.startswith("_fused_") or not isinstance(rate, OpenNumber) or rate.type() is int:
+        return None
+    if not isinstance(args[0], Items) or not all(_is_on_cpu(a) for a in args[0].items):
+        return None
+    settled = {k: v.settled() for k, v in keywords.items() if k != "lr"}
+    number = _made(plugin, rate, torch.float64, torch.device("cpu"))
+    return kind, target, [a.settled() for a in args], {**settled, "lr": number}
+
+
+def averaged(
+    plugin: Tensors, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+) -> Value | None:
+    """Take `batch_norm(..., momentum=float)` apart: the running statistics are averaged outside of it.
+
+    Before: batch_norm(x, mean, var, training=True, momentum=m); after: the same with new tensors for the statistics
+    and a momentum of 1, which makes them the batch's, then mean = m * new + (1 - m) * mean. Eager adds these in double
+    precision on the CPU, and so does this.
+    """
+    named = {**dict(zip(AVERAGED[target], args, strict=False)), **keywords}
+    momentum, batch = named.get("momentum"), named.get("training", named.get("use_input_stats"))
+    if not isinstance(momentum, OpenNumber) or not isinstance(batch, Const):
+        return None
+    kept = [value for value in map(named.get, _STATISTICS) if isinstance(value, TensorValue)]
+    x = named.pop("input")
+    if not batch.value or not kept:  # nothing is averaged
+        return plugin.record(tx, kind, target, [x], {**named, "momentum": Const(0.0)})
+    if momentum.type() is int or len(kept) != 2 or not _are_plain(kept):
+        return None
+    new = [plugin.record(tx, "call_function", torch.zeros_like, [old], {}) for old in kept]
+    named |= dict(zip(_STATISTICS, new, strict=True))
+    result = plugin.record(tx, kind, target, [x], {**named, "momentum": Const(1.0)})
+    rest = tx.binary("-", Const(1.0), momentum)
+    for old, of_batch in zip(kept, new, strict=True):
+        parts = [_weighted_by(plugin, tx, *part) for part in ((of_batch, momentum), (old, rest))]
+        total = plugin.record(tx, "call_function", operator.add, parts, {})
+        plugin.record(tx, "call_method", "copy_", [old, total], {})
+    return result
+
+
+def _weighted_by(plugin: Tensors, tx: Tracer, value: Value, weight: Value) -> Value:
+    """Return a product, in double precision on the CPU."""
+    assert isinstance(value, TensorValue)
+    if _is_on_cpu(value):
+        value = plugin.record(tx, "call_method", "to", [value, Const(torch.float64)], {})
+    return plugin.record(tx, "call_function", operator.mul, [value, weight], {})
+
+
+def _is_on_cpu(value: Value) -> bool:
+    return isinstance(value, TensorValue) and value.fake.device.type == "cpu"
+
+
+def _are_plain(args: Sequence[Value]) -> bool:
+    """Tell whether all are tensors of one dtype that rounding in between doesn't change."""
+    dtypes = {a.fake.dtype if isinstance(a, TensorValue) else None for a in args}
+    return len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}
+
+
+def _number(plugin: Tensors, number: Value, beside: TensorValue) -> TensorValue | None:
+    """Return what stands for an open number, or a 0-dim tensor whose value eager reads."""
+    if isinstance(number, OpenNumber):
+        return _input(plugin, number, beside)
+    if not isinstance(number, TensorValue) or number.fake.dim() or number.fake.dtype not in _BESIDE:
+        return None
+    return None if number.fake.requires_grad else number  # eager takes none that requires grad for a number
+
+
+def _input(plugin: Tensors, number: OpenNumber, beside: TensorValue) -> NumberInput | None:
+    """Return the input that stands for a number beside a tensor; None where no dtype of it would do."""
+    fake = beside.fake
+    if number.type() is int:
+        return _made(plugin, number, torch.int64, fake.device) if _takes_int(number, fake) else None
+    if fake.is_floating_point() or fake.is_complex():
+        if fake.dtype in _HALVES:
+            # kernels for the CPU keep all digits of a 0-dim operand, as they do of a number
+            dtype = torch.float64 if fake.dim() and fake.device.type == "cpu" else None
+        else:
+            dtype = _BESIDE.get(fake.dtype)
+    else:
+        dtype = torch.get_default_dtype()
+        dtype = None if dtype in _HALVES else dtype
+    return None if dtype is None else _made(plugin, number, dtype, fake.device)
+
+
+def _takes_int(number: OpenNumber, fake: torch.Tensor) -> bool:
+    """Tell whether a tensor promotes beside a 0-dim int64 tensor as it does beside a Python int."""
+    if fake.dtype in _BESIDE or fake.dtype in (torch.int64, torch.bool):
+        return True
+    limits = number.bounds()
+    fits = limits is not None and limits[0] >= -_INT32 and limits[1] < _INT32
+    return fake.dtype is torch.int32 and fake.dim() > 0 and fits
+
+
+_INT32 = 1 << 31
+
+
+def _made(plugin: Tensors, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> NumberInput:
+    """Return the one input for a number, dtype and device."""
+    key: Hashable = number.key(), dtype, device
+    found = plugin.number_inputs.get(key)
+    if found is None:
+        found = plugin.number_inputs[key] = NumberInput(plugin, number, dtype, device)
+    return found

@@ -1,0 +1,92 @@
+"""Steps of torch's own optimizers: what their Python does besides computing, in a form that can be evaluated.
+
+A step asks for graph breaks around itself, for another compiler's sake, and reads its counters as Python numbers unless
+a compiler runs. Here its grad mode is a region of the graph, and a counter is a float64 tensor: what is computed from
+it rounds as Python's floats do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import _get_value, _stack_if_compiling
+
+from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.sequences import Items
+from intarsia_pyeval.values.signatures import arity
+from intarsia_tensorcapture.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.tracer import Tracer
+    from intarsia_tensorcapture.plugin import Tensors
+
+__all__ = ["HANDLERS", "asks_to_capture_on_cpu", "call_step"]
+
+
+def call_step(tx: Tracer, function: FunctionType, args: Sequence[Value], keywords: Keywords) -> Value | None:
+    """Call a step that sets its own grad mode; None when `function` isn't one."""
+    code = function.__code__
+    if code.co_name != "_use_grad" or function.__globals__ is not _get_value.__globals__:
+        return None
+    step = (function.__closure__ or ())[code.co_freevars.index("func")].cell_contents
+    return tx.call(tx.live.wrap(_stepped, None), [tx.live.wrap(step, None), *args], keywords)
+
+
+def _stepped(step: Any, self: Any, *args: Any, **keywords: Any) -> Any:
+    before = torch.is_grad_enabled()
+    try:
+        torch.set_grad_enabled(self.defaults["differentiable"])
+        return step(self, *args, **keywords)
+    finally:
+        torch.set_grad_enabled(before)
+
+
+def asks_to_capture_on_cpu(tx: Tracer) -> bool:
+    """Tell whether the frame is a step's that eager refuses, and that torch lets a compiler do unasked."""
+    frame = tx.frames.top()
+    capturable, params = frame.locals.get("capturable"), frame.locals.get("params")
+    if not (frame.module_name() or "").startswith("torch.optim.") or not isinstance(params, Items):
+        return False
+    first = params.items[0] if params.items else None
+    on_cpu = isinstance(first, TensorValue) and first.fake.device.type == "cpu"
+    return on_cpu and isinstance(capturable, Const) and capturable.value is True
+
+
+class _Unlabelled(contextlib.ContextDecorator):
+    """What a label for the profiler is in compiled code: nothing."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        return None
+
+
+def _label(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    return tx.call(tx.live.wrap(_Unlabelled, None), [], {})
+
+
+def _counter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Read a counter: as wide as the Python number that eager computes with."""
+    (value,) = arity("_get_value", args, keywords, 1)
+    if not isinstance(value, TensorValue) or not value.fake.is_floating_point():
+        return value
+    return plugin.record(tx, "call_method", "to", [value, Const(torch.float64)], {})
+
+
+def _same(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Keep a list of numbers a list: each keeps its width, and goes beside its own tensor."""
+    (value,) = arity("_stack_if_compiling", args, keywords, 1)
+    return value
+
+
+HANDLERS: dict[Any, Any] = {
+    torch.autograd.profiler.record_function: _label,
+    _get_value: _counter,
+    _stack_if_compiling: _same,
+}

@@ -1,0 +1,607 @@
+"""The plug-in of the evaluator for torch: what it takes over, and the graph that it records."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    UnsupportedOperatorException,
+)
+from torch.autograd import forward_ad
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from intarsia_ir import meta
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import (
+    AttributeSource,
+    Fresh,
+    GuardKind,
+    InputSpec,
+    ItemSource,
+    Origin,
+    PlainAttributeSource,
+    Role,
+    Signature,
+    SizeFacts,
+    Source,
+    TensorFacts,
+)
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.extension import Extension, Graph, Symbols
+from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
+from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.functions import Function, PythonFunction
+from intarsia_pyeval.values.mappings import Dict
+from intarsia_pyeval.values.numbers import OpenNumber
+from intarsia_pyeval.values.objects import ClassValue, Foreign, Object
+from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
+from intarsia_tensorcapture import contexts, floats, foreach, modules, optimizers, scans
+from intarsia_tensorcapture.calls import call_leaf_or_table
+from intarsia_tensorcapture.devices import call_device_method, with_device
+from intarsia_tensorcapture.functions import (
+    APPLY,
+    applied_in_c,
+    apply_function,
+    refuse_effects_of_backward,
+    refuse_sparse_gradients,
+)
+from intarsia_tensorcapture.indexing import item_of, set_item_of
+from intarsia_tensorcapture.marks import call_marked_function, call_marked_object
+from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
+from intarsia_tensorcapture.sizes import Sizes
+from intarsia_tensorcapture.spelling import spelled
+from intarsia_tensorcapture.tables import ATOM_TYPES, PRODUCTS, QUANTISING, RESHAPING, is_inlined, is_leaf
+from intarsia_tensorcapture.tensor import TensorValue, plain_number, tensors_of
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["Tensors"]
+
+_LEGACY = type(torch.FloatTensor)
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_WRAPPED = [getattr(torch._C.DispatchKey, name) for name in ("FuncTorchBatched", "FuncTorchGradWrapper")]
+_WITHOUT_MEMORY = torch._C.DispatchKey.ZeroTensor
+_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+
+
+class Tensors(Extension):
+    """Records torch operations as FX(torch) while the evaluator runs."""
+
+    def __init__(self, tx: Tracer, symbols: Symbols) -> None:
+        """Begin a graph under the grad mode and autocast state of the call."""
+        self.tx = tx
+        self.graph = torch.fx.Graph()
+        self.sizes = Sizes(self, tx, symbols)
+        self.mode = self.sizes.mode
+        self.inputs: list[TensorValue | SymbolicNumber] = []
+        self.floats: dict[Source, OpenNumber] = {}
+        self.number_inputs: dict[Hashable, floats.NumberInput] = {}
+        self.names: dict[str, int] = {}
+        self.last_input: torch.fx.Node | None = None
+        self.n_calls = 0
+        self.gpu: torch.device | None = None  # that recorded operations are on
+        self.region: tuple[str, int] | None = None  # what nodes are marked with: kind and number
+        self.n_regions = 0
+        self.told = False  # that the code is being compiled
+        self.hooks_guarded = False  # those that hold for all modules
+        self.placeholders: dict[TensorValue | SymbolicNumber, Any] = {}  # inputs of the finished graph -> values
+        self.input_names: dict[TensorValue | SymbolicNumber, str] = {}
+        self.modes_active = contexts.modes_active()
+        self.state = contexts.Ambient()
+        self.log_was_off, _LOG.disabled = _LOG.disabled, True  # a refused operation is a break, and explained there
+
+    def end(self) -> None:
+        """Put the ambient state back."""
+        _LOG.disabled = self.log_was_off
+        self.state.restore()
+        self.sizes.forget()
+        vars(self).clear()  # the models of tensors refer to it, and it to them
+
+    def answers_differ(self) -> bool:
+        """Tell whether the code was told that it is being compiled."""
+        return self.told
+
+    def position(self) -> int:
+        """Return the number of recorded calls."""
+        return self.n_calls
+
+    def is_atom(self, kind: type) -> bool:
+        """Dtypes, devices and the like are atoms."""
+        return kind in ATOM_TYPES
+
+    def sequence_class(self, cls: Any, other: Any) -> Any:
+        """Parts and sums of sizes are what the installed torch makes of them."""
+        if torch.Size not in (cls, other):
+            return tuple
+        empty = torch.Size(()) if cls is torch.Size else ()
+        rest: Any = torch.Size(()) if other is torch.Size else ()
+        return type(empty[:]) if other is None else type(empty + rest)
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def wrap(self, tx: Tracer, value: Any, source: Source | None) -> Value | None:
+        """Model tensors and sizes."""
+        kind = type(value)
+        if kind is torch.Size:
+            if source is not None:
+                tx.guards.add(GuardKind.CONSTANT, source, value)
+            return Tuple([self.sizes.model(size) for size in value], torch.Size)
+        if kind in contexts.AUTOCASTS:
+            return contexts.existing_autocast(self, tx, value, source)
+        if kind in SYMBOLIC:
+            return self.sizes.model(value)
+        if not issubclass(kind, torch.Tensor):
+            return None
+        if kind not in _PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
+            return None
+        keys = torch._C._dispatch_keys(value)
+        if self.modes_active or any(keys.has(key) for key in (*_WRAPPED, _WITHOUT_MEMORY)):
+            return None
+        if source is not None:
+            tx.guards.add(GuardKind.TYPE, source, kind)
+        return TensorValue(self, None, None, value, source)
+
+    def foreign(self, value: Any) -> Foreign | None:
+        """Say what is special about a tensor that isn't traced."""
+        return Foreign("tracer.tensor_input", self._special(value)) if issubclass(type(value), torch.Tensor) else None
+
+    def may_be_shadowed(self, name: str) -> bool:
+        """A module may have a `forward` of its own."""
+        return name == "forward"
+
+    def _special(self, value: torch.Tensor) -> str:
+        """Say in a few words what is special about a tensor."""
+        kind = type(value)
+        if torch._C._are_functorch_transforms_active() or any(map(torch._C._dispatch_keys(value).has, _WRAPPED)):
+            return "a tensor inside of a torch.func transform (vmap, grad, jvp)"
+        if forward_ad._current_level >= 0:
+            return "a tensor inside of torch.autograd.forward_ad.dual_level()"
+        if self.modes_active:
+            return "a tensor under a mode of torch functions"
+        if kind not in (*_PLAIN, FakeTensor):
+            return f"a tensor of the subclass {kind.__module__}.{kind.__qualname__}"
+        if value._is_zerotensor():
+            return "a tensor of zeros without memory"
+        return f"a {'nested' if value.is_nested else 'quantized' if value.is_quantized else value.layout} tensor"
+
+    def lift(self, value: TensorValue) -> None:
+        """Make an input of the graph of an existing tensor; relies on its metadata."""
+        real = value.real
+        assert real is not None
+        fake = self._fake_input(value, real)
+        node = self._placeholder(value, fake)
+        value.lifted(node, fake)
+        if value.source is not None:
+            self.tx.guards.add(GuardKind.TENSOR, value.source, facts_of(real, fake))
+
+    def lift_number(self, value: SymbolicNumber) -> None:
+        """Make an input of the graph of a number."""
+        self._placeholder(value, value.number)
+
+    def add_input(self, value: floats.NumberInput, source: Source | None, fake: Any) -> None:
+        """Make an input of the graph of the tensor that holds an open float."""
+        value.lifted(self._placeholder(value, fake, source), fake)
+
+    def _placeholder(
+        self, value: TensorValue | SymbolicNumber, fake: Any, source: Source | None = None
+    ) -> torch.fx.Node:
+        """Add an input, named after where it is found."""
+        with self._at_inputs():
+            node = self.graph.placeholder(self._name(value.source or source))
+        node.target = node.name  # the parameter's name: unique, as the node's is
+        self.last_input = node
+        origin = self.tx.frames.origin() or Origin("", 0, "")
+        meta.set_value(node, fake)
+        meta.set_origins(node, (Origin(origin.file, origin.line, origin.function, node.name),))
+        self.inputs.append(value)
+        self.sizes.bind(fake, node)
+        return node
+
+    def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
+        """Model a number that is no constant."""
+        if not self.sizes.is_open(source):
+            return None
+        if type(value) is float:
+            return floats.open_float(self, tx, value, source)
+        if type(value) is int and value < 0:
+            return floats.open_negative(self, tx, value, source)
+        return self.sizes.number(value, source) if type(value) is int else None
+
+    def facts(self) -> SizeFacts:
+        """Return what was relied on about sizes."""
+        return self.sizes.facts()
+
+    def _at_inputs(self) -> Any:
+        """Return the place after the last placeholder."""
+        if self.last_input is not None:
+            return self.graph.inserting_after(self.last_input)
+        first = next(iter(self.graph.nodes), None)
+        return self.graph.inserting_before(first)
+
+    def _name(self, source: Source | None) -> str:
+        """Return a readable name for an input."""
+        parts = []
+        while source is not None:
+            if isinstance(source, (AttributeSource, PlainAttributeSource, ItemSource)):
+                part = str(source.key) if isinstance(source, ItemSource) else source.name
+                if part not in ("_modules", "_parameters", "_buffers", "__dict__"):
+                    parts.append(part)
+                source = source.base
+            else:
+                parts.append(str(getattr(source, "name", "value")))
+                break
+        text = "_".join(reversed(parts)) or "constant"
+        return "".join(c if c.isalnum() else "_" for c in text)
+
+    def _fake_input(self, value: TensorValue, real: torch.Tensor) -> Any:
+        """Return the fake tensor of an input."""
+        symbolic = self.sizes.fake_input(value, real)
+        if symbolic is not None:
+            return symbolic
+        plain = type(real) is torch.Tensor or type(real) is torch.nn.Parameter
+        simple = plain and real.is_leaf and not real.is_conj() and not real.is_neg() and not real.is_inference()
+        if not simple:
+            return self.mode.from_tensor(real, static_shapes=True)
+        with torch.no_grad():
+            shell = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
+        fake = self.fake_of(shell, real.device)
+        if real.requires_grad:
+            fake.requires_grad_()
+        return fake
+
+    def fake_of(self, shell: torch.Tensor, device: torch.device) -> FakeTensor:
+        """Return a fake tensor with the metadata of one on the meta device."""
+        return FakeTensor(self.mode, shell, device)
+
+    # -- recording -----------------------------------------------------------------------------------------------
+
+    def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Run an operation on fake tensors and make a node of it; constant answers need no node."""
+        if self.modes_active:
+            if torch._C._are_functorch_transforms_active():
+                raise Break("tracer.tensor_input", f"{_shown(target)} is called inside of a torch.func transform")
+            raise Break("tracer.tensor_op", "a mode changes what torch functions do")
+        name = getattr(target, "__name__", target)
+        keywords = with_device(self, tx, target, keywords)
+        if name.startswith(foreach.PREFIX):
+            apart = foreach.taken_apart(self, tx, target, args, keywords)
+            if apart is not None:
+                return apart
+        if target in floats.AVERAGED:
+            averaged = floats.averaged(self, tx, kind, target, args, keywords)
+            if averaged is not None:
+                return averaged
+        self._on_one_gpu(target, [value.place() for value in tensors_of([*args, *keywords.values()])])
+        if floats.are_open(self, args, keywords):
+            kind, target, args, keywords = floats.exchanged(self, tx, kind, target, args, keywords)
+        try:
+            fakes = [self.argument(a, True) for a in args]
+            fake_named = {k: self.argument(v, True) for k, v in keywords.items()}
+        except NotConstantError as unknown:
+            raise Break("tracer.tensor_op", f"{_shown(target)} is called with {unknown}") from None
+        if name in PRODUCTS:
+            self._refuse_mixed(target, [*fakes, *fake_named.values()])
+        if name in RESHAPING and args and isinstance(args[0], TensorValue) and args[0].real is not None:
+            raise Break("tracer.tensor_op", f"{_shown(target)} changes the shape or strides of an existing tensor")
+        if fake_named.get("out") is not None:
+            self._refuse_resizing(kind, target, fakes, fake_named)
+        if str(name).partition(".")[0].startswith(QUANTISING):
+            raise Break("tracer.tensor_op", f"{_shown(target)} gives a quantized tensor")
+        result = self._written_alone(kind, target, fakes, fake_named)
+        for leaf in _tensors(result):
+            if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
+                raise Break("tracer.tensor_op", f"{_shown(target)} gives {self._special(leaf)}")
+        refuse_sparse_gradients(_shown(target), list(_tensors(result)), tensors_of([*args, *keywords.values()]))
+        if not _needs_node(result, args, keywords):
+            return tx.live.from_python(result)
+        refuse_effects_of_backward(
+            self, _shown(target), list(_tensors(result)), list(_tensors([*fakes, *fake_named.values()]))
+        )
+        self.gpu = self._on_one_gpu(target, [leaf.device for leaf in _tensors(result)])
+        # only now: a number that the operation asked for has become a constant
+        try:
+            nodes = tuple([spelled(self.argument(a, False)) for a in args])
+            named = {k: spelled(self.argument(v, False)) for k, v in keywords.items()}
+        except NotConstantError as unknown:
+            raise Break("tracer.tensor_op", f"{_shown(target)} is called with {unknown}") from None
+        node = self.graph.create_node(kind, target, nodes, named)
+        self.n_calls += 1
+        self.describe(node, result)
+        return self.result(tx, node, result, [*args, *keywords.values()])
+
+    def _written_alone(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Run an operation on fake tensors; break where it writes elements that share memory, which eager refuses."""
+        overlapping = [(x, _version(x)) for x in _tensors([*args, *keywords.values()]) if _overlaps_itself(x)]
+        result = self.propagate(kind, target, args, keywords)
+        name = getattr(target, "__name__", str(target))
+        in_lists = name.startswith(foreach.PREFIX) and name.endswith("_")  # fake tensors don't count these writes
+        if any(in_lists or _version(x) != before for x, before in overlapping):
+            raise Break("tracer.operation_raised", f"{_shown(target)} writes a tensor whose elements share memory")
+        return result
+
+    def _on_one_gpu(self, target: Any, devices: Sequence[torch.device | None]) -> torch.device | None:
+        """Return the GPU of the graph with an operation on these devices; break where it would have two."""
+        found = {device for device in (self.gpu, *devices) if device is not None and device.type != "cpu"}
+        if len(found) > 1:
+            raise Break("tracer.device", f"{_shown(target)} is between {' and '.join(sorted(map(str, found)))}")
+        return next(iter(found), None)
+
+    def _refuse_mixed(self, target: Any, args: Sequence[Any]) -> None:
+        """Break before a product of several element types, which raises in eager and not on fake tensors."""
+        types = sorted({str(a.dtype) for a in args if isinstance(a, torch.Tensor) and a.dim()})
+        if len(types) > 1 and not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+            raise Break("tracer.operation_raised", f"{_shown(target)} multiplies {' and '.join(types)}")
+
+    def _refuse_resizing(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> None:
+        """Break before an operation gives a tensor it writes another size, or stores what isn't of its type.
+
+        What was traced took the old size, and whether eager casts depends on the operation.
+        """
+        rest = {k: v for k, v in keywords.items() if k != "out"}
+        results = _tensors(self.propagate(kind, target, args, rest))
+        for result, out in zip(results, _tensors(keywords["out"]), strict=False):
+            if result.shape != out.shape:
+                reason = f"{_shown(target)} would resize its out= from {tuple(out.shape)} to {tuple(result.shape)}"
+                raise Break("tracer.tensor_op", reason)
+            if result.dtype != out.dtype:
+                raise Break("tracer.tensor_op", f"{_shown(target)} stores {result.dtype} in an out= of {out.dtype}")
+
+    def propagate(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Run an operation on fake tensors; what it refuses, breaks."""
+        function = getattr(torch.Tensor, target) if kind == "call_method" else target
+        try:
+            with self.mode, self.sizes.running(function):
+                return function(*args, **keywords)
+        except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
+            raise Break(
+                "tracer.data_dependent", f"{_shown(target)} gives a result that depends on data ({error})"
+            ) from None
+        except UnsupportedOperatorException as error:
+            raise Break("tracer.tensor_op", f"{_shown(target)} can't be run on fake tensors ({error})") from None
+        except UnsupportedError as error:  # eager doesn't raise it, so that nothing is gained by trying
+            raise Break("tracer.tensor_op", f"{_shown(target)}: {error.explanation}") from None
+        except RecursionError:
+            raise  # the evaluator's own frames take a share of the stack
+        except Exception as error:  # whatever eager raises, it raises at the break
+            reason = f"{_shown(target)} raised {type(error).__name__} while tracing: {error}"
+            raise Break("tracer.operation_raised", reason) from None
+
+    def describe(self, node: torch.fx.Node, result: Any) -> None:
+        """Set the value and origin of a node."""
+        meta.set_value(node, result)
+        if self.region is not None:
+            meta.set_region(node, *self.region)
+        origin = self.tx.frames.origin()
+        if origin is not None:
+            meta.set_origins(node, (Origin(origin.file, origin.line, origin.function, node.name),))
+
+    def result(self, tx: Tracer, node: torch.fx.Node, value: Any, inputs: Sequence[Value]) -> Value:
+        """Model what a node gives; a tensor that was passed in is that very tensor."""
+        if isinstance(value, torch.Tensor):
+            for given in inputs:
+                if isinstance(given, TensorValue) and given.fake is value:
+                    given.follow(node)
+                    return given
+            return TensorValue(self, node, value)
+        if isinstance(value, (tuple, list)) and any(isinstance(item, (torch.Tensor, tuple, list)) for item in value):
+            items = [self._item(tx, node, index, item, inputs) for index, item in enumerate(value)]
+            return List(items) if isinstance(value, list) else Tuple(items, type(value))
+        return tx.live.from_python(value)
+
+    def _item(self, tx: Tracer, node: torch.fx.Node, index: int, value: Any, inputs: Sequence[Value]) -> Value:
+        """Model one item of a node that gives several."""
+        if not isinstance(value, (torch.Tensor, tuple, list)):
+            return tx.live.from_python(value)
+        part = self.graph.call_function(operator.getitem, (node, index))
+        self.describe(part, value)
+        return self.result(tx, part, value, inputs)
+
+    item = item_of
+    set_item = set_item_of
+
+    def argument(self, value: Value, fake: bool) -> Any:
+        """Return an argument for a node, or for running on fake tensors."""
+        if isinstance(value, TensorValue):
+            return value.fake if fake else value.node
+        if isinstance(value, Const):
+            return value.value
+        if isinstance(value, SymbolicNumber) and value.type() is bool:
+            return value.as_python()  # a fact: operations take no open bools
+        if isinstance(value, SymbolicNumber):
+            return value.number if fake else self.sizes.node(value, self.tx.frames.origin())
+        if isinstance(value, Items):
+            items = [self.argument(item, fake) for item in value.items]
+            if value.type() is list:
+                return items
+            if isinstance(value, List):
+                raise NotConstantError(value.describe())
+            if value.type() in (tuple, torch.Size):
+                return tuple(items)
+            return value.type()._make(items) if hasattr(value.type(), "_make") else tuple(items)
+        if isinstance(value, Slice):
+            return slice(*[self.argument(part, fake) for part in value.parts])
+        if isinstance(value, Dict) and value.cls is dict:
+            return {k.as_python(): self.argument(v, fake) for k, v in value.entries(self.tx).values()}
+        return plain_number(value).as_python()
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def call(self, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Take over calls of torch's built-in functions and classes."""
+        return call_leaf_or_table(self, tx, function, args, keywords)
+
+    def call_function(
+        self, tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords
+    ) -> Value | None:
+        """Take over calls of torch's Python functions; those that aren't evaluated break."""
+        if not isinstance(function, Function):
+            return None
+        marked = call_marked_function(tx, function, args, keywords)
+        if marked is not None:
+            return marked
+        if function.value is APPLY and isinstance(args[0], ClassValue):
+            return apply_function(self, tx, args[0], args[1:], keywords)
+        module = function.value.__module__ or ""
+        if module != "torch" and not module.startswith("torch."):
+            return None
+        found = call_leaf_or_table(self, tx, function.value, args, keywords)
+        if found is None:
+            found = optimizers.call_step(tx, function.value, args, keywords)
+        if found is None:
+            found = scans.call_scan(self, tx, function.value, args, keywords)
+        if found is None and not is_inlined(module):
+            wrapped = modules.unpatched(function.value)
+            if wrapped is not None:
+                return tx.call(tx.live.wrap(wrapped, None), args, keywords)
+            raise Break("tracer.call", f"{function.describe()} isn't evaluated")
+        return found
+
+    def class_method(self, function: Any) -> Any:
+        """Return `apply` of autograd functions, where that is written in C."""
+        return applied_in_c(function)
+
+    def call_class_method(
+        self, tx: Tracer, owner: ClassValue, name: str, args: Sequence[Value], keywords: Keywords
+    ) -> Value | None:
+        """Apply a user's autograd function, where `apply` is written in C."""
+        applies = name == "apply" and issubclass(owner.value, torch.autograd.Function)
+        return apply_function(self, tx, owner, args, keywords) if applies else None
+
+    def call_object(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Call a module, or an operator object."""
+        if callee.existing and is_leaf(callee.value):
+            return self.record(tx, "call_function", callee.value, args, keywords)
+        return modules.call_module(self, tx, callee, args, keywords)
+
+    def call_atom_method(self, tx: Tracer, atom: Any, name: str) -> Value | None:
+        """Enter and leave devices."""
+        return call_device_method(self, tx, atom, name) if isinstance(atom, torch.device) else None
+
+    def call_marked(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Call what a compiler made of a function."""
+        return call_marked_object(tx, callee, args, keywords)
+
+    def attribute(self, tx: Tracer, owner: Object, name: str) -> Value | None:
+        """Read what a module registers."""
+        return modules.module_attribute(tx, owner, name)
+
+    def set_attribute(self, tx: Tracer, owner: Object, name: str, value: Value | None) -> bool:
+        """Set a plain attribute of a module."""
+        return modules.set_module_attribute(tx, owner, name, value)
+
+    def is_instance(self, tx: Tracer, value: Value, cls: Any) -> bool | None:
+        """Answer for `torch.FloatTensor` and the like, which ask for dtype, layout and device."""
+        if type(cls) is not _LEGACY:
+            return None
+        return isinstance(value, TensorValue) and isinstance(value.fake, cls)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def is_result(self, value: Value) -> bool:
+        """Tell whether the graph gives the value."""
+        return isinstance(value, TensorValue) and value.recorded
+
+    def finish(self, tx: Tracer, results: Sequence[Value]) -> Graph | None:
+        """Close the graph."""
+        if not self.n_calls:
+            return None
+        for node in self.state.closing_nodes(self.graph):
+            self.describe(node, None)
+        outputs = [value for value in results if isinstance(value, TensorValue)]
+        self.graph.output(tuple(value.node for value in outputs))
+        module = torch.fx.GraphModule(torch.nn.Module(), self.graph)
+        self._order_inputs()
+        specs = tuple(self._spec(value) for value in self.inputs)
+        fresh = tuple(
+            Fresh(index, tuple(value.fake.stride()), value.fake.requires_grad) for index, value in enumerate(outputs)
+        )
+        signature = Signature(specs, fresh, exit_grad_mode=self.state.exit_grad_mode())
+        examples = tuple(self.placeholders[value] for value in self.inputs)
+        self.state.add_guards(tx.guards)
+        return Graph(module, signature, examples, self.inputs, outputs)
+
+    def _order_inputs(self) -> None:
+        """Note the value of each placeholder."""
+        nodes = [node for node in self.graph.nodes if node.op == "placeholder"]
+        self.placeholders = {value: meta.value(node) for value, node in zip(self.inputs, nodes, strict=True)}
+        self.input_names = {value: node.name for value, node in zip(self.inputs, nodes, strict=True)}
+
+    def _spec(self, value: TensorValue | SymbolicNumber) -> InputSpec:
+        """Describe an input."""
+        if isinstance(value, SymbolicNumber):
+            return InputSpec(self.input_names[value], Role.SIZE, value.source)
+        role = Role.USER
+        if isinstance(value, floats.NumberInput):
+            return InputSpec(self.input_names[value], Role.NUMBER)
+        if isinstance(value.real, torch.nn.Parameter):
+            role = Role.PARAMETER
+        elif "_buffers" in str(value.source):
+            role = Role.BUFFER
+        assert value.real is not None
+        return InputSpec(self.input_names[value], role, value.source, value.real.requires_grad)
+
+    def emit_ambient(self, out: Builder) -> None:
+        """Set the grad mode and autocast state that tracing left."""
+        self.state.emit(out)
+
+
+def facts_of(tensor: torch.Tensor, fake: Any = None) -> TensorFacts:
+    """Return what a guard checks of a tensor; sizes that are symbols in `fake` are left to the size facts."""
+    cls = type(tensor)
+    like = tensor if fake is None else fake
+    return TensorFacts(
+        f"{cls.__module__}.{cls.__qualname__}",
+        tensor.dtype,
+        (tensor.device.type, tensor.device.index),
+        tuple(n if isinstance(n, int) else None for n in like.shape),
+        tuple(n if isinstance(n, int) else None for n in like.stride()),
+        tensor.requires_grad,
+        torch._C._dispatch_keys(tensor).raw_repr(),
+    )
+
+
+def _overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Tell whether elements of a tensor share memory, as those of an expanded one do: eager refuses to write these."""
+    if tensor.layout is not torch.strided:
+        return False
+    return any(type(stride) is int and stride == 0 for stride in tensor.stride()) and any(
+        type(stride) is int and stride == 0 and type(size) is int and size > 1
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _tensors(result: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a result, or of arguments."""
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, (tuple, list)):
+        for item in result:
+            yield from _tensors(item)
+
+
+def _needs_node(result: Any, args: Sequence[Value], keywords: Keywords) -> bool:
+    """Tell whether a result, or the lack of one, must come from the graph."""
+    if isinstance(result, torch.Tensor) or result is None:
+        return True
+    if isinstance(result, (tuple, list)) and not isinstance(result, torch.Size):
+        return any(_needs_node(item, args, keywords) for item in result if item is not None)
+    return False
+
+
+def _shown(target: Any) -> str:
+    """Return the name of an operation."""
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))

@@ -1,0 +1,230 @@
+"""The symbols of one capture: which sizes and numbers are symbolic, where they are read, and their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from intarsia_ir.records import (
+    ArgumentSource,
+    AttributeSource,
+    CellSource,
+    DictItemSource,
+    GlobalSource,
+    GuardKind,
+    ItemSource,
+    ModuleSource,
+    Origin,
+    PlainAttributeSource,
+    SizeFacts,
+    SizeSource,
+    Source,
+    TypeSource,
+)
+from intarsia_pyeval.breaks import NeedsSymbols
+from intarsia_pyeval.extension import Symbols
+from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.constants import Const, boolean
+from intarsia_recorder import (
+    COMPOSITES_IN_CPP,
+    EagerMode,
+    SymbolTable,
+    WholeRecurrent,
+    composites_in_python,
+)
+from intarsia_shapes import Mark, ShapeEnv, check_marks, fake_mode, fakeify, freeze, marks_of
+from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.tracer import Tracer
+    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import TensorValue
+
+__all__ = ["Sizes"]
+
+_LARGEST = 1 << 48  # small enough for a few products to fit 64 bits
+_RESERVED = frozenset({"cell", "dict", "globals", "modules", "type"})  # they have a meaning in the text of a source
+
+
+class Sizes:
+    """Symbols of a capture. Without an environment every size is a constant.
+
+    Args:
+        plugin: The plug-in that records.
+        tx: The capture.
+        symbols: Which sizes and numbers are symbols.
+    """
+
+    def __init__(self, plugin: Tensors, tx: Tracer, symbols: Symbols) -> None:
+        self.plugin = plugin
+        self.symbolic = symbols.symbolic
+        self.marks_count = symbols.marks
+        self.env: ShapeEnv | None = None
+        self.mode: FakeTensorMode = EagerMode()
+        self.symbol_sources: dict[Any, Source] = {}
+        self.numbers: dict[int, SymbolicNumber] = {}  # id of a source -> its number
+        self._unlifted: dict[Any, SymbolicNumber] = {}
+        if symbols.enabled:
+            self.env = ShapeEnv()
+            # as without symbols: what depends on data breaks
+            self.env.allow_scalar_outputs = self.env.allow_dynamic_output_shape_ops = False
+            self.env.locate = tx.frames.origin
+            self.mode = fake_mode(self.env, kind=EagerMode)
+            self.mode.allow_scalar_outputs = False
+            self.table = SymbolTable(plugin.graph, self.env)
+
+    def is_open(self, source: Source) -> bool:
+        """Tell whether a number changed before, or is an argument where every number is a symbol."""
+        asked = self.symbolic
+        return source in asked.numbers or (asked.every and _is_argument(source))
+
+    def forget(self) -> None:
+        """Let go of the capture: the environment outlives it, and would keep what was looked at alive."""
+        if self.env is not None:
+            self.env.locate = None
+
+    def running(self, function: Any) -> AbstractContextManager[Any]:
+        """Return the context in which an operation runs: most composites with symbolic sizes come apart in Python."""
+        if function in WholeRecurrent.functions:
+            return WholeRecurrent(self.mode)
+        in_cpp = self.env is None or function in COMPOSITES_IN_CPP
+        return nullcontext() if in_cpp else composites_in_python(self.mode)
+
+    def facts(self) -> SizeFacts:
+        """Return what was relied on.
+
+        Raises:
+            InvalidArgumentError: It is more than a mark promised.
+        """
+        if self.env is None:
+            return SizeFacts()
+        check_marks(self.env)
+        return freeze(self.env)
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def fake_input(self, value: TensorValue, real: torch.Tensor) -> Any:
+        """Return the fake tensor of an input some of whose sizes are symbols; None when none is.
+
+        Raises:
+            NeedsSymbols: A size is marked dynamic, and there is no environment yet.
+        """
+        marks = marks_of(real) if self.marks_count else {}
+        if self.env is None:
+            if any(mark.dynamic for mark in marks.values()) and _readable(value.source):
+                raise NeedsSymbols
+            return None
+        dims = self._symbolic_dims(value, real, marks)
+        strides = self._symbolic_strides(value)
+        source = value.source
+        if source is None or not (dims or strides) or not _can_have_symbols(real) or not _readable(source):
+            return None
+        ranges = {d: (mark.low, mark.high) for d, mark in marks.items() if mark.dynamic}
+        fake = (
+            fakeify(self.mode, real, str(source), dims or (0,), ranges=ranges, strides=strides, apart=True)
+            if dims
+            else None
+        )
+        if fake is None:
+            return None
+        for kind, numbers in (("size", fake.shape), ("stride", fake.stride())):
+            for d, number in enumerate(numbers):
+                if isinstance(number, torch.SymInt) and number.node._expr.is_Symbol:
+                    self.symbol_sources.setdefault(number.node._expr, SizeSource(source, kind, d))
+        return fake
+
+    def _symbolic_dims(self, value: TensorValue, real: torch.Tensor, marks: Any) -> list[int]:
+        """Return the dimensions of an input that are symbols."""
+        assert value.source is not None or not marks
+        chosen: Collection[int] = self.symbolic.sizes.get(value.source, ()) if value.source is not None else ()
+        if isinstance(real, torch.nn.Parameter):
+            chosen = ()
+        elif self.symbolic.every and "_buffers" not in str(value.source):
+            chosen = range(real.dim())
+        static = Mark(False)
+        return [d for d in range(real.dim()) if marks.get(d, static if d not in chosen else Mark(True)).dynamic]
+
+    def _symbolic_strides(self, value: TensorValue) -> Collection[int] | None:
+        """Return the dimensions whose stride may be a symbol of its own; None: all."""
+        if self.symbolic.every:
+            return None
+        return self.symbolic.strides.get(value.source, ()) if value.source is not None else ()
+
+    def bind(self, fake: Any, node: torch.fx.Node) -> None:
+        """Note that symbols can be read from an input."""
+        if self.env is not None:
+            self.table.bind(fake, node)
+
+    def number(self, value: int, source: Source) -> Value | None:
+        """Model a Python int as a symbol, where it is to be one; None: it is a constant."""
+        if self.env is None or not 2 <= value < _LARGEST or not _readable(source):
+            return None
+        known = self.numbers.get(id(source))
+        if known is None:
+            symbol = self.env.create_size(value, str(source), duck=False)
+            assert isinstance(symbol, torch.SymInt)
+            bool(symbol < _LARGEST)  # relied on: kernels take it in 64 bits
+            known = self.numbers[id(source)] = SymbolicNumber(self, symbol, source)
+            self.symbol_sources[symbol.node._expr] = source
+            self._unlifted[symbol.node._expr] = known
+            self.plugin.tx.guards.add(GuardKind.TYPE, source, int)
+        return known
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def model(self, number: Any) -> Value:
+        """Model a number, symbolic or not."""
+        if not isinstance(number, SYMBOLIC):
+            return boolean(number) if isinstance(number, bool) else Const(number)
+        node = number.node
+        constant = node.constant
+        if constant is None and node.expr.is_number:
+            constant = node.pytype(node.expr)
+        elif constant is None and node.expr in (True, False):
+            constant = bool(node.expr)
+        return SymbolicNumber(self, number) if constant is None else self.model(node.pytype(constant))
+
+    def is_tensor(self, value: Value) -> bool:
+        """Tell whether a value is a tensor."""
+        return issubclass(value.type(), torch.Tensor)
+
+    def node(self, value: SymbolicNumber, origin: Origin | None) -> Any:
+        """Return the node that computes a number, or the plain number."""
+        for symbol in value.number.node.expr.free_symbols:
+            given = self._unlifted.pop(symbol, None)
+            if given is not None:
+                self.plugin.lift_number(given)
+        self.table.where = (origin,) if origin is not None else ()
+        return self.table.node(value.number)
+
+
+def _can_have_symbols(tensor: torch.Tensor) -> bool:
+    """Tell whether a fake tensor made from sizes and strides stands for a tensor."""
+    return not tensor.is_inference() and (tensor.is_leaf or not tensor.requires_grad)
+
+
+def _readable(source: Source | None) -> bool:
+    """Tell whether the text of a source says where it is, without doubt."""
+    match source:
+        case ArgumentSource(name=name):
+            return name.isidentifier() and name not in _RESERVED
+        case GlobalSource() | CellSource() | ModuleSource():
+            return True
+        case AttributeSource(base=base, name=name) | PlainAttributeSource(base=base, name=name):
+            return name.isidentifier() and _readable(base)
+        case ItemSource(base=base, key=key) | DictItemSource(base=base, key=key):
+            return type(key) in (str, int) and _readable(base)
+        case TypeSource(base=base):
+            return _readable(base)
+    return False
+
+
+def _is_argument(source: Source) -> bool:
+    """Tell whether something is an argument, or an item of one."""
+    while isinstance(source, (ItemSource, DictItemSource)):
+        source = source.base
+    return isinstance(source, ArgumentSource)

@@ -1,0 +1,312 @@
+"""The model of a tensor: a node of the graph with a fake tensor, or an input that becomes one when it is used."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from intarsia_ir.records import GuardKind, Source
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.bound import BoundBuiltin
+from intarsia_pyeval.values.constants import Const, is_none
+from intarsia_pyeval.values.numbers import COMPARISONS, OpenNumber
+from intarsia_pyeval.values.sequences import Items, Tuple
+from intarsia_tensorcapture.numbers import SymbolicNumber
+from intarsia_tensorcapture.tables import BREAKING_METHODS
+
+if TYPE_CHECKING:
+    import torch.fx
+
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+    from intarsia_tensorcapture.plugin import Tensors
+
+__all__ = ["TensorValue", "plain_number", "tensors_of"]
+
+_OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "+": (operator.add, operator.iadd),
+    "-": (operator.sub, operator.isub),
+    "*": (operator.mul, operator.imul),
+    "/": (operator.truediv, operator.itruediv),
+    "//": (operator.floordiv, operator.ifloordiv),
+    "%": (operator.mod, operator.imod),
+    "**": (operator.pow, operator.ipow),
+    "@": (operator.matmul, operator.imatmul),
+    "&": (operator.and_, operator.iand),
+    "|": (operator.or_, operator.ior),
+    "^": (operator.xor, operator.ixor),
+    "<<": (operator.lshift, operator.ilshift),
+    ">>": (operator.rshift, operator.irshift),
+}
+_UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+#: Attributes that are facts about the tensor.
+_FACTS = frozenset(
+    {"dtype", "device", "layout", "ndim", "requires_grad", "itemsize", "nbytes", "is_cuda", "is_cpu", "is_sparse",
+     "is_quantized", "is_meta", "is_nested", "is_mps", "is_xpu", "is_mkldnn", "is_sparse_csr", "is_xla", "is_ipu",
+     "is_hpu", "is_mtia", "is_maia", "is_vulkan", "is_ort", "names"}
+)  # fmt: skip
+#: Attributes that are tensors computed from it.
+_VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+
+
+class TensorValue(Value):
+    """A tensor while tracing.
+
+    Args:
+        plugin: The plug-in that records.
+        node: The node that gives it; None for an input that isn't used yet.
+        fake: Its fake tensor.
+        real: The existing tensor, for inputs.
+        source: Where an input is fetched.
+    """
+
+    __slots__ = ("_fake", "_node", "cls", "plugin", "real", "written")
+
+    def __init__(
+        self,
+        plugin: Tensors,
+        node: torch.fx.Node | None,
+        fake: Any,
+        real: torch.Tensor | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self.source = source
+        self.plugin = plugin
+        self._node = node
+        self._fake = fake
+        self.real = real
+        self.cls: Any = torch.Tensor if real is None else type(real)
+        self.written: dict[str, Value | None] = {}
+
+    @property
+    def node(self) -> torch.fx.Node:
+        """The node; makes the placeholder of an input."""
+        if self._node is None:
+            self.plugin.lift(self)
+        assert self._node is not None
+        return self._node
+
+    @property
+    def fake(self) -> Any:
+        """The fake tensor; makes the placeholder of an input."""
+        if self._node is None:
+            self.plugin.lift(self)
+        return self._fake
+
+    def lifted(self, node: torch.fx.Node, fake: Any) -> None:
+        """Become a placeholder."""
+        self._node, self._fake = node, fake
+
+    def follow(self, node: torch.fx.Node) -> None:
+        """A node changed the tensor in place: later uses come after it."""
+        self._node = node
+
+    def place(self) -> torch.device | None:
+        """Return the device that it is on, without making a placeholder; None for a number that isn't an input yet."""
+        return getattr(self._fake if self.real is None else self.real, "device", None)
+
+    @property
+    def recorded(self) -> bool:
+        """Tell whether the graph gives the tensor."""
+        return self._node is not None and self.real is None
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    def type(self) -> Any:
+        """Return Tensor or Parameter."""
+        return self.cls
+
+    def identity(self) -> object | None:
+        """Return the existing tensor."""
+        return self.real
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        if self._node is not None:
+            return f"a {self._fake.dtype} tensor of shape {tuple(self._fake.shape)}"
+        return f"a tensor of shape {tuple(self.real.shape)}" if self.real is not None else "a tensor"
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """Tensors hash by identity."""
+        tx.identities.note(self)
+        return self if self.real is None else cast(Hashable, self.real)
+
+    def truth(self, tx: Tracer) -> bool:
+        """Branching on a tensor needs its data."""
+        code = "tracer.operation_raised" if self._has_several() else "tracer.tensor_branch"
+        raise Break(code, f"the truth of {self.describe()} is asked for")
+
+    def _has_several(self) -> bool:
+        """Tell whether the tensor is known not to be one number: eager raises where one is asked for."""
+        shape = self.real.shape if self._node is None and self.real is not None else self.fake.shape
+        return any(type(size) is int and size != 1 for size in shape)
+
+    def convert(self, tx: Tracer, cls: Any) -> Value | None:
+        """Turning a tensor into a number needs its data."""
+        raise Break("tracer.tensor_value", f"{self.describe()} becomes a Python {cls.__name__}")
+
+    def length(self, tx: Tracer) -> int:
+        """Return the first size."""
+        if not self.fake.shape:
+            tx.raising.error(TypeError, "len() of a 0-d tensor")
+        return int(self.fake.shape[0])
+
+    # -- attributes and methods ----------------------------------------------------------------------------------
+
+    def get_attribute(self, tx: Tracer, name: str) -> Value:
+        """Read a fact, a view, or bind a method."""
+        if name in self.written:
+            found = self.written[name]
+            if found is not None:
+                return found
+        if name == "shape":
+            return tx.live.from_python(self.fake.shape)
+        if name in _FACTS:
+            return tx.live.from_python(getattr(self.fake, name))
+        if name in _VIEWS:
+            return self.plugin.record(tx, "call_function", getattr, [self, Const(name)], {})
+        if name == "__class__":
+            return tx.live.class_value(self.cls)
+        if name in ("grad", "is_leaf", "grad_fn", "_backward_hooks"):
+            return self._autograd(tx, name)
+        return self._own_or_method(tx, name)
+
+    def _autograd(self, tx: Tracer, name: str) -> Value:
+        """Read what autograd keeps: only of inputs, and only without a history."""
+        if name == "is_leaf":
+            return tx.live.from_python(bool(self.fake.is_leaf) if self.real is None else self.real.is_leaf)
+        if self.real is not None and self.source is not None and (name == "grad" or self.real.grad_fn is None):
+            found = getattr(self.real, name)
+            return tx.live.wrap(found, tx.sources.attribute(self.source, name))
+        if name == "grad_fn" and not self.fake.requires_grad:
+            return tx.live.from_python(None)
+        raise Break("tracer.tensor_op", f"{name!r} of {self.describe()} is asked for")
+
+    def _own_or_method(self, tx: Tracer, name: str) -> Value:
+        """Read an attribute that somebody set, or bind a method."""
+        own = {} if self.real is None else self.real.__dict__
+        if name in own:
+            source = None if self.source is None else tx.sources.attribute(self.source, name)
+            return tx.live.wrap(own[name], source)
+        if not hasattr(self.cls, name):
+            if self.source is not None:
+                tx.guards.add(GuardKind.HAS_ATTRIBUTE, self.source, (name, False))
+            tx.raising.error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        found = getattr(self.cls, name)
+        if not callable(found):
+            raise Break("tracer.tensor_op", f"attribute {name!r} of {self.describe()} isn't modelled")
+        return BoundBuiltin(self, name)
+
+    def set_attribute(self, tx: Tracer, name: str, value: Value) -> None:
+        """Keep an attribute that has no meaning for torch; others break."""
+        if self.real is None or hasattr(self.cls, name):
+            raise Break("tracer.tensor_op", f"{name!r} of {self.describe()} is set")
+        tx.effects.changed(self)
+        self.written[name] = value
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Record a method call."""
+        code = BREAKING_METHODS.get(name)
+        if name == "item" and self._has_several():
+            code = "tracer.operation_raised"
+        if code is not None:
+            raise Break(code, f"{name}() of {self.describe()} is called")
+        if name == "__len__":
+            return Const(self.length(tx))
+        if name == "__iter__":
+            return self.iterate(tx)
+        if name == "__contains__":
+            raise Break("tracer.tensor_branch", f"membership in {self.describe()} is asked for")
+        if name == "__getitem__":
+            return self.get_item(tx, args[0])
+        if name == "__setitem__":
+            self.set_item(tx, args[0], args[1])
+            return tx.live.from_python(None)
+        return self.plugin.record(tx, "call_method", name, [self, *args], keywords)
+
+    # -- items ---------------------------------------------------------------------------------------------------
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        """Record indexing."""
+        return self.plugin.item(tx, self, key)
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        """Record an indexed write."""
+        self.plugin.set_item(tx, self, key, value)
+
+    def iterate(self, tx: Tracer) -> Value:
+        """Iterate over the first dimension."""
+        if not self.fake.shape:
+            tx.raising.error(TypeError, "iteration over a 0-d tensor")
+        rows = self.plugin.record(tx, "call_method", "unbind", [self, Const(0)], {})
+        assert isinstance(rows, Tuple)
+        return tx.iterator_over(rows)
+
+    # -- operators -----------------------------------------------------------------------------------------------
+
+    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
+        """Record a binary operator."""
+        other = plain_number(other)
+        if not _operand(other):
+            return None
+        function = _OPERATORS[op][0]
+        return self.plugin.record(tx, "call_function", function, [other, self] if swapped else [self, other], {})
+
+    def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Record an in-place operator."""
+        other = plain_number(other)
+        if not _operand(other) or op in ("@",):
+            return None
+        return self.plugin.record(tx, "call_function", _OPERATORS[op][1], [self, other], {})
+
+    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
+        """Record a comparison."""
+        other = plain_number(other)
+        if is_none(other) and op in ("==", "!="):
+            return Const(op == "!=")
+        if not _operand(other):
+            return None
+        return self.plugin.record(tx, "call_function", COMPARISONS[op], [self, other], {})
+
+    def unary(self, tx: Tracer, op: str) -> Value:
+        """Record a unary operator."""
+        return self.plugin.record(tx, "call_function", _UNARY[op], [self], {})
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def emit_effects(self, out: Builder) -> None:
+        """Set the attributes that were written on an input."""
+        for name, value in self.written.items():
+            if value is not None:
+                out.load(self)
+                out.store_attribute(name, value)
+
+
+def plain_number(value: Value) -> Value:
+    """Return a member of an enumeration of numbers as the number that it is to torch."""
+    member = value.identity()
+    if isinstance(member, enum.Enum) and isinstance(member, (int, float)):
+        return Const(int(member) if isinstance(member, int) else float(member))
+    return value
+
+
+def _operand(value: Value) -> bool:
+    """Tell whether a value may be the other operand of a tensor."""
+    if isinstance(value, TensorValue):
+        return True
+    number = isinstance(value, Const) and isinstance(value.value, (int, float, complex))
+    return number or isinstance(value, (SymbolicNumber, OpenNumber))
+
+
+def tensors_of(values: Iterable[Value]) -> Iterator[TensorValue]:
+    """Yield the tensors among values, and in tuples and lists among them."""
+    for value in values:
+        if isinstance(value, TensorValue):
+            yield value
+        elif isinstance(value, Items):
+            yield from tensors_of(value.items)

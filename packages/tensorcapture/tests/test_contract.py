@@ -1,0 +1,13 @@
+"""Every name of torch that the package spells is there, private ones too."""
+
+from intarsia_testkit.torch_contract import check_torch_names
+
+
+def test_torch_has_what_the_package_uses():
+    check_torch_names(
+        "intarsia_tensorcapture",
+        "torch.Tensor._is_view",
+        "torch.Tensor._is_zerotensor",
+        "torch.autograd.Function.apply",
+        "torch.autograd.forward_ad._current_level",
+    )
