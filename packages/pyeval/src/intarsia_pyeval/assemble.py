@@ -82,7 +82,7 @@ def assemble_break(tx: Tracer, frame: EvaluatedFrame, hole: str, number: int) ->
     return _BreakAssembly(tx, frame, hole, number).run()
 
 
-def assemble_native(tx: Tracer, frame: EvaluatedFrame, number: int, *, told: bool = False) -> LinkableCode | None:
+def assemble_native(frame: EvaluatedFrame, number: int, *, told: bool = False) -> LinkableCode | None:
     """Return the original code with resume functions behind the current instruction, when no graph precedes it.
 
     None when the rest isn't worth a resume function, or when the stack or the locals there aren't certain. `told`:

@@ -222,7 +222,7 @@ def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         made = Backwards(DictView(value, "keys") if isinstance(value, Dict) else value, tx.steps.now)
         made.begin(tx)
         return made
-    if isinstance(value, Items) and not tx.asks_python(value, "__reversed__"):
+    if isinstance(value, Items) and not tx.classes.asks_python(value, "__reversed__"):
         return Reversed(value, value.count() - 1, tx.steps.now)
     if isinstance(value, Const) and isinstance(value.value, (range, str)):
         return (
@@ -394,7 +394,7 @@ def _atom(cls: Any) -> BuiltinCall:
             return tx.call_pure(cls, args, keywords)
         if isinstance(value, Object) and tx.classes.find(value.cls, special) is not None:
             return _checked_atom(tx, cls, value, tx.special(value, special, []))
-        if isinstance(value, Object) and tx.asks_python(value, "__index__") and cls is not bytes:
+        if isinstance(value, Object) and tx.classes.asks_python(value, "__index__") and cls is not bytes:
             return tx.call_pure(cls, [Const(tx.index(value))], {})
         converted = value.convert(tx, cls)
         if converted is not None:

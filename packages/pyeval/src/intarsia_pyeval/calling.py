@@ -16,6 +16,7 @@ from intarsia_ir.records import GuardKind
 from intarsia_pyeval.breaks import Break, Raised, Whole
 from intarsia_pyeval.evaluate import EvaluatedFrame
 from intarsia_pyeval.polyfills import polyfill
+from intarsia_pyeval.storing import check_no_arguments
 from intarsia_pyeval.trust import INLINED_LIBRARIES, is_installed, is_standard_library
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
 from intarsia_pyeval.values.constants import Const, is_none
@@ -28,6 +29,7 @@ from intarsia_pyeval.values.sequences import List, Tuple
 from intarsia_pyeval.values.sets import SetValue
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.live import Live
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = [
@@ -120,8 +122,8 @@ def bind(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: 
         return dict(zip(names, args, strict=False))
     bound = dict(zip(names[:n_positional], args, strict=False))
     try:
-        extra = _bind_keywords(tx, function, bound, keywords)
-        _bind_rest(tx, function, bound, args[n_positional:], extra)
+        extra = _bind_keywords(function, bound, keywords)
+        _bind_rest(function, bound, args[n_positional:], extra)
         _bind_defaults(tx, function, bound)
     except NotBoundError:
         tx.raising.error(TypeError, _message(tx, function, len(args), keywords))
@@ -164,7 +166,7 @@ def _nothing() -> None:
     """Lend its code."""
 
 
-def _bind_keywords(tx: Tracer, function: PythonFunction, bound: Keywords, keywords: Keywords) -> Keywords:
+def _bind_keywords(function: PythonFunction, bound: Keywords, keywords: Keywords) -> Keywords:
     """Bind keyword arguments to parameters; return those without a parameter."""
     code = function.code
     n_named = code.co_argcount + code.co_kwonlyargcount
@@ -180,7 +182,7 @@ def _bind_keywords(tx: Tracer, function: PythonFunction, bound: Keywords, keywor
     return extra
 
 
-def _bind_rest(tx: Tracer, function: PythonFunction, bound: Keywords, rest: Sequence[Value], extra: Keywords) -> None:
+def _bind_rest(function: PythonFunction, bound: Keywords, rest: Sequence[Value], extra: Keywords) -> None:
     """Bind `*args` and `**kwargs`."""
     code = function.code
     at = code.co_argcount + code.co_kwonlyargcount
@@ -335,7 +337,7 @@ def call_class(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Key
     if raw in tx.pure_functions:
         return tx.call_pure(raw, args, keywords)
     if isinstance(raw, enum.EnumMeta):
-        return _enum_member(tx, cls, args, keywords)
+        return _enum_member(tx.live, cls, args, keywords)
     maker = tx.classes.find(type(raw), "__call__")
     if maker is not None and maker[0] is not type.__call__:
         if isinstance(maker[0], types.FunctionType):
@@ -344,14 +346,14 @@ def call_class(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Key
     return tx.instantiate(cls, args, keywords)
 
 
-def _enum_member(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
+def _enum_member(live: Live, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
     """Model the look-up of an enumeration member by value."""
     if len(args) != 1 or keywords:
         raise Break("tracer.call", f"{cls.describe()} is called with {len(args)} arguments")
     value = args[0].as_python() if not isinstance(args[0], Object) else args[0].identity()
     for member in cls.value:
         if member is value or member.value == value:
-            return tx.live.wrap(member, None)
+            return live.wrap(member, None)
     raise Break("tracer.call", f"{value!r} isn't a value of {cls.describe()}")
 
 
@@ -391,7 +393,7 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
         return Object(raw, base=Tuple(args), birth=tx.steps.now)
     if base is object:
         if args or keywords:
-            tx.check_no_arguments(raw, "__new__", "__init__")
+            check_no_arguments(tx.classes, raw, "__new__", "__init__")
         return Object(raw, birth=tx.steps.now)
     if base is tuple and hasattr(raw, "_fields"):
         return Tuple(tx.unpack(args[0]) if args else [], raw)
@@ -418,7 +420,7 @@ def _initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value],
     tx.classes.rely_on_passing_over(made.type().__mro__[: found[1]], tx.classes.place_of(cls, made.type()), "__init__")
     if found[0] is object.__init__:
         if args or keywords:
-            tx.check_no_arguments(made.type(), "__init__", "__new__")
+            check_no_arguments(tx.classes, made.type(), "__init__", "__new__")
     elif isinstance(found[0], types.WrapperDescriptorType):
         if isinstance(made, Object):
             made.call_native(tx, found[0], "__init__", args, keywords)
@@ -482,7 +484,7 @@ def call_getter(tx: Tracer, getter: Any, args: Sequence[Value]) -> Value:
 
 def special(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value:
     """Call a special method, looked up in the class as CPython does."""
-    if not isinstance(owner, Object) and not tx.asks_python(owner, name):
+    if not isinstance(owner, Object) and not tx.classes.asks_python(owner, name):
         return tx.operator_method(owner, name, args, {})
     cls = owner.type()
     found = tx.classes.find(cls, name)

@@ -313,7 +313,7 @@ class Attempts:
         assert broken is not None
         force = self.force or tx.extension.answers_differ()
         if tx.extension.position() == 0 and not force:
-            native = assemble_native(tx, frame, self.number, told=self._is_told(frame))
+            native = assemble_native(frame, self.number, told=self._is_told(frame))
             if native is not None:
                 return self._captured(tx, native, None, (broken,))
         linkable, graph = assemble_break(tx, frame, self.hole, self.number)

@@ -20,6 +20,8 @@ from intarsia_pyeval.values.objects import ClassValue, ModuleValue, Super
 from intarsia_pyeval.values.sequences import Tuple
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.sources import Guards, Sources
+    from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.tracer import Tracer
 
 from intarsia_pyeval.lookup import attribute_source
@@ -183,15 +185,15 @@ def module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
     value = module.__dict__[name]
     if is_trusted(module.__name__) and isinstance(value, STABLE):
         return tx.live.wrap(value, None)
-    return tx.live.wrap(value, _source_in_module(tx, owner, name))
+    return tx.live.wrap(value, _source_in_module(tx.sources, owner, name))
 
 
-def _source_in_module(tx: Tracer, owner: ModuleValue, name: str) -> Source | None:
+def _source_in_module(sources: Sources, owner: ModuleValue, name: str) -> Source | None:
     """Return where a variable of a module is found, also of one that was reached through trusted modules."""
     source, module = owner.source, owner.value.__name__
     if source is None and is_trusted(module) and sys.modules.get(module) is owner.value:
-        source = tx.sources.module(module)
-    return None if source is None else tx.sources.attribute(source, name)
+        source = sources.module(module)
+    return None if source is None else sources.attribute(source, name)
 
 
 def _lazy_module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
@@ -211,7 +213,7 @@ def _lazy_module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
         return tx.call(tx.live.wrap(hook, source), [Const(name)], {})
     if is_trusted(module.__name__) and hasattr(module, name):
         value = getattr(module, name)
-        return tx.live.wrap(value, None if isinstance(value, STABLE) else _source_in_module(tx, owner, name))
+        return tx.live.wrap(value, None if isinstance(value, STABLE) else _source_in_module(tx.sources, owner, name))
     if hasattr(types.ModuleType, name):
         return tx.live.wrap(getattr(module, name), None)
     raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is computed by the module")
@@ -228,22 +230,22 @@ def super_attribute(tx: Tracer, owner: Super, name: str) -> Value:
     for base in order[order.index(owner.after) + 1 :]:
         if name in base.__dict__:
             return _bound_by_super(tx, owner, bound, cls, base, name, of_class)
-        _guard_passed_over(tx, _base_class(tx, bound, cls, base), name)
+        _guard_passed_over(tx.sources, tx.guards, _base_class(tx.sources, tx.classes, bound, cls, base), name)
     if name == "__class__":
         return tx.live.wrap(super, None)
     tx.raising.error(AttributeError, f"'super' object has no attribute {name!r}")
 
 
-def _guard_passed_over(tx: Tracer, base: ClassValue, name: str) -> None:
+def _guard_passed_over(sources: Sources, guards: Guards, base: ClassValue, name: str) -> None:
     """Rely on a class that `super()` passes over defining no such name."""
     if base.source is not None and not is_trusted(base.value.__module__):
-        tx.guards.add(GuardKind.ABSENT, tx.sources.attribute(base.source, "__dict__"), name)
+        guards.add(GuardKind.ABSENT, sources.attribute(base.source, "__dict__"), name)
 
 
 def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any, name: str, of_class: bool) -> Value:
     """Bind what `super()` found in `base`."""
     raw = base.__dict__[name]
-    model = _base_class(tx, bound, cls, base)
+    model = _base_class(tx.sources, tx.classes, bound, cls, base)
     if issubclass(type(raw), types.FunctionType):
         function = tx.live.class_function(model, base, name)
         return function if of_class else BoundMethod(function, bound)
@@ -267,9 +269,9 @@ def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any,
     raise Break("tracer.attribute", f"super().{name} is a {type(raw).__name__}")
 
 
-def _base_class(tx: Tracer, bound: Value, cls: Any, base: Any) -> ClassValue:
+def _base_class(sources: Sources, classes: Classes, bound: Value, cls: Any, base: Any) -> ClassValue:
     """Return the model of a base class of an object's class."""
-    source = tx.classes.place_of(bound, cls)
+    source = classes.place_of(bound, cls)
     if source is not None:
-        source = tx.sources.item(tx.sources.attribute(source, "__mro__"), cls.__mro__.index(base))
+        source = sources.item(sources.attribute(source, "__mro__"), cls.__mro__.index(base))
     return ClassValue(base, source)

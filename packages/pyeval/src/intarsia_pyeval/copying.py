@@ -120,7 +120,7 @@ def _is_plain(tx: Tracer, value: Object) -> bool:
         found = tx.classes.find(cls, name)
         if found is not None and found[0] not in (vars(object).get(name), vars(dict).get(name), vars(list).get(name)):
             return False
-    if any(tx.asks_python(value, name) for name in _FILLING if isinstance(value.base, (Dict, List))):
+    if any(tx.classes.asks_python(value, name) for name in _FILLING if isinstance(value.base, (Dict, List))):
         return False
     return not issubclass(cls, (dict, list)) or value.base is not None
 

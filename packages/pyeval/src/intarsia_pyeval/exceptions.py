@@ -12,6 +12,7 @@ from intarsia_pyeval.values.objects import ClassValue, Object
 from intarsia_pyeval.values.sequences import Tuple
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["exception_to_raise", "matches_exception", "raise_statement"]
@@ -28,14 +29,14 @@ def exception_to_raise(tx: Tracer, value: Value, cls: Value) -> Value:
     return value
 
 
-def matches_exception(tx: Tracer, value: Value, wanted: Value) -> bool:
+def matches_exception(classes: Classes, value: Value, wanted: Value) -> bool:
     """Model `except wanted`."""
-    classes = wanted.items if isinstance(wanted, Tuple) else [wanted]
-    for cls in classes:
+    named = wanted.items if isinstance(wanted, Tuple) else [wanted]
+    for cls in named:
         if not isinstance(cls, ClassValue) or BaseException not in cls.value.__mro__:
             raise Break("tracer.exception", "an except clause names something that isn't an exception class")
     kind = value.type()
-    found = [c.value for c in classes if isinstance(c, ClassValue) and tx.classes.is_subclass(kind, c.value)]
+    found = [c.value for c in named if isinstance(c, ClassValue) and classes.is_subclass(kind, c.value)]
     return any(cls in kind.__mro__ for cls in found)  # who is only registered isn't caught
 
 

@@ -17,6 +17,7 @@ from intarsia_pyeval.values.sequences import Items, Slice, Tuple
 from intarsia_pyeval.values.sets import SetValue
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.raising import Raising
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = [
@@ -51,7 +52,7 @@ def call_repr(tx: Tracer, value: Value) -> Value:
 
 def _has_own_text(tx: Tracer, value: Value, name: str) -> bool:
     """Tell whether the user's class of a named tuple says how it is written."""
-    if not isinstance(value, Tuple) or not tx.asks_python(value, name):
+    if not isinstance(value, Tuple) or not tx.classes.asks_python(value, name):
         return False
     found = tx.classes.find(value.cls, name)
     return found is not None and not is_trusted(found[0].__globals__.get("__name__", ""))
@@ -89,21 +90,21 @@ def object_text(tx: Tracer, value: Value, name: str) -> Value:
     if issubclass(type(member), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
         return Const(str(member) if name == "__str__" else repr(member))
     if isinstance(raw, types.FunctionType):
-        return _text(tx, tx.special(value, name, []), f"{name} returned non-string (type %s)")
+        return _text(tx.raising, tx.special(value, name, []), f"{name} returned non-string (type %s)")
     if raw is _OBJECT_STR:
         shown = tx.classes.find(value.type(), "__repr__")
         if shown is not None and isinstance(shown[0], types.FunctionType):
-            return _text(tx, tx.special(value, "__repr__", []), "__str__ returned non-string (type %s)")
+            return _text(tx.raising, tx.special(value, "__repr__", []), "__str__ returned non-string (type %s)")
         return tx.object_text(value, "__repr__")
     if isinstance(value, Object) and isinstance(value.base, Tuple) and issubclass(value.cls, BaseException):
         return exception_text(tx, value, name, raw)
     raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
 
 
-def _text(tx: Tracer, answer: Value, refusal: str) -> Value:
+def _text(raising: Raising, answer: Value, refusal: str) -> Value:
     """Return the text that a user's method answers with; anything else is refused as by CPython."""
     if not issubclass(answer.type(), str):
-        tx.raising.error(TypeError, refusal % answer.type().__name__)
+        raising.error(TypeError, refusal % answer.type().__name__)
     return answer
 
 
@@ -147,7 +148,7 @@ def _object_format(tx: Tracer, value: Object, spec: str) -> Value:
         return tx.call_str(value)
     if isinstance(raw, types.FunctionType):
         answer = tx.special(value, "__format__", [Const(spec)])
-        return _text(tx, answer, "__format__ must return a str, not %s")
+        return _text(tx.raising, answer, "__format__ must return a str, not %s")
     raise Break("tracer.call", f"formatting {value.describe()} isn't modelled")
 
 

@@ -19,6 +19,8 @@ from intarsia_pyeval.values.sequences import Tuple
 from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.classes import Classes
+    from intarsia_pyeval.state.live import Live
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["CLASS_CALLS", "is_instance"]
@@ -30,7 +32,7 @@ _ABSTRACT = ("abc", "enum", "collections.abc", "_py_abc", "numbers")
 
 def is_instance(tx: Tracer, value: Value, cls: Value) -> bool:
     """Model `isinstance`."""
-    classes = _alternatives(tx, cls)
+    classes = _alternatives(tx.live, cls)
     if classes is not None:
         return any(is_instance(tx, value, item) for item in classes)
     if not isinstance(cls, ClassValue):
@@ -44,12 +46,12 @@ def is_instance(tx: Tracer, value: Value, cls: Value) -> bool:
     return _is_plain_instance(tx, value, cls.value) if answer is None else answer
 
 
-def _alternatives(tx: Tracer, cls: Value) -> Sequence[Value] | None:
+def _alternatives(live: Live, cls: Value) -> Sequence[Value] | None:
     """Return the classes of a tuple or union."""
     if isinstance(cls, Tuple):
         return cls.items
     if isinstance(cls, Object) and isinstance(cls.value, types.UnionType):
-        return [tx.live.wrap(item, None) for item in cls.value.__args__]
+        return [live.wrap(item, None) for item in cls.value.__args__]
     return None
 
 
@@ -67,8 +69,8 @@ def _is_plain_instance(tx: Tracer, value: Value, cls: Any) -> bool:
     """Model `__instancecheck__` of `type`, and of abstract classes, which ask the object first."""
     kind = value.type()
     if isinstance(cls, abc.ABCMeta):
-        return any(_is_subclass(tx, each, cls) for each in (*_said_class(tx, value), kind))
-    if _is_subclass(tx, kind, cls):
+        return any(_is_subclass(tx.classes, each, cls) for each in (*_said_class(tx, value), kind))
+    if _is_subclass(tx.classes, kind, cls):
         return True
     try:
         said = _said_class(tx, value)
@@ -76,49 +78,49 @@ def _is_plain_instance(tx: Tracer, value: Value, cls: Any) -> bool:
         if not raised.is_a(AttributeError):
             raise
         return False
-    return any(_is_subclass(tx, other, cls) for other in said)
+    return any(_is_subclass(tx.classes, other, cls) for other in said)
 
 
 def _said_class(tx: Tracer, value: Value) -> Sequence[Any]:
     """Return what an object gives as its `__class__`, where that isn't its class."""
-    if type(value) is not Object or not _says_its_class(tx, value.cls):
+    if type(value) is not Object or not _says_its_class(tx.classes, value.cls):
         return ()
     said = value.get_attribute(tx, "__class__")
     return (said.value,) if isinstance(said, ClassValue) and said.value is not value.cls else ()
 
 
-def _says_its_class(tx: Tracer, cls: Any) -> bool:
+def _says_its_class(classes: Classes, cls: Any) -> bool:
     """Tell whether a class has a `__class__` of its own, or another way of looking attributes up."""
-    own, getter = (tx.classes.find(cls, name) for name in ("__class__", "__getattribute__"))
+    own, getter = (classes.find(cls, name) for name in ("__class__", "__getattribute__"))
     looks_up = getter is not None and isinstance(getter[0], types.FunctionType)
     return looks_up or (own is not None and own[0] is not _OBJECT_CLASS)
 
 
-def _is_subclass(tx: Tracer, kind: Any, cls: Any) -> bool:
+def _is_subclass(classes: Classes, kind: Any, cls: Any) -> bool:
     """Model `__subclasscheck__` of `type` and of abstract classes."""
     meta = type(cls)
     if cls in kind.__mro__ or meta is type or getattr(meta, "__subclasscheck__", None) is type.__subclasscheck__:
-        return tx.classes.is_subclass(kind, cls)
+        return classes.is_subclass(kind, cls)
     if getattr(cls, "_is_protocol", False):
         raise Break("tracer.call", f"isinstance is asked about the protocol {cls.__name__}")
     if meta.__module__ in (*_ABSTRACT, "typing") or cls.__module__ in _ABSTRACT:
-        return tx.classes.is_subclass(kind, cls)
+        return classes.is_subclass(kind, cls)
     checks = [vars(base).get("__subclasscheck__") for base in meta.__mro__]
     (check, *_) = [check for check in checks if check is not None]
     if check is vars(abc.ABCMeta)["__subclasscheck__"]:
-        return tx.classes.is_subclass(kind, cls)
+        return classes.is_subclass(kind, cls)
     return cls in kind.__mro__  # of which isinstance doesn't ask the metaclass
 
 
 def _check_subclass(tx: Tracer, value: ClassValue, cls: Value) -> bool:
     """Model `issubclass` of a class."""
-    classes = _alternatives(tx, cls)
+    classes = _alternatives(tx.live, cls)
     if classes is not None:
         return any(_check_subclass(tx, value, item) for item in classes)
     if not isinstance(cls, ClassValue):
         raise Break("tracer.call", f"issubclass is asked about {cls.describe()}")
     answer = _ask_metaclass(tx, cls, "__subclasscheck__", value)
-    return _is_subclass(tx, value.value, cls.value) if answer is None else answer
+    return _is_subclass(tx.classes, value.value, cls.value) if answer is None else answer
 
 
 # -- the functions -------------------------------------------------------------------------------------------
@@ -149,7 +151,7 @@ def _subclasscheck(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Val
     cls, value = arity("__subclasscheck__", args, keywords, 2)
     if not isinstance(cls, ClassValue) or not isinstance(value, ClassValue):
         raise Break("tracer.call", f"__subclasscheck__ of {cls.describe()} is called")
-    return boolean(_is_subclass(tx, value.value, cls.value))
+    return boolean(_is_subclass(tx.classes, value.value, cls.value))
 
 
 CLASS_CALLS: dict[Any, Callable[[Tracer, Sequence[Value], Keywords], Value]] = {

@@ -70,12 +70,12 @@ def is_read_whole(tx: Tracer, value: Value) -> bool:
     """Tell whether iterating over a sequence asks nobody, so that it can be taken in one go."""
     if isinstance(value, Deque) or not isinstance(value, Items):
         return False
-    return value.type() in (list, tuple) or not tx.asks_python(value, "__iter__")
+    return value.type() in (list, tuple) or not tx.classes.asks_python(value, "__iter__")
 
 
 def taken(tx: Tracer, value: Value) -> list[Value]:
     """Return all elements as `list` and `tuple` take them: an object is asked for its length after its iterator."""
-    if not isinstance(value, (Object, Reversed)) and not tx.asks_python(value, "__iter__"):
+    if not isinstance(value, (Object, Reversed)) and not tx.classes.asks_python(value, "__iter__"):
         return tx.unpack(value)
     iterator = value.iterate(tx)
     ask_length(tx, value)
@@ -87,7 +87,7 @@ def ask_length(tx: Tracer, value: Value) -> None:
     if isinstance(value, Reversed) and isinstance(value.over, Object) and value.at >= 0:
         value.over.length(tx)
     for name in ("__len__", "__length_hint__"):
-        if not tx.asks_python(value, name):
+        if not tx.classes.asks_python(value, name):
             continue
         try:
             answer = tx.special(value, name, [])

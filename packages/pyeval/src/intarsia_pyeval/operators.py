@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import enum
 import operator
-import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,17 +16,18 @@ from intarsia_pyeval.values.constants import Const, boolean
 from intarsia_pyeval.values.functions import BoundMethod, Function
 from intarsia_pyeval.values.mappings import Dict, DictView
 from intarsia_pyeval.values.objects import InstanceDict, Object
-from intarsia_pyeval.values.sequences import Items, Slice, Tuple
+from intarsia_pyeval.values.sequences import Items, Slice
 from intarsia_pyeval.values.sets import SetValue
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.sources import Guards
+    from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = [
     "BINARY",
     "COMPARE",
     "CONTAINERS",
-    "asks_python",
     "binary",
     "built_in_part",
     "check_size",
@@ -73,7 +73,6 @@ _SMALL = range(-5, 257)
 CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)
 _OF_COLLECTIONS = (collections.deque, collections.OrderedDict, collections.defaultdict)
 _SEQUENCES = (list, tuple, collections.deque)
-_WRITTEN_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType, types.NoneType)
 _SINGLE = frozenset({type(None), bool, type(...), type(NotImplemented)})
 
 
@@ -87,7 +86,7 @@ def same(tx: Tracer, a: Value, b: Value) -> bool:
     if a.type() in _NUMBERS and b.type() in _NUMBERS:
         a, b = a.settled(), b.settled()
     if isinstance(a, Const) and isinstance(b, Const):
-        return _same_nans(tx, a, b) if a.is_nan() and b.is_nan() else _same_atoms(tx, a.value, b.value)
+        return _same_nans(tx.guards, a, b) if a.is_nan() and b.is_nan() else _same_atoms(a.value, b.value)
     if isinstance(a, Const) or isinstance(b, Const):
         return False
     one, other = a.identity(), b.identity()
@@ -103,7 +102,7 @@ def same(tx: Tracer, a: Value, b: Value) -> bool:
     return False
 
 
-def _same_atoms(tx: Tracer, a: Any, b: Any) -> bool:
+def _same_atoms(a: Any, b: Any) -> bool:
     """Compare atoms by identity where that doesn't depend on how CPython made them."""
     if type(a) is not type(b):
         return False
@@ -116,15 +115,15 @@ def _same_atoms(tx: Tracer, a: Any, b: Any) -> bool:
     raise Break("tracer.identity", f"equal values are compared by identity: {a!r}")
 
 
-def _same_nans(tx: Tracer, a: Const, b: Const) -> bool:
+def _same_nans(guards: Guards, a: Const, b: Const) -> bool:
     """Compare two NaNs by identity, and rely on it where one is the call's."""
     same = a.value is b.value
     if a.source is not None and b.source is not None:
-        tx.guards.add(GuardKind.ALIASING, a.source, (b.source, same))
+        guards.add(GuardKind.ALIASING, a.source, (b.source, same))
         return same
     source = a.source or b.source
     if source is not None and same:
-        tx.guards.add(GuardKind.IDENTITY, source, a.value)
+        guards.add(GuardKind.IDENTITY, source, a.value)
     elif source is not None:
         raise Break("tracer.identity", "a NaN of the call is compared by identity with another")
     return same
@@ -201,17 +200,9 @@ def built_in_part(value: Value, viewer: Value) -> Value:
 
 def _compare_attempt(tx: Tracer, a: Value, op: str, b: Value) -> Value | None:
     """Ask one operand for a comparison; None when it declines."""
-    if asks_python(tx, a, COMPARE[op][1]) or type(a) is Object:
+    if tx.classes.asks_python(a, COMPARE[op][1]) or type(a) is Object:
         return _compare_object(tx, a, op, b)
     return a.compare(tx, op, built_in_part(b, a))
-
-
-def asks_python(tx: Tracer, value: Value, name: str) -> bool:
-    """Tell whether a special method of an instance or a named tuple is a function written in Python."""
-    if type(value) is not Object and not (isinstance(value, Tuple) and value.cls is not tuple):
-        return False
-    found = tx.classes.find(value.type(), name)
-    return found is not None and not isinstance(found[0], _WRITTEN_IN_C)
 
 
 def _members(a: Value, b: Value) -> bool:
@@ -266,7 +257,7 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
     if found is not None:
         return found
     if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
-        _unsupported(tx, op, a, b)
+        _unsupported(op, a, b)
     _not_modelled(op, a, b)
 
 
@@ -301,7 +292,7 @@ def _attempts(tx: Tracer, name: str, a: Value, b: Value, late: tuple[bool, bool]
     order = [] if late[0] else [(a, b, False)]
     if late[1] or (a.type() is b.type() and type(a) is Object):
         return order
-    if _later_first(a, b) and _reflects(tx, a, b, name):
+    if _later_first(a, b) and _reflects(tx.classes, a, b, name):
         return [(b, a, True), *order]
     return [*order, (b, a, True)]
 
@@ -312,13 +303,13 @@ def _joins(tx: Tracer, value: Value, name: str) -> bool:
         return isinstance(value.value, (str, bytes))
     if not issubclass(value.type(), _SEQUENCES):
         return False
-    return not any(asks_python(tx, value, f"__{prefix}{name}__") for prefix in ("", "r"))
+    return not any(tx.classes.asks_python(value, f"__{prefix}{name}__") for prefix in ("", "r"))
 
 
 def _attempt(tx: Tracer, op: str, a: Value, b: Value, swapped: bool) -> Value | None:
     """Ask one operand; None when it declines."""
     name = BINARY[op][1]
-    if type(a) is Object or asks_python(tx, a, f"__{'r' if swapped else ''}{name}__"):
+    if type(a) is Object or tx.classes.asks_python(a, f"__{'r' if swapped else ''}{name}__"):
         return _binary_object(tx, a, name, b, swapped)
     return a.binary(tx, op, _operand(tx, a, b), swapped)
 
@@ -334,18 +325,18 @@ def _operand(tx: Tracer, a: Value, b: Value) -> Value:
 def _in_place_attempt(tx: Tracer, op: str, a: Value, b: Value) -> Value | None:
     """Ask the first operand to change itself; None when it declines."""
     name = BINARY[op][1]
-    if type(a) is Object or asks_python(tx, a, f"__i{name}__"):
+    if type(a) is Object or tx.classes.asks_python(a, f"__i{name}__"):
         return _in_place_object(tx, a, name, b)
     return a.in_place(tx, op, b)
 
 
-def _reflects(tx: Tracer, a: Value, b: Value, name: str) -> bool:
+def _reflects(classes: Classes, a: Value, b: Value, name: str) -> bool:
     """Tell whether the class of `b` has a reflected operator of its own."""
-    inherited, found = (tx.classes.find(value.type(), f"__r{name}__") for value in (a, b))
+    inherited, found = (classes.find(value.type(), f"__r{name}__") for value in (a, b))
     return found is not None and (inherited is None or inherited[0] is not found[0])
 
 
-def _unsupported(tx: Tracer, op: str, a: Value, b: Value) -> NoReturn:
+def _unsupported(op: str, a: Value, b: Value) -> NoReturn:
     """Break where CPython raises TypeError: its messages differ too much to guess them."""
     raise Break("tracer.exception", f"unsupported operand types for {op}: {a.describe()} and {b.describe()}")
 
@@ -403,7 +394,7 @@ def _operator_by_name(tx: Tracer, value: Value, name: str, other: Value) -> Valu
         op = _BY_NAME[plain[1:]]
         answer = value.binary(tx, op, seen, True) if plain[0] == "r" else value.in_place(tx, op, other)
     if answer is None and (isinstance(value, Items) or (plain[0] == "i" and plain not in _BY_NAME)):
-        _unsupported(tx, op, value, other)
+        _unsupported(op, value, other)
     return answer or Const(NotImplemented)
 
 

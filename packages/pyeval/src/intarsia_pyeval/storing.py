@@ -17,6 +17,9 @@ from intarsia_pyeval.values.objects import Object, Traceback
 from intarsia_pyeval.values.sequences import Tuple
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.classes import Classes
+    from intarsia_pyeval.state.effects import Effects
+    from intarsia_pyeval.state.frames import Frames
     from intarsia_pyeval.tracer import Tracer
 
 from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
@@ -122,7 +125,7 @@ def object_slot(
 ) -> Value | None:
     """Model a method written in C that an instance has from `object`, or of a known object; None for any other."""
     if owner.cls in LOCKS:
-        return use_lock(tx, owner, name)
+        return use_lock(tx.effects, tx.frames, owner, name)
     home = getattr(raw, "__objclass__", None)
     if home in (object, BaseException, None) or (name == "__init__" and issubclass(owner.cls, BaseException)):
         return _slot_of_object(tx, owner, raw, name, args, keywords)
@@ -136,9 +139,9 @@ def home_is_object(raw: Any) -> bool:
     return getattr(raw, "__objclass__", None) is object
 
 
-def check_no_arguments(tx: Tracer, cls: Any, mine: str, other: str) -> None:
+def check_no_arguments(classes: Classes, cls: Any, mine: str, other: str) -> None:
     """Break where `object` refuses arguments: if its `mine` is overridden, or its `other` isn't."""
-    own, others = tx.classes.find(cls, mine), tx.classes.find(cls, other)
+    own, others = classes.find(cls, mine), classes.find(cls, other)
     plain = own is not None and own[0] is vars(object)[mine]
     if not plain or (others is not None and others[0] is vars(object)[other]):
         raise Break("tracer.exception", f"class {cls.__qualname__} takes no arguments")
@@ -150,7 +153,7 @@ def _slot_of_object(
     """Model a method of `object` or BaseException."""
     if name == "__init__":
         if home_is_object(raw) and (args or keywords):
-            tx.check_no_arguments(owner.cls, "__init__", "__new__")
+            check_no_arguments(tx.classes, owner.cls, "__init__", "__new__")
         if issubclass(owner.cls, BaseException):
             if keywords or owner.existing:
                 raise Break("tracer.call", f"{owner.describe()} is made with keywords, or anew")
@@ -176,18 +179,18 @@ def _slot_of_object(
     return tx.object_text(owner, "__repr__") if name == "__str__" else None
 
 
-def use_lock(tx: Tracer, owner: Object, name: str) -> Value | None:
+def use_lock(effects: Effects, frames: Frames, owner: Object, name: str) -> Value | None:
     """Take a lock in code of the standard library that nobody holds, or release one that was taken while tracing.
 
     What the standard library does under its own locks needs none of them here. The user's code relies on others being
     kept out meanwhile, which no effect carried out later in one go would do: it breaks.
     """
-    if not is_trusted(tx.frames.top().module_name()):
+    if not is_trusted(frames.top().module_name()):
         raise Break("tracer.call", f"method {name!r} of {owner.describe()}: others are kept out only in CPython")
-    if name in ("__enter__", "acquire") and owner not in tx.effects.locks and "unlocked" in repr(owner.value):
-        tx.effects.take(owner)
+    if name in ("__enter__", "acquire") and owner not in effects.locks and "unlocked" in repr(owner.value):
+        effects.take(owner)
         return Const(True)
-    if name in ("__exit__", "release") and owner in tx.effects.locks:
-        tx.effects.release(owner)
+    if name in ("__exit__", "release") and owner in effects.locks:
+        effects.release(owner)
         return Const(None)
     raise Break("tracer.call", f"method {name!r} of {owner.describe()} isn't modelled in this state")

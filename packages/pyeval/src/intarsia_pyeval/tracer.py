@@ -91,7 +91,6 @@ class Tracer:
     percent_format = formatting.percent_format
     printable = formatting.printable
     # lookup.py
-    check_no_arguments = storing.check_no_arguments
     bound_to_instance = lookup.bound_to_instance
     class_attribute = class_lookup.class_attribute
     class_attribute_for = class_lookup.class_attribute_for
@@ -131,7 +130,6 @@ class Tracer:
     taken = iteration.taken
     unpack = iteration.unpack
     # operators.py
-    asks_python = operators.asks_python
     built_in_part = staticmethod(operators.built_in_part)
     binary = operators.binary
     check_size = operators.check_size

@@ -20,6 +20,7 @@ from intarsia_pyeval.values.sequences import Items
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.effects import Effects
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.plugin import Tensors
 
@@ -45,17 +46,17 @@ def call_checkpoint(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords
     try:
         with tx.effects.apart():
             result = tx.call(args[0], args[1:], given)
-            _refuse_effects(tx, args)
+            _refuse_effects(tx.effects, args)
         _refuse_writes(plugin, before)
         return result
     finally:
         plugin.region = outer
 
 
-def _refuse_effects(tx: Tracer, args: Sequence[Value]) -> None:
+def _refuse_effects(effects: Effects, args: Sequence[Value]) -> None:
     """Break where something that was there before has changed."""
     reached = {id(value) for value in _within(args, set())}
-    for value in tx.effects.dirty:
+    for value in effects.dirty:
         if value.source is not None or value.identity() is not None or id(value) in reached:
             raise Break("tracer.mutation", f"a checkpointed function changes {value.describe()}, in eager twice")
 

@@ -18,6 +18,7 @@ from intarsia_pyeval.values.objects import Object
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.plugin import Tensors
 
@@ -109,7 +110,7 @@ def _guard_global_hooks(plugin: Tensors, tx: Tracer, callee: Object) -> None:
 
 def module_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
     """Read a parameter, buffer or submodule; None when `name` is none of them."""
-    if not _is_plain_module(tx, owner):
+    if not _is_plain_module(tx.classes, owner):
         return None
     if name in _REGISTERED:
         return registered(tx, owner, name)
@@ -123,11 +124,11 @@ def module_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
     return None
 
 
-def _is_plain_module(tx: Tracer, owner: Object) -> bool:
+def _is_plain_module(classes: Classes, owner: Object) -> bool:
     """Tell whether an object finds attributes as `nn.Module` does."""
     if not issubclass(owner.cls, torch.nn.Module) or not is_plain_lookup(owner.cls):
         return False
-    getter = tx.classes.find(owner.cls, "__getattr__")
+    getter = classes.find(owner.cls, "__getattr__")
     return getter is not None and getter[0] is _GETATTR
 
 

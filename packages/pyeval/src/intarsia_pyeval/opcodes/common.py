@@ -542,7 +542,7 @@ def pop_except(f: EvaluatedFrame, i: Instruction) -> None:
 def check_exc_match(f: EvaluatedFrame, i: Instruction) -> None:
     """Push whether the exception is of a class."""
     wanted = f.stack.pop()
-    f.stack.append(boolean(matches_exception(f.tx, f.stack[-1], wanted)))
+    f.stack.append(boolean(matches_exception(f.tx.classes, f.stack[-1], wanted)))
 
 
 def reraise(f: EvaluatedFrame, i: Instruction) -> None:

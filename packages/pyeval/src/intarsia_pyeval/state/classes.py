@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +12,12 @@ from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.sources import Guards, Sources
 from intarsia_pyeval.trust import is_trusted
 from intarsia_pyeval.values.base import Value
-from intarsia_pyeval.values.objects import ClassValue
+from intarsia_pyeval.values.objects import ClassValue, Object
+from intarsia_pyeval.values.sequences import Tuple
 
 __all__ = ["Classes"]
+
+_WRITTEN_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType, types.NoneType)
 
 
 class Classes:
@@ -59,6 +63,13 @@ class Classes:
                 break
         self._found[key] = found
         return found
+
+    def asks_python(self, value: Value, name: str) -> bool:
+        """Tell whether a special method of an instance or a named tuple is a function written in Python."""
+        if type(value) is not Object and not (isinstance(value, Tuple) and value.cls is not tuple):
+            return False
+        found = self.find(value.type(), name)
+        return found is not None and not isinstance(found[0], _WRITTEN_IN_C)
 
     def is_subclass(self, kind: Any, cls: Any) -> bool:
         """Model `issubclass`, and rely on the bases of classes of the user, and on what isn't registered.

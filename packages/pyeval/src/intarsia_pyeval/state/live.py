@@ -26,6 +26,7 @@ from intarsia_pyeval.values.sequences import List, Slice, Tuple
 from intarsia_pyeval.values.sets import SetValue
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.sources import Guards
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["Live"]
@@ -87,7 +88,7 @@ class Live:
             return _atom(value)
         known = self.known(value)
         if known is not None:
-            _found_again(tx, known, source)
+            _found_again(tx.guards, known, source)
             return known
         found = tx.extension.wrap(tx, value, source)
         if found is None:
@@ -203,17 +204,17 @@ def _atom(value: Any) -> Const:
     return FALSE if value is False else Const(value)
 
 
-def _found_again(tx: Tracer, known: Value, source: Source | None) -> None:
+def _found_again(guards: Guards, known: Value, source: Source | None) -> None:
     """An object turned up at a second place, or as a constant: rely on both being the same."""
     if source is known.source:
         return
     if source is None:
-        tx.guards.add(GuardKind.IDENTITY, known.source, known.identity())
+        guards.add(GuardKind.IDENTITY, known.source, known.identity())
     elif known.source is None:
-        tx.guards.add(GuardKind.IDENTITY, source, known.identity())
+        guards.add(GuardKind.IDENTITY, source, known.identity())
         known.source = source  # what is read of it from now on can be found, and relied on
     else:
-        tx.guards.add(GuardKind.ALIASING, source, (known.source, True))
+        guards.add(GuardKind.ALIASING, source, (known.source, True))
 
 
 def _wrap_plain(tx: Tracer, value: Any, kind: type, source: Source | None) -> Value:

@@ -22,6 +22,7 @@ from intarsia_pyeval.values.signatures import named
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.evaluate import EvaluatedFrame
+    from intarsia_pyeval.state.live import Live
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["Backwards", "Enumerate", "Filter", "Generator", "Iterator", "Map", "Position", "Reversed", "Zip"]
@@ -121,7 +122,7 @@ class Position(Iterator):
         if isinstance(over, Items):
             found = over.at(self.at) if self.at < over.count() else None
         elif isinstance(over, Const):
-            found = _item_of(tx, over.value, self.at)
+            found = _item_of(tx.live, over.value, self.at)
         elif isinstance(over, SetValue):
             found = self._of_set(tx, over)
         else:
@@ -212,10 +213,10 @@ class Position(Iterator):
         return isinstance(over, Deque) and self.state != over.version
 
 
-def _item_of(tx: Tracer, value: Any, at: int) -> Value | None:
+def _item_of(live: Live, value: Any, at: int) -> Value | None:
     """Return an item of a string, bytes or range; a range may be longer than `len` can say."""
     try:
-        return tx.live.from_python(value[at])
+        return live.from_python(value[at])
     except IndexError:
         return None
 

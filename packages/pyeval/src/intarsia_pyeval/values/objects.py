@@ -319,7 +319,7 @@ class Object(Value):
             return False
         if name in ("__or__", "__ror__", "__copy__", "copy"):
             return True
-        own = any(tx.asks_python(self, each) for each in _USED_BY_ORDERED)
+        own = any(tx.classes.asks_python(self, each) for each in _USED_BY_ORDERED)
         return own and (name in ("pop", "popitem", "setdefault") or (name in _FILLING and bool(args or keywords)))
 
     def truth(self, tx: Tracer) -> bool:

@@ -20,6 +20,7 @@ from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.extension import Extension
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["METHODS", "Items", "List", "Slice", "Tuple"]
@@ -188,38 +189,42 @@ class Tuple(Items):
 
     def hash_key(self, tx: Tracer) -> Hashable:
         """Return the tuple of the items' keys."""
-        if tx.asks_python(self, "__hash__") or tx.asks_python(self, "__eq__"):
+        if tx.classes.asks_python(self, "__hash__") or tx.classes.asks_python(self, "__eq__"):
             raise Break("tracer.hashing", f"{self.describe()} is used as a key, and its class decides")
         return tuple(item.hash_key(tx) for item in self.items)
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         """Index or slice."""
-        if tx.asks_python(self, "__getitem__"):
+        if tx.classes.asks_python(self, "__getitem__"):
             return tx.special(self, "__getitem__", [key])
         if isinstance(key, Slice):
             at = tx.index(key)
             if self.cls is tuple and at.indices(self.count()) == (0, self.count(), 1):
                 return self
-            return Tuple(self.items[at], _part_class(tx, self.cls))
+            return Tuple(self.items[at], _part_class(tx.extension, self.cls))
         return self.at(self.index_of(tx, key))
 
     def truth(self, tx: Tracer) -> bool:
         """Tell whether there are items, unless the class says otherwise."""
-        own = any(tx.asks_python(self, name) for name in ("__bool__", "__len__"))
+        own = any(tx.classes.asks_python(self, name) for name in ("__bool__", "__len__"))
         return tx.object_truth(self) if own else super().truth(tx)
 
     def length(self, tx: Tracer) -> int:
         """Return the number of items, unless the class says otherwise."""
-        own = tx.asks_python(self, "__len__")
+        own = tx.classes.asks_python(self, "__len__")
         return tx.size_from(tx.special(self, "__len__", [])) if own else super().length(tx)
 
     def contains(self, tx: Tracer, item: Value) -> bool:
         """Compare with each item, unless the class says otherwise."""
-        return tx.object_contains(self, item) if tx.asks_python(self, "__contains__") else super().contains(tx, item)
+        return (
+            tx.object_contains(self, item)
+            if tx.classes.asks_python(self, "__contains__")
+            else super().contains(tx, item)
+        )
 
     def iterate(self, tx: Tracer) -> Value:
         """Iterate by position, unless the class says otherwise."""
-        return tx.object_iterate(self) if tx.asks_python(self, "__iter__") else super().iterate(tx)
+        return tx.object_iterate(self) if tx.classes.asks_python(self, "__iter__") else super().iterate(tx)
 
     def get_attribute(self, tx: Tracer, name: str) -> Value:
         """Read a field of a named tuple or struct sequence, or a method."""
@@ -239,7 +244,7 @@ class Tuple(Items):
         if name in ("index", "count"):
             args = arity(name, args, keywords, 1, 3 if name == "index" else 1)
             return self.find(tx, args) if name == "index" else self.tally(tx, args)
-        if tx.asks_python(self, name):  # called past what the class overrides
+        if tx.classes.asks_python(self, name):  # called past what the class overrides
             return Tuple(self.items).call_method(tx, name, args, keywords)
         own = self.cls.__dict__.get(name)
         if self.cls is not tuple and type(own) is types.MethodDescriptorType:
@@ -251,11 +256,11 @@ class Tuple(Items):
         if op == "+" and not swapped and isinstance(other, Tuple):
             if self.cls is other.cls is tuple and not (self.count() and other.count()):
                 return self if self.count() else other  # nothing is made anew, which identity tells
-            return Tuple([*self.items, *other.items], _joined_class(tx, self.cls, other.cls))
+            return Tuple([*self.items, *other.items], _joined_class(tx.extension, self.cls, other.cls))
         items = self.repeated(tx, other) if op == "*" else None
         if items is not None and self.cls is tuple and len(items) == self.count():
             return self
-        return None if items is None else Tuple(items, _part_class(tx, self.cls))
+        return None if items is None else Tuple(items, _part_class(tx.extension, self.cls))
 
     def reconstruct(self, out: Builder) -> None:
         """Push an existing tuple; else build it, or call its class."""
@@ -265,14 +270,14 @@ class Tuple(Items):
             out.sequence_of_class(self.cls, self.items)
 
 
-def _part_class(tx: Tracer, cls: Any) -> Any:
+def _part_class(extension: Extension, cls: Any) -> Any:
     """Return the class of a slice or multiple of a tuple subclass."""
-    return tuple if cls is tuple else tx.extension.sequence_class(cls, None)
+    return tuple if cls is tuple else extension.sequence_class(cls, None)
 
 
-def _joined_class(tx: Tracer, left: Any, right: Any) -> Any:
+def _joined_class(extension: Extension, left: Any, right: Any) -> Any:
     """Return the class of the sum of two tuples."""
-    return tuple if left is right is tuple else tx.extension.sequence_class(left, right)
+    return tuple if left is right is tuple else extension.sequence_class(left, right)
 
 
 class Slice(Value):

@@ -303,7 +303,7 @@ class SetValue(Value):
                 raise Break("tracer.mutation", f"a set is changed by what {name} is called with")
             return self.derived(name, operands)
         if name in _TESTS and len(args) == 1:
-            whole = name != "isdisjoint" or not tx.asks_python(args[0], "__iter__")
+            whole = name != "isdisjoint" or not tx.classes.asks_python(args[0], "__iter__")
             other = as_operand(tx, args[0]) if whole else _items_of(tx, args[0])
             return boolean(_TESTS[name](self.elements.keys(), other.elements.keys()))
         if self.cls is set and name in _WRITERS:
