@@ -152,7 +152,7 @@ def test_a_range_shorter_than_its_head_and_tail_is_not_aligned(tmp_path):
     gm = kernels.parse_ir("""// dialect: kernels 1
 graph(%x: f32[5, 3]) {
   kernel[i0: 5] {
-    %y: f32[5] = sum[i0: 5; r0: 3] load(%x, i0, r0)
+    %y: f32[5] = sum[i0: 5; r0: 2] load(%x, i0, r0)
   }
   return (%y,)
 }
@@ -160,7 +160,7 @@ graph(%x: f32[5, 3]) {
     x, program = torch.randn(5, 3), from_fx(gm)
     source = emit_unit(program, Target("cuda", "sm_90"), Aligned(random.Random(0)))
     memory = interpreter.run(source, program.buffers, {"x": x}, tmp_path)
-    torch.testing.assert_close(memory["y"], x.sum(1))
+    torch.testing.assert_close(memory["y"], x[:, :2].sum(1))
 
 
 def test_everything_was_chosen():
