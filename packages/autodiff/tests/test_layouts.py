@@ -68,3 +68,10 @@ def test_an_offset_of_the_storage_has_a_gradient_that_depends_on_where_the_input
     assert gradient.flatten().tolist() == [1, 1, 1, 1, 0, 0, 0, 0, 0]
     (_, gradient), _ = results(lambda x: op(x * 1, (2, 2), (1, 2), 3) * 1, leaf(torch.zeros(3, 3)))
     assert gradient.flatten().tolist() == [0, 0, 0, 1, 1, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"])
+def test_the_gradient_of_a_loss_of_nothing_is_empty(name):
+    loss = getattr(torch.nn.functional, name)
+    (_, gradient), _ = results(lambda x: loss(x, torch.zeros(0, 3)), leaf(torch.zeros(0, 3)))
+    assert gradient.shape == (0, 3)

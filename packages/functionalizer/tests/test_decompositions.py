@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from intarsia_functionalizer import default_decompositions
-from intarsia_ir import aten
-from intarsia_recorder import record
+from intarsia_ir import aten, meta
+from intarsia_recorder import EagerMode, record
+from intarsia_shapes import ShapeEnv, fake_mode, fakeify
 
 ops = torch.ops.aten
 R = torch.randn
@@ -149,6 +150,43 @@ def no_worse(actual, wanted, ideal):
     ours, eagers = (actual.double() - ideal)[finite].abs(), (wanted.double() - ideal)[finite].abs()
     unit = torch.finfo(torch.bfloat16).eps * ideal[finite].abs()
     assert (ours <= 3 * max([0.0, *eagers.tolist()]) + unit).all()
+
+
+OF_SEVERAL_DIMENSIONS = [
+    op for op, given in SAMPLES.items() if any(x.dim() > 2 for x in leaves(given) if isinstance(x, torch.Tensor))
+]
+
+
+def turned(value):
+    """Return a tensor with its second dimension innermost, as channels are in `channels_last`."""
+    if not isinstance(value, torch.Tensor) or value.dim() < 3:
+        return value
+    order = [0, *range(2, value.dim()), 1]
+    return value.permute(order).contiguous().permute([order.index(d) for d in range(value.dim())])
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("op", OF_SEVERAL_DIMENSIONS, ids=str)
+def test_parts_lie_as_the_whole(op, symbolic):
+    arguments, spec = torch.utils._pytree.tree_flatten(torch.utils._pytree.tree_map(turned, SAMPLES[op]))
+    places = [n for n, x in enumerate(arguments) if isinstance(x, torch.Tensor)]
+    mode = fake_mode(ShapeEnv(), kind=EagerMode) if symbolic else EagerMode()
+
+    def fake(n):
+        x = arguments[n]
+        return fakeify(mode, x, f"x{n}", range(x.dim())) if symbolic else mode.from_tensor(x)
+
+    def program(*tensors):
+        given = {**dict(enumerate(arguments)), **dict(zip(places, tensors, strict=True))}
+        return op(*torch.utils._pytree.tree_unflatten(list(given.values()), spec))
+
+    recorded = record(program, [fake(n) for n in places], decompositions=default_decompositions(), fake_mode=mode)
+    found = leaves(recorded.graph_module.graph.find_nodes(op="output")[0].args[0])
+    for node, wanted in zip(found, leaves(program(*[arguments[n].clone() for n in places])), strict=True):
+        strides = [s if type(s) is int else s.node.hint for s in meta.value(node).stride()]
+        assert [s for n, s in zip(wanted.shape, strides, strict=True) if n > 1] == [
+            s for n, s in zip(wanted.shape, wanted.stride(), strict=True) if n > 1
+        ]
 
 
 @pytest.mark.parametrize("index", [2, -1])

@@ -472,6 +472,12 @@ _IMAGES = [
     torch.randn(2, 6, 1, 1).to(memory_format=torch.channels_last),
     torch.randn(2, 6, 3, 4),
 ]
+_PLANES = [torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), torch.randn(4, 3, 2, 5).transpose(0, 2)]
+_ON_PLANES: list[Callable[[torch.Tensor], Any]] = [
+    lambda x: torch.nn.functional.pad(x, (1,) * 6, "reflect"),
+    lambda x: torch.nn.functional.pad(x, (1,) * 6, "replicate"),
+    lambda x: torch.nn.functional.grid_sample(x, x[..., :2].abs(), align_corners=False),
+]
 _VOLUMES = [
     torch.randn(2, 6, 3, 4, 2).to(memory_format=torch.channels_last_3d),
     torch.randn(6, 2, 3, 4, 2).transpose(0, 1),
@@ -499,10 +505,60 @@ _ON_FIVE: list[Callable[[torch.Tensor], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("operands, functions", [(_IMAGES, _ON_IMAGES + _ON_FOUR), (_VOLUMES, _ON_IMAGES + _ON_FIVE)])
+@pytest.mark.parametrize(
+    "operands, functions",
+    [(_IMAGES, _ON_IMAGES + _ON_FOUR), (_PLANES, _ON_PLANES), (_VOLUMES, _ON_IMAGES + _ON_FIVE)],
+)
 def test_memory_formats_are_eagers(operands: list[torch.Tensor], functions: list[Callable[..., Any]]) -> None:
     mode = EagerMode()
     for x, (number, function) in itertools.product(operands, enumerate(functions)):
         with mode:
             predicted = function(mode.from_tensor(x))
         assert _moving(predicted) == _moving(function(x)), (number, x.shape, x.stride())
+
+
+def _turned(x: torch.Tensor) -> list[torch.Tensor]:
+    """Return copies of a tensor of three dimensions whose dimensions lie in memory in each order."""
+    orders = [list(order) for order in itertools.permutations(range(x.dim()))]
+    return [x.permute(order).contiguous().permute([order.index(d) for d in range(x.dim())]) for order in orders]
+
+
+_INDEXED: list[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = [
+    lambda x, i: x[i],
+    lambda x, i: x[:, i],
+    lambda x, i: x[i, i],
+    lambda x, i: x[i, :, i],
+    lambda x, i: x[i, i, i],
+    lambda x, i: x[i, i[0, 0]],
+    lambda x, i: x[None, i[:1], i[:, :1]],
+]
+
+
+@pytest.mark.parametrize("number", range(len(_INDEXED)))
+def test_what_is_indexed_lies_as_the_indices(number: int) -> None:
+    function, mode = _INDEXED[number], EagerMode()
+    indices = _turned(torch.randint(0, 2, (2, 3, 4)))
+    for x, i in itertools.product(_turned(torch.randn(3, 4, 5)), indices):
+        with mode:
+            predicted = function(mode.from_tensor(x), mode.from_tensor(i))
+        assert _moving(predicted) == _moving(function(x, i)), (x.stride(), i.stride())
+
+
+_LOSSES: list[Callable[..., torch.Tensor]] = [
+    lambda g, x, y: aten.mse_loss_backward(g, x, y, 0),
+    lambda g, x, y: aten.smooth_l1_loss_backward(g, x, y, 0, 1.0),
+    lambda g, x, y: aten.huber_loss_backward(g, x, y, 0, 1.0),
+    lambda g, x, y: aten.binary_cross_entropy_backward(g, x, y, None, 0),
+    lambda g, x, y: aten.soft_margin_loss_backward(g, x, y, 0),
+]
+
+
+@pytest.mark.parametrize("number", range(len(_LOSSES)))
+def test_gradients_of_losses_lie_as_eagers(number: int) -> None:
+    function, mode = _LOSSES[number], EagerMode()
+    whole = torch.rand(5, 4, 3)
+    operands = [*_turned(whole), whole[:1].expand(5, 4, 3), torch.rand(5, 4, 6)[..., ::2]]
+    for three in itertools.product(operands[::2], operands, operands):
+        with mode:
+            predicted = function(*map(mode.from_tensor, three))
+        assert _moving(predicted) == _moving(function(*three)), [x.stride() for x in three]

@@ -73,7 +73,19 @@ def backward_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     layer_norm = aten.native_layer_norm.default
     table[layer_norm] = statistics_of_parameters(table[layer_norm])
     table[aten.glu_backward.default] = _glu_backward(table[aten.glu_backward.default])
+    for op in (aten.huber_loss_backward.default, aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default):
+        table[op] = _of_something(table[op])
     return table
+
+
+def _of_something(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a loss of nothing an empty gradient: the parts divide by the number of elements, in Python."""
+
+    def decompose(tangent: torch.Tensor, x: torch.Tensor, *args: Any) -> Any:
+        nothing = any(type(n) is int and n == 0 for n in x.shape)
+        return x.new_zeros(x.shape) if nothing else function(tangent, x, *args)
+
+    return decompose
 
 
 def _glu_backward(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,8 +14,8 @@ from torch.overrides import TorchFunctionMode
 __all__ = ["COMPOSITES_IN_CPP", "composites_in_python"]
 
 #: Functions that run in their C++ form anyway: a dropout returns its operand where nothing is dropped, as in eager; the
-#: Python form copies it.
-COMPOSITES_IN_CPP = frozenset({torch.dropout, torch.nn.functional.dropout})
+#: Python form copies it. The Python form of `channel_shuffle` is row-major, whatever the operand is.
+COMPOSITES_IN_CPP = frozenset({torch.dropout, torch.nn.functional.dropout, torch.channel_shuffle})
 
 
 @contextlib.contextmanager

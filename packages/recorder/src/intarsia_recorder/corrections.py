@@ -15,7 +15,7 @@ from torch._prims_common import compute_elementwise_output_strides, suggest_memo
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._mode_utils import no_dispatch
 
-from intarsia_recorder.iteration import is_dense, iterated_strides
+from intarsia_recorder.iteration import is_dense, iterated_strides, known_numbers
 
 __all__ = ["Correction", "correction_of", "device_of", "is_empty"]
 
@@ -161,6 +161,16 @@ def _row_major_of_complex(mode: FakeTensorMode, result: Any, args: Sequence[Any]
     return _row_major(mode, result) if args[0].is_complex() else result
 
 
+def _as_target(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """A gradient that eager computes step by step from the third operand."""
+    return _iterated(mode, result, (args[2],), kwargs)
+
+
+def _as_second_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The same for gradients, whose first operand is the tangent."""
+    return _as_first_operand(mode, result, args[1:], kwargs)
+
+
 def _as_first_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Lay a result of the first operand's shape out as `empty_like` of it."""
     if result.shape != args[0].shape:
@@ -173,9 +183,39 @@ def _shuffled(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Ma
     return result if is_empty(args[0]) else _in_format(mode, result, args, kwargs)
 
 
-def _padded(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Volumes of one batch keep their memory format."""
-    return _in_format(mode, result, args, kwargs) if result.dim() == 5 else result
+def _indexed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Order the dimensions as eager's iteration over the operand and the indices does; fake tensors forget these."""
+    places = [place for place, index in enumerate(args[1]) if index is not None]
+    indices = [args[1][place] for place in places]
+    if any(i.dtype in (torch.bool, torch.uint8) for i in indices) or all(i.dim() < 2 for i in indices):
+        return result
+    numbers = [known_numbers(n) for x in (result, args[0], *indices) for n in (x.shape, x.stride())]
+    known = [n for n in numbers if n is not None]
+    if len(known) < len(numbers):
+        return result
+    shape, _, _, strides, *of_indices = known
+    # what is indexed makes room for the shape of the indices; it moves to the front if it isn't side by side
+    before = places[0] if places[-1] - places[0] == len(places) - 1 else 0
+    rest = [n for dim, n in enumerate(strides) if dim not in places]
+    n_indexed = len(shape) - len(rest)
+    behind = [1] * (len(rest) - before)
+    source = torch.empty_strided(shape, [*rest[:before], *[0] * n_indexed, *rest[before:]], device="meta")
+    room = torch.empty(shape[before : before + n_indexed], device="meta")
+    laid = [torch.empty_strided(*of, device="meta") for of in zip(of_indices[::2], of_indices[1::2], strict=True)]
+    laid = [x.expand(room.shape) for x in laid]
+    if device_of(args[0]) != "cpu" and any(x.stride() != laid[0].stride() for x in laid):
+        laid = [x.contiguous() for x in laid]
+    laid = [x.reshape([*[1] * before, *room.shape, *behind]) for x in laid]
+    return _in_order_of(mode, result, iterated_strides([source, *laid], shape))
+
+
+def _in_order_of(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """Lay a dense result out in the order of strides, which are those of the first call's sizes."""
+    made: list[Any] = [1] * result.dim()
+    size: Any = 1
+    for dim in sorted(range(result.dim()), key=lambda dim: (strides[dim], -dim)):
+        made[dim], size = size, size * result.shape[dim]
+    return _with_strides(mode, result, made)
 
 
 def _unchanged(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -269,8 +309,10 @@ _ITERATED = """
     addcdiv addcmul copysign div.Tensor_mode floor_divide heaviside logaddexp logaddexp2 logical_and logical_or
     logical_xor special_xlog1py xlogy
 """
-_ROW_MAJOR = """im2col isin nll_loss2d_forward pow.Scalar rrelu_with_noise
-    rrelu_with_noise_functional"""
+_ROW_MAJOR = """
+    grid_sampler_2d huber_loss_backward im2col isin mse_loss_backward nll_loss2d_forward pow.Scalar rrelu_with_noise
+    rrelu_with_noise_functional smooth_l1_loss_backward
+"""
 _KEPT = "empty_like flip full_like ones_like rand_like randint_like randn_like zeros_like"
 _BY_MEMORY_FORMAT = """
     _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
@@ -297,7 +339,7 @@ _CORRECTED: dict[str, Correction] = {
     "ldexp": _product_with_power,
     "linalg_vector_norm": _without_normed,
     **dict.fromkeys(_PADDED_IMAGES.split(), _by_device(_unchanged, _contiguous)),
-    **dict.fromkeys(["reflection_pad3d", "replication_pad3d"], _by_device(_padded, _contiguous)),
+    **dict.fromkeys(["reflection_pad3d", "replication_pad3d"], _by_device(_in_format, _contiguous)),
     **dict.fromkeys(_PADDED_BACKWARD.split(), _by_device(_in_format_of_second, _contiguous)),
     **dict.fromkeys(_RESAMPLED.split(), _by_device(_unchanged, _in_format)),
     **dict.fromkeys(_SCATTERED.split(), _like_clone_of_repeated),
@@ -307,6 +349,10 @@ _CORRECTED: dict[str, Correction] = {
     "native_dropout_backward": _both(_of_promoted_types, _by_device(_iterated, _in_format)),
     "normal.Tensor_Tensor": _both(_of_first_type, _contiguous),
     "soft_margin_loss": _of_first_type,
+    "binary_cross_entropy_backward": _as_second_operand,
+    "soft_margin_loss_backward": _as_target,
+    "index.Tensor": _indexed,
+    "_unsafe_index.Tensor": _indexed,
     "channel_shuffle": _by_device(_shuffled, _contiguous),
     "max_unpool2d": _by_device(_in_format, _contiguous),
     "roll": _by_device(_rolled, _contiguous),

@@ -17,6 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_recorder.corrections import Correction, correction_of, device_of, is_empty
+from intarsia_recorder.iteration import known_numbers
 from intarsia_recorder.operand_types import Check, mismatch_check
 from intarsia_recorder.overlap import overlap_check
 
@@ -92,14 +93,20 @@ def refused_types() -> dict[str, frozenset[torch.dtype]]:
 
 
 def with_strides_of(value: Any, like: Any) -> Any:
-    """Return a tensor with the elements of `value` and the strides of `like`, a dense tensor: itself if it has them."""
+    """Return a tensor with the elements of `value` and the strides of `like`, a dense tensor: itself if it has them.
+
+    Symbolic strides are compared by the sizes of the first call, which relies on nothing: dense tensors whose
+    dimensions lie in one order for these sizes do so for others. A tensor of unknown size is returned as it is.
+    """
     if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor) or value.dim() < 2:
         return value
-    sized = [dim for dim in range(like.dim()) if like.shape[dim] != 1]
-    if 0 in like.shape or all(value.stride(dim) == like.stride(dim) for dim in sized):
+    shape, own, wanted = known_numbers(like.shape), known_numbers(value.stride()), known_numbers(like.stride())
+    if shape is None or own is None or wanted is None:
         return value
-    order = sorted(range(like.dim()), key=lambda dim: (like.stride(dim), like.shape[dim] == 1), reverse=True)
-    back = [order.index(dim) for dim in range(like.dim())]
+    if 0 in shape or all(o == w for n, o, w in zip(shape, own, wanted, strict=True) if n != 1):
+        return value
+    order = sorted(range(len(shape)), key=lambda dim: (wanted[dim], shape[dim] == 1), reverse=True)
+    back = [order.index(dim) for dim in range(len(shape))]
     return value.permute(order).contiguous().permute(back)
 
 

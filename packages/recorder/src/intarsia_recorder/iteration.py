@@ -10,10 +10,11 @@ Source: aten/src/ATen/TensorIterator.cpp, `compute_fast_setup_type` and `reorder
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-__all__ = ["is_dense", "iterated_strides"]
+__all__ = ["is_dense", "is_row_major", "iterated_strides", "known_numbers"]
 
 
 def iterated_strides(tensors: Sequence[torch.Tensor], shape: Sequence[int]) -> tuple[int, ...]:
@@ -48,6 +49,25 @@ def is_dense(tensor: torch.Tensor) -> bool:
             return False
         expected *= size
     return True
+
+
+def is_row_major(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor is contiguous for the sizes of the first call; False where these are unknown."""
+    shape, strides = known_numbers(tensor.shape), known_numbers(tensor.stride())
+    if shape is None or strides is None:
+        return False
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return 0 in shape
+        expected *= size
+    return True
+
+
+def known_numbers(numbers: Sequence[Any]) -> list[int] | None:
+    """Return what sizes are in the first call, without relying on them; None where one isn't known."""
+    found = [n if type(n) is int else n.node.hint for n in numbers]
+    return None if None in found else found
 
 
 def _agreed_strides(tensors: Sequence[torch.Tensor]) -> tuple[int, ...] | None:

@@ -26,6 +26,7 @@ from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_recorder._fx import call_node
 from intarsia_recorder.eager import with_strides_of
+from intarsia_recorder.iteration import is_row_major
 from intarsia_recorder.metacache import MetaCache, snapshot
 from intarsia_recorder.stacks import user_frames
 from intarsia_recorder.symbols import SymbolTable
@@ -302,7 +303,8 @@ class Recorder(TorchDispatchMode):
         """Give what a decomposition returned the strides that the op itself returns, which its parts may not."""
         several = isinstance(result, (tuple, list))
         tensors = [x for x in (*args, *(result if several else (result,))) if type(x) is FakeTensor]
-        if func._schema.is_mutable or self._is_symbolic or all(x.is_contiguous() for x in tensors):
+        contiguous = is_row_major if self._is_symbolic else torch.Tensor.is_contiguous
+        if func._schema.is_mutable or all(map(contiguous, tensors)):
             return result
         expected = self.cache.call(func, args, kwargs)
         with self:
