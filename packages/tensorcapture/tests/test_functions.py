@@ -7,6 +7,7 @@ import torch
 from guard_check import failures
 from tensor_executor import Executor
 
+from intarsia_ir.records import GuardKind
 from intarsia_tensorcapture import capture
 
 
@@ -87,3 +88,26 @@ def test_a_class_that_gains_its_own_apply_is_noticed(monkeypatch):
     found = capture(PROGRAMS["class"], (torch.ones(2),))
     monkeypatch.setattr(Scale, "apply", classmethod(lambda cls, x, k: x), raising=False)
     assert not holds(found, PROGRAMS["class"])
+
+
+@torch.library.custom_op("tracer_test::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_operator_objects_are_guarded_by_identity():
+    def f(op, x):
+        return op(x) + 1
+
+    x = torch.ones(3)
+    for op in (torch.ops.aten.neg.default, torch.ops.aten.exp, twice):
+        executor = Executor()
+        assert torch.equal(executor.call(f, op, x), f(op, x))
+        (found,) = executor.captures
+        assert not found.breaks
+        assert [g.value for g in found.guards if g.kind is GuardKind.IDENTITY and str(g.source) == "op"] == [op]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
+from torch._library.custom_ops import CustomOpDef
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -479,8 +480,13 @@ class Tensors(Extension):
 
     def call_object(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
         """Call a module, or an operator object."""
-        if callee.existing and is_leaf(callee.value):
-            return self.record(tx, "call_function", callee.value, args, keywords)
+        operator_object = callee.value
+        if type(operator_object) is CustomOpDef and not operator_object._opoverload._schema.is_mutable:
+            operator_object = operator_object._opoverload
+        if callee.existing and is_leaf(operator_object):
+            if callee.source is not None:
+                tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)
+            return self.record(tx, "call_function", operator_object, args, keywords)
         return modules.call_module(self, tx, callee, args, keywords)
 
     def call_atom_method(self, tx: Tracer, atom: Any, name: str) -> Value | None:
