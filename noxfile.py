@@ -281,7 +281,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run the fusion study: policies by demo models."""
-    install_everything(session, "transformers", "rich")
+    install_everything(session, "transformers", "rich", "matplotlib", "pyarrow")
     session.run("python", "benchmarks/fusion_study.py", *session.posargs)
 
 

@@ -27,9 +27,11 @@ Example:
 from __future__ import annotations
 
 from intarsia_fuser.apply import apply, apply_program
+from intarsia_fuser.calibrated import Calibrated, features
 from intarsia_fuser.cost import CostModel, KernelWork, NestWork, Roofline
 from intarsia_fuser.decisions import Decision, Declined, Fuse, Inline, Order
 from intarsia_fuser.draft import KernelInfo
+from intarsia_fuser.emitted import Emitted
 from intarsia_fuser.graph import FusionGraph, Neighbour
 from intarsia_fuser.legality import Accepted
 from intarsia_fuser.memory import Lifetime, lifetimes, place
@@ -37,6 +39,7 @@ from intarsia_fuser.moves import Move
 from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
 from intarsia_fuser.plan import plan
 from intarsia_fuser.policies import (
+    AtRandom,
     Exhaustive,
     FusionPolicy,
     Greedy,
@@ -52,9 +55,12 @@ from intarsia_fuser.record import FusionPlan, LogEntry, PlanDiff, Summary, plann
 
 __all__ = [
     "Accepted",
+    "AtRandom",
+    "Calibrated",
     "CostModel",
     "Decision",
     "Declined",
+    "Emitted",
     "Exhaustive",
     "Fuse",
     "FusionGraph",
@@ -81,6 +87,7 @@ __all__ = [
     "Summary",
     "apply",
     "apply_program",
+    "features",
     "is_column",
     "is_reduction",
     "kernel_pattern",

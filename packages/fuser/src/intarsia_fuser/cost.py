@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from intarsia_fuser.emitted import Emitted
 from intarsia_fuser.sizes import Sizes
 from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Target
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 # Vector instructions per element, relative to an addition; from the micro measurements of the C++ emitter's recipe.
-_WEIGHTS = {
+WEIGHTS = {
     "div": 4, "floordiv": 8, "mod": 8, "truncdiv": 8, "fmod": 8, "sqrt": 4, "rsqrt": 5, "hypot": 8,
     "exp": 8, "exp2": 8, "expm1": 12, "log": 12, "log2": 12, "log10": 12, "log1p": 14,
     "sin": 14, "cos": 14, "tan": 18, "asin": 16, "acos": 16, "atan": 16, "atan2": 20,
@@ -76,6 +77,7 @@ class KernelWork:
         flops: Weighted scalar operations.
         points: Body evaluations of all steps.
         parallel: Points of its rows: what can run at once.
+        emitted: Counts of the code that emitters make of it; None where only the counts above are known.
     """
 
     bytes_read: int
@@ -83,6 +85,12 @@ class KernelWork:
     flops: int
     points: int
     parallel: int
+    emitted: Emitted | None = None
+
+    @property
+    def operations(self) -> float:
+        """Additions that its arithmetic and its walks through memory take as long as."""
+        return self.flops if self.emitted is None else self.emitted.operations
 
 
 class CostModel(Protocol):
@@ -105,12 +113,16 @@ class Roofline:
         gflop_per_s: Weighted operations of all processors together, in 1e9 per second.
         overhead_us: Starting one kernel (for a parallel region mostly waking the threads).
         processors: How many rows run at once; a kernel with fewer rows gets its share only.
+        cache_bytes: What the last cache level holds: a kernel that moves less finds its operands there.
+        cache_gb_per_s: Bandwidth of that level; 0: as memory.
     """
 
     gb_per_s: float
     gflop_per_s: float
     overhead_us: float
     processors: int
+    cache_bytes: int = 0
+    cache_gb_per_s: float = 0.0
 
     @classmethod
     def of(cls, target: Target) -> Roofline:
@@ -121,7 +133,8 @@ class Roofline:
             'roofline(4800 GB/s, 33500 Gflop/s, 3 us)'
         """
         machine = target.machine if target.is_gpu else target.machine.scaled(target.threads)
-        return cls(machine.gb_per_s, machine.gflop_per_s, machine.launch_us, machine.processors)
+        rates = machine.gb_per_s, machine.gflop_per_s, machine.launch_us
+        return cls(*rates, machine.processors, machine.l2_bytes, machine.l2_gb_per_s)
 
     @property
     def name(self) -> str:
@@ -136,14 +149,16 @@ class Roofline:
             3.0
         """
         share = min(max(work.parallel, 1), self.processors) / self.processors
-        moving = (work.bytes_read + work.bytes_written) / (self.gb_per_s * 1e3)
-        computing = work.flops / (self.gflop_per_s * 1e3)
+        moved = work.bytes_read + work.bytes_written
+        cached = moved <= self.cache_bytes and self.cache_gb_per_s > 0
+        moving = moved / ((self.cache_gb_per_s if cached else self.gb_per_s) * 1e3)
+        computing = work.operations / (self.gflop_per_s * 1e3)
         return max(moving, computing) / share + self.overhead_us
 
 
 def is_heavy(op: str) -> bool:
     """Tell whether a scalar op is much dearer than a load from the first-level cache."""
-    return _WEIGHTS.get(op, 1) >= 4
+    return WEIGHTS.get(op, 1) >= 4
 
 
 def footprints(nest: Nest, buffers: Mapping[str, Buffer], sizes: Sizes) -> dict[str, int]:
@@ -170,7 +185,7 @@ def nest_work(nest: Nest, reads: Mapping[str, int], sizes: Sizes) -> NestWork:
     for v in postorder(nest.body):
         if v.op in _FREE or v.op == "scatter":
             continue
-        flops += _WEIGHTS.get(v.op, 1)
+        flops += WEIGHTS.get(v.op, 1)
         nodes += 1
         heavy = heavy or (is_heavy(v.op) and v.op != "gather")
     wide = sum(not _index_axes(v, domain(nest, v)).keys().isdisjoint(innermost) for v in nest.body.loads)

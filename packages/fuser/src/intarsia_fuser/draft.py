@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 
-from intarsia_fuser.cost import KernelWork, NestWork, footprints, nest_work, written_bytes
+from intarsia_fuser.cost import WEIGHTS, KernelWork, NestWork, footprints, nest_work, written_bytes
 from intarsia_fuser.effects import has_effect, must_run
+from intarsia_fuser.emitted import Counter
 from intarsia_fuser.order import ItemOrder
 from intarsia_fuser.sizes import Sizes
 from intarsia_ir.errors import InvalidArgumentError
@@ -90,6 +91,7 @@ class Draft:
         self._work: dict[str, NestWork] = {}
         self._info: dict[str, KernelInfo] = {}
         self._kernel_work: dict[str, KernelWork] = {}
+        self._counter = Counter(self.program.buffers, self.sizes, WEIGHTS)
         self.ordered: tuple[str, ...] | None = None
         self._next_effect: dict[str, str] = {}
         self._previous_effect: dict[str, str] = {}
@@ -178,7 +180,9 @@ class Draft:
             info = self.info(item)
             written = sum(self.written(s) for s in info.steps if self.escapes(s, (item,)))
             read = sum(info.reads.values())
-            self._kernel_work[item] = KernelWork(read, written, info.flops, info.points, info.parallel)
+            emitted = self._counter(self.kernels[item])
+            work = KernelWork(read, written, info.flops, info.points, info.parallel, emitted)
+            self._kernel_work[item] = work
         return self._kernel_work[item]
 
     def touched_by(self, producer: str, consumer: str) -> tuple[str, ...]:

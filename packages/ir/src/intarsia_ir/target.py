@@ -36,6 +36,7 @@ class Machine:
         gflop_per_s: Peak of plain float32 arithmetic, in 1e9 additions per second.
         matrix_gflop_per_s: Peak of its matrix units on half types, in 1e9 operations per second; 0 without any.
         launch_us: Microseconds between the starts of two kernels that do nothing.
+        l2_gb_per_s: Bandwidth of its last cache level, in 1e9 bytes per second; 0 where it isn't known.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Machine:
     gflop_per_s: float = 50.0
     matrix_gflop_per_s: float = 0.0
     launch_us: float = 1.0
+    l2_gb_per_s: float = 0.0
 
     def scaled(self, processors: int) -> Machine:
         """Return the machine with another number of such processors; peaks grow with it."""
@@ -61,6 +63,7 @@ class Machine:
             self,
             processors=processors,
             gb_per_s=self.gb_per_s * ratio,
+            l2_gb_per_s=self.l2_gb_per_s * ratio,
             gflop_per_s=self.gflop_per_s * ratio,
             matrix_gflop_per_s=self.matrix_gflop_per_s * ratio,
         )
@@ -69,7 +72,13 @@ class Machine:
 def _cpu(vector_bytes: int, register_bytes: int, gflop_per_s: float) -> Machine:
     """A CPU of two cores, as far as its instruction set tells."""
     return Machine(
-        "cpu", 2, vector_bytes=vector_bytes, register_bytes=register_bytes, gb_per_s=20.0, gflop_per_s=gflop_per_s
+        "cpu",
+        2,
+        vector_bytes=vector_bytes,
+        register_bytes=register_bytes,
+        gb_per_s=20.0,
+        gflop_per_s=gflop_per_s,
+        l2_gb_per_s=160.0,
     )
 
 

@@ -2,7 +2,8 @@
 
 `programs_of` takes the graphs of a function just before they are fused. `measure` builds plans of one of them side by
 side, times them in turn, kernel by kernel, and refuses a plan whose results are wrong. `counterfactuals` tells of each
-decision of a plan what it was worth.
+decision of a plan what it was worth. `study` compares policies, as records that a Parquet file takes; `python -m
+intarsia_study.calibrate` makes the file of a calibrated cost model.
 
 Example:
     >>> import torch
@@ -14,6 +15,7 @@ Example:
 """
 
 from intarsia_study.counterfactuals import Counterfactual, counterfactuals
+from intarsia_study.dataset import Record, spearman, study, write_parquet
 from intarsia_study.measure import KernelTime, Measured, PlanTime, measure
 from intarsia_study.programs import StudyProgram, programs_of
 
@@ -24,8 +26,12 @@ __all__ = [
     "KernelTime",
     "Measured",
     "PlanTime",
+    "Record",
     "StudyProgram",
     "counterfactuals",
     "measure",
     "programs_of",
+    "spearman",
+    "study",
+    "write_parquet",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from intarsia_fuser.policies.at_random import AtRandom
 from intarsia_fuser.policies.exhaustive import Exhaustive
 from intarsia_fuser.policies.greedy import Greedy
 from intarsia_fuser.policies.inductor_like import InductorLike
@@ -13,6 +14,7 @@ from intarsia_fuser.policies.search import Search
 from intarsia_fuser.policies.steps import Step, steps
 
 __all__ = [
+    "AtRandom",
     "Exhaustive",
     "FusionPolicy",
     "Greedy",
