@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.torch_version import TorchVersion
 
 from intarsia_recorder.corrections import Correction, correction_of, device_of, is_empty
 from intarsia_recorder.iteration import known_numbers
@@ -164,8 +165,9 @@ for _types, _names in (
         """_cdist_forward complex huber_loss multi_margin_loss multilabel_margin_loss_forward normal.Tensor_Tensor
         normal.Tensor_float normal.float_Tensor polar soft_margin_loss uniform""",
     ),
-    (_HALVES, "multi_margin_loss multilabel_margin_loss_forward polar " + _POLYNOMIALS),
-    (frozenset({torch.bfloat16}), "complex"),
+    (_HALVES, "multi_margin_loss multilabel_margin_loss_forward " + _POLYNOMIALS),
+    (frozenset({torch.bfloat16}), "complex polar"),
+    (frozenset() if TorchVersion(torch.__version__) >= "2.15" else frozenset({torch.float16}), "polar"),
     (_BOOL, "argmax argmin clamp.default clamp_max.default clamp_min.default"),
     (
         _COMPLEX,
