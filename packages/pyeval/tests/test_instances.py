@@ -112,3 +112,25 @@ def test_an_error_of_the_check_is_the_programs():
     executor = Executor(Extension, force=True)
     with pytest.raises(ValueError, match="no"):
         executor.call(lambda value: isinstance(value, int), Broken())
+
+
+class Bare:
+    pass
+
+
+class Slotted:
+    __slots__ = ("x",)
+
+
+@pytest.mark.parametrize("cls", [Bare, Slotted])
+def test_what_is_given_and_taken_away_leaves_nothing(cls):
+    def f(o):
+        o.x = 1
+        del o.x
+        return hasattr(o, "x")
+
+    for present in (False, True):
+        o = cls()
+        if present:
+            o.x = 5
+        assert Executor(Extension, force=True).call(f, o) is False and not hasattr(o, "x")

@@ -33,7 +33,7 @@ from intarsia_ir.records import (
 from intarsia_pyeval.breaks import Unreconstructable
 from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
 from intarsia_pyeval.values.base import NULL, Value
-from intarsia_pyeval.values.constants import ATOMS, Const
+from intarsia_pyeval.values.constants import ATOMS, NONE, Const
 from intarsia_pyeval.values.functions import Cell, MadeFunction
 from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.objects import Object, Traceback
@@ -277,18 +277,23 @@ class Builder(Writer):
         for name, value in written.items():
             if isinstance(value, Traceback):
                 continue
-            if self._is_shadowed(owner.cls, name):
-                self.own_dict(owner)
-                if value is not None:
-                    self.store_item(value, Const(name))
-                else:
-                    self.emit("LOAD_CONST", name)
-                    self.emit("DELETE_SUBSCR")
-                continue
-            if plain:
-                self.load(owner)
-                self.emit("DELETE_ATTR", name) if value is None else self.store_attribute(name, value)
-                continue
+            # the object may lack what the program gave it before it took it away
+            for each in (value,) if value is not None else (NONE, None):
+                self._write_attribute(owner, name, each, plain=plain)
+
+    def _write_attribute(self, owner: Object, name: str, value: Value | None, *, plain: bool) -> None:
+        """Set an attribute, or delete one that is there."""
+        if self._is_shadowed(owner.cls, name):
+            self.own_dict(owner)
+            if value is not None:
+                self.store_item(value, Const(name))
+            else:
+                self.emit("LOAD_CONST", name)
+                self.emit("DELETE_SUBSCR")
+        elif plain:
+            self.load(owner)
+            self.emit("DELETE_ATTR", name) if value is None else self.store_attribute(name, value)
+        else:
             named: list[Loader] = [partial(self.constant, name)]
             if value is None:
                 self.call_unbound(native_method(owner.cls, "__delattr__"), owner, named)
