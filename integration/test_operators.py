@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.torch_version import TorchVersion
 
 import intarsia
 from intarsia_ir.errors import UnsupportedError
@@ -182,9 +183,17 @@ CHECKED = {
 }
 
 
+# the fake kernels of torch 2.11 look at the quantiles themselves, so that the graph breaks
+BREAK_ON_2_11 = {"quantile", "nanquantile", "quantile in range"}
+
+
 @pytest.mark.parametrize("name", CHECKED)
 def test_what_eager_checks_is_checked(name):
     f, *args = CHECKED[name]
+    if name in BREAK_ON_2_11 and TorchVersion(torch.__version__) < "2.12":
+        with pytest.raises(UnsupportedError, match="data_dependent"):
+            intarsia.compile(f, options={"on_error": "raise"})(*args)
+        return
     as_eager(f, *args)
     as_eager(f, args[0].requires_grad_(), *args[1:])
 

@@ -124,11 +124,22 @@ def cast(arguments, dtype):
     return torch.utils._pytree.tree_map(to, copies(arguments))
 
 
+def refuses(op, arguments):
+    """Tell whether eager has no kernel for the arguments."""
+    try:
+        op(*copies(arguments))
+    except NotImplementedError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("op", [op for op in SAMPLES if op not in RELATIVES], ids=str)
 def test_parts_equal_the_whole(op, dtype):
     table = default_decompositions()
     arguments = cast(SAMPLES[op], dtype)
+    if refuses(op, arguments):
+        pytest.skip("this version of torch has no kernel for the type")
     recorded = record(lambda *args: op(*args), arguments, decompositions=table)
     found = [n.target for n in recorded.graph_module.graph.nodes if n.op == "call_function"]
     assert found and not set(found) & set(table)

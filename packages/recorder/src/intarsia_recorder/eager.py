@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.torch_version import TorchVersion
 
 from intarsia_recorder.corrections import Correction, correction_of, device_of, is_empty
 from intarsia_recorder.iteration import known_numbers
@@ -120,6 +119,18 @@ _FLOATS = _HALVES | {torch.float32, torch.float64}
 _COMPLEX = frozenset({torch.complex32, torch.complex64, torch.complex128})
 _NOT_LONG = _BOOL | _INTEGERS - {torch.int64}
 
+
+def _halves_refused(call: Callable[[torch.Tensor], object]) -> frozenset[torch.dtype]:
+    """Ask eager which half types this version of torch refuses: versions differ."""
+    refused = set()
+    for dtype in _HALVES:
+        try:
+            call(torch.ones((1, 1), dtype=dtype))
+        except RuntimeError:
+            refused.add(dtype)
+    return frozenset(refused)
+
+
 _POLYNOMIALS = """
     special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
     special_chebyshev_polynomial_w special_hermite_polynomial_h special_hermite_polynomial_he
@@ -166,8 +177,9 @@ for _types, _names in (
         normal.Tensor_float normal.float_Tensor polar soft_margin_loss uniform""",
     ),
     (_HALVES, "multi_margin_loss multilabel_margin_loss_forward " + _POLYNOMIALS),
-    (frozenset({torch.bfloat16}), "complex polar"),
-    (frozenset() if TorchVersion(torch.__version__) >= "2.15" else frozenset({torch.float16}), "polar"),
+    (frozenset({torch.bfloat16}), "complex"),
+    (_halves_refused(lambda x: torch.polar(x, x)), "polar"),
+    (_halves_refused(torch.trace), "trace"),
     (_BOOL, "argmax argmin clamp.default clamp_max.default clamp_min.default"),
     (
         _COMPLEX,
@@ -245,7 +257,7 @@ def _type_of(x: Any) -> str:
 # in-place forms that meta kernels let store what the type of their first operand can't hold
 _STORED = {
     **dict.fromkeys(["add", "addcmul", "bitwise_and", "fmod", "mul", "remainder", "sub"], "promoted"),
-    **dict.fromkeys(["addcdiv", "atan2", "copysign", "hypot", "ldexp", "logit"], "float"),
+    **dict.fromkeys(["addcdiv", "atan2", "copysign", "div.Scalar", "div.Tensor", "hypot", "ldexp", "logit"], "float"),
 }
 
 
@@ -253,7 +265,7 @@ def _check_stored(args: Sequence[Any], how: str) -> None:
     """Raise if the first operand can't take the result: of the type that the operands promote to, or of a float one."""
     kept = dtype = args[0].dtype
     for other in args[1:3]:
-        if isinstance(other, torch.Tensor) or (how == "promoted" and isinstance(other, int | float | complex)):
+        if isinstance(other, _OPERANDS if how == "promoted" else (torch.Tensor, complex)):
             dtype = torch.promote_types(dtype, torch.result_type(args[0], other))
     if how == "float" and not (dtype.is_floating_point or dtype.is_complex):
         dtype = torch.get_default_dtype()
@@ -304,5 +316,5 @@ def _rules_of(func: Any) -> _Rules:
     numbered = enumerate(func._schema.arguments)
     dims = tuple((k, a.name) for k, a in numbered if a.name in _DIMENSIONS.get(base, ()) and str(a.type) == "int")
     refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
-    stored = _STORED.get(base, "") if written and name.endswith("_") else ""
+    stored = (_STORED.get(full) or _STORED.get(base, "")) if written and name.endswith("_") else ""
     return refused, dims, correction_of(func), stored, mismatch_check(base, func), overlap_check(func)

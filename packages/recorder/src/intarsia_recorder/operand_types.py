@@ -138,7 +138,7 @@ def _scatters_outside(x: Any, src: Any, dim: int, index: Any) -> bool:
 
 
 _SAME_TYPE = """
-    addbmm addmm addmv binary_cross_entropy complex linalg_cross mm mv polar
+    addbmm addmm addmv baddbmm binary_cross_entropy bmm complex linalg_cross mm mv polar
 """
 _NORMALISATIONS = """
     _batch_norm_with_update _batch_norm_with_update_functional _native_batch_norm_legit

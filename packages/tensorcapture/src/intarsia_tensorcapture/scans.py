@@ -105,7 +105,7 @@ class _Scan:
 
     def _combined(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
         """Call the user's function on many items at once, and look at what it did."""
-        last = next(reversed(self.plugin.graph.nodes))
+        last = next(iter(reversed(self.plugin.graph.nodes)))
         result = self.tx.call(self.combine, [self.structured(left), self.structured(right)], {})
         found = _leaves(result)
         alike = [
