@@ -35,6 +35,8 @@ PACKAGES = sorted(p.parent.name for p in ROOT.glob("packages/*/pyproject.toml"))
 TESTED = tested()
 ROWS = [f"{python}-{torch}" for torch in reversed(TESTED["TORCHES"]) for python in TESTED["PYTHONS"]]
 TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy", "transformers", "rich")
+# the interpreter of Triton 3.6, the one that torch 2.11 brings, takes arrays of one element for numbers
+LIMITS = {"2.11.0": ("numpy<2.4",)}
 EXAMPLES = ["README.md", "docs/add-a-pass.md", *(f"packages/{p}/README.md" for p in PACKAGES)]
 PYTEST = ("-m", "pytest", "-q", "--tb=short")
 
@@ -144,7 +146,7 @@ def make_environment(folder: Path, interpreter: str, torch: str) -> bool:
     install = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "-c", str(constraints)]
     commands = [
         [interpreter, "-m", "venv", str(folder)],
-        [*install, f"torch=={torch}", "setuptools>=77", "wheel", *TOOLS, *dependencies()],
+        [*install, f"torch=={torch}", "setuptools>=77", "wheel", *TOOLS, *LIMITS.get(torch, ()), *dependencies()],
     ]
     return all(subprocess.run(command, cwd=ROOT).returncode == 0 for command in commands)
 
