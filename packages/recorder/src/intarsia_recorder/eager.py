@@ -41,6 +41,8 @@ def _import_what_modes_import() -> None:
 class EagerMode(FakeTensorMode):
     """A FakeTensorMode that refuses what eager refuses, and gives results the strides and types that eager gives.
 
+    It takes the arguments of a FakeTensorMode, which versions of torch write differently.
+
     Raises:
         RuntimeError: From an op that eager's CPU kernel doesn't implement for the type of its operands.
         IndexError: From an op whose dimension its operand doesn't have.
@@ -53,7 +55,6 @@ class EagerMode(FakeTensorMode):
         RuntimeError: aten.ceil.default isn't implemented for torch.bool on the CPU
     """
 
-    @functools.wraps(FakeTensorMode.__init__)  # type: ignore[misc]  # mypy knows no decorated constructors
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _import_what_modes_import()
         super().__init__(*args, **kwargs)
