@@ -6,6 +6,7 @@ import pytest
 import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._sympy.functions import Mod, PythonMod
 
 from intarsia_ir.errors import NeedsFact
 from intarsia_shapes import FrozenEnv, ShapeEnv, confine, fake_mode, fakeify, freeze, join_facts, python_text
@@ -226,3 +227,19 @@ def test_a_size_of_more_elements_than_usual_is_taken_as_it_is() -> None:
     n = env.create_size(1 << 32, "n", duck=False)
     assert isinstance(n, torch.SymInt)
     assert confine(n) and not confine(n * n)
+
+
+def test_a_pooled_size_is_a_formula_that_asks_for_no_remainder() -> None:
+    env = ShapeEnv()
+    for n in (9, 16):
+        image = fakeify(fake_mode(env), torch.empty(2, 3, n, 2 * n + 1), "x", dynamic=(2, 3))
+        before = [guard.expr for guard in env.guards]
+        pooled, places = torch.ops.aten.max_pool2d_with_indices(image, [3, 3], [2, 2], [1, 1])
+        averaged = torch.ops.aten.avg_pool2d(image, [2, 2], [2, 2])
+        asked = [guard.expr for guard in env.guards if guard.expr not in before]
+        assert not any(expr.has(Mod, PythonMod) for expr in asked)
+        expected = [torch.nn.functional.max_pool2d(torch.empty(2, 3, n, 2 * n + 1), 3, 2, 1).shape]
+        expected.append(torch.nn.functional.avg_pool2d(torch.empty(2, 3, n, 2 * n + 1), 2).shape)
+        for got, shape in zip((pooled, averaged), expected, strict=True):
+            assert [n.node.hint if isinstance(n, torch.SymInt) else n for n in got.shape] == list(shape)
+        assert places.shape == pooled.shape

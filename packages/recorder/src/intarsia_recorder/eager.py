@@ -17,6 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_recorder.corrections import Correction, correction_of, device_of, is_empty
+from intarsia_recorder.indices import index_check
 from intarsia_recorder.iteration import known_numbers
 from intarsia_recorder.operand_types import Check, mismatch_check
 from intarsia_recorder.overlap import overlap_check
@@ -45,7 +46,7 @@ class EagerMode(FakeTensorMode):
 
     Raises:
         RuntimeError: From an op that eager's CPU kernel doesn't implement for the type of its operands.
-        IndexError: From an op whose dimension its operand doesn't have.
+        IndexError: From an op whose dimension its operand doesn't have, or whose index lies beyond the end.
 
     Example:
         >>> with EagerMode():
@@ -66,7 +67,7 @@ class EagerMode(FakeTensorMode):
         rules = _RULES.get(func)
         if rules is None:
             rules = _RULES[func] = _rules_of(func)
-        refused, dims, correct, stored, mismatched, overlap = rules
+        refused, dims, correct, stored, mismatched, overlap, indexed = rules
         if refused:
             _refuse(func, args, refused)
         if mismatched is not None and mismatched(args, kwargs or {}):
@@ -77,6 +78,8 @@ class EagerMode(FakeTensorMode):
             _check_dimensions(args, kwargs or {}, dims)
         if overlap is not None:
             overlap(args, kwargs or {})
+        if indexed is not None:
+            indexed(self, args, kwargs or {})
         result = super().dispatch(func, types, args, kwargs or {})
         return result if correct is None else correct(self, result, args, kwargs or {})
 
@@ -300,14 +303,22 @@ def _check_dimensions(args: Sequence[Any], kwargs: Mapping[str, Any], places: _P
             raise IndexError(f"Dimension out of range ({expected})")
 
 
-_Rules = tuple[_Refusal | None, _Places, Correction | None, str, Check | None, Callable[..., None] | None]
+_Rules = tuple[
+    _Refusal | None,
+    _Places,
+    Correction | None,
+    str,
+    Check | None,
+    Callable[..., None] | None,
+    Callable[..., None] | None,
+]
 _RULES: dict[Any, _Rules] = {}
 
 
 def _rules_of(func: Any) -> _Rules:
     """Return what the tables say about an overload, in-place forms included."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
-        return None, (), None, "", None, None
+        return None, (), None, "", None, None, None
     name = func._schema.name.partition("::")[2]
     written = func._schema.is_mutable
     base = name.removesuffix("_") if written else name
@@ -318,4 +329,5 @@ def _rules_of(func: Any) -> _Rules:
     dims = tuple((k, a.name) for k, a in numbered if a.name in _DIMENSIONS.get(base, ()) and str(a.type) == "int")
     refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
     stored = (_STORED.get(full) or _STORED.get(base, "")) if written and name.endswith("_") else ""
-    return refused, dims, correction_of(func), stored, mismatch_check(base, func), overlap_check(func)
+    mismatched, overlap = mismatch_check(base, func), overlap_check(func)
+    return refused, dims, correction_of(func), stored, mismatched, overlap, index_check(func)

@@ -22,8 +22,10 @@ from typing import Any
 import sympy
 import torch
 from sympy import Integer
+from torch import _meta_registrations
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._sympy.functions import Mod, PythonMod
 
 from intarsia_ir.errors import NeedsFact
 from intarsia_ir.records import Origin
@@ -36,6 +38,7 @@ __all__ = ["Relation", "Settings", "ShapeEnv"]
 _TORCH = os.path.dirname(torch.__file__)
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _CONVOLUTION = fake_impls.conv.__code__
+_POOLED_SIZE = _meta_registrations.div_rtn.__code__
 _THRESHOLDS = (sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le)
 
 
@@ -260,7 +263,7 @@ class ShapeEnv:
                 where = self.user_line()
                 raise GuardOnDataDependentSymNode(expr, f"can't decide {expr}, which depends on data, at {where}")
         value = hint if hint is not None and not isinstance(hint, SymTypes) else self._hint_of(expr)
-        if isinstance(expr, _THRESHOLDS) and _chooses_convolution():
+        if _is_needless(expr):
             self.n_unguarded += 1
             return value
         self._guard(expr, value)
@@ -430,15 +433,21 @@ class ShapeEnv:
         return self.memo
 
 
-def _chooses_convolution() -> bool:
-    """Tell whether a question comes from torch's choice of a convolution kernel, made for the layout of its result.
+def _is_needless(expr: Any) -> bool:
+    """Tell whether torch asks a question where either answer gives the same result, so that none needs a guard.
 
-    That choice has thresholds (such as 20,480 elements), but the kernels on both sides of them give the same layout.
+    Its choice of a convolution kernel, made for the layout of the result, has thresholds (such as 20,480 elements), but
+    the kernels on both sides of them give the same layout. The size of a pooled image is a quotient rounded down, of
+    which torch before 2.13 asks whether there is a remainder, to round down again what Python has rounded down already.
     """
+    threshold, remainder = isinstance(expr, _THRESHOLDS), expr.has(Mod, PythonMod)
+    if not threshold and not remainder:
+        return False
     frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame is not None and frame.f_code.co_filename.startswith((_HERE, torch.__file__)):
         frame = frame.f_back  # type: ignore[assignment]
-    return frame is not None and frame.f_code is _CONVOLUTION
+    code = None if frame is None else frame.f_code
+    return (code is _CONVOLUTION and threshold) or (code is _POOLED_SIZE and remainder)
 
 
 def user_line() -> Origin | None:
