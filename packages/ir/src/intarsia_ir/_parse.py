@@ -27,6 +27,7 @@ from intarsia_ir import meta
 from intarsia_ir._names import object_named
 from intarsia_ir._print import Dialect
 from intarsia_ir._tokens import Tokens, fail, tokenize
+from intarsia_ir.device_guard import keep_device_guard
 from intarsia_ir.dtypes import DTYPE_NAMES, dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Origin
@@ -59,6 +60,7 @@ def parse_graph(
     body = "\n" * text[: header.end()].count("\n") + text[header.end() :]
     body = _SYMBOLS.sub("\n", body, count=1)
     tokens = Tokens(tokenize(body))
+    keep_device_guard()
     reader = _Reader(tokens, dialect, constants, symbols, fake_mode or FakeTensorMode())
     gm = reader.graph("")
     tokens.expect_kind("end")

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from intarsia_ir.device_guard import keep_device_guard
 from intarsia_recorder.corrections import Correction, correction_of, device_of, is_empty
 from intarsia_recorder.indices import index_check
 from intarsia_recorder.iteration import known_numbers
@@ -58,6 +59,7 @@ class EagerMode(FakeTensorMode):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _import_what_modes_import()
+        keep_device_guard()
         super().__init__(*args, **kwargs)
 
     def dispatch(

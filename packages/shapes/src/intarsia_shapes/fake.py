@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from intarsia_ir.device_guard import keep_device_guard
 from intarsia_shapes.env import ShapeEnv
 
 __all__ = ["fake_mode", "fakeify"]
@@ -23,6 +24,7 @@ def fake_mode(
         kind: The class of the mode.
         options: Further arguments of FakeTensorMode.
     """
+    keep_device_guard()
     mode = kind(shape_env=env, static_shapes=True, **options)  # type: ignore[arg-type]
     if env is not None:
         mode.allow_scalar_outputs = True
