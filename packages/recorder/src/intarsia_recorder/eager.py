@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -129,11 +130,13 @@ _NOT_LONG = _BOOL | _INTEGERS - {torch.int64}
 def _halves_refused(call: Callable[[torch.Tensor], object]) -> frozenset[torch.dtype]:
     """Ask eager which half types this version of torch refuses: versions differ."""
     refused = set()
-    for dtype in _HALVES:
-        try:
-            call(torch.ones((1, 1), dtype=dtype))
-        except RuntimeError:
-            refused.add(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that types are experimental, which nobody asked to use
+        for dtype in _HALVES:
+            try:
+                call(torch.ones((1, 1), dtype=dtype, device="cpu"))
+            except RuntimeError:
+                refused.add(dtype)
     return frozenset(refused)
 
 
