@@ -47,7 +47,7 @@ graph(%x: f32[3, 4, 6], %w: f32[4], %n: i64[5]) {
     %t: f32[] = sum[; r0: 12, r1: 6] load(%c, r0, r1)
   }
   kernel[] {
-    %g: f32[6] = scatter_sum[i0: 6; r0: 5] scatter(f32(1.0), load(%w, 0), load(%n, r0))
+    %g: f32[6] = scatter_sum[i0: 6; r0: 5] scatter(f32(1.0), load(%x, 0, 0, r0), load(%n, r0))
   }
   kernel[i0: 6] {
     %h: f32[6] = map[i0: 6] neg(load(%g, i0))
