@@ -60,10 +60,6 @@ def _any_of(*checks: _Check) -> _Check:
     return lambda *args: any(check(*args) for check in checks)
 
 
-def _on_cpu(check: _Check) -> _Check:
-    return lambda *args: device_of(args[0]) == "cpu" and check(*args)
-
-
 def _normalises_others(x: Any, *args: Any) -> bool:
     """On the CPU, parameters and statistics have the operand's type, or all are float32 beside an operand of halves."""
     others = {other.dtype for other in _tensors(args)}
@@ -128,15 +124,6 @@ def _adds_other_slices(x: Any, dim: int, index: Any, source: Any, *rest: Any) ->
     return bool(x.dtype != source.dtype)
 
 
-def _scatters_outside(x: Any, src: Any, dim: int, index: Any) -> bool:
-    """Raise for a position that the dimension doesn't have."""
-    if x.dim() and -x.dim() <= dim < x.dim():
-        size = x.shape[dim]
-        if type(size) is int and type(index) is int and not -size <= index < size:
-            raise IndexError(f"index {index} is out of range for dimension {dim} of size {size}")
-    return False
-
-
 _SAME_TYPE = """
     addbmm addmm addmv baddbmm binary_cross_entropy bmm complex linalg_cross mm mv polar
 """
@@ -170,7 +157,6 @@ _CHECKS: dict[str, _Check] = {
     "masked_scatter": _takes_no_mask,
     "multilabel_margin_loss_forward": _any_of(_is_other(1, torch.int64), _gives_nothing),
     "put": _puts_wrongly,
-    "select_scatter": _scatters_outside,
 }
 _NAMED: dict[str, Check] = {
     **dict.fromkeys(["cumprod", "cumsum"], lambda args, kwargs: kwargs.get("dtype") is torch.bool),
