@@ -9,9 +9,9 @@ from types import MappingProxyType
 from intarsia_cpp._body import Scope
 from intarsia_cpp._context import Context
 from intarsia_cpp._folds import Fold
-from intarsia_cpp._index import product
 from intarsia_cpp._loops import lane_loops, nest
 from intarsia_cpp._text import block, loop
+from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom
 from intarsia_loops.ops import FLOATS
 

@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from intarsia_cpp._index import c_text, linear, product, size_symbols
+from intarsia_cpp._index import c_text, size_symbols
 from intarsia_cpp._ops import HEAVY, WIDTH, element
 from intarsia_ir.records import Target
+from intarsia_loops.addresses import address, product
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, index_value, load, val
@@ -131,10 +132,10 @@ def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[st
 
     def flat(buffer: str, index: tuple[IndexExpr, ...]) -> IndexExpr:
         if buffer in arrays:
-            inside = linear(index[depth:], arrays[buffer].strides)
+            inside = address(index[depth:], arrays[buffer].strides)
             block = arrays[buffer].block
             return inside if block is None else inside + index[block.position] - lift(block.start)
-        return linear(index, buffers[buffer].strides)
+        return address(index, buffers[buffer].strides)
 
     def leaf(v: Val) -> Val:
         if v.op == "index":
@@ -151,10 +152,10 @@ def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[st
         return _flat_gather(v, entries, strides)
 
     def step(nest: Nest) -> Step:
-        address = flat(nest.out, tuple(map(lift, nest.axes)))
-        position = linear(tuple(map(lift, nest.red)), _row_major(tuple(r.extent for r in nest.red)))
+        place = flat(nest.out, tuple(map(lift, nest.axes)))
+        position = address(tuple(map(lift, nest.red)), _row_major(tuple(r.extent for r in nest.red)))
         found = Step(
-            nest.out, nest.axes[depth:], nest.red, nest.kind, rebuild(nest.body, leaf), address, nest.dtype,
+            nest.out, nest.axes[depth:], nest.red, nest.kind, rebuild(nest.body, leaf), place, nest.dtype,
             nest.out not in kernel.local, position if nest.kind in ("argmax", "argmin") else ZERO,
         )  # fmt: skip
         return _without_units(found)

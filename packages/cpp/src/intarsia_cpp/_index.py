@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from intarsia_loops.addresses import product
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 
-__all__ = ["c_text", "collapse", "lane_step", "linear", "lone_remainder", "product", "separate", "size_symbols"]
+__all__ = ["c_text", "collapse", "lane_step", "lone_remainder", "separate", "size_symbols"]
 
 
 def c_text(expr: IndexExpr, name_of: Callable[[Atom], str]) -> str:
@@ -38,22 +39,6 @@ def _atom_text(atom: Atom, name_of: Callable[[Atom], str]) -> str:
     if atom.a.lo < 0:  # C rounds to zero, index algebra to minus infinity
         return f"{'floor_div' if atom.kind == '/' else 'floor_mod'}({a}, {b})"
     return f"({a} {atom.kind} ({b}))" if "*" in b else f"({a} {atom.kind} {b})"
-
-
-def linear(index: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> IndexExpr:
-    """Return the element number of a point of a strided buffer."""
-    out = ZERO
-    for i, s in zip(index, strides, strict=True):
-        out = out + lift(i) * s
-    return out
-
-
-def product(extents: Sequence[IndexExpr]) -> IndexExpr:
-    """Return how many points a space with these extents has."""
-    out = ONE
-    for e in extents:
-        out = out * e
-    return out
 
 
 def size_symbols(expr: IndexExpr) -> set[str]:

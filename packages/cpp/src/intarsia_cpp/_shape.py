@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from intarsia_cpp._context import Block, Context, Step, accesses
 from intarsia_cpp._groups import group_steps
-from intarsia_cpp._index import lane_step, product
+from intarsia_cpp._index import lane_step
 from intarsia_cpp._narrow import narrowed
 from intarsia_cpp._ops import WIDTH
 from intarsia_cpp.columns import emit_columns
@@ -14,6 +14,7 @@ from intarsia_cpp.pointwise import emit_pointwise, is_pointwise, is_tiled
 from intarsia_cpp.rows import emit_rows
 from intarsia_cpp.scatter import emit_scatter, is_scatter
 from intarsia_ir.records import Target
+from intarsia_loops.addresses import product
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis
 from intarsia_loops.program import Buffer, Kernel
 

@@ -15,11 +15,12 @@ from intarsia_cpp._context import Context, Step
 from intarsia_cpp._folds import Fold, combine_text
 from intarsia_cpp._frame import local_buffers, row_loops
 from intarsia_cpp._groups import Group, group_steps
-from intarsia_cpp._index import collapse, product
+from intarsia_cpp._index import collapse
 from intarsia_cpp._loops import is_empty, nest
 from intarsia_cpp._ops import Rep, number_text, vector
 from intarsia_cpp._parallel import pragma
 from intarsia_cpp._text import block, loop
+from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.ops import FLOATS, identity_of
 from intarsia_loops.rewrites import at

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from intarsia_cpp._body import Scope
 from intarsia_cpp._context import Context, Step, accesses
-from intarsia_cpp._index import collapse, lane_step, product, separate
+from intarsia_cpp._index import collapse, lane_step, separate
 from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._parallel import parallel_for
 from intarsia_cpp._text import block, loop
 from intarsia_cpp.transpose import emit_tiled, find_tiling, write_point
+from intarsia_loops.addresses import product
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis
 
 __all__ = ["emit_pointwise", "is_pointwise", "is_tiled", "unit_stride_score"]

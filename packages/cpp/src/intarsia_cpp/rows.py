@@ -12,12 +12,13 @@ from intarsia_cpp._context import Context, Step
 from intarsia_cpp._folds import Fold
 from intarsia_cpp._frame import local_buffers, row_loops
 from intarsia_cpp._groups import Group, group_steps
-from intarsia_cpp._index import collapse, product
+from intarsia_cpp._index import collapse
 from intarsia_cpp._loops import is_empty, lane_loops, nest
 from intarsia_cpp._ops import Rep, element, number_text, vector
 from intarsia_cpp._parallel import SERIAL_WORK, pragma
 from intarsia_cpp._text import block, loop
 from intarsia_cpp.pointwise import unit_stride_score
+from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom, axis, lift
 from intarsia_loops.ops import identity_of
 

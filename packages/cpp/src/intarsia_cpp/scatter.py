@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 
 from intarsia_cpp._body import Scope
 from intarsia_cpp._context import Context, Step
-from intarsia_cpp._index import collapse, product
+from intarsia_cpp._index import collapse
 from intarsia_cpp._loops import lane_loops, nest
 from intarsia_cpp._ops import element, expression
 from intarsia_cpp._parallel import parallel_for
 from intarsia_cpp._text import block, loop
 from intarsia_cpp.pointwise import emit_pointwise
 from intarsia_ir.records import Target
+from intarsia_loops.addresses import product
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.program import Buffer, Kernel, Val, index_value, load, scatter_of, val
 from intarsia_loops.rewrites import at, postorder

@@ -8,11 +8,11 @@ from types import MappingProxyType
 
 from intarsia_cpp._body import Scope
 from intarsia_cpp._context import Context, Step
-from intarsia_cpp._index import product
 from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._ops import Rep, vector
 from intarsia_cpp._parallel import pragma
 from intarsia_cpp._text import block, loop
+from intarsia_loops.addresses import product
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.program import Val
 from intarsia_loops.rewrites import postorder
