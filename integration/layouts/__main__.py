@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--eager-of", help=argparse.SUPPRESS)  # run this sample in eager, and do nothing else
     return parser
 
 
@@ -77,7 +78,7 @@ def sweep(options: argparse.Namespace, path: Path) -> list[dict[str, Any]]:
                     running[k] = _start(options, path, k)
                 elif process.returncode:
                     crashes += 1
-                    _blame(path, process)
+                    _blame(options, path, process)
                     if crashes > CRASHES:
                         raise SystemExit("too many workers died")
                     running[k] = _start(options, path, k)
@@ -87,8 +88,8 @@ def sweep(options: argparse.Namespace, path: Path) -> list[dict[str, Any]]:
     return list(rows_of(path).values())
 
 
-def _start(options: argparse.Namespace, path: Path, number: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "integration.layouts", "--json", str(path), "--worker", str(number)]
+def _start(options: argparse.Namespace, path: Path, number: int, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "integration.layouts", "--json", str(path), "--worker", str(number), *more]
     for name in ("stride", "samples", "device", "backend", "shard", "jobs", "until"):
         command += [f"--{name}", str(getattr(options, name))]
     for name in ("dtype", "op"):
@@ -103,11 +104,15 @@ def rows_of(path: Path) -> dict[str, dict[str, Any]]:
     return {row["sample"]: row for row in map(json.loads, filter(None, lines))}
 
 
-def _blame(path: Path, process: subprocess.Popen[bytes]) -> None:
+def _blame(options: argparse.Namespace, path: Path, process: subprocess.Popen[bytes]) -> None:
+    """Write down what killed a worker: the sample that it had begun, or eager, where that alone dies as well."""
+    number = int(process.args[process.args.index("--worker") + 1])  # type: ignore[index, union-attr, arg-type]
     for row in rows_of(path).values():
         if row.get("worker") == process.pid:
-            why = f"the process died with status {process.returncode}"
-            keep(path, {"sample": row["sample"], "layouts": {"all": {"result": "wrong", "why": why}}})
+            alone = _start(options, path, number, "--eager-of", row["sample"]).wait()
+            result = "eager" if alone < 0 else "wrong"
+            why = f"the process died with status {process.returncode}" + (", as eager's does" if alone < 0 else "")
+            keep(path, {"sample": row["sample"], "layouts": {"all": {"result": result, "why": why}}})
 
 
 def keep(path: Path, row: dict[str, Any]) -> None:
@@ -151,6 +156,9 @@ def work(options: argparse.Namespace) -> int:
         torch.set_num_threads(1)
         modes = {"dynamic": options.dynamic or None, "backward": options.backward, "inplace": options.inplace}
         judge = Judge(**modes, backend=options.backend)
+        if options.eager_of:
+            judge.run_eager(next(sample for sample in chosen(options) if sample.name == options.eager_of))
+            return 0
         done = rows_of(options.json)
         for sample in chosen(options):
             if time.time() > options.until:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -87,6 +88,12 @@ class Judge:
             found[layout] = self._judge(function, sample, [layout], expected)
         return found
 
+    def run_eager(self, sample: Sample) -> None:
+        """Run the sample in eager in every layout, to see whether the process outlives it."""
+        function = sample.op.inplace_variant if self.inplace else sample.function
+        for layout in (*LAYOUTS, *MIXED):
+            self._run(function, sample, [layout])
+
     def _judge(self, function: Callable[..., Any], sample: Sample, layouts: list[str], expected: Any) -> dict[str, Any]:
         expected = expected if expected is not None else self._run(function, sample, layouts)
         if isinstance(expected, Exception):
@@ -161,7 +168,7 @@ class Judge:
         ran = self._run(function, on_cpu, [layout])
         return isinstance(ran, list) and not _changed(ran[0][1], relaid(on_cpu.inputs, layout))
 
-    def _gradients(self, results: Any, inputs: Call) -> list[Any]:
+    def _gradients(self, results: Any, inputs: Call, *, narrow: bool = False) -> list[Any]:
         if not self.backward:
             return []
         leaves = [t for t in pytree.tree_leaves(inputs) if isinstance(t, Tensor) and t.requires_grad]
@@ -169,7 +176,7 @@ class Judge:
         if not leaves or not outputs:
             return []
         torch.manual_seed(1)
-        found = torch.autograd.grad(outputs, leaves, [_tangent(o) for o in outputs], allow_unused=True)
+        found = torch.autograd.grad(outputs, leaves, [_tangent(o, narrow) for o in outputs], allow_unused=True)
         # of a running maximum of nothing eager's gradient is the operand itself, which requires grad
         return [g.detach() if g is not None and not g.numel() else g for g in found]
 
@@ -179,9 +186,21 @@ class Judge:
         wrong = wrong or _bits(actual[0], expected[0])
         wrong = wrong or (_sharing(actual, expected) if not self.backward else None)
         for k, (a, e) in enumerate(zip(actual[2], expected[2], strict=True)):
-            wrong = wrong or leaf_difference(_plain(a), _plain(e), values=values, wide=lambda: None)
+            wide = functools.partial(self._wide_gradient, sample, inputs, k)
+            wrong = wrong or leaf_difference(_plain(a), _plain(e), values=values, wide=wide)
             wrong = wrong if wrong is None or wrong.startswith("gradient") else f"gradient {k}: {wrong}"
         return wrong
+
+    def _wide_gradient(self, sample: Sample, inputs: Call, position: int) -> Any:
+        """Return eager's gradient in double precision, of the same tangents; None where it can't be had."""
+        torch.manual_seed(0)
+        wide = pytree.tree_map_only(Tensor, _widened, inputs)
+        try:
+            with torch.enable_grad():
+                operand, args, kwargs = wide
+                return self._gradients(sample.op.op(operand, *args, **kwargs), wide, narrow=True)[position]
+        except (RuntimeError, TypeError, ValueError):  # no kernel for doubles: nothing to compare with
+            return None
 
 
 def _device_is_lost() -> bool:
@@ -211,10 +230,23 @@ def _plain(value: Any) -> Any:
     return value.resolve_conj().resolve_neg() if isinstance(value, Tensor) and value.layout is torch.strided else value
 
 
-def _tangent(output: Tensor) -> Tensor:
-    """Return a tangent with the output's strides where it is dense, as the compiled pass expects it."""
-    drawn = torch.randn(output.shape, dtype=output.dtype, device=output.device)
+def _tangent(output: Tensor, narrow: bool = False) -> Tensor:
+    """Return a tangent with the output's strides where it is dense, as the compiled pass expects it.
+
+    Args:
+        output: What the tangent is of.
+        narrow: Draw what is drawn for an output of single precision.
+    """
+    dtype = {torch.float64: torch.float32, torch.complex128: torch.complex64}.get(output.dtype) if narrow else None
+    drawn = torch.randn(output.shape, dtype=dtype or output.dtype, device=output.device).to(output.dtype)
     return torch.empty_like(output).copy_(drawn) if output.layout is torch.strided else drawn
+
+
+def _widened(x: Tensor) -> Tensor:
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        return x.clone()
+    wide = x.detach().to(torch.complex128 if x.dtype.is_complex else torch.float64)
+    return wide.requires_grad_(x.requires_grad)
 
 
 def _tensors(tree: Any) -> Iterator[Tensor]:

@@ -38,6 +38,22 @@ def test_operators_are_as_in_eager(tmp_path: Path) -> None:
     assert all("channels_last" in layouts or "transposed" in layouts for layouts in found.values())
 
 
+def test_what_kills_eager_too_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"  # the gradient of the distances between no rows
+    arguments = ["--json", str(path), "--jobs", "1", "--backward", "--dtype", "float32", "--op", "nn.functional.pdist"]
+    assert main(arguments) == 0
+    (row,) = rows_of(path).values()
+    assert row["layouts"]["all"]["result"] == "eager" and "as eager's does" in row["layouts"]["all"]["why"]
+
+
+def test_gradients_may_be_as_inexact_as_those_of_eager(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    arguments = ["--json", str(path), "--jobs", "1", "--backward", "--dtype", "float32", "--op", "kron"]
+    assert main(arguments) == 0
+    (row,) = rows_of(path).values()
+    assert {found["result"] for found in row["layouts"].values()} <= {"same", "eager"}
+
+
 def test_what_differs_is_told(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from intarsia_autodiff import joint_graph
-from intarsia_autodiff.layouts import ROW_MAJOR_ON_CPU
+from intarsia_autodiff.layouts import LIKE_OPERANDS, PRODUCTS, ROW_MAJOR_ON_CPU
 from intarsia_ir import meta
 from intarsia_ir.aten import interpret
 from intarsia_ir.errors import UnsupportedError
@@ -35,6 +35,40 @@ def test_a_gradient_that_eager_fills_is_row_major(function):
     (_, gradient), (_, recorded) = results(function, x)
     assert recorded.stride() == gradient.stride() == expected.stride()
     assert torch.equal(gradient, expected)
+
+
+PRODUCTS_OF = {
+    "whole": torch.prod,
+    "of rows": lambda x: x.prod(1),
+    "of columns, kept": lambda x: x.prod(-2, keepdim=True),
+    "twice": lambda x: x.prod(0).prod(1),
+    "of a transposed one": lambda x: x.transpose(0, 2).prod(2),
+    "of parts": lambda x: x[:, ::2].prod(0),
+    "of repeated ones": lambda x: x[:1].expand(5, 3, 2).prod(1),
+}
+
+
+@pytest.mark.parametrize("function", PRODUCTS_OF.values(), ids=PRODUCTS_OF)
+def test_a_gradient_of_a_product_lies_as_in_eager(function):
+    x = leaf()
+    result = function(x)
+    assert type(result.grad_fn).__name__ in PRODUCTS
+    (expected,) = torch.autograd.grad(result, x, torch.ones_like(result))
+    (_, gradient), (_, recorded) = results(function, x)
+    assert recorded.stride() == gradient.stride() == expected.stride()
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_gradients_of_reflectors_lie_as_in_eager():
+    v, tau = torch.randn(2, 5, 5).mT.requires_grad_(), torch.rand(5, 2).mT.requires_grad_()
+    result = torch.linalg.householder_product(v, tau)
+    assert type(result.grad_fn).__name__ in LIKE_OPERANDS
+    expected = torch.autograd.grad(result, (v, tau), torch.ones_like(result))
+    joint = joint_graph(torch.linalg.householder_product, (v, tau))
+    gradients = interpret(joint.graph_module, v.detach(), tau.detach(), torch.ones_like(result))[1:]
+    assert [g.stride() for g in gradients] == [e.stride() for e in expected] == [(25, 1, 5), (1, 2)]
+    for gradient, e in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, e)
 
 
 @pytest.mark.parametrize("function", [torch.amax, lambda x: x.max(0)[0].sum()])

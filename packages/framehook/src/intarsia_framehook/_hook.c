@@ -36,7 +36,7 @@ static PyObject *evaluate_hooked(PyThreadState *ts, Frame *f, int throwflag)
     int units = (char *)__builtin_frame_address(0) > me->stack_floor ? 2 : 0;
     bool plain = !throwflag && (co->co_flags & (PLAIN | NOT_PLAIN)) == PLAIN;
     if (plain && units == 0) {
-        PyErr_SetString(PyExc_RecursionError, "half of the C stack is used");
+        PyErr_SetString(PyExc_RecursionError, "three quarters of the C stack are used");
         return give_up_frame(ts, f, NULL);
     }
     CREDIT_C_RECURSION(ts, units);
@@ -90,7 +90,7 @@ static void find_stack_floor(HookThread *me)
         pthread_attr_getstack(&attributes, &low, &size);
         pthread_attr_destroy(&attributes);
     }
-    me->stack_floor = (char *)low + size / 2 + 1;
+    me->stack_floor = (char *)low + size / 4 + 1;
 }
 
 /* ---- being installed --------------------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ typedef struct {
     int replaced;           /* how many running frames of this thread run a replacement */
     bool quiet_once;        /* the answer to the last question: natively, with all that is called meanwhile */
     bool watched;           /* the end of the thread is noticed */
-    char *stack_floor;      /* below this address half of the C stack is used */
+    char *stack_floor;      /* below this address three quarters of the C stack are used */
     Frame *passed_on;       /* the frame that the eval function beneath us was just given */
 } HookThread;
 
