@@ -13,7 +13,6 @@ from cpp_harness import contiguous, emit_unit
 
 from intarsia_cpp import emit
 from intarsia_cpp._index import c_text
-from intarsia_cpp._narrow import is_saturated, narrowed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Launch, Target
 from intarsia_loops import from_fx, to_fx
@@ -33,6 +32,7 @@ from intarsia_loops.program import (
     val,
 )
 from intarsia_loops.rewrites import postorder
+from intarsia_loops.vectors.narrow import is_saturated, narrowed
 
 AVX512, SCALAR = Target(isa="avx512", threads=2), Target(isa="scalar", threads=1)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from intarsia_cpp._context import Context
-from intarsia_cpp._index import lane_step, lone_remainder
-from intarsia_cpp._narrow import is_saturated
 from intarsia_cpp._ops import WIDTH, Rep, constant, expression, mask_bits, vector, widened
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.program import Val
 from intarsia_loops.rewrites import operands, postorder
+from intarsia_loops.vectors.axes import lane_step, lone_remainder
+from intarsia_loops.vectors.narrow import is_saturated
 
 __all__ = ["Scope"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intarsia_cpp._body import Scope
-from intarsia_cpp._context import Context, Step
+from intarsia_cpp._context import Context
 from intarsia_cpp._ops import WIDTH, Rep, mask_type, number_text, vector, widened
 from intarsia_loops.ops import FLOATS, identity_of
 from intarsia_loops.program import index_value
+from intarsia_loops.vectors.steps import Step
 
 __all__ = ["Fold", "combine_text"]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from intarsia_cpp._context import Array, Context
-from intarsia_cpp._groups import Group
+from intarsia_cpp._context import Context
 from intarsia_cpp._ops import WIDTH, element
 from intarsia_cpp._parallel import pragma
 from intarsia_cpp._text import block
 from intarsia_loops.addresses import product
 from intarsia_loops.index import IndexExpr
+from intarsia_loops.vectors.groups import Group
+from intarsia_loops.vectors.steps import Array
 
 __all__ = ["local_buffers", "row_loops"]
 

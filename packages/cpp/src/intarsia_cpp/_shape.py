@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from intarsia_cpp._context import Block, Context, Step, accesses
-from intarsia_cpp._groups import group_steps
-from intarsia_cpp._index import lane_step
-from intarsia_cpp._narrow import narrowed
+from intarsia_cpp._context import Context
 from intarsia_cpp._ops import WIDTH
 from intarsia_cpp.columns import emit_columns
 from intarsia_cpp.pointwise import emit_pointwise, is_pointwise, is_tiled
@@ -17,6 +14,10 @@ from intarsia_ir.records import Target
 from intarsia_loops.addresses import product
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis
 from intarsia_loops.program import Buffer, Kernel
+from intarsia_loops.vectors.axes import lane_step
+from intarsia_loops.vectors.groups import group_steps
+from intarsia_loops.vectors.narrow import narrowed
+from intarsia_loops.vectors.steps import Block, Step, accesses
 
 __all__ = ["emit_lines", "kernel_shape"]
 

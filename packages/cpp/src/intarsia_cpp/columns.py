@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 
 from intarsia_cpp._body import Scope
 from intarsia_cpp._chains import WHOLE, Bounds, in_parts
-from intarsia_cpp._context import Context, Step
+from intarsia_cpp._context import Context
 from intarsia_cpp._folds import Fold, combine_text
 from intarsia_cpp._frame import local_buffers, row_loops
-from intarsia_cpp._groups import Group, group_steps
-from intarsia_cpp._index import collapse
 from intarsia_cpp._loops import is_empty, nest
 from intarsia_cpp._ops import Rep, number_text, vector
 from intarsia_cpp._parallel import pragma
@@ -24,6 +22,9 @@ from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.ops import FLOATS, identity_of
 from intarsia_loops.rewrites import at
+from intarsia_loops.vectors.axes import collapse
+from intarsia_loops.vectors.groups import Group, group_steps
+from intarsia_loops.vectors.steps import Step
 
 __all__ = ["emit_columns"]
 

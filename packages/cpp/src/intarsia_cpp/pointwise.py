@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from intarsia_cpp._body import Scope
-from intarsia_cpp._context import Context, Step, accesses
-from intarsia_cpp._index import collapse, lane_step, separate
+from intarsia_cpp._context import Context
 from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._parallel import parallel_for
 from intarsia_cpp._text import block, loop
 from intarsia_cpp.transpose import emit_tiled, find_tiling, write_point
 from intarsia_loops.addresses import product
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis
+from intarsia_loops.vectors.axes import collapse, separate, unit_stride_score
+from intarsia_loops.vectors.steps import Step
 
-__all__ = ["emit_pointwise", "is_pointwise", "is_tiled", "unit_stride_score"]
+__all__ = ["emit_pointwise", "is_pointwise", "is_tiled"]
 
 
 def is_pointwise(context: Context) -> bool:
@@ -80,19 +81,6 @@ def ordered_loops(
     merged, more = collapse(axes, [e.subst(env) for e in addresses])
     env |= more
     return merged, tuple(s.substituted(env) for s in steps)
-
-
-def unit_stride_score(a: Atom, steps: tuple[Step, ...], lanes: int) -> int:
-    """Return how well a loop suits vector lanes: accesses of stride 1 count most, of other strides against it."""
-    score = 0
-    for step in steps:
-        none = frozenset[Atom]()
-        weights = [(step.address, 3, none)] if step.in_memory else []
-        weights += [(address, 2, moving) for _, address, moving in accesses(step.body)]
-        for address, weight, moving in weights:
-            walk = None if a in moving else lane_step(address, a, lanes)
-            score += weight if walk is ONE else 0 if walk is ZERO else -2 * weight
-    return score
 
 
 def _chunk(context: Context, outer: list[Atom], lane: Atom) -> str:

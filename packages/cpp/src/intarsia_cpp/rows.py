@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from intarsia_cpp._body import Scope
 from intarsia_cpp._chains import RowLoops, in_parts, row_nest
-from intarsia_cpp._context import Context, Step
+from intarsia_cpp._context import Context
 from intarsia_cpp._folds import Fold
 from intarsia_cpp._frame import local_buffers, row_loops
-from intarsia_cpp._groups import Group, group_steps
-from intarsia_cpp._index import collapse
 from intarsia_cpp._loops import is_empty, lane_loops, nest
 from intarsia_cpp._ops import Rep, element, number_text, vector
 from intarsia_cpp._parallel import SERIAL_WORK, pragma
 from intarsia_cpp._text import block, loop
-from intarsia_cpp.pointwise import unit_stride_score
 from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom, axis, lift
 from intarsia_loops.ops import identity_of
+from intarsia_loops.vectors.axes import collapse, unit_stride_score
+from intarsia_loops.vectors.groups import Group, group_steps
+from intarsia_loops.vectors.steps import Step
 
 __all__ = ["emit_rows"]
 

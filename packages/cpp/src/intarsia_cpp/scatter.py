@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from intarsia_cpp._body import Scope
-from intarsia_cpp._context import Context, Step
-from intarsia_cpp._index import collapse
+from intarsia_cpp._context import Context
 from intarsia_cpp._loops import lane_loops, nest
 from intarsia_cpp._ops import element, expression
 from intarsia_cpp._parallel import parallel_for
@@ -24,6 +23,8 @@ from intarsia_loops.addresses import product
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.program import Buffer, Kernel, Val, index_value, load, scatter_of, val
 from intarsia_loops.rewrites import at, postorder
+from intarsia_loops.vectors.axes import collapse
+from intarsia_loops.vectors.steps import Step
 
 __all__ = ["emit_scatter", "is_scatter"]
 

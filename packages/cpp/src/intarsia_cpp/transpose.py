@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from intarsia_cpp._body import Scope
-from intarsia_cpp._context import Context, Step
+from intarsia_cpp._context import Context
 from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._ops import Rep, vector
 from intarsia_cpp._parallel import pragma
@@ -16,6 +16,7 @@ from intarsia_loops.addresses import product
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.program import Val
 from intarsia_loops.rewrites import postorder
+from intarsia_loops.vectors.steps import Step
 
 __all__ = ["Tiling", "emit_tiled", "find_tiling"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intarsia_cpp._context import Step
 from intarsia_loops.index import Atom, lift
+from intarsia_loops.vectors.steps import Step
 
 __all__ = ["Group", "group_steps"]
 
