@@ -1,6 +1,6 @@
 """Times generated C++ kernels beside eager, interleaved, in one process: `python benchmarks/cpp_kernels.py [--peer]`.
 
-Kernels are built by hand, as the fuser would leave them, so that the figures are about the emitter alone. `--peer` adds
+Kernels are built by hand, as the fuser would leave them, so that the figures are about how they run. `--peer` adds
 torch.compile. Prints microseconds (medians), the ratio to eager (and to the peer), and the fraction of the copy
 bandwidth floor: bytes read and written once over the bandwidth of a large copy measured in the same run.
 """
@@ -19,11 +19,12 @@ from pathlib import Path
 
 import torch
 
-from intarsia_cpp import emit
+from intarsia_cpp import emit_unit
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift
-from intarsia_loops.program import Buffer, Kernel, Nest, Val, cast, const, load, val
+from intarsia_loops.program import Buffer, Kernel, Nest, Program, Val, cast, const, load, val
+from intarsia_scheduler import scheduled
 
 Tensors = dict[str, torch.Tensor]
 
@@ -116,7 +117,7 @@ def build(kernel: Kernel, tensors: Tensors, target: Target) -> tuple[Callable[[]
         n: Buffer(tuple(map(lift, t.shape)), tuple(map(lift, t.stride())), dtype_name(t.dtype))
         for n, t in tensors.items()
     }
-    source = emit(kernel, layouts, target)
+    source = emit_unit(scheduled(Program(layouts, (), (kernel,), ()), target).launches)
     path = Path(tempfile.mkdtemp()) / "kernel.cpp"
     path.write_text(source.text)
     options = dict(source.options)
@@ -133,7 +134,7 @@ def build(kernel: Kernel, tensors: Tensors, target: Target) -> tuple[Callable[[]
         check=True,
     )
     seconds = time.perf_counter() - start
-    function = ctypes.CDLL(str(path.with_suffix(".so"))).kernel
+    function = ctypes.CDLL(str(path.with_suffix(".so"))).seg0
     pointers = [ctypes.c_void_p(tensors[b].data_ptr()) for b in source.launches[0].buffers]
     return lambda: function(*pointers), seconds
 

@@ -16,14 +16,42 @@ from intarsia_ir.dtypes import dtype_from_name, dtype_name
 from intarsia_ir.records import KernelSource, Target
 from intarsia_loops import kernels, to_fx
 from intarsia_loops.index import IndexExpr, lift
-from intarsia_loops.launches import Launches
-from intarsia_loops.program import Buffer, Kernel, Program, TensorRef
+from intarsia_loops.program import Buffer, Kernel, Program, TensorRef, scatter_of
 from intarsia_loops.rewrites import rename_buffers
+from intarsia_loops.vectors.walks import Maps, Points, Rows
+from intarsia_scheduler import SchedulePlan, SchedulePolicy, arrange, schedule, scheduled
 
 
-def emit_unit(program, target):
-    """Return the C++ of a program, each kernel of which is a launch."""
-    return intarsia_cpp.emit_unit(Launches(program, target, (), len(program.items)))
+def emit_unit(program: Program, target: Target, policy: SchedulePolicy | None = None) -> KernelSource:
+    """Return the source of a program, from a plan that went through JSON; it is what the plan itself gives."""
+    plan = schedule(program, target, policy, check=False)
+    again = SchedulePlan.from_json(plan.to_json())
+    assert again == plan
+    source = intarsia_cpp.emit_unit(arrange(program, again))
+    assert source == intarsia_cpp.emit_unit(arrange(program, plan))
+    return source
+
+
+def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> KernelSource:
+    """Return the source of one kernel."""
+    return emit_unit(Program(dict(buffers), (), (kernel,), ()), target)
+
+
+def kernel_shape(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> str:
+    """Return how a kernel is walked: `pointwise`, `tiled`, `rows`, `columns` or `scatter`; `empty` if it isn't."""
+    (launch,) = scheduled(Program(dict(buffers), (), (kernel,), ()), target, check=False).launches.launches
+    parts = launch.walk.parts
+    match parts[-1] if parts else None:
+        case None:
+            return "empty"
+        case Maps(tiling=None):
+            return "pointwise" if scatter_of(kernel.steps[-1]) is None else "scatter"
+        case Maps():
+            return "tiled"
+        case Points():
+            return "scatter"
+        case Rows(block=block):
+            return "rows" if block is None else "columns"
 
 
 def _isas() -> list[str]:

@@ -13,6 +13,7 @@ from cpp_harness import (
     expected,
     first_difference,
     guards_intact,
+    kernel_shape,
     program_of,
     run_unit,
 )
@@ -20,7 +21,6 @@ from cpp_random import random_case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from intarsia_cpp._shape import kernel_shape
 from intarsia_ir.records import Target
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.rewrites import postorder

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from cpp_harness import ISAS, Case, layout, results
+from cpp_harness import ISAS, Case, emit, layout, results
 
-from intarsia_cpp import emit
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.records import Target
 from intarsia_loops.index import IndexExpr, axis, lift

@@ -175,7 +175,7 @@ def test_a_policy_of_ones_own():
 
 
 def choices_of(plan, name):
-    assert tuple(plan.kernels[0].choices) == CHOICES
+    assert tuple(plan.kernels[0].choices)[: len(CHOICES)] == CHOICES
     return plan.kernels[0].choices[name].value
 
 

@@ -1,4 +1,4 @@
-"""One kernel while it is being emitted: names of its parameters, its local arrays, its flat steps."""
+"""One kernel while it is being emitted: names of its parameters, sizes, loop variables and temporaries."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import re
 from collections.abc import Mapping
 
 from intarsia_cpp._index import c_text, size_symbols
-from intarsia_cpp._ops import HEAVY, element
-from intarsia_ir.records import Target
 from intarsia_loops.index import Atom, IndexExpr, lift
-from intarsia_loops.program import Buffer, Kernel, Val
+from intarsia_loops.program import Val
 from intarsia_loops.rewrites import operands, postorder
-from intarsia_loops.vectors.steps import Block, Step, flat_steps, lanes_of, local_arrays
+from intarsia_loops.vectors.steps import Array
+from intarsia_loops.vectors.walks import Part, Rows
 
-__all__ = ["Context", "size_name"]
+__all__ = ["Context", "Parameters", "size_name"]
 
 
 def size_name(symbol: str) -> str:
@@ -21,37 +20,35 @@ def size_name(symbol: str) -> str:
     return f"size_{symbol}"
 
 
-class Context:
-    """What all scopes of one kernel share. Names are given out in the order in which text asks for them."""
+class Parameters:
+    """Parameters of a function, by the order in which its text asks for them: buffers, then the sizes of shapes."""
 
-    def __init__(
-        self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, block: Block | None = None
-    ) -> None:
-        self.kernel = kernel
-        self.buffers = buffers
-        self.target = target
-        self.threads = target.threads
-        for v in (v for s in kernel.steps for v in postorder(s.body)):
-            element(v.dtype)  # which refuses a type that C++ hasn't
-        self.lanes = lanes_of(kernel, target.machine.vector_bytes)
-        self.block = block
-        self.arrays = local_arrays(kernel, block)
-        self.steps = flat_steps(kernel, buffers, self.arrays)
-        self.params: dict[str, str] = {}
-        self._sizes: set[str] = set()
-        self._axis_names: dict[Atom, str] = {}
-        self._taken = {"l", "n"}
-        self._temps = 0
-        self._axes: dict[Val, frozenset[Atom]] = {}
+    def __init__(self) -> None:
+        self.buffers: dict[str, str] = {}
+        self.symbols: set[str] = set()
+
+    def pointer(self, buffer: str) -> str:
+        """Return the C name of a buffer."""
+        return self.buffers.setdefault(buffer, f"b{len(self.buffers)}")
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Size symbols used so far, sorted."""
-        return tuple(sorted(self._sizes))
+        return tuple(sorted(self.symbols))
 
-    def share_parameters(self, other: Context) -> None:
-        """Be a part of the function of another kernel: take, and add to, its parameters."""
-        self.params, self._sizes = other.params, other._sizes
+
+class Context:
+    """What all scopes of one part of a kernel share. Names are given out in the order in which text asks for them."""
+
+    def __init__(self, part: Part, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.lanes = part.lanes
+        self.block = part.block if isinstance(part, Rows) else None
+        self.arrays: Mapping[str, Array] = part.arrays if isinstance(part, Rows) else {}
+        self._axis_names: dict[Atom, str] = {}
+        self._taken = {"l", "n"}
+        self._temps = 0
+        self._axes: dict[Val, frozenset[Atom]] = {}
 
     def temp(self, prefix: str = "t") -> str:
         """Return a fresh C name."""
@@ -62,11 +59,11 @@ class Context:
         """Return the C name of a parameter or local array."""
         if buffer in self.arrays:
             return f"local_{buffer}"
-        return self.params.setdefault(buffer, f"b{len(self.params)}")
+        return self.parameters.pointer(buffer)
 
     def c(self, expr: IndexExpr) -> str:
         """Return an index expression as C text."""
-        self._sizes |= size_symbols(expr)
+        self.parameters.symbols |= size_symbols(expr)
         return c_text(expr, self.name_of)
 
     def name_of(self, atom: Atom) -> str:
@@ -106,8 +103,3 @@ class Context:
     def is_padded(self, buffer: str, address: IndexExpr, lane: Atom | None) -> bool:
         """Whether whole vectors may be moved at the end of a local array, because it has room past the end."""
         return buffer in self.arrays and (self.block is not None or (lane is not None and address is lift(lane)))
-
-    def cost(self, steps: tuple[Step, ...]) -> int:
-        """Return the work at one point of the steps' loops, in additions."""
-        distinct = {v for s in steps for v in postorder(s.body) if v.op != "const"}
-        return len(steps) + sum(HEAVY.get(v.op, 1) for v in distinct)

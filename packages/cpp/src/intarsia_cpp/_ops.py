@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from intarsia_ir.errors import UnsupportedError
 from intarsia_loops.ops import FLOATS, HALVES, INTEGERS
 
-__all__ = ["ELEMENT", "HEAVY", "WIDTH", "Rep", "constant", "convert", "element", "expression", "vector"]
+__all__ = ["ELEMENT", "WIDTH", "Rep", "constant", "convert", "element", "expression", "vector"]
 
 ELEMENT = {
     "f32": "f32", "f64": "f64", "f16": "u16", "bf16": "u16", "b8": "u8",
@@ -23,14 +23,6 @@ WIDTH = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2, "b8": 1, "i64": 8, "i32": 4, "
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^",
          "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}  # fmt: skip
 PREDICATES = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
-# Relative cost of one application, where an addition is 1.
-HEAVY = {
-    **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "erf", "sin", "cos"), 12),
-    **dict.fromkeys(("tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc"), 30),
-    **dict.fromkeys(("atan2", "hypot", "pow", "fmod", "mod", "floordiv", "truncdiv"), 40),
-    **dict.fromkeys(("div", "sqrt", "rsqrt"), 6),
-    "gather": 8,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

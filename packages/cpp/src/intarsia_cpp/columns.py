@@ -6,32 +6,25 @@ side by side, so that it reads several cache lines of each line of memory; what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from intarsia_cpp._body import Scope
 from intarsia_cpp._chains import WHOLE, Bounds, in_parts
 from intarsia_cpp._context import Context
 from intarsia_cpp._folds import Fold, combine_text
-from intarsia_cpp._frame import local_buffers, row_loops
+from intarsia_cpp._frame import row_loops
 from intarsia_cpp._loops import is_empty, nest
 from intarsia_cpp._ops import Rep, number_text, vector
-from intarsia_cpp._parallel import pragma
 from intarsia_cpp._text import block, loop
 from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.ops import FLOATS, identity_of
 from intarsia_loops.rewrites import at
-from intarsia_loops.vectors.axes import collapse
-from intarsia_loops.vectors.groups import Group, group_steps
-from intarsia_loops.vectors.steps import Step
+from intarsia_loops.vectors.steps import Block, Step
+from intarsia_loops.vectors.walks import Inner, Rows
 
 __all__ = ["emit_columns"]
-
-# Lines of memory that one sweep over a block adds up before it touches the accumulators.
-SWEEP = 8
-# Sums of floats longer than this are added up in pieces of that many lines.
-CHAIN = 128
 
 
 @dataclass
@@ -58,42 +51,41 @@ class _Columns:
         return None if self.lane.extent.const() is not None else "vectors"
 
 
-def emit_columns(context: Context) -> list[str]:
-    """Return the body of the kernel function; the context has a block."""
-    assert context.block is not None
-    rows, start, width = context.kernel.rows, context.block.start, context.block.width
-    lane = rows[context.block.position]
+def emit_columns(context: Context, columns: Rows, side_by_side: Block) -> list[str]:
+    """Return the statements of rows that are walked side by side, one in each lane."""
+    rows, start, width = columns.rows, side_by_side.start, side_by_side.width
+    lane = rows[side_by_side.position]
     outer = tuple(a for a in rows if a is not lane)
-    groups = group_steps(context.steps)
-    state = _Columns(context, lane, width // context.lanes, local_buffers(groups))
+    state = _Columns(context, lane, width // context.lanes, columns.stored)
     place = Scope(context, axes=(*outer, start))
-    for k, group in enumerate(groups):
-        _emit_group(state, place, group, {v.args[0] for g in groups[k + 1 :] for s in g.steps for v in s.body.loads})
+    for k, inner in enumerate(columns.inner):
+        later = {v.args[0] for i in columns.inner[k + 1 :] for s in i.steps for v in s.body.loads}
+        _emit(state, place, inner, later)
     heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in outer]
     first, extent = context.name_of(start), context.c(lane.extent)
     step = str(width) if state.used is None else "wide"
     heads.append(loop(first, "0", extent, step))
     bounds = [f"const i64 stop = {first} + {step} < {extent} ? {first} + {step} : {extent};"]
     if state.used is None:
-        return row_loops(context, heads, groups, state.stored, [*bounds, *place.lines])
+        return row_loops(context, columns, heads, [*bounds, *place.lines])
     bounds.append(f"const i64 {state.used} = (stop - {first} + {context.lanes - 1}) / {context.lanes};")
     others = context.c(product(tuple(a.extent for a in outer)))
-    wide = f"const i64 wide = block_width({extent}, {others}, {context.threads}, {context.lanes}, {width});"
-    return [wide, *row_loops(context, heads, groups, state.stored, [*bounds, *place.lines])]
+    wide = f"const i64 wide = block_width({extent}, {others}, {columns.threads}, {context.lanes}, {width});"
+    return [wide, *row_loops(context, columns, heads, [*bounds, *place.lines])]
 
 
-def _emit_group(state: _Columns, place: Scope, group: Group, later: set[str]) -> None:
-    step = group.steps[0]
-    if not group.loops:
-        _once(state, place, group, later)
-    elif step.is_scan:
-        _scan(state, place, step)
-    elif step.is_fold and step.inner:
-        _inner_folds(state, place, step)
-    elif all(s.is_fold for s in group.steps):
-        _folds(state, place, group)
-    else:
-        _shared_loop(state, place, group)
+def _emit(state: _Columns, place: Scope, inner: Inner, later: set[str]) -> None:
+    match inner.kind:
+        case "once":
+            _once(state, place, inner, later)
+        case "scan":
+            _scan(state, place, inner)
+        case "along":
+            _inner_folds(state, place, inner)
+        case "folds":
+            _folds(state, place, inner)
+        case _:
+            _shared_loop(state, place, inner)
 
 
 def _each_vector(state: _Columns, parent: Scope, point: Callable[[Scope], None]) -> list[str]:
@@ -121,12 +113,12 @@ def _start(context: Context) -> Atom:
     return context.block.start
 
 
-def _once(state: _Columns, place: Scope, group: Group, later: set[str]) -> None:
+def _once(state: _Columns, place: Scope, inner: Inner, later: set[str]) -> None:
     """Statements that run once a row."""
     kept: dict[str, tuple[str, Rep]] = {}
 
     def point(scope: Scope) -> None:
-        for step in group.steps:
+        for step in inner.steps:
             rep = scope.known[step.out] = scope.name(scope.value(step.body))
             if step.in_memory:
                 scope.store(step.out, step.address, rep)
@@ -140,13 +132,12 @@ def _once(state: _Columns, place: Scope, group: Group, later: set[str]) -> None:
     state.numbers |= {out: Rep(f"{name}[q]", rep.dtype, rep.ctype) for out, (name, rep) in kept.items()}
 
 
-def _shared_loop(state: _Columns, place: Scope, group: Group) -> None:
+def _shared_loop(state: _Columns, place: Scope, inner: Inner) -> None:
     """Maps, perhaps with reductions, in one nest of loops."""
-    loops, steps = _merged(group)
-    folds = {s.out: _fold(state, s) for s in steps if s.is_fold}
+    folds = {s.out: _fold(state, s) for s in inner.steps if s.is_fold}
 
     def point(scope: Scope) -> None:
-        for step in steps:
+        for step in inner.steps:
             rep = scope.value(step.body)
             if step.is_fold:
                 folds[step.out].update(scope, rep, "q", masked=False)
@@ -155,50 +146,35 @@ def _shared_loop(state: _Columns, place: Scope, group: Group) -> None:
             if step.in_memory or step.out in state.stored:
                 scope.store(step.out, step.address, rep)
 
-    long = [f for f in folds.values() if _is_float_sum(f.step)]
     place.lines += [line for f in folds.values() for line in f.declare()]
-    if not is_empty(state.context, loops):
-        place.lines += _in_chains(state, place, loops, long, 1, lambda scope, _: _each_vector(state, scope, point))
+    if not is_empty(state.context, inner.loops):
+        place.lines += _in_chains(
+            state, place, inner, list(folds.values()), lambda scope, _: _each_vector(state, scope, point)
+        )
     _finish(state, place, list(folds.values()))
 
 
-def _folds(state: _Columns, place: Scope, group: Group) -> None:
+def _folds(state: _Columns, place: Scope, inner: Inner) -> None:
     """Reductions alone: several lines of memory in one sweep."""
-    loops, steps = _merged(group)
-    folds = [_fold(state, s) for s in steps]
-    size = sum(s.body.size for s in steps)
-    plain = not any(f.is_arg for f in folds)
-    sweep = max(1, min(SWEEP, 64 // size)) if plain else 1
+    context, loops = state.context, inner.loops
+    folds = [_fold(state, s) for s in inner.steps]
 
     def point(scope: Scope, lines_at_once: int) -> None:
         for f in folds:
             parts = [scope.value(at(f.step.body, {loops[-1]: lift(loops[-1]) + u})) for u in range(lines_at_once)]
             f.update(scope, _tree(f, parts), "q", masked=False)
 
-    sums = [f for f in folds if _is_float_sum(f.step)]
-
     def fill(scope: Scope, n: int) -> list[str]:
         return _each_vector(state, scope, lambda inside: point(inside, n))
 
-    if plain and _few_blocks(state) and not is_empty(state.context, loops):
-        context, points = state.context, product(tuple(a.extent for a in (*state.context.kernel.rows, *loops)))
+    if inner.parts > 1:
         place.lines += in_parts(
-            context, loops[0], 1, folds, pragma(context, "parallel for", 1, points, context.cost(steps)),
-            lambda bounds: _in_chains(state, place, loops, sums, sweep, fill, bounds),
-        )  # fmt: skip
+            context, inner, 1, folds, lambda bounds: _in_chains(state, place, inner, folds, fill, bounds)
+        )
     else:
         place.lines += [line for f in folds for line in f.declare()]
-        place.lines += [] if is_empty(state.context, loops) else _in_chains(state, place, loops, sums, sweep, fill)
+        place.lines += [] if is_empty(context, loops) else _in_chains(state, place, inner, folds, fill)
     _finish(state, place, folds)
-
-
-def _few_blocks(state: _Columns) -> bool:
-    """Whether there are fewer blocks than threads, so that threads share the lines of memory instead."""
-    context, extent = state.context, state.lane.extent.const()
-    outer = product(tuple(a.extent for a in context.kernel.rows if a is not state.lane)).const()
-    if context.threads == 1 or extent is None or outer is None:
-        return False
-    return outer * -(-extent // (state.count * context.lanes)) < context.threads
 
 
 def _tree(fold: Fold, parts: list[Rep]) -> Rep:
@@ -215,9 +191,8 @@ def _tree(fold: Fold, parts: list[Rep]) -> Rep:
 def _in_chains(
     state: _Columns,
     place: Scope,
-    loops: Sequence[Atom],
-    sums: list[Fold],
-    sweep: int,
+    inner: Inner,
+    folds: list[Fold],
     fill: Callable[[Scope, int], list[str]],
     bounds: Bounds = WHOLE,
 ) -> list[str]:
@@ -226,32 +201,28 @@ def _in_chains(
     Args:
         state: The kernel.
         place: Scope around the loops.
-        loops: Loop variables, outermost first.
-        sums: The folds that need two levels when they are long.
-        sweep: Lines of memory at once.
+        inner: The nest.
+        folds: Its reductions.
         fill: Statements of so many lines, at the innermost loop's variable.
         bounds: Loop variable -> C text of its first and past-the-last value, where it isn't the whole extent.
     """
-    context = state.context
-    *outer, inner = loops
-    extent = inner.extent.const()
-    total = product(tuple(a.extent for a in loops)).const()
-    two_levels = bool(sums) and (total is None or total > 2 * CHAIN)
-    totals = {f.name: context.temp("total") for f in sums} if two_levels else {}
-    flush = [line for f in sums if two_levels for line in f.flush(totals[f.name])]
-    split = two_levels and (extent is None or extent > 2 * CHAIN)
+    context, loops, split = state.context, inner.loops, inner.cut
+    *outer, last_loop = loops
+    sums = [f for f in folds if inner.chain and _is_float_sum(f.step)]
+    totals = {f.name: context.temp("total") for f in sums}
+    flush = [line for f in sums for line in f.flush(totals[f.name])]
 
-    low, high = bounds.get(inner, ("0", context.c(inner.extent)))
-    exact = split or inner in bounds
+    low, high = bounds.get(last_loop, ("0", context.c(last_loop.extent)))
+    exact = split or last_loop in bounds
 
     def lines_of(scope: Scope) -> list[str]:
-        return _lines(scope, inner, sweep, fill, ("first", "last") if split else (low, high), exact)
+        return _lines(scope, last_loop, inner.unroll, fill, ("first", "last") if split else (low, high), exact)
 
     def around(scope: Scope) -> list[str]:
         if not split:
             return [*lines_of(scope), *flush]
-        last = f"const i64 last = first + {CHAIN} < {high} ? first + {CHAIN} : {high};"
-        return block(loop("first", low, high, CHAIN), [last, *lines_of(scope), *flush])
+        last = f"const i64 last = first + {inner.length} < {high} ? first + {inner.length} : {high};"
+        return block(loop("first", low, high, inner.length), [last, *lines_of(scope), *flush])
 
     maybe_empty = any(a.extent.lo < 1 for a in loops)
     parent = Scope(context, place, barrier=True) if maybe_empty else place
@@ -260,8 +231,7 @@ def _in_chains(
         condition = " && ".join(f"{context.c(a.extent)} > 0" for a in loops if a.extent.lo < 1)
         body = block(f"if ({condition})", [*parent.lines, *body])
     for f in sums:
-        if two_levels:
-            body = [*f.start(totals[f.name]), *body, *f.take(totals[f.name])]
+        body = [*f.start(totals[f.name]), *body, *f.take(totals[f.name])]
     return body
 
 
@@ -294,34 +264,34 @@ def _finish(state: _Columns, place: Scope, folds: list[Fold]) -> None:
     state.numbers |= {f.step.out: f.vector("q") for f in folds}
 
 
-def _inner_folds(state: _Columns, place: Scope, step: Step) -> None:
+def _inner_folds(state: _Columns, place: Scope, inner: Inner) -> None:
     """A reduction for every point of inner axes."""
+    context = state.context
+    (step,) = inner.steps
     fold = _fold(state, step)
 
     def fill(scope: Scope) -> list[str]:
-        here = Scope(state.context, scope, barrier=True)
+        here = Scope(context, scope, barrier=True)
 
         def point(inside: Scope) -> None:
             fold.update(inside, inside.value(step.body), "q", masked=False)
 
-        sums = [fold] if _is_float_sum(step) else []
         lines = []
-        if not is_empty(state.context, step.red):
-            lines = _in_chains(state, here, step.red, sums, 1, lambda s, _: _each_vector(state, s, point))
+        if not is_empty(context, inner.loops):
+            lines = _in_chains(state, here, inner, [fold], lambda s, _: _each_vector(state, s, point))
         store = _each_vector(state, here, lambda inside: inside.store(step.out, step.address, fold.vector("q")))
         return [*fold.declare(), *here.lines, *lines, *store]
 
-    place.lines += nest(place, step.inner, fill) if not is_empty(state.context, step.inner) else []
+    place.lines += nest(place, inner.outer, fill) if not is_empty(context, inner.outer) else []
 
 
-def _scan(state: _Columns, place: Scope, step: Step) -> None:
+def _scan(state: _Columns, place: Scope, inner: Inner) -> None:
     """A running value. Sums of f32 carry their rounding errors along, for about the accuracy of f64 as in eager."""
     context = state.context
+    (scanned,), (step,) = inner.loops, inner.steps
     acc, ctype = context.temp("acc"), vector(step.dtype, context.lanes)
     compensated = step.kind == "cumsum" and step.dtype == "f32"
     names = [acc, f"{acc}_error"] if compensated else [acc]
-    (scanned,) = step.red
-    outer = tuple(a for a in step.inner if a is not scanned)
 
     def point(scope: Scope) -> None:
         x = scope.name(scope.value(step.body)).text
@@ -343,7 +313,7 @@ def _scan(state: _Columns, place: Scope, step: Step) -> None:
         return [*lines, f"for (int q = 0; q < {used}; q++) {{ {fills} }}", *here.lines, *body]
 
     if not is_empty(context, step.inner):
-        place.lines += block("", nest(place, outer, fill))
+        place.lines += block("", nest(place, inner.outer, fill))
 
 
 def _fold(state: _Columns, step: Step) -> Fold:
@@ -352,8 +322,3 @@ def _fold(state: _Columns, step: Step) -> Fold:
 
 def _is_float_sum(step: Step) -> bool:
     return step.kind == "sum" and step.dtype in FLOATS
-
-
-def _merged(group: Group) -> tuple[tuple[Atom, ...], tuple[Step, ...]]:
-    loops, env = collapse(group.loops, [e for s in group.steps for e in s.addresses()])
-    return loops or group.loops[-1:], tuple(s.substituted(env) for s in group.steps)

@@ -10,73 +10,59 @@ from intarsia_cpp._body import Scope
 from intarsia_cpp._chains import RowLoops, in_parts, row_nest
 from intarsia_cpp._context import Context
 from intarsia_cpp._folds import Fold
-from intarsia_cpp._frame import local_buffers, row_loops
+from intarsia_cpp._frame import row_loops
 from intarsia_cpp._loops import is_empty, lane_loops, nest
 from intarsia_cpp._ops import Rep, element, number_text, vector
-from intarsia_cpp._parallel import SERIAL_WORK, pragma
 from intarsia_cpp._text import block, loop
-from intarsia_loops.addresses import product
-from intarsia_loops.index import Atom, axis, lift
 from intarsia_loops.ops import identity_of
-from intarsia_loops.vectors.axes import collapse, unit_stride_score
-from intarsia_loops.vectors.groups import Group, group_steps
-from intarsia_loops.vectors.steps import Step
+from intarsia_loops.vectors.walks import Inner, Rows
 
 __all__ = ["emit_rows"]
 
-UNROLL = 4
+
+def emit_rows(context: Context, rows: Rows) -> list[str]:
+    """Return the statements of rows whose lanes run along inner axes."""
+    row = Scope(context, axes=rows.rows)
+    for inner in rows.inner:
+        _emit(row, inner, rows.stored)
+    heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in rows.rows]
+    return row_loops(context, rows, heads, row.lines)
 
 
-def emit_rows(context: Context) -> list[str]:
-    """Return the body of the kernel function."""
-    groups = group_steps(context.steps)
-    stored = local_buffers(groups)
-    row = Scope(context, axes=context.kernel.rows)
-    for group in groups:
-        _emit_group(row, group, stored)
-    heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in context.kernel.rows]
-    return row_loops(context, heads, groups, stored, row.lines, parallel=not few_rows(context))
+def _emit(row: Scope, inner: Inner, stored: frozenset[str]) -> None:
+    """Write a nest of loops at the end of the row's statements."""
+    match inner.kind:
+        case "once":
+            _once(row, inner)
+        case "scan":
+            row.lines += _scan(row, inner)
+        case "along":
+            row.lines += _fold_along(row, inner)
+        case "across":
+            row.lines += _fold_across(row, inner)
+        case _:
+            _shared_loop(row, inner, stored)
 
 
-def few_rows(context: Context) -> bool:
-    """Whether there are fewer rows than threads, so that threads share the loops of a row instead."""
-    rows = product(tuple(a.extent for a in context.kernel.rows)).const()
-    return context.threads > 1 and rows is not None and rows < context.threads
+# ---- the kinds of nests ------------------------------------------------------------------------------------------
 
 
-def _emit_group(row: Scope, group: Group, stored: frozenset[str]) -> None:
-    """Write the loops of a group at the end of the row's statements."""
-    step = group.steps[0]
-    if not group.loops:
-        _once(row, group)
-    elif step.is_scan:
-        row.lines += _scan(row, step)
-    elif step.is_fold and step.inner:
-        row.lines += _inner_folds(row, step)
-    else:
-        _shared_loop(row, group, stored)
-
-
-# ---- the kinds of groups -----------------------------------------------------------------------------------------
-
-
-def _once(row: Scope, group: Group) -> None:
+def _once(row: Scope, inner: Inner) -> None:
     """Statements that run once a row."""
-    for step in group.steps:
+    for step in inner.steps:
         rep = row.name(row.value(step.body))
         row.known[step.out] = rep
         if step.in_memory:
             row.store(step.out, step.address, rep)
 
 
-def _shared_loop(row: Scope, group: Group, stored: frozenset[str]) -> None:
+def _shared_loop(row: Scope, inner: Inner, stored: frozenset[str]) -> None:
     """Maps and reductions in one nest of loops."""
     context = row.context
-    loops, steps = _ordered(group, context.lanes)
-    folds = _folds(context, steps, loops)
+    folds = _folds(context, inner)
 
     def point(scope: Scope, u: str) -> None:
-        for step in steps:
+        for step in inner.steps:
             rep = scope.value(step.body)
             if step.is_fold:
                 folds[step.out].update(scope, rep, u, masked=True)
@@ -85,30 +71,19 @@ def _shared_loop(row: Scope, group: Group, stored: frozenset[str]) -> None:
             if step.in_memory or step.out in stored:
                 scope.store(step.out, step.address, rep)
 
-    nest_ = RowLoops(loops, tuple(folds.values()), point, context.cost(steps))
-    parts = context.threads if few_rows(context) and _is_large(nest_) else 1
-    if parts > 1:
-        points = product(tuple(a.extent for a in loops))
-        row.lines += in_parts(
-            context, loops[0], context.lanes if len(loops) == 1 else 1, nest_.folds,
-            pragma(context, "parallel for", 1, points, nest_.cost), lambda bounds: row_nest(row, nest_, bounds),
-        )  # fmt: skip
+    loops = RowLoops(inner, tuple(folds.values()), point)
+    if inner.parts > 1:
+        step = context.lanes if len(inner.loops) == 1 else 1
+        row.lines += in_parts(context, inner, step, loops.folds, lambda bounds: row_nest(row, loops, bounds))
     else:
         row.lines += [line for fold in folds.values() for line in fold.declare()]
-        row.lines += [] if is_empty(context, loops) else row_nest(row, nest_)
+        row.lines += [] if is_empty(context, inner.loops) else row_nest(row, loops)
     for fold in folds.values():
-        _finish(row, fold, parts)
+        _finish(row, fold, inner.parts)
 
 
-def _is_large(loops: RowLoops) -> bool:
-    points = product(tuple(a.extent for a in loops.loops)).const()
-    return points is None or points * loops.cost >= SERIAL_WORK
-
-
-def _folds(context: Context, steps: tuple[Step, ...], loops: tuple[Atom, ...]) -> dict[str, Fold]:
-    extent = loops[-1].extent.const()
-    count = UNROLL if extent is None or extent >= UNROLL * context.lanes else 1
-    return {s.out: Fold(context, s, context.temp("acc"), count) for s in steps if s.is_fold}
+def _folds(context: Context, inner: Inner) -> dict[str, Fold]:
+    return {s.out: Fold(context, s, context.temp("acc"), inner.unroll) for s in inner.steps if s.is_fold}
 
 
 def _finish(row: Scope, fold: Fold, parts: int) -> None:
@@ -121,11 +96,10 @@ def _finish(row: Scope, fold: Fold, parts: int) -> None:
         row.store(step.out, step.address, row.known[step.out])
 
 
-def _scan(row: Scope, step: Step) -> list[str]:
+def _scan(row: Scope, inner: Inner) -> list[str]:
     """A running value, prefixes of a vector at a time. f32 runs in f64, as in eager."""
-    context = row.context
-    (lane,) = step.red
-    outer = tuple(a for a in step.inner if a is not lane)
+    context, outer = row.context, inner.outer
+    (lane,), (step,) = inner.loops, inner.steps
     ctype, acc, lanes = vector(step.dtype, context.lanes), context.temp("acc"), context.lanes
     wide = "f64" if step.dtype == "f32" else element(step.dtype)
     what = step.kind.removeprefix("cum")
@@ -145,38 +119,34 @@ def _scan(row: Scope, step: Step) -> list[str]:
     return nest(row, outer, fill) if outer else block("", fill(row))
 
 
-def _inner_folds(row: Scope, step: Step) -> list[str]:
-    """A reduction for every point of inner axes, lanes along the axis that memory suits best."""
-    best = max(step.inner + step.red, key=lambda a: (unit_stride_score(a, (step,), row.context.lanes), a in step.red))
-    return _fold_along(row, step) if best in step.red or step.kind.startswith("arg") else _fold_across(row, step, best)
-
-
-def _fold_along(row: Scope, step: Step) -> list[str]:
-    """Lanes run along the reduced axes."""
+def _fold_along(row: Scope, inner: Inner) -> list[str]:
+    """A reduction for every point of inner axes; lanes run along the reduced axes."""
     context = row.context
+    (step,) = inner.steps
 
     def fill(scope: Scope) -> list[str]:
         here = Scope(context, scope, barrier=True)
-        loops, (moved,) = _ordered(Group(step.red, (step,)), context.lanes)
-        fold = next(iter(_folds(context, (moved,), loops).values()))
+        fold = _folds(context, inner)[step.out]
         here.lines += fold.declare()
-        if not is_empty(context, loops):
+        if not is_empty(context, inner.loops):
 
             def point(s: Scope, u: str) -> None:
-                fold.update(s, s.value(moved.body), u, masked=True)
+                fold.update(s, s.value(step.body), u, masked=True)
 
-            here.lines += row_nest(here, RowLoops(loops, (fold,), point))
+            here.lines += row_nest(here, RowLoops(inner, (fold,), point))
         scalar = context.temp("s")
         here.lines.append(f"const {fold.scalar_type()} {scalar} = {fold.result()};")
         here.store(step.out, step.address, fold.broadcast(scalar))
         return here.lines
 
-    return nest(row, step.inner, fill)
+    return nest(row, inner.outer, fill)
 
 
-def _fold_across(row: Scope, step: Step, lane: Atom) -> list[str]:
-    """Lanes run along an inner axis, reduced axes are plain loops."""
+def _fold_across(row: Scope, inner: Inner) -> list[str]:
+    """A reduction for every point of inner axes; lanes run along one of these, reduced axes are plain loops."""
     context = row.context
+    (step,) = inner.steps
+    *outer, lane = inner.outer
 
     def point(scope: Scope, u: str) -> None:
         fold = Fold(context, step, context.temp("acc"), 1)
@@ -187,23 +157,8 @@ def _fold_across(row: Scope, step: Step, lane: Atom) -> list[str]:
             fold.update(body, body.value(step.body), "0", masked=False)
             return body.lines
 
-        lines = nest(inside, step.red, fill)
+        lines = nest(inside, inner.loops, fill)
         scope.lines += [*fold.declare(), *inside.lines, *lines]
         scope.store(step.out, step.address, Rep(f"{fold.name}[0]", step.dtype, fold.ctype))
 
-    outer = tuple(a for a in step.inner if a is not lane)
     return nest(row, outer, lambda scope: lane_loops(scope, lane, point))
-
-
-def _ordered(group: Group, lanes: int) -> tuple[tuple[Atom, ...], tuple[Step, ...]]:
-    """Loops with the one that memory suits best innermost, merged where possible, and the steps over them.
-
-    Searches for a position keep their order: the first of equals is the one with the least number.
-    """
-    loops = list(group.loops)
-    if not any(s.kind.startswith("arg") for s in group.steps):
-        best = max(loops, key=lambda a: (unit_stride_score(a, group.steps, lanes), loops.index(a)))
-        loops.remove(best)
-        loops.append(best)
-    merged, env = collapse(loops, [e for s in group.steps for e in s.addresses()])
-    return merged or (axis("r0", lift(1)),), tuple(s.substituted(env) for s in group.steps)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from intarsia_cpp._body import Scope
@@ -12,83 +11,27 @@ from intarsia_cpp._loops import lane_loops
 from intarsia_cpp._ops import Rep, vector
 from intarsia_cpp._parallel import pragma
 from intarsia_cpp._text import block, loop
-from intarsia_loops.addresses import product
-from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
-from intarsia_loops.program import Val
-from intarsia_loops.rewrites import postorder
+from intarsia_loops.index import Atom, axis, lift
 from intarsia_loops.vectors.steps import Step
+from intarsia_loops.vectors.walks import Maps, Tiling
 
-__all__ = ["Tiling", "emit_tiled", "find_tiling"]
-
-# Tiles are visited in squares of this many elements, so that lines of memory are used whole while they are cached.
-SQUARE = 64
+__all__ = ["emit_tiled", "write_point"]
 
 
-@dataclass(frozen=True, slots=True)
-class Tiling:
-    """What is transposed.
-
-    Args:
-        across: The loop along which the transposed operands and results lie in memory.
-        loads: Those operands.
-        stores: The buffers of those results.
-    """
-
-    across: Atom
-    loads: tuple[Val, ...]
-    stores: tuple[str, ...]
-
-
-def find_tiling(context: Context, axes: Sequence[Atom], steps: Sequence[Step]) -> Tiling | None:
-    """Return the operands that tiles help, or None.
-
-    Args:
-        context: The kernel.
-        axes: Loops, the one over lanes last.
-        steps: Maps over them.
-    """
-    *outer, lane = axes
-    if not _long_enough(context, lane):
-        return None
-    made = {s.out for s in steps}
-    loads = dict.fromkeys(u for s in steps for u in postorder(s.body) if u.op == "load" and u.args[0] not in made)
-    accesses: list[tuple[Val | str, IndexExpr]] = [(v, v.args[1][0]) for v in loads if v.dtype != "b8"]
-    accesses += [(s.out, s.address) for s in steps if s.in_memory and s.dtype != "b8"]
-    found: dict[Atom, list[Val | str]] = {}
-    for access, address in accesses:
-        split = address.coef(lane)
-        if split is None or split[0] is ONE or split[0] is ZERO:
-            continue
-        for a in outer:
-            along = address.coef(a)
-            if along is not None and along[0] is ONE and _long_enough(context, a):
-                found.setdefault(a, []).append(access)
-    if not found:
-        return None
-    across = max(found, key=lambda a: (len(found[a]), -outer.index(a)))
-    ours = found[across]
-    return Tiling(across, tuple(v for v in ours if type(v) is Val), tuple(b for b in ours if type(b) is str))
-
-
-def _long_enough(context: Context, a: Atom) -> bool:
-    extent = a.extent.const()
-    return extent is None or extent >= context.lanes
-
-
-def emit_tiled(context: Context, axes: Sequence[Atom], steps: Sequence[Step], tiling: Tiling) -> list[str]:
+def emit_tiled(context: Context, maps: Maps, tiling: Tiling) -> list[str]:
     """Return the loops of a kernel in tiles; what whole tiles leave over is done as without them."""
-    *others, lane = axes
+    steps, square = maps.steps, tiling.square
+    *others, lane = maps.loops
     outer = [a for a in others if a is not tiling.across]
     t, j, lanes = context.name_of(tiling.across), context.name_of(lane), context.lanes
     place = Scope(context, axes=outer)
     tile = _tile(place, steps, tiling, lane)
     for name in (j, t):
         tile = block(loop(f"{name}_tile", f"{name}_square", f"{name}_end", lanes), tile)
-    ends = [_smaller(f"{name}_end", f"{name}_square + {SQUARE}", f"{name}_whole") for name in (t, j)]
+    ends = [_smaller(f"{name}_end", f"{name}_square + {square}", f"{name}_whole") for name in (t, j)]
     heads = [loop(context.name_of(a), "0", context.c(a.extent)) for a in outer]
-    heads += [loop(f"{name}_square", "0", f"{name}_whole", SQUARE) for name in (t, j)]
-    points = product(tuple(a.extent for a in axes))
-    first = pragma(context, "parallel for", len(heads), points, 2 * context.cost(tuple(steps)))
+    heads += [loop(f"{name}_square", "0", f"{name}_whole", square) for name in (t, j)]
+    first = pragma(context, "parallel for", len(heads), maps.share)
     wholes = [
         f"const i64 {name}_whole = {context.c(a.extent)} & -{lanes};" for name, a in ((t, tiling.across), (j, lane))
     ]
@@ -106,7 +49,7 @@ def _tile(place: Scope, steps: Sequence[Step], tiling: Tiling, lane: Atom) -> li
     t, k = context.name_of(tiling.across), axis("k", lanes)
     index = context.name_of(k)
     # a line of a transposed operand lies along `across`; lines are counted along the lanes
-    along = {lane: lift(lane) + lift(k), tiling.across: lift(axis(f"{t}_tile", SQUARE))}
+    along = {lane: lift(lane) + lift(k), tiling.across: lift(axis(f"{t}_tile", tiling.square))}
     column = Scope(context, place, (lane,), lane)
     scope = Scope(context, column, (tiling.across,))
     lines = [f"const i64 {context.name_of(lane)} = {context.name_of(lane)}_tile;"]

@@ -1,22 +1,25 @@
-"""Kernels -> C++ text: one kernel to read, or all kernels of a program in one translation unit."""
+"""Launches -> C++ text: all launches of a program in one translation unit."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intarsia_cpp._context import size_name
+from intarsia_cpp._context import Context, Parameters, size_name
 from intarsia_cpp._ops import element
-from intarsia_cpp._shape import emit_lines
-from intarsia_cpp._text import indented
+from intarsia_cpp._text import block, indented
+from intarsia_cpp.columns import emit_columns
+from intarsia_cpp.pointwise import emit_pointwise
 from intarsia_cpp.prelude import prelude
+from intarsia_cpp.rows import emit_rows
+from intarsia_cpp.scatter import emit_points
+from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import KernelSource, Launch, Target
-from intarsia_loops.launches import Launches
-from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, scatter_of
-from intarsia_loops.rewrites import canonical
+from intarsia_loops.launches import Launches, LaunchPlan
+from intarsia_loops.rewrites import postorder
+from intarsia_loops.vectors.walks import Maps, Part, Points, VectorWalk
 
-__all__ = ["emit", "emit_unit"]
+__all__ = ["emit_unit"]
 
 FLAGS = (
     "-O1 -fcaller-saves -std=c++17 -fopenmp -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv "
@@ -53,68 +56,43 @@ class _Call:
     buffers: tuple[str, ...]
 
 
-def emit(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> KernelSource:
-    """Return the C++ of one kernel, behind the C entry `kernel`.
-
-    Args:
-        kernel: What to compute.
-        buffers: Layout of every buffer that it reads or writes.
-        target: Instruction set and number of threads.
-
-    Returns:
-        Text, entry, C parameter types; the launch names the buffers in the order of the parameters.
-    """
-    form, names = canonical(kernel)
-    function = _function(form, names, buffers, target, "kernel0")
-    taken = tuple(names[k] for k in function.params)
-    entry = _entry("kernel", taken, function.sizes, [_Call("kernel0", function, taken)])
-    text = prelude(function.text, target.isa) + "\n" + function.text + "\n" + entry
-    signature = (*function.types, *("i64" for _ in function.sizes))
-    launch = Launch("kernel", taken, function.sizes, (0, 1))
-    return KernelSource(text, "cpp", "kernel", signature, (launch,), 1, 1, _options(text, target))
-
-
 def emit_unit(launches: Launches) -> KernelSource:
-    """Return the C++ of all kernels of a program.
+    """Return the C++ of all launches of a program; equal ones become one function.
 
-    Equal kernels become one function. Each run of kernels between extern calls is one C entry.
+    Each run of launches between extern calls is one C entry.
 
     Args:
-        launches: A launch for each kernel of the program.
+        launches: What is launched, and how its points are walked.
+
+    Raises:
+        UnsupportedError: C++ hasn't a type or an op.
+        InvalidArgumentError: `cpp.walk`: nobody said how a launch walks its points.
     """
-    program, target = launches.program, launches.target
+    target = launches.target
     functions: dict[object, tuple[str, _Function]] = {}
     entries: list[str] = []
     made: list[Launch] = []
-    for first, last in _runs(program):
-        calls = [_call(item, program, target, functions) for item in program.items[first:last]]
+    for run in _runs(launches.launches):
+        calls = [_call(plan, functions) for plan in run]
         for low, high in _pieces(calls):
-            launch = _launch(f"seg{len(made)}", calls[low:high], (first + low, first + high))
+            items = (run[low].items[0], run[high - 1].items[1])
+            launch = _launch(f"seg{len(made)}", calls[low:high], items)
             made.append(launch)
             entries.append(_entry(launch.entry, launch.buffers, launch.sizes, calls[low:high]))
     bodies = "\n".join(f.text for _, f in functions.values())
     text = prelude(bodies, target.isa) + "\n" + bodies + "\n" + "\n".join(entries)
-    n_kernels = sum(high - low for low, high in (launch.items for launch in made))
-    return KernelSource(text, "cpp", "", (), tuple(made), n_kernels, len(functions), _options(text, target))
+    n_unique = len(functions)
+    return KernelSource(text, "cpp", "", (), tuple(made), launches.n_kernels, n_unique, _options(text, target))
 
 
-def _call(item: object, program: Program, target: Target, functions: dict[object, tuple[str, _Function]]) -> _Call:
-    """A call of the function for this kernel, which is emitted unless an equal one was."""
-    kernel = item if isinstance(item, Kernel) else _alone(item)
-    form, names = canonical(kernel)
-    key = (form, tuple(_layout(program.buffers[b]) for b in names))
-    if key not in functions:
+def _call(plan: LaunchPlan, functions: dict[object, tuple[str, _Function]]) -> _Call:
+    """A call of the function for this launch, which is emitted unless an equal one was."""
+    if plan.key not in functions:
         name = f"kernel{len(functions)}"
-        functions[key] = (name, _function(form, names, program.buffers, target, name))
-    name, function = functions[key]
+        functions[plan.key] = (name, _function(plan, name))
+    name, function = functions[plan.key]
+    (names,) = plan.sets
     return _Call(name, function, tuple(names[k] for k in function.params))
-
-
-def _alone(item: object) -> Kernel:
-    """A nest outside any kernel, as a kernel of its own."""
-    assert isinstance(item, Nest)
-    rows = () if scatter_of(item) else tuple(itertools.takewhile(lambda a: a not in item.red, item.axes))
-    return Kernel(rows, (item,))
 
 
 def _pieces(calls: list[_Call]) -> list[tuple[int, int]]:
@@ -128,22 +106,15 @@ def _pieces(calls: list[_Call]) -> list[tuple[int, int]]:
     return [*pieces, (start, len(calls))]
 
 
-def _runs(program: Program) -> list[tuple[int, int]]:
-    """Half-open ranges of consecutive kernels."""
-    runs: list[tuple[int, int]] = []
-    start = None
-    for k, item in enumerate((*program.items, None)):
-        inside = item is not None and not isinstance(item, Extern)
-        if inside and start is None:
-            start = k
-        elif not inside and start is not None:
-            runs.append((start, k))
-            start = None
+def _runs(launches: Sequence[LaunchPlan]) -> list[list[LaunchPlan]]:
+    """The launches, in runs of such as have no call between them."""
+    runs: list[list[LaunchPlan]] = []
+    for plan in launches:
+        if runs and runs[-1][-1].items[1] == plan.items[0]:
+            runs[-1].append(plan)
+        else:
+            runs.append([plan])
     return runs
-
-
-def _layout(buffer: Buffer) -> tuple[object, ...]:
-    return buffer.shape, buffer.strides, buffer.dtype
 
 
 def _launch(entry: str, calls: list[_Call], items: tuple[int, int]) -> Launch:
@@ -152,26 +123,39 @@ def _launch(entry: str, calls: list[_Call], items: tuple[int, int]) -> Launch:
     return Launch(entry, buffers, sizes, items)
 
 
-def _function(
-    form: Kernel, names: tuple[str, ...], buffers: Mapping[str, Buffer], target: Target, name: str
-) -> _Function:
-    """Emit the canonical form of a kernel."""
-    layouts = {f"b{k}": buffers[b] for k, b in enumerate(names) if b in buffers}
-    context, lines = emit_lines(form, layouts, target)
-    written = {s.out for s in context.steps}
-    for step in context.steps:  # also those that have no element
-        if step.in_memory:
-            context.pointer(step.out)
+def _function(plan: LaunchPlan, name: str) -> _Function:
+    """The function of a launch."""
+    walk, layouts = plan.walk, plan.layouts
+    if not isinstance(walk, VectorWalk):
+        raise InvalidArgumentError(
+            f"nobody said how the launch over {', '.join(plan.sets[0])} walks its points in vectors", code="cpp.walk",
+            hints=("schedule for a target whose machine is a CPU",),
+        )  # fmt: skip
+    for v in (v for s in plan.kernel.steps for v in postorder(s.body)):
+        element(v.dtype)  # which refuses a type that C++ hasn't
+    taken = Parameters()
+    texts = [_part(Context(part, taken), part) for part in walk.parts]
+    lines = texts[0] if len(texts) == 1 else [line for text in texts for line in block("", text)]
+    for out in walk.outs:  # also those that have no element
+        taken.pointer(out)
     types, params = [], []
-    for buffer, parameter in context.params.items():
+    for buffer, parameter in taken.buffers.items():
         star = f"{element(layouts[buffer].dtype)} *"
-        types.append(star if buffer in written else f"const {star}")
+        types.append(star if buffer in walk.outs else f"const {star}")
         params.append(f"{types[-1]}__restrict {parameter}")
-    params += [f"const i64 {size_name(s)}" for s in context.sizes]
+    params += [f"const i64 {size_name(s)}" for s in taken.sizes]
     head = f"static __attribute__((noinline)) void {name}({', '.join(params)}) {{"
     text = indented([head, *lines, "}"])
-    order = tuple(int(b[1:]) for b in context.params)
-    return _Function(text, order, tuple(types), context.sizes)
+    order = tuple(int(b[1:]) for b in taken.buffers)
+    return _Function(text, order, tuple(types), taken.sizes)
+
+
+def _part(context: Context, part: Part) -> list[str]:
+    if isinstance(part, Maps):
+        return emit_pointwise(context, part)
+    if isinstance(part, Points):
+        return emit_points(context, part)
+    return emit_rows(context, part) if part.block is None else emit_columns(context, part, part.block)
 
 
 def _entry(name: str, buffers: tuple[str, ...], sizes: tuple[str, ...], calls: list[_Call]) -> str:

@@ -2,7 +2,8 @@
 
 Program      the kernels, as they were planned
 LaunchPlan   one launch: a kernel over positional buffers, how its points are walked, what it asserts, who finishes it
-Walk         which of a program's values are rows and which are inner points of a tile, and the loops over these
+Walk         which of a program's values are rows and which are inner points of a tile, and the loops over these; on a
+             CPU it is a `VectorWalk`
 
 A launch is not an item of the program: a merge makes one launch of two items, a split two launches of one, and equal
 kernels over different buffers run side by side in one. Nothing here is decided by whoever prints it.
@@ -17,6 +18,7 @@ from types import MappingProxyType
 from intarsia_ir.records import Origin, Target
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, Val
+from intarsia_loops.vectors.walks import VectorWalk
 
 __all__ = ["NOTHING", "Blocks", "ExpSum", "Finish", "LaunchPlan", "Launches", "Loop", "Shift", "SquareSum", "Walk"]
 
@@ -170,7 +172,7 @@ class LaunchPlan:
 
     Args:
         kernel: What to compute, over buffers `b0, b1, ...`.
-        walk: How its points are walked; None: the policy has no tiles for it.
+        walk: How its points are walked: in a grid's tiles, or in a CPU's vectors; None: the policy has no tiles for it.
         layouts: Layouts of these buffers; those that the kernel keeps to itself may be missing.
         sets: For each set of buffers that it does this for, their real names.
         items: First and one past the last position of what it does in the program.
@@ -183,7 +185,7 @@ class LaunchPlan:
     """
 
     kernel: Kernel
-    walk: Walk | None
+    walk: Walk | VectorWalk | None
     layouts: Mapping[str, Buffer]
     sets: tuple[tuple[str, ...], ...]
     items: tuple[int, int]

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.addresses import product
 from intarsia_loops.index import lift
-from intarsia_loops.launches import Finish, Launches, LaunchPlan
+from intarsia_loops.launches import Finish, Launches, LaunchPlan, Walk
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Program, scatter_of
 from intarsia_loops.rewrites import canonical, rename_buffers
 from intarsia_scheduler.decide import Decide, kind_of
@@ -97,7 +97,10 @@ class _Unit:
     def launches(self) -> Iterator[LaunchPlan]:
         """Yield the launches, in order."""
         kernel, grid = self.joint.kernel, self.decide.target.is_gpu
-        if not grid or not is_tiled(kernel):
+        if not grid:
+            launch = self.launch(kernel)
+            yield replace(launch, walk=self.decide.vectors(launch.kernel, launch.layouts))
+        elif not is_tiled(kernel):
             yield replace(self.launch(kernel), walk=None)
         elif is_scatter(kernel):
             yield from self.scatter(kernel)
@@ -178,7 +181,7 @@ class _Unit:
         plan = self.decide.walk(form, own)
         kernel, names = _same_names(last, launch.sets[0])
         layouts = {f"b{k}": self.buffers[b] for k, b in enumerate(names) if b in self.buffers}
-        if launch.walk is None or "walk" not in plan.choices:
+        if not isinstance(launch.walk, Walk) or "walk" not in plan.choices:
             return None
         finish = finish_of(launch.kernel, launch.walk, kernel, walk_of(kernel, layouts, plan))
         key = (launch.kernel, (), _finish_key(finish), _layout_key(layouts))

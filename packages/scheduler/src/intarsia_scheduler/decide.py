@@ -13,7 +13,9 @@ from intarsia_ir.records import Target
 from intarsia_loops.index import Atom
 from intarsia_loops.program import Buffer, Kernel
 from intarsia_loops.rewrites import canonical
+from intarsia_loops.vectors.walks import VectorWalk
 from intarsia_scheduler.plan import CHOICES, Choice, KernelPlan, Merge, SchedulePlan, SchedulePolicy, key_of
+from intarsia_scheduler.vectors.answers import walked
 
 __all__ = ["Asked", "Decide", "Replayed", "kind_of"]
 
@@ -47,6 +49,9 @@ class Decide(Protocol):
     def walk(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> KernelPlan:
         """Return how a kernel that is launched runs."""
 
+    def vectors(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> VectorWalk:
+        """Return how a kernel that `walk` was asked for is walked on a CPU."""
+
     def sets(self) -> int:
         """Return how many sets of buffers a launch takes at most."""
 
@@ -58,6 +63,7 @@ class Asked:
         self.policy, self.target, self._given = policy, target, given
         self._merges: list[Merge] = []
         self._kinds: dict[Kind, dict[str, Choice]] = {}
+        self._walks: dict[Kind, VectorWalk] = {}
         self._sets = policy.sets(target) if given is None else given.sets
 
     def merge(
@@ -101,6 +107,15 @@ class Asked:
             found.update(made)
         return KernelPlan("", found)
 
+    def vectors(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> VectorWalk:
+        """Make it of what was said; what wasn't is plain, and kept as well."""
+        kind = (kernel, tuple(buffers.items()))
+        if kind not in self._walks:
+            found = self._choices(kernel, buffers)
+            self._walks[kind], missing = walked(kernel, buffers, self.target, found)
+            found.update(missing)
+        return self._walks[kind]
+
     def sets(self) -> int:
         """Return what the policy said."""
         return int(self._sets.value)
@@ -127,6 +142,7 @@ class Replayed:
         self.target, self._plan = plan.target, plan
         self._merges = {m.parts for m in plan.merges}
         self._kinds: dict[Kind, KernelPlan] = {}
+        self._walks: dict[Kind, VectorWalk] = {}
 
     def merge(
         self, parts: tuple[int, int], kernel: Kernel, inner: Sequence[Atom], buffers: Mapping[str, Buffer]
@@ -145,6 +161,13 @@ class Replayed:
     def walk(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> KernelPlan:
         """Look the choices for a launch up."""
         return self._found(kernel, buffers, CHOICES)
+
+    def vectors(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> VectorWalk:
+        """Make it of what the plan says."""
+        kind = (kernel, tuple(buffers.items()))
+        if kind not in self._walks:
+            self._walks[kind], _ = walked(kernel, buffers, self.target, self.walk(kernel, buffers).choices)
+        return self._walks[kind]
 
     def sets(self) -> int:
         """Return what the plan says."""

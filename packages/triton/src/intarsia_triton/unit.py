@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import KernelSource, Launch
-from intarsia_loops.launches import Launches, LaunchPlan
+from intarsia_loops.launches import Launches, LaunchPlan, Walk
 from intarsia_triton.kernel import Function, function
 from intarsia_triton.prelude import PRELUDE
 
@@ -57,7 +57,7 @@ def _table(functions: Mapping[str, Function]) -> str:
 
 def _launch(plan: LaunchPlan, functions: dict[object, tuple[str, Function]], counters: str) -> Launch:
     """A launch of the function for this plan, which is emitted unless an equal one was."""
-    if plan.walk is None:
+    if not isinstance(plan.walk, Walk):
         raise InvalidArgumentError(
             f"nobody said how the launch over {', '.join(plan.sets[0])} walks its points", code="triton.walk",
             hints=("schedule with a policy that chooses the words of WALK",),

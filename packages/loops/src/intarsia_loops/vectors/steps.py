@@ -113,7 +113,7 @@ class Step:
 def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
     """Return the vector width in elements: as many of the widest type computed with as fit a register."""
     types = {v.dtype for s in kernel.steps for v in postorder(s.body)}
-    return vector_bytes // max(4, *map(itemsize, types))
+    return max(1, vector_bytes // max(4, *map(itemsize, types)))
 
 
 def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[str, Array]) -> tuple[Step, ...]:

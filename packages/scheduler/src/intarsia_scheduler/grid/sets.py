@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from intarsia_loops.launches import LaunchPlan
+from intarsia_loops.launches import LaunchPlan, Walk
 
 __all__ = ["side_by_side"]
 
@@ -47,8 +47,8 @@ def _joins(group: list[LaunchPlan], launch: LaunchPlan, arena: Collection[str]) 
         return False
     if any(name in arena for one in (last, launch) for name in _writes(one)):
         return False
-    if launch.walk is None or launch.walk.kind == "points":
-        return False  # the grid's second dimension is taken
+    if not isinstance(launch.walk, Walk) or launch.walk.kind == "points":
+        return False  # there is no grid, or its second dimension is taken
     writes, touched = _writes(launch), _reads(launch) | _writes(launch)
     return all(_writes(one).isdisjoint(touched) and writes.isdisjoint(_reads(one)) for one in group)
 

@@ -1,6 +1,6 @@
-"""`Measured`: how kernels run well on a GPU, by rules from measurements on an H200 scaled to the target's machine.
+"""`Measured`: how kernels run well, by rules from measurements.
 
-For a CPU it is `Simple` so far.
+Those for a GPU are from an H200, scaled to the target's machine, those for a CPU from AVX2 and AVX-512.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from intarsia_scheduler.measured.blocks import (
 )
 from intarsia_scheduler.measured.cuts import chunk_of, cut_of, is_idle, scan_blocks
 from intarsia_scheduler.measured.limits import rows_bytes
+from intarsia_scheduler.measured.vectors import vector_rule
 from intarsia_scheduler.plan import Choice
 from intarsia_scheduler.simple import Simple
+from intarsia_scheduler.vectors.answers import chosen
 
 __all__ = ["Measured"]
 
@@ -51,9 +53,14 @@ class Measured:
     version = "1"
 
     def choose(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Mapping[str, Choice]:
-        """Return a choice for each word of `CHOICES`, and on a GPU, for what is one launch of tiles, of `WALK`."""
+        """Return a choice for each word of `CHOICES`; on a GPU, for what is one launch of tiles, of `WALK`.
+
+        On a CPU, there is one for each question of `intarsia_scheduler.vectors` besides.
+        """
         made = self.simple.choose(kernel, buffers, target)
-        has_tiles = target.is_gpu and (is_tiled(kernel) or is_scan(kernel))
+        if not target.is_gpu:
+            return {**made, **chosen(kernel, buffers, target, vector_rule)}
+        has_tiles = is_tiled(kernel) or is_scan(kernel)
         return {**made, **_walk(kernel, buffers, target)} if has_tiles else made
 
     def apart(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:

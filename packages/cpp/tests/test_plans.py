@@ -1,0 +1,154 @@
+"""Whatever a plan may say, the text computes the same: answers at random to every question, and plain ones."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cpp_harness import (
+    ISAS,
+    Case,
+    compile_text,
+    emit_unit,
+    expected,
+    first_difference,
+    guards_intact,
+    program_of,
+    run_unit,
+)
+from cpp_random import random_case
+
+from intarsia_cpp import emit_unit as printed
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import Target
+from intarsia_loops.program import Program
+from intarsia_scheduler import CHOICES, Choice, Measured, SchedulePlan, Simple, arrange, schedule
+from intarsia_scheduler.measured.vectors import vector_rule
+from intarsia_scheduler.vectors.answers import chosen
+from intarsia_scheduler.vectors.questions import Answer, Order, Question, Shape
+from intarsia_testkit.fired import Tally
+
+SAID = (
+    "Narrow", "Vector", "Least", "Shape", "Order", "Lane", "Accumulators", "Lines", "Chain", "Who", "Parts", "Keep",
+    "Tile", "Pieces", "PointLane", "Split",
+)  # fmt: skip
+TALLY = Tally("cpp: questions that were answered otherwise than by the rules", [s for s in SAID if s != "Vector"])
+
+
+class AtRandom(Simple):
+    """A policy that says at random what may be said."""
+
+    name, version = "at random", "1"
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        object.__setattr__(self, "rng", rng)
+
+    def choose(self, kernel, buffers, target):
+        return {**super().choose(kernel, buffers, target), **chosen(kernel, buffers, target, self.say)}
+
+    def say(self, word: str, question: Question) -> Choice:
+        rule = vector_rule(word, question)
+        ways = [w for w in (*rule.others, *self.ways(question)) if question.allows(w)]
+        made = self.rng.choice([rule.value, question.plain, *ways])
+        if made != rule.value:
+            TALLY.count(type(question).__name__)
+        return Choice(made, "at random")
+
+    def ways(self, question: Question) -> list[Answer]:
+        numbers: list[Answer] = [-1, *range(9), 16, 100]
+        if isinstance(question, Order):
+            order = str(question.plain).split()
+            self.rng.shuffle(order)
+            return [" ".join(order)]
+        if isinstance(question, Shape):
+            wide = [question.lanes * k for k in (1, 2, 3)]
+            return [f"columns {k} {n}" for k in range(len(question.rows)) for n in wide]
+        return [*numbers, *(f"{k} {n}" for k in range(3) for n in (8, 16, 32, 64)), "heap", "loops"]
+
+
+def compare(cases: list[Case], target: Target, policy: object, directory: Path) -> None:
+    """All cases in one unit, each result equal to the interpreter's, nothing written beside the results."""
+    program, args, outputs = program_of(cases)
+    source = emit_unit(program, target, policy)
+    memory = run_unit(program, source, compile_text(source, directory), args)
+    want = iter(expected(program, args))
+    wrong = []
+    for case, names in zip(cases, outputs, strict=True):
+        for b in names:
+            message = first_difference(memory[b], next(want))
+            wrong += [f"{case.name}, {b}: {message}"] if message else []
+            wrong += [] if guards_intact(memory[b]) else [f"{case.name}, {b}: wrote outside its elements"]
+    assert not wrong, "\n".join(wrong) + schedule(program, target, policy).explain()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_random_answers(seed: int, symbolic: bool, tmp_path: Path) -> None:
+    cases = [random_case(20_000 + 100 * seed + k, symbolic) for k in range(16)]
+    compare(cases, Target(isa=ISAS[0], threads=1 + seed), AtRandom(random.Random(seed)), tmp_path)
+
+
+def test_plain_answers(tmp_path: Path) -> None:
+    cases = [random_case(30_000 + k, k % 2 == 0) for k in range(16)]
+    compare(cases, Target(isa=ISAS[0], threads=2), Simple(), tmp_path)
+
+
+def test_every_question_was_answered_otherwise() -> None:
+    for seed in range(400):
+        program, _, _ = program_of([random_case(seed, seed % 2 == 0)])
+        schedule(program, Target(isa="avx2", threads=2), AtRandom(random.Random(seed)), check=False)
+    assert not TALLY.missing()
+
+
+def test_a_plan_has_every_decision() -> None:
+    """The text follows from the plan: another machine's numbers change nothing in it once it is made."""
+    for seed in range(40):
+        program, _, _ = program_of([random_case(seed, seed % 2 == 0)])
+        plan = schedule(program, Target(isa="avx2", threads=2), check=False)
+        small = replace(plan.target.machine, processors=1, l1_bytes=1, l2_bytes=1, gb_per_s=1.0, launch_us=99.0)
+        moved = replace(plan, target=replace(plan.target, measured=small))
+        assert printed(arrange(program, plan)).text == printed(arrange(program, moved)).text
+        assert all(c.why for kind in plan.kernels for c in kind.choices.values())
+
+
+def test_an_edited_plan_is_printed() -> None:
+    program, _, _ = program_of([random_case(3)])
+    target = Target(isa="avx2", threads=2)
+    plan = schedule(program, target, check=False)
+    n_changed = 0
+    for kind in plan.kernels:
+        for word, choice in kind.choices.items():
+            for other in choice.others:
+                edited = schedule(program, target, given=plan.replaced(kind.key, word, other), check=False)
+                n_changed += printed(arrange(program, edited)).text != printed(arrange(program, plan)).text
+                assert SchedulePlan.from_json(edited.to_json()) == edited
+    assert n_changed
+
+
+def test_what_may_not_be_said_is_refused() -> None:
+    n_refused = 0
+    for seed in range(12):
+        program, _, _ = program_of([random_case(seed)])
+        plan = schedule(program, Target(isa="avx2", threads=2), check=False)
+        for kind in plan.kernels:
+            for word in kind.choices.keys() - set(CHOICES):
+                with pytest.raises(InvalidArgumentError) as caught:
+                    arrange(program, plan.replaced(kind.key, word, "nonsense"))
+                assert caught.value.code == "schedule.choice"
+                n_refused += 1
+    assert n_refused
+
+
+def test_a_launch_without_a_walk_is_refused() -> None:
+    program, _, _ = program_of([random_case(0)])
+    launches = arrange(program, schedule(program, Target(isa="avx2"), Measured(), check=False))
+    bare = replace(launches, launches=tuple(replace(one, walk=None) for one in launches.launches))
+    with pytest.raises(InvalidArgumentError) as caught:
+        printed(bare)
+    assert caught.value.code == "cpp.walk"
+    assert (
+        printed(arrange(Program({}, (), (), ()), schedule(Program({}, (), (), ()), Target(isa="avx2")))).launches == ()
+    )

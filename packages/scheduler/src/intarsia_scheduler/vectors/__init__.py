@@ -1,0 +1,1 @@
+"""Kernels on a CPU: what has to be chosen, what may be, and the walk that a choice makes."""
