@@ -154,8 +154,7 @@ class Callback:
         import traceback
 
         import intarsia_framehook as framehook
-        from intarsia_pyeval import capture_frame, link
-        from intarsia_pyeval.extension import Extension
+        from intarsia_pyeval import Extension, capture_frame, link
 
         skipped = (
             "/unittest/",

@@ -9,7 +9,7 @@ from typing import Any
 from executor import Executor
 
 from intarsia_ir.errors import IntarsiaError
-from intarsia_pyeval.extension import Extension
+from intarsia_pyeval import Extension
 
 
 def differing(source: str) -> tuple[Any, Any] | None:

@@ -12,7 +12,7 @@ from bytecode import Bytecode, FreeVar, Instr
 from intarsia_ir.records import Capture
 from intarsia_pyeval import Extension, FrameInfo, capture_frame, link
 from intarsia_pyeval.arguments import frame_of_call
-from intarsia_pyeval.extension import ExtensionMaker
+from intarsia_pyeval.tracer import ExtensionMaker
 
 
 class Executor:

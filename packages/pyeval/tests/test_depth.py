@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from intarsia_pyeval import capture
-from intarsia_pyeval.extension import Extension
+from intarsia_pyeval import Extension, capture
 
 
 @contextlib.contextmanager

@@ -14,9 +14,8 @@ from executor import Executor, call_with_locals
 from guard_check import failures
 
 from intarsia_ir.records import GuardKind
-from intarsia_pyeval import FrameInfo, capture_frame, link
+from intarsia_pyeval import Extension, FrameInfo, capture_frame, link
 from intarsia_pyeval.arguments import frame_of_call
-from intarsia_pyeval.extension import Extension
 
 SETTING = 1
 TABLE = {"a": 1, "b": 2}

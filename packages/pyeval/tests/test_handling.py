@@ -8,7 +8,7 @@ import pytest
 from executor import Executor
 
 from intarsia_ir.records import GuardKind
-from intarsia_pyeval.extension import Extension
+from intarsia_pyeval import Extension
 
 
 def chain(error):

@@ -9,7 +9,7 @@ import numbers
 import pytest
 from executor import Executor
 
-from intarsia_pyeval.extension import Extension
+from intarsia_pyeval import Extension
 
 
 class EvenMeta(type):

@@ -13,7 +13,7 @@ import types
 import pytest
 from executor import Executor
 
-from intarsia_pyeval.extension import Extension
+from intarsia_pyeval import Extension
 
 
 def zip_of_unequal_lengths():

@@ -7,7 +7,7 @@ import weakref
 import pytest
 from executor import Executor
 
-from intarsia_pyeval.extension import Extension
+from intarsia_pyeval import Extension
 
 
 class Noisy:

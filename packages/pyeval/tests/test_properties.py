@@ -10,7 +10,7 @@ from outcome import outcome
 from programs import programs
 
 from intarsia_bytecode import decode
-from intarsia_pyeval.extension import Extension
+from intarsia_pyeval import Extension
 from intarsia_pyeval.opcodes import breaks, table
 
 SETTINGS = settings(

@@ -17,7 +17,7 @@ import types
 import pytest
 from executor import Executor
 
-from intarsia_pyeval.extension import Extension
+from intarsia_pyeval import Extension
 
 GLOBAL = 7
 COUNT = 0

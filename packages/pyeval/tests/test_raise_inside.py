@@ -9,7 +9,7 @@ import pytest
 from executor import Executor
 
 from intarsia_bytecode import raise_inside
-from intarsia_pyeval.extension import Extension
+from intarsia_pyeval import Extension
 
 LOG: list = []
 

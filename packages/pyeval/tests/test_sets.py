@@ -7,7 +7,7 @@ from executor import Executor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intarsia_pyeval.extension import Extension
+from intarsia_pyeval import Extension
 
 ELEMENTS = [*"abcdefgh", 0, 1, 9, 17, 33, 1025, True, 2.0, (1, "x"), None, "zz", "yy", -1, -2]
 

@@ -21,6 +21,7 @@ from intarsia_bytecode import (
     stack_prefix,
 )
 from intarsia_ir.records import LinkableCode
+from intarsia_pyeval import codegen
 from intarsia_pyeval.breaks import Unreconstructable
 from intarsia_pyeval.codegen import Builder
 from intarsia_pyeval.values.base import NULL, Value
@@ -47,7 +48,7 @@ def assemble_return(tx: Tracer, frame: EvaluatedFrame, value: Value, hole: str) 
     emit_effects(tx, out, except_for=frozenset(cells.values()))
     out.load(value)
     while found := [name for name in cells if name in out.used_cells]:  # the others end with the frame
-        cells.pop(found[0]).emit_effects(out)
+        codegen.emit_effects(out, cells.pop(found[0]))
     out.emit("RETURN_VALUE")
     graph = tx.extension.finish(tx, out.results)
     items = [*out.call_graph(graph, hole), *out.body]
@@ -60,10 +61,10 @@ def emit_effects(tx: Tracer, out: Builder, except_for: frozenset[Value] = frozen
         if value in except_for:
             continue
         if value.identity() is not None or isinstance(value, (Cell, Globals)):
-            value.emit_effects(out)
+            codegen.emit_effects(out, value)
     for lock in tx.effects.locks:
         out.call_method_of(lock, "acquire", [])
-    tx.extension.emit_ambient(out)
+    codegen.emit_ambient(out, tx.extension)
 
 
 # ---- breaks ----------------------------------------------------------------------------------------------------

@@ -17,12 +17,14 @@ from intarsia_pyeval.arguments import frame_of_call
 from intarsia_pyeval.assemble import assemble_break, assemble_native, assemble_return
 from intarsia_pyeval.breaks import Break, NeedsSymbols, Raised, Stop, Unreconstructable, Whole, graph_break
 from intarsia_pyeval.evaluate import EvaluatedFrame, Pending, close_dropped
-from intarsia_pyeval.extension import Extension, ExtensionMaker, Graph, Symbols
+from intarsia_pyeval.extension import Graph, Symbols
 from intarsia_pyeval.opcodes import table
+from intarsia_pyeval.rules import CALLABLES
 from intarsia_pyeval.state.frames import Limits
-from intarsia_pyeval.tracer import Tracer
+from intarsia_pyeval.tracer import Extension, ExtensionMaker, Tracer
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.functions import Cell, Globals
+from intarsia_pyeval.wrapping import Models
 
 __all__ = ["Frame", "FrameInfo", "capture", "capture_frame"]
 
@@ -245,7 +247,7 @@ class Attempts:
     def _attempt(self) -> Capture | None:
         """Trace once; None when another attempt must stop earlier."""
         symbols = Symbols(self.symbolic, self.symbols, self.marks)
-        tx = Tracer(self.extension, table(), self.limits, symbols, self.stop_at, self.room)
+        tx = Tracer(self.extension, Models, CALLABLES, table(), self.limits, symbols, self.stop_at, self.room)
         try:
             if self.asked_caller:
                 tx.raising.ask_caller()

@@ -32,13 +32,13 @@ from intarsia_ir.records import (
 )
 from intarsia_pyeval.breaks import Unreconstructable
 from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
+from intarsia_pyeval.operation import operation
+from intarsia_pyeval.tracer import Extension
 from intarsia_pyeval.values.base import NULL, Value
 from intarsia_pyeval.values.constants import ATOMS, NONE, Const
 from intarsia_pyeval.values.functions import Cell, MadeFunction
-from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.objects import Object, Traceback
-from intarsia_pyeval.values.sequences import List, Tuple
-from intarsia_pyeval.values.sets import SetValue
+from intarsia_pyeval.values.sequences import Tuple
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -46,7 +46,27 @@ if TYPE_CHECKING:
     from intarsia_pyeval.extension import Graph
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["Builder"]
+__all__ = ["Builder", "emit_ambient", "emit_effects", "native_method", "reconstruct"]
+
+
+@operation
+def emit_ambient(out: Builder, x: Extension) -> None:
+    """Emit bytecode that sets ambient state, such as a library's modes, as the plug-in `x` left it."""
+
+
+@operation
+def reconstruct(out: Builder, x: Value) -> None:
+    """Emit bytecode that pushes the value.
+
+    Raises:
+        Unreconstructable: It can't be built.
+    """
+    raise Unreconstructable(f"{x.describe()} can't be built by bytecode")
+
+
+@operation
+def emit_effects(out: Builder, x: Value) -> None:
+    """Emit bytecode that brings the existing object up to the state that tracing left it in."""
 
 
 class Builder(Writer):
@@ -171,7 +191,7 @@ class Builder(Writer):
         if id(value) in self._loading:
             raise Unreconstructable(f"{value.describe()} refers back to itself")
         self._loading.add(id(value))
-        value.reconstruct(self)
+        reconstruct(self, value)
         self._loading.discard(id(value))
         if value.shared and id(value) not in self._temporaries:
             self.remember(value)
@@ -238,29 +258,6 @@ class Builder(Writer):
             self.build_tuple(function.closure)
             flags |= 8
         self.emit_function(function.code, flags)
-
-    def new_object(self, value: Object) -> None:
-        """Push an instance made without its constructor, with its attributes."""
-        cls = value.cls
-        args = value.base.items if isinstance(value.base, Tuple) else []
-        self.call(
-            lambda: self.emit("LOAD_CONST", native_method(cls, "__new__")),
-            [lambda: self.constant(cls), *[partial(self.load, arg) for arg in args]],
-        )
-        self.remember(value)
-        if issubclass(cls, BaseException):
-            loads: list[Loader] = [partial(self.load, arg) for arg in args]
-            self.call_unbound(native_method(cls, "__init__"), value, loads)
-        if isinstance(value.base, Dict):
-            for key, item in value.base.entries(self.tx).values():
-                parts = [partial(self.load, key), partial(self.load, item)]
-                self.call_unbound(value.base.cls.__setitem__, value, parts)
-        elif isinstance(value.base, List):
-            items = value.base.items
-            self.call_unbound(list.extend, value, [lambda: self.build_list(items)])
-        elif isinstance(value.base, SetValue):
-            value.base.recipe.replay(self, lambda: self.load(value), past_overrides=True)
-        self.write_attributes(value, value.written)
 
     def call_unbound(self, method: Any, owner: Value, args: Sequence[Loader]) -> None:
         """Call a method of a built-in base class for its effect."""

@@ -9,23 +9,16 @@ from typing import TYPE_CHECKING, Any
 from intarsia_bytecode import Instruction, decode
 from intarsia_ir.records import Source
 from intarsia_pyeval.breaks import Break, Raised
+from intarsia_pyeval.kinds import generators
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.frames import Yielded
 from intarsia_pyeval.values.functions import Cell, Globals
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["EvaluatedFrame", "Opcode", "Pending", "Signal", "Yielded", "close_dropped"]
-
-
-class Yielded:
-    """What a frame gives when it yields instead of returning."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Value) -> None:
-        self.value = value
+__all__ = ["EvaluatedFrame", "Opcode", "Pending", "Signal", "close_dropped"]
 
 
 Signal = Value | Yielded | None
@@ -151,6 +144,10 @@ class EvaluatedFrame:
         real = self.globals.real
         return real.get("__name__") if real is not None else None
 
+    def let_go(self, generator: Value) -> None:
+        """Nothing holds a generator any more whose body the frame runs."""
+        self.tx.frames.drop(generator)
+
     def popn(self, count: int) -> list[Value]:
         """Pop `count` values, the top one last."""
         if not count:
@@ -171,7 +168,7 @@ def close_dropped(tx: Tracer, frame: EvaluatedFrame | None) -> None:
     while dropped:
         generator = dropped.pop(0)
         try:
-            generator.close(tx)
+            generators.close(tx, generator)
         except Raised as raised:
             what = raised.value.type().__name__
             raise Break("tracer.exception", f"{what} is raised while a dropped generator is closed") from None

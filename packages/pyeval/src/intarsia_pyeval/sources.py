@@ -24,6 +24,7 @@ from intarsia_ir.records import (
 
 __all__ = ["Guards", "Sources"]
 
+
 S = TypeVar("S", bound=Source)
 
 

@@ -1,25 +1,14 @@
-"""The state of one capture, and what the evaluator needs of it."""
+"""What an evaluation consists of: the parts of its state, the tables of callables, and the plug-in of value models."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from intarsia_pyeval import (
-    calling,
-    class_lookup,
-    formatting,
-    iteration,
-    lookup,
-    operators,
-    storing,
-)
-from intarsia_pyeval.builtin_calls import BUILTIN_CALLS, PURE_FUNCTIONS, BuiltinCall
-from intarsia_pyeval.copying import COPY_CALLS
-from intarsia_pyeval.evaluate import Opcode
-from intarsia_pyeval.extension import ExtensionMaker, Symbols
-from intarsia_pyeval.polyfills import STAND_INS
+from intarsia_ir.records import SizeFacts, Source
+from intarsia_pyeval.extension import Graph, Symbols
 from intarsia_pyeval.sources import Guards, Sources
 from intarsia_pyeval.state.classes import Classes
 from intarsia_pyeval.state.effects import Effects
@@ -28,15 +17,148 @@ from intarsia_pyeval.state.identities import Identities
 from intarsia_pyeval.state.live import Live
 from intarsia_pyeval.state.raising import Raising
 from intarsia_pyeval.state.steps import Steps
+from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.functions import PythonFunction
+from intarsia_pyeval.values.objects import ClassValue, Foreign, Object
 
-__all__ = ["Tracer"]
+__all__ = ["BuiltinCall", "Callables", "Extension", "ExtensionMaker", "Tracer"]
+
+
+#: Models a call of something written in C.
+BuiltinCall = Callable[["Tracer", Sequence[Value], Keywords], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Callables:
+    """How callables that CPython has in C are called.
+
+    Args:
+        rules: Callable -> its model.
+        pure: Functions without effects, which are run on constants.
+        stand_ins: Callable -> a function written in Python that does the same.
+    """
+
+    rules: Mapping[Any, BuiltinCall]
+    pure: frozenset[Any]
+    stand_ins: Mapping[Any, BuiltinCall]
+
+
+class Extension:
+    """Hooks of the evaluator. Every one may decline by returning None; this class declines everything.
+
+    Args:
+        tx: The capture that begins.
+        symbols: Which sizes and numbers of the call are symbols.
+    """
+
+    def __init__(self, tx: Tracer, symbols: Symbols) -> None:
+        """Tracing begins."""
+
+    def end(self) -> None:
+        """Tracing has ended, in whatever way."""
+
+    def is_atom(self, kind: type) -> bool:
+        """Tell whether values of a class are immutable, compare by value and have methods without effects.
+
+        `call_atom_method` models those that have some all the same.
+        """
+        return False
+
+    def sequence_class(self, cls: Any, other: Any) -> Any:
+        """Return the class of a part of a tuple of `cls`, or of its sum with one of class `other`."""
+        return tuple
+
+    def wrap(self, tx: Tracer, value: Any, source: Source | None) -> Value | None:
+        """Model an existing object."""
+        return None
+
+    def foreign(self, value: Any) -> Foreign | None:
+        """Say why an existing object isn't modelled, as far as it is one that `wrap` could model."""
+        return None
+
+    def may_be_shadowed(self, name: str) -> bool:
+        """Tell whether instances of library classes may have something else under a name that their class defines."""
+        return False
+
+    def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
+        """Model an int or float that is no constant; None: it is one."""
+        return None
+
+    def facts(self) -> SizeFacts:
+        """Return what was relied on about sizes."""
+        return SizeFacts()
+
+    def call(self, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Model a call of a built-in callable or class."""
+        return None
+
+    def call_function(
+        self, tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords
+    ) -> Value | None:
+        """Model a call of a Python function without evaluating its body."""
+        return None
+
+    def class_method(self, function: Any) -> Any:
+        """Return the descriptor that a bound class method written in C is of, if `call_class_method` models it."""
+        return None
+
+    def call_class_method(
+        self, tx: Tracer, owner: ClassValue, name: str, args: Sequence[Value], keywords: Keywords
+    ) -> Value | None:
+        """Model a call of a class method written in C, bound to `owner`."""
+        return None
+
+    def call_object(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Model a call of an instance."""
+        return None
+
+    def call_atom_method(self, tx: Tracer, atom: Any, name: str) -> Value | None:
+        """Model a method of an atom that has an effect."""
+        return None
+
+    def call_marked(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Model a call of an instance whose `__call__` is written in C and has no rule."""
+        return None
+
+    def attribute(self, tx: Tracer, owner: Object, name: str) -> Value | None:
+        """Model an attribute of an instance."""
+        return None
+
+    def set_attribute(self, tx: Tracer, owner: Object, name: str, value: Value | None) -> bool:
+        """Model setting an attribute of an instance; tell whether it was done."""
+        return False
+
+    def is_instance(self, tx: Tracer, value: Value, cls: Any) -> bool | None:
+        """Answer `isinstance` for classes with their own check."""
+        return None
+
+    def answers_differ(self) -> bool:
+        """Tell whether the code was told what isn't so when it runs natively, such as that it is being compiled."""
+        return False
+
+    def position(self) -> int:
+        """Return a number that grows with every recorded operation."""
+        return 0
+
+    def finish(self, tx: Tracer, results: Sequence[Value]) -> Graph | None:
+        """Close the graph: `results` are the recorded values that live on. None when nothing was recorded."""
+        return None
+
+    def is_result(self, value: Value) -> bool:
+        """Tell whether codegen takes the value from the results of the graph."""
+        return False
+
+
+ExtensionMaker = Callable[["Tracer", Symbols], Extension]
 
 
 class Tracer:
-    """One capture: what was seen, relied on, changed and recorded.
+    """The state of one capture, in parts. What is done with values is no method of it: see `do` and `kinds`.
 
     Args:
         extension: Makes the plug-in of value models.
+        models: Makes what models existing objects.
+        callables: How callables that CPython has in C are called.
         table: Opcode name -> handler.
         limits: How far to go.
         symbols: Which sizes and numbers of the call are symbols.
@@ -53,124 +175,39 @@ class Tracer:
         classes: What classes define.
         live: Models of existing objects.
         identities: Which objects are the same one.
+        callables: How callables that CPython has in C are called.
         extension: The plug-in.
     """
-
-    builtin_calls: Mapping[Any, BuiltinCall] = {**BUILTIN_CALLS, **COPY_CALLS}
-    pure_functions: frozenset[Any] = PURE_FUNCTIONS
-    stand_ins: Mapping[Any, BuiltinCall] = STAND_INS
-
-    # calling.py
-    bind = calling.bind
-    call = calling.call
-    call_builtin = calling.call_builtin
-    call_class = calling.call_class
-    call_function = calling.call_function
-    call_getter = calling.call_getter
-    call_object = calling.call_object
-    call_pure = calling.call_pure
-    call_unbound = calling.call_unbound
-    has_attribute = calling.has_attribute
-    inline = calling.inline
-    instantiate = calling.instantiate
-    new_instance = calling.new_instance
-    object_advance = calling.object_advance
-    object_contains = calling.object_contains
-    object_iterate = calling.object_iterate
-    object_truth = calling.object_truth
-    plain_mapping = calling.plain_mapping
-    special = calling.special
-    # formatting.py
-    call_hash = formatting.call_hash
-    call_repr = formatting.call_repr
-    call_str = formatting.call_str
-    exception_text = formatting.exception_text
-    format_string = formatting.format_string
-    format_value = formatting.format_value
-    object_text = formatting.object_text
-    percent_format = formatting.percent_format
-    printable = formatting.printable
-    # lookup.py
-    bound_to_instance = lookup.bound_to_instance
-    class_attribute = class_lookup.class_attribute
-    class_attribute_for = class_lookup.class_attribute_for
-    class_item = class_lookup.class_item
-    class_iterate = class_lookup.class_iterate
-    exception_attribute = lookup.exception_attribute
-    function_attribute = class_lookup.function_attribute
-    guard_not_in_instance = lookup.guard_not_in_instance
-    hash_is_safe = lookup.hash_is_safe
-    instance_attribute = lookup.instance_attribute
-    instance_dict = lookup.instance_dict
-    own_dict_source = lookup.own_dict_source
-    own_source = lookup.own_source
-    module_attribute = class_lookup.module_attribute
-    module_globals = class_lookup.module_globals
-    object_attribute = lookup.object_attribute
-    object_hash_key = lookup.object_hash_key
-    object_set_attribute = storing.object_set_attribute
-    object_slot = storing.object_slot
-    plain_attribute = lookup.plain_attribute
-    plain_set_attribute = storing.plain_set_attribute
-    super_attribute = class_lookup.super_attribute
-    write_attribute = storing.write_attribute
-    # iteration.py
-    advance = iteration.advance
-    ask_length = iteration.ask_length
-    elements = iteration.elements
-    elements_left = iteration.elements_left
-    is_read_whole = iteration.is_read_whole
-    iterator_over = iteration.iterator_over
-    keyword_pairs = iteration.keyword_pairs
-    list_of = iteration.list_of
-    next_or_stop = iteration.next_or_stop
-    pairs = iteration.pairs
-    real_item = iteration.real_item
-    size_from = iteration.size_from
-    taken = iteration.taken
-    unpack = iteration.unpack
-    # operators.py
-    built_in_part = staticmethod(operators.built_in_part)
-    binary = operators.binary
-    check_size = operators.check_size
-    compare = operators.compare
-    compare_identity = operators.compare_identity
-    index = operators.index
-    operator_method = operators.operator_method
-    real = operators.real
-    same = operators.same
-    same_or_equal = operators.same_or_equal
-    truth = operators.truth
-    whole_number = operators.whole_number
 
     def __init__(
         self,
         extension: ExtensionMaker,
-        table: Mapping[str, Opcode],
+        models: Callable[[Tracer], Live],
+        callables: Callables,
+        table: Mapping[str, Callable[..., Any]],
         limits: Limits,
         symbols: Symbols,
         stop_at: int = -1,
         room: int = sys.maxsize,
     ) -> None:
-        self.effects = Effects(self.recorded)
+        self.callables = callables
+        self.effects = Effects()
         self.steps = Steps(self.effects, stop_at)
         self.frames = Frames(table, limits, room)
         self.sources = Sources()
         self.guards = Guards(self.frames.origin)
         self.raising = Raising(self.steps, self.guards)
         self.classes = Classes(self.sources, self.guards)
-        self.live = Live(self)
+        self.live = models(self)
         self.identities = Identities(self.guards, self.live, self.effects, self.frames.origin)
         self.extension = extension(self, symbols)
-
-    def recorded(self) -> int:
-        """Return a number that grows with every operation that the plug-in records."""
-        return self.extension.position()
+        self.effects.recorded = self.extension.position
 
     def forget(self) -> None:
         """Let go of everything: models, frames and the capture refer to each other, and would live to a collection."""
         self.extension.end()
-        frames = self.frames
+        frames, live = self.frames, self.live
         vars(self).clear()
         self.frames = frames  # generators that end now still ask it
         vars(frames).clear()
+        vars(live).clear()  # models of sequences ask it for their items

@@ -21,6 +21,7 @@ __all__ = [
     "trust",
 ]
 
+
 #: What a trusted module's names keep standing for.
 STABLE = (
     types.FunctionType,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["KINDS"]
 
+
 #: Code -> summary and remedy.
 KINDS: dict[str, tuple[str, str]] = {
     "tracer.data_dependent": (

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils.checkpoint
 
+from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.semantics import folding, iteration
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const, boolean
 from intarsia_pyeval.values.sequences import Items, Tuple
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from intarsia_tensorcapture.plugin import Tensors
 
 __all__ = ["call_leaf_or_table"]
+
 
 Handler = Callable[["Tensors", "Tracer", Sequence[Value], Keywords], Value]
 
@@ -67,15 +70,15 @@ def _record(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], k
     """Make a node; a method of Tensor that is called through its class becomes a method call."""
     name = getattr(function, "__name__", "")
     if args and isinstance(args[0], TensorValue) and getattr(torch.Tensor, name, None) is function:
-        return args[0].call_method(tx, name, args[1:], keywords)
+        return do.call_method(tx, args[0], name, args[1:], keywords)
     return plugin.record(tx, "call_function", function, args, keywords)
 
 
 def _pure(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
     """Run a function without effects on constants."""
     if function is torch.Size and args:
-        args = [Tuple(tx.unpack(args[0]))]
-    found = tx.call_pure(function, args, keywords)
+        args = [Tuple(iteration.unpack(tx, args[0]))]
+    found = folding.call_pure(tx, function, args, keywords)
     return found
 
 
@@ -88,7 +91,7 @@ def _check(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keyword
     condition = args[0] if args else keywords["cond"]
     if isinstance(condition, Const) and condition.value is True:
         return NONE
-    if isinstance(condition, SymbolicNumber) and condition.truth(tx):
+    if isinstance(condition, SymbolicNumber) and do.truth(tx, condition):
         return NONE
     raise Break("tracer.exception", "a torch._check doesn't hold, or isn't known to hold")
 
@@ -96,7 +99,7 @@ def _check(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keyword
 def _one_hot(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Classes in row-major order: eager's result is row-major, and fake tensors' follows the classes."""
     if args and isinstance(args[0], TensorValue) and not args[0].fake.is_contiguous():
-        args = [args[0].call_method(tx, "contiguous", [], {}), *args[1:]]
+        args = [do.call_method(tx, args[0], "contiguous", [], {}), *args[1:]]
     return plugin.record(tx, "call_function", torch.nn.functional.one_hot, args, keywords)
 
 
@@ -132,7 +135,7 @@ def _parameter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Key
 
 def _combine_masked(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """torch's own function makes a class at every call, which only masked tensors need."""
-    return tx.call(tx.live.wrap(_combine, None), args, keywords)
+    return do.call(tx, tx.live.wrap(_combine, None), args, keywords)
 
 
 def _combine(op: Any, input: Any, mask: Any, *args: Any) -> Any:

@@ -10,12 +10,13 @@ import intarsia_pyeval
 from intarsia_ir.records import Capture, Symbolic
 from intarsia_pyeval import Frame, Limits
 from intarsia_pyeval.breaks import register
-from intarsia_pyeval.extension import ExtensionMaker
+from intarsia_pyeval.tracer import ExtensionMaker
 from intarsia_pyeval.trust import trust
 from intarsia_tensorcapture.breaks import KINDS
 from intarsia_tensorcapture.plugin import Tensors
 
 __all__ = ["capture", "capture_frame"]
+
 
 register(KINDS)
 trust("torch", "intarsia_tensorcapture")

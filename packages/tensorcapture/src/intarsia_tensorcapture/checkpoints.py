@@ -13,6 +13,7 @@ import torch
 import torch.fx
 
 from intarsia_ir import meta
+from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.functions import BoundMethod
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from intarsia_tensorcapture.plugin import Tensors
 
 __all__ = ["call_checkpoint"]
+
 
 _OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"})
 
@@ -39,13 +41,13 @@ def call_checkpoint(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords
         raise Break("tracer.tensor_op", "a checkpoint with contexts, checks or random numbers of its own")
     given = {name: value for name, value in keywords.items() if name not in _OPTIONS}
     if not torch.is_grad_enabled():
-        return tx.call(args[0], args[1:], given)  # nothing goes back, so nothing runs twice
+        return do.call(tx, args[0], args[1:], given)  # nothing goes back, so nothing runs twice
     outer, plugin.region = plugin.region, ("checkpoint", plugin.n_regions)
     plugin.n_regions += 1
     before = _versions(plugin)
     try:
         with tx.effects.apart():
-            result = tx.call(args[0], args[1:], given)
+            result = do.call(tx, args[0], args[1:], given)
             _refuse_effects(tx.effects, args)
         _refuse_writes(plugin, before)
         return result

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from intarsia_pyeval import do
+from intarsia_pyeval.stores import cell_store, dict_store, function_store
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.numbers import ChangingNumber
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["what_else_it_does"]
+
 
 _PURE = frozenset(
     {"Ellipsis", "NotImplemented", "abs", "all", "any", "bool", "bytes", "callable", "complex", "dict",
@@ -84,10 +87,10 @@ def what_else_it_does(tx: Tracer, function: Function, depth: int = 0, *, late: b
     function.guard_identity(tx.guards)
     if vars(value).keys() - {"__wrapped__"}:
         return "uses a function that has attributes"
-    named = [function.keyword_default(tx, name) for name in value.__kwdefaults__ or ()]
+    named = [function_store.keyword_default(tx, function, name) for name in value.__kwdefaults__ or ()]
     if any(
         _used(tx, default, "a default", [], depth, late=False)
-        for default in (*function.positional_defaults(tx), *named)
+        for default in (*function_store.positional_defaults(tx, function), *named)
     ):
         return "has a default that may be changed"
     for inner in _codes(code):
@@ -101,7 +104,9 @@ def _held_by_wrapper(tx: Tracer, function: Function, depth: int, late: bool) -> 
     """Look at the functions that a decorator of torch's wraps."""
     for index, cell in enumerate(function.value.__closure__ or ()):
         if type(cell.cell_contents) is FunctionType:
-            held = function.cells(tx)[index].load(tx, function.code.co_freevars[index], free=True)
+            held = cell_store.content_of(
+                tx, function_store.cells(tx, function)[index], function.code.co_freevars[index], free=True
+            )
             doing = what_else_it_does(tx, held, depth + 1, late=late) if isinstance(held, Function) else "is wrapped"
             if doing:
                 return doing
@@ -137,7 +142,7 @@ def _in_code(tx: Tracer, function: Function, code: CodeType, depth: int, late: b
             position = function.code.co_freevars.index(name)
             if opname == "LOAD_CLOSURE":
                 continue  # for a function within, of which the instructions are looked at as well
-            found = function.cells(tx)[position].load(tx, str(name), free=True)
+            found = cell_store.content_of(tx, function_store.cells(tx, function)[position], str(name), free=True)
             doing = _used(tx, found, str(name), _attributes(instructions[index + 1 :]), depth, late=late)
             if doing:
                 return doing
@@ -161,9 +166,9 @@ def _global(tx: Tracer, function: Function, name: str, attributes: list[str], de
         pure = name in _PURE or (isinstance(found, type) and issubclass(found, BaseException))
         if not pure:
             return f"uses {name}"
-        function.global_names(tx).guard_absent(tx, name)
+        dict_store.guard_absent(tx, function_store.global_names(tx, function), name)
         return ""
-    model = function.global_names(tx).find(tx, name)
+    model = dict_store.find(tx, function_store.global_names(tx, function), name)
     return f"reads {name}" if model is None else _used(tx, model, name, attributes, depth, late=late)
 
 
@@ -223,7 +228,7 @@ def _parts(tx: Tracer, cls: Any, depth: int) -> str:
     if depth > _DEEPEST:
         return "applies itself"
     for part in ("forward", "backward", "setup_context"):
-        found = cls.get_attribute(tx, part)
+        found = do.get_attribute(tx, cls, part)
         if not isinstance(found, Function):
             return f"applies {cls.describe()}"
         doing = what_else_it_does(tx, found, depth, late=part == "backward")

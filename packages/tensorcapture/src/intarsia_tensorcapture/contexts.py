@@ -10,7 +10,9 @@ import torch.fx
 from torch.autograd import forward_ad
 
 from intarsia_ir.records import AttributeSource, GuardKind, ModuleSource, Source
+from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.semantics import folding
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import NONE, Const, boolean
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from intarsia_tensorcapture.plugin import Tensors
 
 __all__ = ["Ambient", "Autocast", "modes_active"]
+
 
 _DEVICES = ("cpu", "cuda")
 _DUAL_LEVEL = AttributeSource(ModuleSource(forward_ad.__name__), "_current_level")
@@ -139,37 +142,43 @@ class Autocast(Value):
         found: object | None = self.existing
         return found
 
-    def get_attribute(self, tx: Tracer, name: str) -> Value:
-        """Bind a method."""
-        if name in ("__enter__", "__exit__", "__call__"):
-            return BoundBuiltin(self, name)
-        return super().get_attribute(tx, name)
 
-    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-        """Enter or leave the region."""
-        plugin = self.plugin
-        if name == "__enter__":
-            parts = (self.real.device, self.real.fast_dtype, self.real._enabled, self.real._cache_enabled)
-            self.node = plugin.graph.call_function(_ENTER, parts)
-            plugin.n_calls += 1
-            plugin.describe(self.node, None)
-            self.real.__enter__()
-            plugin.state.entered.append(self)
-            return self
-        if name == "__exit__":
-            if not plugin.state.entered or plugin.state.entered[-1] is not self:
-                raise Break("tracer.tensor_op", "autocast regions are left in another order than they were entered")
-            plugin.describe(plugin.graph.call_function(_EXIT, (self.node,)), None)
-            plugin.n_calls += 1
-            self.real.__exit__(None, None, None)
-            plugin.state.entered.pop()
-            self.node = None
-            return NONE
-        raise Break("tracer.call", "autocast is used as a decorator in traced code")
+@do.get_attribute.rule(Autocast)
+def get_attribute(tx: Tracer, x: Autocast, name: str) -> Value:
+    """Bind a method."""
+    if name in ("__enter__", "__exit__", "__call__"):
+        return BoundBuiltin(x, name)
+    return do.get_attribute.default(tx, x, name)
 
-    def reconstruct(self, out: Builder) -> None:
-        """Make the context."""
-        out.call_with_keywords(type(self.real), self.args, self.keywords)
+
+@do.call_method.rule(Autocast)
+def call_method(tx: Tracer, x: Autocast, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Enter or leave the region."""
+    plugin = x.plugin
+    if name == "__enter__":
+        parts = (x.real.device, x.real.fast_dtype, x.real._enabled, x.real._cache_enabled)
+        x.node = plugin.graph.call_function(_ENTER, parts)
+        plugin.n_calls += 1
+        plugin.describe(x.node, None)
+        x.real.__enter__()
+        plugin.state.entered.append(x)
+        return x
+    if name == "__exit__":
+        if not plugin.state.entered or plugin.state.entered[-1] is not x:
+            raise Break("tracer.tensor_op", "autocast regions are left in another order than they were entered")
+        plugin.describe(plugin.graph.call_function(_EXIT, (x.node,)), None)
+        plugin.n_calls += 1
+        x.real.__exit__(None, None, None)
+        plugin.state.entered.pop()
+        x.node = None
+        return NONE
+    raise Break("tracer.call", "autocast is used as a decorator in traced code")
+
+
+@codegen.reconstruct.rule(Autocast)
+def reconstruct(out: Builder, x: Autocast) -> None:
+    """Make the context."""
+    out.call_with_keywords(type(x.real), x.args, x.keywords)
 
 
 _ENTER = torch.amp.autocast_mode._enter_autocast
@@ -215,13 +224,13 @@ def get_default_dtype(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywor
 def is_autocast_enabled(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Answer with the state now."""
     tx.guards.add(GuardKind.AUTOCAST, None, plugin.state.autocast_at_entry())
-    return tx.call_pure(torch.is_autocast_enabled, args, keywords)
+    return folding.call_pure(tx, torch.is_autocast_enabled, args, keywords)
 
 
 def get_autocast_dtype(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Answer with the state now."""
     tx.guards.add(GuardKind.AUTOCAST, None, plugin.state.autocast_at_entry())
-    return tx.call_pure(torch.get_autocast_dtype, args, keywords)
+    return folding.call_pure(tx, torch.get_autocast_dtype, args, keywords)
 
 
 def make_autocast(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

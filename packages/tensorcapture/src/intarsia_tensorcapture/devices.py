@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["call_device_method", "default_device", "with_device"]
 
+
 _SEEN_WHOLE = ("torch.nn.functional", "torch.functional")
 
 

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (its usual name)
 
 from intarsia_ir.records import GuardKind, Source
+from intarsia_pyeval import codegen
+from intarsia_pyeval.semantics import operators
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.numbers import OpenNumber
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from intarsia_tensorcapture.plugin import Tensors
 
 __all__ = ["AVERAGED", "NumberInput", "averaged", "exchanged", "open_float", "open_negative"]
+
 
 Call = tuple[str, Any, Sequence[Value], Keywords]
 _LARGEST = 1 << 48  # its sums and small multiples fit a float exactly
@@ -99,10 +102,12 @@ class NumberInput(TensorValue):
         """Tell that the graph takes it."""
         return False
 
-    def reconstruct(self, out: Builder) -> None:
-        """Make it of the number."""
-        options = {"dtype": Const(self.fake.dtype), "device": Const(self.fake.device)}
-        out.call_with_keywords(torch.tensor, [self.number], options)  # too large a float is infinite, as in eager
+
+@codegen.reconstruct.rule(NumberInput)
+def reconstruct(out: Builder, x: NumberInput) -> None:
+    """Make it of the number."""
+    options = {"dtype": Const(x.fake.dtype), "device": Const(x.fake.device)}
+    out.call_with_keywords(torch.tensor, [x.number], options)  # too large a float is infinite, as in eager
 
 
 def are_open(plugin: Tensors, args: Sequence[Value], keywords: Keywords) -> bool:
@@ -288,7 +293,7 @@ def averaged(
     new = [plugin.record(tx, "call_function", torch.zeros_like, [old], {}) for old in kept]
     named |= dict(zip(_STATISTICS, new, strict=True))
     result = plugin.record(tx, kind, target, [x], {**named, "momentum": Const(1.0)})
-    rest = tx.binary("-", Const(1.0), momentum)
+    rest = operators.binary(tx, "-", Const(1.0), momentum)
     for old, of_batch in zip(kept, new, strict=True):
         parts = [_weighted_by(plugin, tx, *part) for part in ((of_batch, momentum), (old, rest))]
         total = plugin.record(tx, "call_function", operator.add, parts, {})

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["taken_apart"]
 
+
 PREFIX = "_foreach_"
 #: What is done to each tensor -> what the operand that may be a number is called there.
 _NUMBER_OF = {"add": "other", "sub": "other", "mul": "other", "div": "other", "lerp": "weight", "addcmul": "value",

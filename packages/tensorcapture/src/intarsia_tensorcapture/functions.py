@@ -16,6 +16,7 @@ import torch
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import GuardKind
+from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Whole
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.functions import Function
@@ -35,6 +36,7 @@ __all__ = [
     "refuse_effects_of_backward",
     "refuse_sparse_gradients",
 ]
+
 
 _FOUND: Any = vars(torch.autograd.Function)["apply"]
 APPLY: Any = getattr(_FOUND, "__func__", _FOUND)
@@ -56,13 +58,13 @@ def apply_function(plugin: Tensors, tx: Tracer, cls: ClassValue, args: Sequence[
     if keywords:
         raise Break("tracer.tensor_op", f"{cls.describe()} is applied to keywords")
     tx.guards.add(GuardKind.GRAD_MODE, None, plugin.state.grad_at_entry)
-    forward = cls.get_attribute(tx, "forward")
+    forward = do.get_attribute(tx, cls, "forward")
     if torch.is_grad_enabled() and any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
-        cls.get_attribute(tx, "backward")  # guarded, as forward is
+        do.get_attribute(tx, cls, "backward")  # guarded, as forward is
         return plugin.record(tx, "call_function", _applied_function(tx, cls), args, {})
     if cls.value.setup_context is not torch.autograd.Function.setup_context:
-        return tx.call(forward, args, {})
-    return tx.call(forward, [Object(torch.autograd.function.FunctionCtx, birth=tx.steps.now), *args], {})
+        return do.call(tx, forward, args, {})
+    return do.call(tx, forward, [Object(torch.autograd.function.FunctionCtx, birth=tx.steps.now), *args], {})
 
 
 class AppliedFunction:
@@ -88,7 +90,7 @@ def _applied_function(tx: Tracer, cls: ClassValue) -> AppliedFunction:
         Break: The function does more than compute.
     """
     for name in ("forward", "backward", "setup_context", "jvp", "vjp"):
-        part, late = cls.get_attribute(tx, name), name in ("backward", "vjp")
+        part, late = do.get_attribute(tx, cls, name), name in ("backward", "vjp")
         doing = what_else_it_does(tx, part, late=late) if isinstance(part, Function) else "isn't a Python function"
         if doing:
             raise Break("tracer.tensor_op", f"{name} of {cls.describe()} {doing}, and gradients are needed")

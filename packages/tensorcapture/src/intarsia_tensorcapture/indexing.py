@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["item_of", "set_item_of"]
 
+
 _WHOLE = Slice([NONE, NONE])
 
 

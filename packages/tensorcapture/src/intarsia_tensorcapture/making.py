@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["tensor_from"]
 
+
 _MOST = 64  # numbers that are stacked: more of them are a batch of data, which seldom has the same length again
 _INT64 = range(-(1 << 63), 1 << 63)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.functions import Function
@@ -21,7 +22,7 @@ def call_marked_function(tx: Tracer, function: Function, args: Sequence[Value], 
     marked = getattr(function.value, "_torchdynamo_disable", False)
     if marked and _is_torchs(function.value):
         source = function.source and tx.sources.attribute(function.source, "__wrapped__")
-        return tx.call(tx.live.wrap(vars(function.value)["__wrapped__"], source), args, keywords)
+        return do.call(tx, tx.live.wrap(vars(function.value)["__wrapped__"], source), args, keywords)
     if marked or getattr(function.value, "_intarsia_disable", False):
         raise Break("tracer.disabled", f"{function.describe()} is marked as not to be compiled")
     return None
@@ -41,4 +42,4 @@ def call_marked_object(tx: Tracer, callee: Object, args: Sequence[Value], keywor
     if not marks.get("_intarsia_compiled"):
         return None
     source = callee.source and tx.sources.attribute(callee.source, "__wrapped__")
-    return tx.call(tx.live.wrap(callee.value.__wrapped__, source), args, keywords)
+    return do.call(tx, tx.live.wrap(callee.value.__wrapped__, source), args, keywords)

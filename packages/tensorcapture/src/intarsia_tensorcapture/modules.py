@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from intarsia_ir.records import GuardKind
+from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.descriptors import is_plain_lookup
-from intarsia_pyeval.lookup import real_dict
+from intarsia_pyeval.semantics import storing
+from intarsia_pyeval.stores import dict_store, instance_store
+from intarsia_pyeval.stores.instance_store import real_dict
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.objects import Object
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from intarsia_tensorcapture.plugin import Tensors
 
 __all__ = ["call_module", "module_attribute", "set_module_attribute", "unpatched"]
+
 
 _REGISTERED = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
@@ -56,11 +60,11 @@ def call_module(plugin: Tensors, tx: Tracer, callee: Object, args: Sequence[Valu
         raise Break("tracer.call", "the module has its own compiled call")
     if _has_hooks(plugin, tx, callee):
         function = tx.live.class_function(callee, callee.cls, "_call_impl")
-        return tx.call(function, [callee, *args], keywords)
-    forward = callee.get_attribute(tx, "forward")
+        return do.call(tx, function, [callee, *args], keywords)
+    forward = do.get_attribute(tx, callee, "forward")
     tx.frames.passed_over += _FRAMES_OF_A_CALL
     try:
-        return tx.call(forward, args, keywords)
+        return do.call(tx, forward, args, keywords)
     finally:
         tx.frames.passed_over -= _FRAMES_OF_A_CALL
 
@@ -73,11 +77,11 @@ def _has_hooks(plugin: Tensors, tx: Tracer, callee: Object) -> bool:
     own = real_dict(callee.value) or {}
     for name in _HOOKS:
         if name in callee.written or name in callee.read or own.get(name):
-            hooks = tx.instance_attribute(callee, name)
-            if hooks is not None and hooks.length(tx):
+            hooks = instance_store.instance_attribute(tx, callee, name)
+            if hooks is not None and do.length(tx, hooks):
                 return True
         elif callee.source is not None:
-            tx.guards.add(GuardKind.LENGTH, tx.own_source(callee, name), 0)
+            tx.guards.add(GuardKind.LENGTH, instance_store.own_source(tx, callee, name), 0)
     return False
 
 
@@ -120,7 +124,7 @@ def module_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
     for kind in _REGISTERED:
         names = registered(tx, owner, kind)
         if names is not None and peek(names, name):
-            return names.find(tx, name)
+            return dict_store.find(tx, names, name)
     return None
 
 
@@ -142,12 +146,12 @@ def registered(tx: Tracer, owner: Object, name: str) -> Dict | None:
         return known if isinstance(known, Dict) else None
     real = (real_dict(owner.value) or {}).get(name) if owner.existing else None
     if type(real) is not dict:
-        found = tx.instance_attribute(owner, name)
+        found = instance_store.instance_attribute(tx, owner, name)
         return found if isinstance(found, Dict) else None
     shared = tx.live.known(real)
     if isinstance(shared, Dict):
         return shared
-    source = None if owner.source is None else tx.own_source(owner, name)
+    source = None if owner.source is None else instance_store.own_source(tx, owner, name)
     made = Registered(source=source, real=real)
     owner.read[name] = made
     tx.live.adopt(real, made)
@@ -178,7 +182,7 @@ def set_module_attribute(tx: Tracer, owner: Object, name: str, value: Value | No
     if peek(kinds["_buffers"], name):
         if not isinstance(value, TensorValue):
             return False
-        kinds["_buffers"].store(tx, name, tx.live.from_python(name), value)
+        dict_store.store(tx, kinds["_buffers"], name, tx.live.from_python(name), value)
         return True
-    tx.plain_set_attribute(owner, name, value)
+    storing.plain_set_attribute(tx, owner, name, value)
     return True

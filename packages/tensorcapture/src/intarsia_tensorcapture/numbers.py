@@ -18,11 +18,14 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._sympy.functions import IntTrueDiv
 
 from intarsia_ir.records import Source
+from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Unreconstructable
+from intarsia_pyeval.semantics import operators, special
+from intarsia_pyeval.semantics.opening import OPERATORS, opened, widened
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const
-from intarsia_pyeval.values.numbers import COMPARISONS, OPERATORS, Bounds, ChangingNumber, OpenNumber, opened, widened
+from intarsia_pyeval.values.numbers import COMPARISONS, Bounds, ChangingNumber, OpenNumber
 from intarsia_shapes import confine, python_text
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from intarsia_tensorcapture.sizes import Sizes
 
 __all__ = ["SYMBOLIC", "SymbolicNumber"]
+
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -125,13 +129,6 @@ class SymbolicNumber(ChangingNumber):
         except GuardOnDataDependentSymNode:
             raise NotConstantError(f"{self.number}, which depends on data") from None
 
-    def truth(self, tx: Tracer) -> bool:
-        """Decide the truth."""
-        try:
-            return bool(self.number != 0 if self.type() is not bool else self.number)
-        except GuardOnDataDependentSymNode:
-            raise Break("tracer.data_dependent", f"the truth of {self.number} depends on data") from None
-
     def _constant(self) -> Const:
         """Return the constant, or break."""
         try:
@@ -139,85 +136,9 @@ class SymbolicNumber(ChangingNumber):
         except NotConstantError as unknown:
             raise Break("tracer.data_dependent", f"{unknown} is needed while tracing") from None
 
-    def hash_key(self, tx: Tracer) -> Hashable:
-        """Keys must be known."""
-        return self._constant().hash_key(tx)
-
-    def convert(self, tx: Tracer, cls: Any) -> Value | None:
-        """Model `int`, `float` and `bool`."""
-        if cls is int and self.type() is not bool:
-            found = opened(tx.guards, int, (self,))
-            if found is not None:
-                return found
-        convert: Any = {int: torch.sym_int, float: torch.sym_float}.get(cls)
-        return self._constant() if convert is None else self.sizes.model(convert(self.number))
-
     # -- attributes and methods ----------------------------------------------------------------------------------
 
-    def get_attribute(self, tx: Tracer, name: str) -> Value:
-        """Ask the constant; operators stay symbolic."""
-        if name.startswith("__") and name != "__class__":
-            return BoundBuiltin(self, name)
-        return self._constant().get_attribute(tx, name)
-
-    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-        """Model an operator by its name."""
-        plain = name.strip("_")
-        if plain in _BY_NAME or (plain[:1] == "r" and plain[1:] in _BY_NAME) or name in _ORDER:
-            return tx.operator_method(self, name, args, keywords)
-        return self._constant().call_method(tx, name, args, keywords)
-
     # -- operators -----------------------------------------------------------------------------------------------
-
-    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
-        """Compute with another number; what isn't a number meets the constant."""
-        operand = self._operand(other)
-        if isinstance(other, OpenNumber):
-            return other.binary(tx, op, self, not swapped)
-        if operand is None:
-            return self._with_other(tx, op, other, swapped)
-        if self.type() is bool:  # torch's symbols have no arithmetic of truths
-            return self._with_constant(tx, op, other, swapped)
-        written, operand = _as_arithmetic(op, operand, swapped)
-        function = _BINARY.get(written)
-        # SymPy may reorder sums and products of floats
-        exact = self.type() is not float or written not in ("+", "-", "*")
-        zero = not swapped and written in ("/", "//", "%") and isinstance(operand, (int, float)) and operand == 0
-        if function is None or zero or not exact or (written == "**" and not _power(self.number, operand, swapped)):
-            both = (other, self) if swapped else (self, other)
-            found = opened(tx.guards, OPERATORS[op], both) if op in OPERATORS else None
-            return found if found is not None else self._with_constant(tx, op, other, swapped)
-        first, second = (operand, self.number) if swapped else (self.number, operand)
-        found = self._ask(lambda: function(first, second))
-        if isinstance(found, SymbolicNumber) and found.type() is int and not confine(found.number):
-            return self._with_constant(tx, op, other, swapped)  # kernels have integers of 64 bits
-        return found
-
-    def _with_constant(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value:
-        """Compute with the constant that this is in this call."""
-        constant = self._constant()
-        return tx.binary(op, other, constant) if swapped else tx.binary(op, constant, other)
-
-    def _with_other(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
-        """Meet a tensor, which decides itself, or something like a list or a string."""
-        if self.sizes.is_tensor(other) or (op == "%" and other.type() is str):
-            return None
-        return self._with_constant(tx, op, other, swapped)
-
-    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
-        """Compare with another number; the answer is a fact once it is looked at."""
-        operand = self._operand(other)
-        if operand is None:
-            return None
-        if self.type() is bool:
-            return tx.compare(op, self._constant(), other)
-        return self._ask(lambda: COMPARISONS[op](self.number, operand))
-
-    def unary(self, tx: Tracer, op: str) -> Value:
-        """Negate."""
-        if op == "~" or self.type() is bool:
-            return self._constant().unary(tx, op)
-        return self._ask(lambda: -self.number if op == "-" else self.number)
 
     def _operand(self, other: Value) -> Any:
         """Return the other number of an operator, or None."""
@@ -236,19 +157,124 @@ class SymbolicNumber(ChangingNumber):
 
     # -- building ------------------------------------------------------------------------------------------------
 
-    def reconstruct(self, out: Builder) -> None:
-        """Compute the number from the sizes of this call."""
-        expr = self.number.node.expr
-        if not expr.free_symbols:
-            out.constant(self.type()(self.number))
-            return
-        symbols = sorted(expr.free_symbols, key=str)
-        missing = [str(s) for s in symbols if s not in self.sizes.symbol_sources]
-        if missing:
-            raise Unreconstructable(f"{self.number} depends on data, and is used outside of the graph")
-        places = {str(s): self.sizes.symbol_sources[s] for s in symbols}
-        text = f"{self.type().__name__}({python_text(expr)})" if not expr.is_Symbol else str(expr)
-        _emit(out, ast.parse(text, mode="eval").body, places)
+
+@do.truth.rule(SymbolicNumber)
+def truth_symbolic_number(tx: Tracer, x: SymbolicNumber) -> bool:
+    """Decide the truth."""
+    try:
+        return bool(x.number != 0 if x.type() is not bool else x.number)
+    except GuardOnDataDependentSymNode:
+        raise Break("tracer.data_dependent", f"the truth of {x.number} depends on data") from None
+
+
+@do.hash_key.rule(SymbolicNumber)
+def hash_key_symbolic_number(tx: Tracer, x: SymbolicNumber) -> Hashable:
+    """Keys must be known."""
+    return do.hash_key(tx, x._constant())
+
+
+@do.convert.rule(SymbolicNumber)
+def convert_symbolic_number(tx: Tracer, x: SymbolicNumber, cls: Any) -> Value | None:
+    """Model `int`, `float` and `bool`."""
+    if cls is int and x.type() is not bool:
+        found = opened(tx.guards, int, (x,))
+        if found is not None:
+            return found
+    convert: Any = {int: torch.sym_int, float: torch.sym_float}.get(cls)
+    return x._constant() if convert is None else x.sizes.model(convert(x.number))
+
+
+@do.get_attribute.rule(SymbolicNumber)
+def get_attribute_symbolic_number(tx: Tracer, x: SymbolicNumber, name: str) -> Value:
+    """Ask the constant; operators stay symbolic."""
+    if name.startswith("__") and name != "__class__":
+        return BoundBuiltin(x, name)
+    return do.get_attribute(tx, x._constant(), name)
+
+
+@do.call_method.rule(SymbolicNumber)
+def call_method_symbolic_number(
+    tx: Tracer, x: SymbolicNumber, name: str, args: Sequence[Value], keywords: Keywords
+) -> Value:
+    """Model an operator by its name."""
+    plain = name.strip("_")
+    if plain in _BY_NAME or (plain[:1] == "r" and plain[1:] in _BY_NAME) or name in _ORDER:
+        return special.operator_method(tx, x, name, args, keywords)
+    return do.call_method(tx, x._constant(), name, args, keywords)
+
+
+@do.binary.rule(SymbolicNumber)
+def binary_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str, other: Value, swapped: bool) -> Value | None:
+    """Compute with another number; what isn't a number meets the constant."""
+    operand = x._operand(other)
+    if isinstance(other, OpenNumber):
+        return do.binary(tx, other, op, x, not swapped)
+    if operand is None:
+        return _with_other(tx, x, op, other, swapped)
+    if x.type() is bool:  # torch's symbols have no arithmetic of truths
+        return _with_constant(tx, x, op, other, swapped)
+    written, operand = _as_arithmetic(op, operand, swapped)
+    function = _BINARY.get(written)
+    # SymPy may reorder sums and products of floats
+    exact = x.type() is not float or written not in ("+", "-", "*")
+    zero = not swapped and written in ("/", "//", "%") and isinstance(operand, (int, float)) and operand == 0
+    if function is None or zero or not exact or (written == "**" and not _power(x.number, operand, swapped)):
+        both = (other, x) if swapped else (x, other)
+        found = opened(tx.guards, OPERATORS[op], both) if op in OPERATORS else None
+        return found if found is not None else _with_constant(tx, x, op, other, swapped)
+    first, second = (operand, x.number) if swapped else (x.number, operand)
+    found = x._ask(lambda: function(first, second))
+    if isinstance(found, SymbolicNumber) and found.type() is int and not confine(found.number):
+        return _with_constant(tx, x, op, other, swapped)  # kernels have integers of 64 bits
+    return found
+
+
+def _with_constant(tx: Tracer, x: SymbolicNumber, op: str, other: Value, swapped: bool) -> Value:
+    """Compute with the constant that this is in this call."""
+    constant = x._constant()
+    return operators.binary(tx, op, other, constant) if swapped else operators.binary(tx, op, constant, other)
+
+
+def _with_other(tx: Tracer, x: SymbolicNumber, op: str, other: Value, swapped: bool) -> Value | None:
+    """Meet a tensor, which decides itself, or something like a list or a string."""
+    if x.sizes.is_tensor(other) or (op == "%" and other.type() is str):
+        return None
+    return _with_constant(tx, x, op, other, swapped)
+
+
+@do.compare.rule(SymbolicNumber)
+def compare_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str, other: Value) -> Value | None:
+    """Compare with another number; the answer is a fact once it is looked at."""
+    operand = x._operand(other)
+    if operand is None:
+        return None
+    if x.type() is bool:
+        return operators.compare(tx, op, x._constant(), other)
+    return x._ask(lambda: COMPARISONS[op](x.number, operand))
+
+
+@do.unary.rule(SymbolicNumber)
+def unary_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str) -> Value:
+    """Negate."""
+    if op == "~" or x.type() is bool:
+        return do.unary(tx, x._constant(), op)
+    return x._ask(lambda: -x.number if op == "-" else x.number)
+
+
+@codegen.reconstruct.rule(SymbolicNumber)
+def reconstruct_symbolic_number(out: Builder, x: SymbolicNumber) -> None:
+    """Compute the number from the sizes of this call."""
+    expr = x.number.node.expr
+    if not expr.free_symbols:
+        out.constant(x.type()(x.number))
+        return
+    symbols = sorted(expr.free_symbols, key=str)
+    missing = [str(s) for s in symbols if s not in x.sizes.symbol_sources]
+    if missing:
+        raise Unreconstructable(f"{x.number} depends on data, and is used outside of the graph")
+    places = {str(s): x.sizes.symbol_sources[s] for s in symbols}
+    text = f"{x.type().__name__}({python_text(expr)})" if not expr.is_Symbol else str(expr)
+    _emit(out, ast.parse(text, mode="eval").body, places)
 
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {

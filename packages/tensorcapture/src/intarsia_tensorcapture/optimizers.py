@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
+from intarsia_pyeval import do
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.sequences import Items
@@ -34,7 +35,7 @@ def call_step(tx: Tracer, function: FunctionType, args: Sequence[Value], keyword
     if code.co_name != "_use_grad" or function.__globals__ is not _get_value.__globals__:
         return None
     step = (function.__closure__ or ())[code.co_freevars.index("func")].cell_contents
-    return tx.call(tx.live.wrap(_stepped, None), [tx.live.wrap(step, None), *args], keywords)
+    return do.call(tx, tx.live.wrap(_stepped, None), [tx.live.wrap(step, None), *args], keywords)
 
 
 def _stepped(step: Any, self: Any, *args: Any, **keywords: Any) -> Any:
@@ -68,7 +69,7 @@ class _Unlabelled(contextlib.ContextDecorator):
 
 
 def _label(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    return tx.call(tx.live.wrap(_Unlabelled, None), [], {})
+    return do.call(tx, tx.live.wrap(_Unlabelled, None), [], {})
 
 
 def _counter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

@@ -35,8 +35,11 @@ from intarsia_ir.records import (
     Source,
     TensorFacts,
 )
+from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
-from intarsia_pyeval.extension import Extension, Graph, Symbols
+from intarsia_pyeval.extension import Graph, Symbols
+from intarsia_pyeval.stores import dict_store
+from intarsia_pyeval.tracer import Extension
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.functions import Function, PythonFunction
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["Tensors"]
+
 
 _LEGACY = type(torch.FloatTensor)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -432,7 +436,7 @@ class Tensors(Extension):
         if isinstance(value, Slice):
             return slice(*[self.argument(part, fake) for part in value.parts])
         if isinstance(value, Dict) and value.cls is dict:
-            return {k.as_python(): self.argument(v, fake) for k, v in value.entries(self.tx).values()}
+            return {k.as_python(): self.argument(v, fake) for k, v in dict_store.entries(self.tx, value).values()}
         return plain_number(value).as_python()
 
     # -- calls ---------------------------------------------------------------------------------------------------
@@ -463,7 +467,7 @@ class Tensors(Extension):
         if found is None and not is_inlined(module):
             wrapped = modules.unpatched(function.value)
             if wrapped is not None:
-                return tx.call(tx.live.wrap(wrapped, None), args, keywords)
+                return do.call(tx, tx.live.wrap(wrapped, None), args, keywords)
             raise Break("tracer.call", f"{function.describe()} isn't evaluated")
         return found
 
@@ -556,9 +560,11 @@ class Tensors(Extension):
         assert value.real is not None
         return InputSpec(self.input_names[value], role, value.source, value.real.requires_grad)
 
-    def emit_ambient(self, out: Builder) -> None:
-        """Set the grad mode and autocast state that tracing left."""
-        self.state.emit(out)
+
+@codegen.emit_ambient.rule(Tensors)
+def emit_ambient(out: Builder, x: Tensors) -> None:
+    """Set the grad mode and autocast state that tracing left."""
+    x.state.emit(out)
 
 
 def facts_of(tensor: torch.Tensor, fake: Any = None) -> TensorFacts:

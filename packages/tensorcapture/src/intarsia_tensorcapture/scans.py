@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from intarsia_ir import meta
+from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.semantics import operators
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const
 from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from intarsia_tensorcapture.plugin import Tensors
 
 __all__ = ["call_scan"]
+
 
 _ELEMENTWISE = """
     abs add clamp clip cos div exp expm1 floor_divide ge gt le log log1p logaddexp logical_and logical_not logical_or
@@ -52,11 +55,11 @@ def call_scan(
     leaves = _leaves(xs)
     if mode.as_python() == "pointwise" and leaves[0].fake.device.type == "cpu":
         raise Break("tracer.operation_raised", "associative_scan of tensors on the CPU needs combine_mode='generic'")
-    axis, n_dims = tx.index(dim), leaves[0].fake.dim()
+    axis, n_dims = operators.index(tx, dim), leaves[0].fake.dim()
     if type(axis) is not int or not -n_dims <= axis < n_dims:
         raise Break("tracer.operation_raised", f"associative_scan along dimension {axis} of {n_dims}")
     scan = _Scan(plugin, tx, combine, xs, axis % n_dims)
-    flipped = tx.truth(reverse)
+    flipped = do.truth(tx, reverse)
     return scan.structured(scan.flip(scan.run(scan.flip(leaves))) if flipped else scan.run(leaves))
 
 
@@ -77,7 +80,7 @@ class _Scan:
 
     def run(self, items: Sequence[Value]) -> list[Value]:
         """Scan along `dim`."""
-        n = int(self.tx.index(self.tx.live.from_python(_fake(items[0]).shape[self.dim])))
+        n = int(operators.index(self.tx, self.tx.live.from_python(_fake(items[0]).shape[self.dim])))
         if n == 0:
             raise Break("tracer.operation_raised", "associative_scan along a dimension of size 0")
         if n == 1:
@@ -106,7 +109,7 @@ class _Scan:
     def _combined(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
         """Call the user's function on many items at once, and look at what it did."""
         last = next(iter(reversed(self.plugin.graph.nodes)))
-        result = self.tx.call(self.combine, [self.structured(left), self.structured(right)], {})
+        result = do.call(self.tx, self.combine, [self.structured(left), self.structured(right)], {})
         found = _leaves(result)
         alike = [
             (str(f.fake.shape), f.fake.dtype) == (str(_fake(a).shape), _fake(a).dtype) for f, a in zip(found, left)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sizes"]
 
+
 _LARGEST = 1 << 48  # small enough for a few products to fit 64 bits
 _RESERVED = frozenset({"cell", "dict", "globals", "modules", "type"})  # they have a meaning in the text of a source
 

@@ -17,6 +17,7 @@ from intarsia_pyeval.values.base import NotConstantError
 
 __all__ = ["spelled"]
 
+
 _TYPES: dict[Any, torch.dtype] = {
     bool: torch.bool,
     int: torch.int64,

@@ -28,6 +28,7 @@ __all__ = [
     "is_leaf",
 ]
 
+
 #: Classes whose objects are immutable data.
 ATOM_TYPES = frozenset(
     {torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme}

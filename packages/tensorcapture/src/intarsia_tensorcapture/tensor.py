@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from intarsia_ir.records import GuardKind, Source
+from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.semantics import iteration
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const, is_none
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from intarsia_tensorcapture.plugin import Tensors
 
 __all__ = ["TensorValue", "plain_number", "tensors_of"]
+
 
 _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "+": (operator.add, operator.iadd),
@@ -131,160 +134,192 @@ class TensorValue(Value):
             return f"a {self._fake.dtype} tensor of shape {tuple(self._fake.shape)}"
         return f"a tensor of shape {tuple(self.real.shape)}" if self.real is not None else "a tensor"
 
-    def hash_key(self, tx: Tracer) -> Hashable:
-        """Tensors hash by identity."""
-        tx.identities.note(self)
-        return self if self.real is None else cast(Hashable, self.real)
-
-    def truth(self, tx: Tracer) -> bool:
-        """Branching on a tensor needs its data."""
-        code = "tracer.operation_raised" if self._has_several() else "tracer.tensor_branch"
-        raise Break(code, f"the truth of {self.describe()} is asked for")
-
     def _has_several(self) -> bool:
         """Tell whether the tensor is known not to be one number: eager raises where one is asked for."""
         shape = self.real.shape if self._node is None and self.real is not None else self.fake.shape
         return any(type(size) is int and size != 1 for size in shape)
 
-    def convert(self, tx: Tracer, cls: Any) -> Value | None:
-        """Turning a tensor into a number needs its data."""
-        raise Break("tracer.tensor_value", f"{self.describe()} becomes a Python {cls.__name__}")
-
-    def length(self, tx: Tracer) -> int:
-        """Return the first size."""
-        if not self.fake.shape:
-            tx.raising.error(TypeError, "len() of a 0-d tensor")
-        return int(self.fake.shape[0])
-
     # -- attributes and methods ----------------------------------------------------------------------------------
-
-    def get_attribute(self, tx: Tracer, name: str) -> Value:
-        """Read a fact, a view, or bind a method."""
-        if name in self.written:
-            found = self.written[name]
-            if found is not None:
-                return found
-        if name == "shape":
-            return tx.live.from_python(self.fake.shape)
-        if name in _FACTS:
-            return tx.live.from_python(getattr(self.fake, name))
-        if name in _VIEWS:
-            return self.plugin.record(tx, "call_function", getattr, [self, Const(name)], {})
-        if name == "__class__":
-            return tx.live.class_value(self.cls)
-        if name in ("grad", "is_leaf", "grad_fn", "_backward_hooks"):
-            return self._autograd(tx, name)
-        return self._own_or_method(tx, name)
-
-    def _autograd(self, tx: Tracer, name: str) -> Value:
-        """Read what autograd keeps: only of inputs, and only without a history."""
-        if name == "is_leaf":
-            return tx.live.from_python(bool(self.fake.is_leaf) if self.real is None else self.real.is_leaf)
-        if self.real is not None and self.source is not None and (name == "grad" or self.real.grad_fn is None):
-            found = getattr(self.real, name)
-            return tx.live.wrap(found, tx.sources.attribute(self.source, name))
-        if name == "grad_fn" and not self.fake.requires_grad:
-            return tx.live.from_python(None)
-        raise Break("tracer.tensor_op", f"{name!r} of {self.describe()} is asked for")
-
-    def _own_or_method(self, tx: Tracer, name: str) -> Value:
-        """Read an attribute that somebody set, or bind a method."""
-        own = {} if self.real is None else self.real.__dict__
-        if name in own:
-            source = None if self.source is None else tx.sources.attribute(self.source, name)
-            return tx.live.wrap(own[name], source)
-        if not hasattr(self.cls, name):
-            if self.source is not None:
-                tx.guards.add(GuardKind.HAS_ATTRIBUTE, self.source, (name, False))
-            tx.raising.error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
-        found = getattr(self.cls, name)
-        if not callable(found):
-            raise Break("tracer.tensor_op", f"attribute {name!r} of {self.describe()} isn't modelled")
-        return BoundBuiltin(self, name)
-
-    def set_attribute(self, tx: Tracer, name: str, value: Value) -> None:
-        """Keep an attribute that has no meaning for torch; others break."""
-        if self.real is None or hasattr(self.cls, name):
-            raise Break("tracer.tensor_op", f"{name!r} of {self.describe()} is set")
-        tx.effects.changed(self)
-        self.written[name] = value
-
-    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-        """Record a method call."""
-        code = BREAKING_METHODS.get(name)
-        if name == "item" and self._has_several():
-            code = "tracer.operation_raised"
-        if code is not None:
-            raise Break(code, f"{name}() of {self.describe()} is called")
-        if name == "__len__":
-            return Const(self.length(tx))
-        if name == "__iter__":
-            return self.iterate(tx)
-        if name == "__contains__":
-            raise Break("tracer.tensor_branch", f"membership in {self.describe()} is asked for")
-        if name == "__getitem__":
-            return self.get_item(tx, args[0])
-        if name == "__setitem__":
-            self.set_item(tx, args[0], args[1])
-            return tx.live.from_python(None)
-        return self.plugin.record(tx, "call_method", name, [self, *args], keywords)
 
     # -- items ---------------------------------------------------------------------------------------------------
 
-    def get_item(self, tx: Tracer, key: Value) -> Value:
-        """Record indexing."""
-        return self.plugin.item(tx, self, key)
-
-    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
-        """Record an indexed write."""
-        self.plugin.set_item(tx, self, key, value)
-
-    def iterate(self, tx: Tracer) -> Value:
-        """Iterate over the first dimension."""
-        if not self.fake.shape:
-            tx.raising.error(TypeError, "iteration over a 0-d tensor")
-        rows = self.plugin.record(tx, "call_method", "unbind", [self, Const(0)], {})
-        assert isinstance(rows, Tuple)
-        return tx.iterator_over(rows)
-
     # -- operators -----------------------------------------------------------------------------------------------
-
-    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
-        """Record a binary operator."""
-        other = plain_number(other)
-        if not _operand(other):
-            return None
-        function = _OPERATORS[op][0]
-        return self.plugin.record(tx, "call_function", function, [other, self] if swapped else [self, other], {})
-
-    def in_place(self, tx: Tracer, op: str, other: Value) -> Value | None:
-        """Record an in-place operator."""
-        other = plain_number(other)
-        if not _operand(other) or op in ("@",):
-            return None
-        return self.plugin.record(tx, "call_function", _OPERATORS[op][1], [self, other], {})
-
-    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
-        """Record a comparison."""
-        other = plain_number(other)
-        if is_none(other) and op in ("==", "!="):
-            return Const(op == "!=")
-        if not _operand(other):
-            return None
-        return self.plugin.record(tx, "call_function", COMPARISONS[op], [self, other], {})
-
-    def unary(self, tx: Tracer, op: str) -> Value:
-        """Record a unary operator."""
-        return self.plugin.record(tx, "call_function", _UNARY[op], [self], {})
 
     # -- building ------------------------------------------------------------------------------------------------
 
-    def emit_effects(self, out: Builder) -> None:
-        """Set the attributes that were written on an input."""
-        for name, value in self.written.items():
-            if value is not None:
-                out.load(self)
-                out.store_attribute(name, value)
+
+@do.hash_key.rule(TensorValue)
+def hash_key(tx: Tracer, x: TensorValue) -> Hashable:
+    """Tensors hash by identity."""
+    tx.identities.note(x)
+    return x if x.real is None else cast(Hashable, x.real)
+
+
+@do.truth.rule(TensorValue)
+def truth(tx: Tracer, x: TensorValue) -> bool:
+    """Branching on a tensor needs its data."""
+    code = "tracer.operation_raised" if x._has_several() else "tracer.tensor_branch"
+    raise Break(code, f"the truth of {x.describe()} is asked for")
+
+
+@do.convert.rule(TensorValue)
+def convert(tx: Tracer, x: TensorValue, cls: Any) -> Value | None:
+    """Turning a tensor into a number needs its data."""
+    raise Break("tracer.tensor_value", f"{x.describe()} becomes a Python {cls.__name__}")
+
+
+@do.length.rule(TensorValue)
+def length(tx: Tracer, x: TensorValue) -> int:
+    """Return the first size."""
+    if not x.fake.shape:
+        tx.raising.error(TypeError, "len() of a 0-d tensor")
+    return int(x.fake.shape[0])
+
+
+@do.get_attribute.rule(TensorValue)
+def get_attribute(tx: Tracer, x: TensorValue, name: str) -> Value:
+    """Read a fact, a view, or bind a method."""
+    if name in x.written:
+        found = x.written[name]
+        if found is not None:
+            return found
+    if name == "shape":
+        return tx.live.from_python(x.fake.shape)
+    if name in _FACTS:
+        return tx.live.from_python(getattr(x.fake, name))
+    if name in _VIEWS:
+        return x.plugin.record(tx, "call_function", getattr, [x, Const(name)], {})
+    if name == "__class__":
+        return tx.live.class_value(x.cls)
+    if name in ("grad", "is_leaf", "grad_fn", "_backward_hooks"):
+        return _autograd(tx, x, name)
+    return _own_or_method(tx, x, name)
+
+
+def _autograd(tx: Tracer, x: TensorValue, name: str) -> Value:
+    """Read what autograd keeps: only of inputs, and only without a history."""
+    if name == "is_leaf":
+        return tx.live.from_python(bool(x.fake.is_leaf) if x.real is None else x.real.is_leaf)
+    if x.real is not None and x.source is not None and (name == "grad" or x.real.grad_fn is None):
+        found = getattr(x.real, name)
+        return tx.live.wrap(found, tx.sources.attribute(x.source, name))
+    if name == "grad_fn" and not x.fake.requires_grad:
+        return tx.live.from_python(None)
+    raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is asked for")
+
+
+def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
+    """Read an attribute that somebody set, or bind a method."""
+    own = {} if x.real is None else x.real.__dict__
+    if name in own:
+        source = None if x.source is None else tx.sources.attribute(x.source, name)
+        return tx.live.wrap(own[name], source)
+    if not hasattr(x.cls, name):
+        if x.source is not None:
+            tx.guards.add(GuardKind.HAS_ATTRIBUTE, x.source, (name, False))
+        tx.raising.error(AttributeError, f"{x.cls.__name__!r} object has no attribute {name!r}")
+    found = getattr(x.cls, name)
+    if not callable(found):
+        raise Break("tracer.tensor_op", f"attribute {name!r} of {x.describe()} isn't modelled")
+    return BoundBuiltin(x, name)
+
+
+@do.set_attribute.rule(TensorValue)
+def set_attribute(tx: Tracer, x: TensorValue, name: str, value: Value) -> None:
+    """Keep an attribute that has no meaning for torch; others break."""
+    if x.real is None or hasattr(x.cls, name):
+        raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is set")
+    tx.effects.changed(x)
+    x.written[name] = value
+
+
+@do.call_method.rule(TensorValue)
+def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Record a method call."""
+    code = BREAKING_METHODS.get(name)
+    if name == "item" and x._has_several():
+        code = "tracer.operation_raised"
+    if code is not None:
+        raise Break(code, f"{name}() of {x.describe()} is called")
+    if name == "__len__":
+        return Const(do.length(tx, x))
+    if name == "__iter__":
+        return do.iterate(tx, x)
+    if name == "__contains__":
+        raise Break("tracer.tensor_branch", f"membership in {x.describe()} is asked for")
+    if name == "__getitem__":
+        return do.get_item(tx, x, args[0])
+    if name == "__setitem__":
+        do.set_item(tx, x, args[0], args[1])
+        return tx.live.from_python(None)
+    return x.plugin.record(tx, "call_method", name, [x, *args], keywords)
+
+
+@do.get_item.rule(TensorValue)
+def get_item(tx: Tracer, x: TensorValue, key: Value) -> Value:
+    """Record indexing."""
+    return x.plugin.item(tx, x, key)
+
+
+@do.set_item.rule(TensorValue)
+def set_item(tx: Tracer, x: TensorValue, key: Value, value: Value) -> None:
+    """Record an indexed write."""
+    x.plugin.set_item(tx, x, key, value)
+
+
+@do.iterate.rule(TensorValue)
+def iterate(tx: Tracer, x: TensorValue) -> Value:
+    """Iterate over the first dimension."""
+    if not x.fake.shape:
+        tx.raising.error(TypeError, "iteration over a 0-d tensor")
+    rows = x.plugin.record(tx, "call_method", "unbind", [x, Const(0)], {})
+    assert isinstance(rows, Tuple)
+    return iteration.iterator_over(tx, rows)
+
+
+@do.binary.rule(TensorValue)
+def binary(tx: Tracer, x: TensorValue, op: str, other: Value, swapped: bool) -> Value | None:
+    """Record a binary operator."""
+    other = plain_number(other)
+    if not _operand(other):
+        return None
+    function = _OPERATORS[op][0]
+    return x.plugin.record(tx, "call_function", function, [other, x] if swapped else [x, other], {})
+
+
+@do.in_place.rule(TensorValue)
+def in_place(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
+    """Record an in-place operator."""
+    other = plain_number(other)
+    if not _operand(other) or op in ("@",):
+        return None
+    return x.plugin.record(tx, "call_function", _OPERATORS[op][1], [x, other], {})
+
+
+@do.compare.rule(TensorValue)
+def compare(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
+    """Record a comparison."""
+    other = plain_number(other)
+    if is_none(other) and op in ("==", "!="):
+        return Const(op == "!=")
+    if not _operand(other):
+        return None
+    return x.plugin.record(tx, "call_function", COMPARISONS[op], [x, other], {})
+
+
+@do.unary.rule(TensorValue)
+def unary(tx: Tracer, x: TensorValue, op: str) -> Value:
+    """Record a unary operator."""
+    return x.plugin.record(tx, "call_function", _UNARY[op], [x], {})
+
+
+@codegen.emit_effects.rule(TensorValue)
+def emit_effects(out: Builder, x: TensorValue) -> None:
+    """Set the attributes that were written on an input."""
+    for name, value in x.written.items():
+        if value is not None:
+            out.load(x)
+            out.store_attribute(name, value)
 
 
 def plain_number(value: Value) -> Value:

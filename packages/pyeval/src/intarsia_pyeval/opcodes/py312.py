@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.evaluate import EvaluatedFrame, Opcode, Signal
-from intarsia_pyeval.opcodes import common, py311
+from intarsia_pyeval.opcodes import building, common, flow, operations, py311, variables
 from intarsia_pyeval.opcodes.untraced import raise_break
 from intarsia_pyeval.values.base import NULL, Value
 from intarsia_pyeval.values.functions import Cell
@@ -16,7 +17,27 @@ from intarsia_pyeval.values.sequences import Slice
 if TYPE_CHECKING:
     from intarsia_bytecode import Instruction
 
-__all__ = ["NEW", "TABLE", "super_attribute"]
+__all__ = [
+    "NEW",
+    "TABLE",
+    "binary_slice",
+    "call_intrinsic_1",
+    "cleanup_throw",
+    "compare_op",
+    "end_for",
+    "end_send",
+    "for_iter",
+    "load_attr",
+    "load_fast_and_clear",
+    "load_super_attr",
+    "return_const",
+    "send",
+    "store_fast",
+    "store_slice",
+    "super_attribute",
+    "write_local",
+]
+
 
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 _LIST_TO_TUPLE, _UNARY_POSITIVE, _STOP_ITERATION = 6, 5, 3
@@ -24,7 +45,7 @@ _LIST_TO_TUPLE, _UNARY_POSITIVE, _STOP_ITERATION = 6, 5, 3
 
 def load_attr(f: EvaluatedFrame, i: Instruction) -> None:
     """Read an attribute; with the flag, put the empty slot of a call below it."""
-    found = f.stack.pop().get_attribute(f.tx, i.value)
+    found = do.get_attribute(f.tx, f.stack.pop(), i.value)
     if i.arg & 1:
         f.stack.append(NULL)
     f.stack.append(found)
@@ -35,7 +56,7 @@ def super_attribute(f: EvaluatedFrame, i: Instruction) -> Value:
     function, cls, owner = f.popn(3)
     if not isinstance(function, ClassValue) or function.value is not super or not isinstance(cls, ClassValue):
         raise Break("tracer.call", "super isn't the built-in class")
-    return Super(cls.value, owner).get_attribute(f.tx, i.value)
+    return do.get_attribute(f.tx, Super(cls.value, owner), i.value)
 
 
 def load_super_attr(f: EvaluatedFrame, i: Instruction) -> None:
@@ -48,26 +69,26 @@ def load_super_attr(f: EvaluatedFrame, i: Instruction) -> None:
 
 def compare_op(f: EvaluatedFrame, i: Instruction) -> None:
     """Compare."""
-    common.compare(f, _COMPARE[i.arg >> 4])
+    operations.compare(f, _COMPARE[i.arg >> 4])
 
 
 def binary_slice(f: EvaluatedFrame, i: Instruction) -> None:
     """Read a slice."""
     owner, *bounds = f.popn(3)
-    f.stack.append(owner.get_item(f.tx, Slice(bounds)))
+    f.stack.append(do.get_item(f.tx, owner, Slice(bounds)))
 
 
 def store_slice(f: EvaluatedFrame, i: Instruction) -> None:
     """Set a slice."""
     value, owner, *bounds = f.popn(4)
-    owner.set_item(f.tx, Slice(bounds), value)
+    do.set_item(f.tx, owner, Slice(bounds), value)
 
 
 def load_fast_and_clear(f: EvaluatedFrame, i: Instruction) -> None:
     """Save what a comprehension's variable hides, or an empty slot."""
     hidden: Value = f.cells.pop(i.value) if i.value in f.cells else NULL
     if i.value in f.locals:
-        hidden = common.read_local(f, i.value)
+        hidden = variables.read_local(f, i.value)
         del f.locals[i.value]
     f.stack.append(hidden)
 
@@ -113,20 +134,20 @@ def cleanup_throw(f: EvaluatedFrame, i: Instruction) -> None:
 
 def for_iter(f: EvaluatedFrame, i: Instruction) -> None:
     """Advance the loop."""
-    common.for_iter(f, i, 1)
+    flow.for_iter(f, i, 1)
 
 
 def send(f: EvaluatedFrame, i: Instruction) -> None:
     """Advance `yield from`; END_SEND drops the receiver."""
-    common.send(f, i, keep_receiver=True)
+    flow.send(f, i, keep_receiver=True)
 
 
 def call_intrinsic_1(f: EvaluatedFrame, i: Instruction) -> None:
     """Run one of CPython's internal functions."""
     if i.arg == _LIST_TO_TUPLE:
-        common.list_to_tuple(f, i)
+        building.list_to_tuple(f, i)
     elif i.arg == _UNARY_POSITIVE:
-        common.unary_positive(f, i)
+        operations.unary_positive(f, i)
     elif i.arg == _STOP_ITERATION:
         if issubclass(f.stack[-1].type(), StopIteration):
             raise Break("tracer.exception", "a generator raised StopIteration")
@@ -146,12 +167,12 @@ NEW: dict[str, Opcode] = {
     "FOR_ITER": for_iter,
     "LOAD_ATTR": load_attr,
     "LOAD_FAST_AND_CLEAR": load_fast_and_clear,
-    "LOAD_FAST_CHECK": common.load_fast,
+    "LOAD_FAST_CHECK": variables.load_fast,
     "LOAD_SUPER_ATTR": load_super_attr,
-    "POP_JUMP_IF_FALSE": common.pop_jump_if_false,
-    "POP_JUMP_IF_NONE": common.pop_jump_if_none,
-    "POP_JUMP_IF_NOT_NONE": common.pop_jump_if_not_none,
-    "POP_JUMP_IF_TRUE": common.pop_jump_if_true,
+    "POP_JUMP_IF_FALSE": flow.pop_jump_if_false,
+    "POP_JUMP_IF_NONE": flow.pop_jump_if_none,
+    "POP_JUMP_IF_NOT_NONE": flow.pop_jump_if_not_none,
+    "POP_JUMP_IF_TRUE": flow.pop_jump_if_true,
     "RETURN_CONST": return_const,
     "SEND": send,
     "STORE_FAST": store_fast,
@@ -163,6 +184,6 @@ TABLE: dict[str, Opcode] = {
     **common.COMMON,
     **NEW,
     "FORMAT_VALUE": py311.format_value,
-    "LOAD_CLOSURE": common.load_closure,
+    "LOAD_CLOSURE": variables.load_closure,
     "MAKE_FUNCTION": py311.make_function,
 }

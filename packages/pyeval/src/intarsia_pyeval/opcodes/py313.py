@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING, cast
 
+from intarsia_pyeval import do
 from intarsia_pyeval.evaluate import EvaluatedFrame, Opcode
-from intarsia_pyeval.namespaces import global_or_builtin
-from intarsia_pyeval.opcodes import common, py312
+from intarsia_pyeval.opcodes import calls, common, flow, operations, py312, variables
 from intarsia_pyeval.opcodes.untraced import raise_break
+from intarsia_pyeval.semantics import formatting, iteration
+from intarsia_pyeval.semantics.namespaces import global_or_builtin
 from intarsia_pyeval.values.base import NULL
 from intarsia_pyeval.values.constants import boolean
 from intarsia_pyeval.values.functions import Cell, MadeFunction
@@ -17,7 +19,27 @@ from intarsia_pyeval.values.mappings import Dict
 if TYPE_CHECKING:
     from intarsia_bytecode import Instruction
 
-__all__ = ["TABLE"]
+__all__ = [
+    "TABLE",
+    "call",
+    "call_kw",
+    "compare_op",
+    "convert_value",
+    "end_for",
+    "for_iter",
+    "format_simple",
+    "format_with_spec",
+    "load_attr",
+    "load_fast_load_fast",
+    "load_global",
+    "load_super_attr",
+    "make_function",
+    "set_function_attribute",
+    "store_fast_load_fast",
+    "store_fast_store_fast",
+    "to_bool",
+]
+
 
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 _TO_BOOL = 16
@@ -32,7 +54,7 @@ def load_global(f: EvaluatedFrame, i: Instruction) -> None:
 
 def load_attr(f: EvaluatedFrame, i: Instruction) -> None:
     """Read an attribute; with the flag, put the empty slot of a call above it."""
-    f.stack.append(f.stack.pop().get_attribute(f.tx, i.value))
+    f.stack.append(do.get_attribute(f.tx, f.stack.pop(), i.value))
     if i.arg & 1:
         f.stack.append(NULL)
 
@@ -59,40 +81,40 @@ def _call(f: EvaluatedFrame, count: int, names: tuple[str, ...]) -> None:
     """Call with `count` arguments."""
     args = f.popn(count)
     function, first = f.popn(2)
-    common.call(f, function, args if first is NULL else [first, *args], names)
+    calls.call(f, function, args if first is NULL else [first, *args], names)
 
 
 def compare_op(f: EvaluatedFrame, i: Instruction) -> None:
     """Compare; with the flag, which the decoder leaves where nothing asks for the truth next, make a bool of it."""
-    common.compare(f, _COMPARE[i.arg >> 5])
+    operations.compare(f, _COMPARE[i.arg >> 5])
     if i.arg & _TO_BOOL:
         to_bool(f, i)
 
 
 def to_bool(f: EvaluatedFrame, i: Instruction) -> None:
     """Turn the top into a bool."""
-    f.stack.append(boolean(f.tx.truth(f.stack.pop())))
+    f.stack.append(boolean(do.truth(f.tx, f.stack.pop())))
 
 
 def convert_value(f: EvaluatedFrame, i: Instruction) -> None:
     """Apply the conversion of an f-string."""
-    f.stack.append(f.tx.format_value(f.stack.pop(), i.arg, None))
+    f.stack.append(formatting.format_value(f.tx, f.stack.pop(), i.arg, None))
 
 
 def format_simple(f: EvaluatedFrame, i: Instruction) -> None:
     """Format a value of an f-string."""
-    f.stack.append(f.tx.format_value(f.stack.pop(), 0, None))
+    f.stack.append(formatting.format_value(f.tx, f.stack.pop(), 0, None))
 
 
 def format_with_spec(f: EvaluatedFrame, i: Instruction) -> None:
     """Format a value of an f-string by a specification."""
     value, spec = f.popn(2)
-    f.stack.append(f.tx.format_value(value, 0, spec))
+    f.stack.append(formatting.format_value(f.tx, value, 0, spec))
 
 
 def make_function(f: EvaluatedFrame, i: Instruction) -> None:
     """Make a plain function."""
-    f.stack.append(common.make_function(f, cast(CodeType, f.stack.pop().as_python())))
+    f.stack.append(calls.make_function(f, cast(CodeType, f.stack.pop().as_python())))
 
 
 def set_function_attribute(f: EvaluatedFrame, i: Instruction) -> None:
@@ -100,25 +122,25 @@ def set_function_attribute(f: EvaluatedFrame, i: Instruction) -> None:
     value, made = f.popn(2)
     assert isinstance(made, MadeFunction)
     if i.arg == 8:
-        made.closure = tuple(cast(Cell, cell) for cell in f.tx.unpack(value))
+        made.closure = tuple(cast(Cell, cell) for cell in iteration.unpack(f.tx, value))
     elif i.arg == 4:
         made.annotations = value
     elif i.arg == 2:
         made.keyword_defaults = cast(Dict, value)
     else:
-        made.defaults = tuple(f.tx.unpack(value))
+        made.defaults = tuple(iteration.unpack(f.tx, value))
     f.stack.append(made)
 
 
 def load_fast_load_fast(f: EvaluatedFrame, i: Instruction) -> None:
     """Push two locals."""
-    f.stack.extend(common.read_local(f, name) for name in i.value)
+    f.stack.extend(variables.read_local(f, name) for name in i.value)
 
 
 def store_fast_load_fast(f: EvaluatedFrame, i: Instruction) -> None:
     """Set a local, then push one."""
     py312.write_local(f, i.value[0], f.stack.pop())
-    f.stack.append(common.read_local(f, i.value[1]))
+    f.stack.append(variables.read_local(f, i.value[1]))
 
 
 def store_fast_store_fast(f: EvaluatedFrame, i: Instruction) -> None:
@@ -134,7 +156,7 @@ def end_for(f: EvaluatedFrame, i: Instruction) -> None:
 
 def for_iter(f: EvaluatedFrame, i: Instruction) -> None:
     """Advance the loop."""
-    common.for_iter(f, i, 2)
+    flow.for_iter(f, i, 2)
 
 
 TABLE: dict[str, Opcode] = {

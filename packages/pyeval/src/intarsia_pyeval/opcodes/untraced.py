@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BREAKS", "raise_break"]
 
+
 _ASYNC = "asynchronous code isn't captured"
 _CLASS = "class bodies and modules run in CPython"
 _GROUP = "exception groups aren't modelled"

@@ -17,6 +17,7 @@ from intarsia_pyeval.values.sequences import Tuple
 
 __all__ = ["Classes"]
 
+
 _WRITTEN_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType, types.NoneType)
 
 

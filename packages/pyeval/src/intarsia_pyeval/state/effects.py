@@ -20,28 +20,27 @@ __all__ = ["Effects"]
 class Effects:
     """Which values were changed, which locks are held, and which objects may have ended since.
 
-    Args:
-        recorded: Returns a number that grows with every operation that the plug-in records.
-
     Attributes:
+        recorded: Returns a number that grows with every operation that the plug-in records.
         dirty: The changed values, in the order of their first change.
+        changes: A number that grows with every change.
         locks: Locks that were taken while tracing and not released.
     """
 
-    def __init__(self, recorded: Callable[[], int]) -> None:
+    def __init__(self) -> None:
+        self.recorded: Callable[[], int] = lambda: 0
         self.dirty: dict[Value, None] = {}
         self.locks: dict[Value, None] = {}
-        self._recorded = recorded
-        self._count = 0
+        self.changes = 0
         self._let_go: list[Any] = []  # existing objects that may have ended since the frame began
 
     def advanced(self) -> None:
         """Something changed that no existing object shows: what was done can't be done again."""
-        self._count += 1
+        self.changes += 1
 
     def changed(self, value: Value) -> None:
         """Something that may have existed before is about to change."""
-        self._count += 1
+        self.changes += 1
         real = value.identity()
         if type(real) in (list, collections.deque) and value not in self.dirty:
             self.let_go(real)  # type: ignore[arg-type]
@@ -49,7 +48,7 @@ class Effects:
 
     def position(self) -> tuple[int, int]:
         """Return what differs after anything was changed or recorded."""
-        return self._count, self._recorded()
+        return self.changes, self.recorded()
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:

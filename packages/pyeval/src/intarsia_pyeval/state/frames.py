@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from intarsia_ir.records import Origin
 from intarsia_pyeval.breaks import Break, Raised, TooDeep
-from intarsia_pyeval.evaluate import EvaluatedFrame, Opcode, Yielded
 from intarsia_pyeval.trust import is_installed_file, is_trusted
 from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.frames import Frame, Yielded
 from intarsia_pyeval.values.iterators import Generator
 
 __all__ = ["Frames", "Limits"]
@@ -44,17 +45,17 @@ class Frames:
         dropped: Generators that nothing holds any more; they are closed after the instruction.
     """
 
-    def __init__(self, table: Mapping[str, Opcode], limits: Limits, room: int = sys.maxsize) -> None:
-        self.stack: list[EvaluatedFrame] = []
+    def __init__(self, table: Mapping[str, Callable[..., Any]], limits: Limits, room: int = sys.maxsize) -> None:
+        self.stack: list[Frame] = []
         self.passed_over = 0
         self.open_generators = False
-        self.dropped: list[Generator] = []
+        self.dropped: list[Any] = []
         self._table = table
         self._limits = limits
         self._room = room
         self._budget = limits.instructions
 
-    def top(self) -> EvaluatedFrame:
+    def top(self) -> Frame:
         """Return the frame that is being evaluated."""
         return self.stack[-1]
 
@@ -91,7 +92,7 @@ class Frames:
 
     # -- evaluation ----------------------------------------------------------------------------------------------
 
-    def run_outermost(self, frame: EvaluatedFrame) -> Value:
+    def run_outermost(self, frame: Frame) -> Value:
         """Evaluate the captured frame to its return; it stays on the stack."""
         self.stack.append(frame)
         found = frame.run(self._table)
@@ -102,7 +103,7 @@ class Frames:
         """Only the outermost frame goes on."""
         del self.stack[1:]
 
-    def run(self, frame: EvaluatedFrame) -> Value:
+    def run(self, frame: Frame) -> Value:
         """Evaluate an inlined frame to its return."""
         self.stack.append(frame)
         try:
@@ -121,7 +122,7 @@ class Frames:
         assert isinstance(found, Value)
         return found
 
-    def resume(self, frame: EvaluatedFrame, exception: Value | None) -> tuple[bool, Value]:
+    def resume(self, frame: Frame, exception: Value | None) -> tuple[bool, Value]:
         """Run a generator's frame on; tell whether it yielded, and what."""
         self.check_depth("a generator")
         self.stack.append(frame)
@@ -134,7 +135,7 @@ class Frames:
             self.stack.pop()
         return (True, found.value) if isinstance(found, Yielded) else (False, found)
 
-    def drop(self, generator: Generator) -> None:
+    def drop(self, generator: Value) -> None:
         """Note that nothing holds a generator any more, unless the capture is over."""
         if "dropped" in vars(self):
             self.dropped.append(generator)

@@ -20,6 +20,7 @@ from intarsia_pyeval.values.functions import Function, Globals
 
 __all__ = ["Identities"]
 
+
 _FEW = 8  # constant objects that a key is told from one by one
 
 

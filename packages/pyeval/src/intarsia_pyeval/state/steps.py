@@ -45,7 +45,8 @@ class Steps:
         self.now += 1
         self.stack = stack.copy()
         self.handling = handling
-        self._position = self._effects.position()
+        effects = self._effects
+        self._position = effects.changes, effects.recorded()  # its `position`: this runs for every instruction
         if self.now == self._stop_at:
             raise Stop
 

@@ -6,13 +6,9 @@ makes such an exception anew asks CPython then; whoever asks while tracing relie
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from intarsia_pyeval.values.base import Value
-
-if TYPE_CHECKING:
-    from intarsia_pyeval.codegen import Builder
 
 __all__ = ["BY_CALLER", "HandledByCaller"]
 
@@ -28,10 +24,6 @@ class HandledByCaller(Value):
     def type(self) -> Any:
         """Return what it is for callers that handle nothing."""
         return type(None)
-
-    def reconstruct(self, out: Builder) -> None:
-        """Ask CPython."""
-        out.call(lambda: out.constant(sys.exception), [])
 
 
 BY_CALLER = HandledByCaller()

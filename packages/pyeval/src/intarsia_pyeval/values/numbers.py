@@ -7,29 +7,22 @@ it was at capture.
 
 from __future__ import annotations
 
-import builtins
-import itertools
-import math
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.errors import InternalError
 from intarsia_ir.records import GuardKind, Source
-from intarsia_pyeval.values.base import Keywords, Value
-from intarsia_pyeval.values.constants import Const, boolean
+from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.constants import Const
 
 if TYPE_CHECKING:
-    from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.sources import Guards
-    from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["COMPARISONS", "OPERATORS", "Bounds", "ChangingNumber", "OpenNumber", "opened", "widened"]
+__all__ = ["COMPARISONS", "Bounds", "ChangingNumber", "OpenNumber"]
+
 
 Bounds = tuple[float, float]
-_EXACT = 1 << 53  # larger ints may not fit a float, which raises
-_INT64 = 1 << 63
 
 
 class ChangingNumber(Value):
@@ -52,34 +45,6 @@ class ChangingNumber(Value):
     def rounded(self, function: Callable[..., Any]) -> Value | None:
         """Model `math.floor(self)` and its relatives; None when this class has no rule of its own."""
         return None
-
-
-def opened(guards: Guards, function: Callable[..., Any], parts: Sequence[Value]) -> Value | None:
-    """Return the number that `function` gives for numbers of which some change; None where it must know them.
-
-    Args:
-        guards: Where relying on values is noted.
-        function: What to compute, as the `operator`, `math` or `builtins` module has it.
-        parts: Its operands.
-    """
-    if not any(isinstance(p, ChangingNumber) for p in parts) or not all(map(_is_operand, parts)):
-        return None
-    function = _SAME.get(function, function)
-    own = parts[0].rounded(function) if len(parts) == 1 and isinstance(parts[0], ChangingNumber) else None
-    if own is not None:
-        return own
-    numbers = [_now(p) for p in parts]
-    if None in numbers or _is_huge(function, numbers, parts):
-        return None
-    limits = [_bounds(p) for p in parts]
-    try:
-        value = function(*numbers)
-        found = _result_bounds(function, limits, type(value))
-    except (ArithmeticError, ValueError, TypeError):
-        return None
-    if found is None and not (type(value) is float and _never_fails(function, parts)):
-        return None
-    return OpenNumber(guards, value, None, function, parts, found)
 
 
 class OpenNumber(ChangingNumber):
@@ -157,54 +122,7 @@ class OpenNumber(ChangingNumber):
 
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
-    def binary(self, tx: Tracer, op: str, other: Value, swapped: bool) -> Value | None:
-        """Keep what can't fail open; None for operands that aren't numbers."""
-        if not isinstance(other, ChangingNumber) and not _is_number(other):
-            return None
-        left, right = (other, self) if swapped else (self, other)
-        if op == "/" and isinstance(right, OpenNumber) and right.limits is None and not right.is_given():
-            right = right.settled()
-        found = opened(self.guards, OPERATORS[op], (left, right)) if op in OPERATORS else None
-        return found if found is not None else tx.binary(op, left.settled(), right.settled())
-
-    def unary(self, tx: Tracer, op: str) -> Value:
-        """Model `-self` and `+self`."""
-        found = opened(self.guards, operator.neg, (self,)) if op == "-" else self if op == "+" else None
-        return found if found is not None else self.settled().unary(tx, op)
-
-    def compare(self, tx: Tracer, op: str, other: Value) -> Value | None:
-        """Compare with numbers: with a known one, later calls must give the same answer, whatever the float is."""
-        if self.is_given() and _is_number(other) and op in COMPARISONS:
-            return boolean(self._answer(op, other.as_python()))
-        if self.limits is not None and _is_number(other):
-            answers = {bool(COMPARISONS[op](limit, other.as_python())) for limit in self.limits}
-            inside = self.limits[0] <= other.as_python() <= self.limits[1]
-            if len(answers) == 1 and not (inside and op in ("==", "!=")):
-                return boolean(answers.pop())
-        if isinstance(other, ChangingNumber) or _is_number(other):
-            return tx.compare(op, self.settled(), other.settled())
-        return None
-
-    def convert(self, tx: Tracer, cls: Any) -> Value | None:
-        """Model `float(self)`, which is itself, and the other number classes."""
-        if cls is self.type():
-            return self
-        found = opened(self.guards, cls, (self,)) if cls in (int, float) else None
-        return found if found is not None else tx.live.from_python(tx.real(cls, self.settled().value))
-
     # -- as a constant -------------------------------------------------------------------------------------------
-
-    def hash_key(self, tx: Tracer) -> Hashable:
-        """Hash by value."""
-        return self.settled().hash_key(tx)
-
-    def truth(self, tx: Tracer) -> bool:
-        """Tell by comparing with zero."""
-        if self.is_given():
-            return self._answer("!=", 0.0)
-        if self.limits is not None and not self.limits[0] <= 0 <= self.limits[1]:
-            return True
-        return self.settled().truth(tx)
 
     def is_given(self) -> bool:
         """Tell whether it is a number of the call that nothing knows the value of."""
@@ -220,34 +138,11 @@ class OpenNumber(ChangingNumber):
         self.guards.add(GuardKind.COMPARISON, self.source, (op, number, answer), "the answer was needed")
         return answer
 
-    def get_attribute(self, tx: Tracer, name: str) -> Value:
-        """Read an attribute of the constant."""
-        return self.settled().get_attribute(tx, name)
-
-    def call_method(self, tx: Tracer, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-        """Call a method of the constant."""
-        return self.settled().call_method(tx, name, args, keywords)
-
     # -- building ------------------------------------------------------------------------------------------------
-
-    def reconstruct(self, out: Builder) -> None:
-        """Compute it again."""
-        op = _IN_BYTECODE.get(self.function)
-        if op is None:
-            out.call(lambda: out.emit("LOAD_CONST", self.function), [partial(out.load, part) for part in self.parts])
-            return
-        for part in self.parts:
-            out.load(part)
-        out.arithmetic(op)
 
 
 # -- what can't fail, and its bounds -----------------------------------------------------------------------------------
 
-#: Operators that may stay open.
-OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "**": operator.pow,
-    "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
-}  # fmt: skip
 #: Comparisons of numbers.
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
@@ -257,99 +152,3 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_IN_BYTECODE: dict[Any, str] = {operator.neg: "neg", **{OPERATORS[op]: op for op in "+-*/"}}
-_SAME: dict[Any, Callable[..., Any]] = {builtins.pow: operator.pow, math.pow: operator.pow, operator.abs: abs}
-# monotone in each operand, on these bounds of the operands: the extremes are at the corners
-_MONOTONE: dict[Any, Callable[..., bool]] = {
-    **dict.fromkeys([operator.add, operator.sub, operator.mul, operator.neg, min, max, int, float], lambda *_: True),
-    **dict.fromkeys(
-        [math.floor, math.ceil, math.trunc, round, math.exp, math.expm1, math.tanh, math.atan], lambda *_: True
-    ),
-    operator.truediv: lambda a, b: b[0] > 0 or b[1] < 0,
-    operator.pow: lambda a, b: a[0] > 0,
-    operator.lshift: lambda a, b: a[0] >= 0 and b[0] >= 0 and b[1] < 63,
-    operator.rshift: lambda a, b: a[0] >= 0 and b[0] >= 0,
-    math.sqrt: lambda a: a[0] >= 0,
-    **dict.fromkeys([math.log, math.log2, math.log10], lambda a: a[0] > 0),
-    math.log1p: lambda a: a[0] > -1,
-}
-_WAVES = frozenset({math.sin, math.cos})
-_BITS = frozenset({operator.and_, operator.or_, operator.xor})
-
-
-def _result_bounds(function: Callable[..., Any], limits: Sequence[Bounds | None], kind: type) -> Bounds | None:
-    """Return bounds of a result of this type; None: it may fail, or be of another type, or anything.
-
-    Raises:
-        ArithmeticError, ValueError, TypeError: It fails for some operands.
-    """
-    known = [limit for limit in limits if limit is not None]
-    if len(known) < len(limits):
-        return None
-    if function in _WAVES:
-        return (-1.0, 1.0) if all(map(math.isfinite, known[0])) else None
-    if function is abs:
-        ((low, high),) = known
-        return (max(low, -high, 0), max(-low, high))
-    if function in _BITS:
-        top = max(high for _, high in known)
-        return (0, (1 << int(top).bit_length()) - 1) if min(low for low, _ in known) >= 0 and top < _INT64 else None
-    rule = _MONOTONE.get(function)
-    if rule is None or not rule(*known):
-        return None
-    corners = [function(*corner) for corner in itertools.product(*known)]
-    if any(type(c) is not kind or c != c for c in corners):
-        return None
-    low, high = min(corners), max(corners)
-    if kind is int:
-        return (low, high) if low >= -_INT64 and high < _INT64 else None
-    return widened(low, high)
-
-
-def widened(low: float, high: float) -> Bounds:
-    """Return bounds of floats from those of exact numbers: arithmetic and the C library may be off by a few bits."""
-    return low - abs(low) * 1e-12, high + abs(high) * 1e-12
-
-
-def _is_huge(function: Callable[..., Any], numbers: Sequence[Any], parts: Sequence[Value]) -> bool:
-    """Tell whether an int may come out that takes long to compute: nothing is computed to find out."""
-    if any(type(n) is not int for n in numbers):
-        return False
-    if function is round:
-        return len(numbers) == 2
-    if function is operator.pow:
-        return isinstance(parts[1], ChangingNumber) or numbers[1] >= 0
-    return function is operator.lshift and not 0 <= numbers[1] < 64
-
-
-def _never_fails(function: Callable[..., Any], parts: Sequence[Value]) -> bool:
-    """Tell whether a float comes out whatever floats the changing parts are; nothing was raised this time."""
-    if function is operator.truediv:
-        divisor = parts[1]
-        return isinstance(divisor, Const) or (isinstance(divisor, OpenNumber) and divisor.is_never_zero())
-    return function in (operator.add, operator.sub, operator.mul, operator.neg)
-
-
-def _bounds(value: Value) -> Bounds | None:
-    if isinstance(value, ChangingNumber):
-        return value.bounds()
-    number = value.as_python()
-    return None if number != number else (number, number)
-
-
-def _is_number(value: Value) -> bool:
-    """Tell whether a value is a real number known in full."""
-    return isinstance(value, Const) and isinstance(value.value, (int, float))
-
-
-def _is_operand(value: Value) -> bool:
-    """Tell whether a value is a real number that can be computed with in floats."""
-    if isinstance(value, ChangingNumber):
-        return value.type() is not bool
-    number = value.value if isinstance(value, Const) else None
-    return isinstance(number, float) or (isinstance(number, int) and abs(number) < _EXACT)
-
-
-def _now(value: Value) -> Any:
-    """Return what an operand is in this call."""
-    return value.now() if isinstance(value, ChangingNumber) else value.as_python()

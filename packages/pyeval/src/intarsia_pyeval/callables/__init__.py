@@ -1,0 +1,1 @@
+"""Callables that CPython has in C: tables of how each is called."""

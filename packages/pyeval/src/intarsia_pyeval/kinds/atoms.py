@@ -1,0 +1,120 @@
+"""Atoms: numbers, strings, bytes, ranges, None and the like, known while tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_pyeval import codegen, do
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.semantics import folding, formatting, iteration, operators
+from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
+from intarsia_pyeval.values.bound import BoundBuiltin
+from intarsia_pyeval.values.constants import Const
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["UNARY"]
+
+
+UNARY: dict[str, Callable[[Any], Any]] = {"-": lambda v: -v, "+": lambda v: +v, "~": lambda v: ~v}
+_SIZED = (str, bytes, range)
+
+
+@do.hash_key.rule(Const)
+def hash_key(tx: Tracer, x: Const) -> Hashable:
+    """Return the object itself."""
+    if x.is_nan():
+        raise Break("tracer.hashing", "a NaN is a key, which only its own object finds")
+    key: Hashable = x.value
+    folding.real(tx, hash, key)
+    return key
+
+
+@do.get_attribute.rule(Const)
+def get_attribute(tx: Tracer, x: Const, name: str) -> Value:
+    """Read an attribute; methods are called by name."""
+    found = folding.real(tx, getattr, x.value, name)
+    if name == "__class__" or not callable(found):
+        return tx.live.from_python(found)
+    return BoundBuiltin(x, name)
+
+
+@do.call_method.rule(Const)
+def call_method(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Run a method of the atom."""
+    found = tx.extension.call_atom_method(tx, x.value, name)
+    if found is not None:
+        return found
+    if name == "join" and len(args) == 1 and not keywords:
+        if not any(tx.classes.find(args[0].type(), each) for each in ("__iter__", "__getitem__")):
+            tx.raising.error(TypeError, "can only join an iterable")
+        args = [iteration.list_of(tx, args[0])]
+    try:
+        real_args = [a.as_python() for a in args]
+        real_keywords = {k: v.as_python() for k, v in keywords.items()}
+    except NotConstantError as unknown:
+        return _with_unknown(tx, x, name, args, keywords, str(unknown))
+    return tx.live.from_python(folding.real(tx, getattr(x.value, name), *real_args, **real_keywords))
+
+
+def _with_unknown(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords: Keywords, unknown: str) -> Value:
+    """Call a method with an operand that isn't an atom."""
+    if isinstance(x.value, str) and name == "format":
+        return formatting.format_string(tx, x.value, args, keywords)
+    raise Break("tracer.call", f"{type(x.value).__name__}.{name} is called with {unknown}")
+
+
+@do.truth.rule(Const)
+def truth(tx: Tracer, x: Const) -> bool:
+    """Return the truth of the atom."""
+    return bool(x.value)
+
+
+@do.length.rule(Const)
+def length(tx: Tracer, x: Const) -> int:
+    """Return the length of a string or range."""
+    return int(folding.real(tx, len, x.value))
+
+
+@do.get_item.rule(Const)
+def get_item(tx: Tracer, x: Const, key: Value) -> Value:
+    """Index a string, bytes or range."""
+    value = x.value
+    if not isinstance(value, _SIZED):
+        folding.real(tx, lambda: value[0])
+    at = operators.index(tx, key)
+    return tx.live.from_python(folding.real(tx, lambda: value[at]))
+
+
+@do.contains.rule(Const)
+def contains(tx: Tracer, x: Const, item: Value) -> bool:
+    """Model `in` on a string or range."""
+    value = x.value
+    try:
+        wanted = item.as_python()
+    except NotConstantError:
+        return do.contains.default(tx, x, item)
+    return bool(folding.real(tx, lambda: wanted in value))
+
+
+@do.iterate.rule(Const)
+def iterate(tx: Tracer, x: Const) -> Value:
+    """Iterate over the characters of a string, the bytes of bytes, or a range."""
+    if not isinstance(x.value, _SIZED):
+        folding.real(tx, iter, x.value)
+    return iteration.iterator_over(tx, x)
+
+
+@do.unary.rule(Const)
+def unary(tx: Tracer, x: Const, op: str) -> Value:
+    """Apply a unary operator."""
+    return tx.live.from_python(folding.real(tx, UNARY[op], x.value))
+
+
+@codegen.reconstruct.rule(Const)
+def reconstruct(out: Builder, x: Const) -> None:
+    """Push the object as a constant of the code."""
+    out.constant(x.value)

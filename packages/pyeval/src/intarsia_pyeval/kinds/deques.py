@@ -1,0 +1,232 @@
+"""`collections.deque`."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from intarsia_pyeval import codegen, do
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.kinds import lists, sequences
+from intarsia_pyeval.semantics import folding, iteration, operators, special
+from intarsia_pyeval.stores import list_store
+from intarsia_pyeval.values.base import Keywords, Value, defines
+from intarsia_pyeval.values.bound import BoundBuiltin
+from intarsia_pyeval.values.constants import NONE, Const
+from intarsia_pyeval.values.deques import Deque
+from intarsia_pyeval.values.sequences import Slice
+from intarsia_pyeval.values.signatures import arity, named
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["take_left"]
+
+
+@do.get_item.rule(Deque)
+def get_item(tx: Tracer, x: Deque, key: Value) -> Value:
+    """Index; there are no slices."""
+    if isinstance(key, Slice):
+        raise Break("tracer.exception", "a deque is sliced")
+    return x.at(sequences.index_of(tx, x, key, ""))
+
+
+@sequences.index_of.rule(Deque)
+def index_of(tx: Tracer, x: Deque, key: Value, doing: str) -> int:
+    """Return the position that `key` means; the TypeError about one that is no integer is left to CPython."""
+    if not isinstance(operators.index(tx, key), int):
+        raise Break("tracer.exception", f"{key.describe()} is the index of a deque")
+    return sequences.index_of.default(tx, x, key, doing)
+
+
+@do.contains.rule(Deque)
+def contains(tx: Tracer, x: Deque, item: Value) -> bool:
+    """Compare with each item."""
+    return x._unchanged(lambda: sequences.contains(tx, x, item))
+
+
+@sequences.position_of.rule(Deque)
+def position_of(tx: Tracer, x: Deque, args: Sequence[Value]) -> Value:
+    """Model `index`."""
+    return x._unchanged(lambda: sequences.position_of.default(tx, x, args))
+
+
+@sequences.tally.rule(Deque)
+def tally(tx: Tracer, x: Deque, args: Sequence[Value]) -> Value:
+    """Model `count`."""
+    return x._unchanged(lambda: sequences.tally.default(tx, x, args))
+
+
+@do.get_attribute.rule(Deque)
+def get_attribute(tx: Tracer, x: Deque, name: str) -> Value:
+    """Return the greatest length, or a method."""
+    if name == "maxlen":
+        return tx.live.from_python(x.maxlen)
+    if not defines(collections.deque, name):
+        tx.raising.error(AttributeError, f"'collections.deque' object has no attribute {name!r}")
+    return tx.live.from_python(collections.deque) if name == "__class__" else BoundBuiltin(x, name)
+
+
+@do.call_method.rule(Deque)
+def call_method(tx: Tracer, x: Deque, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a method of deque."""
+    method = _METHODS.get(name)
+    if method is not None:
+        return method(tx, x, list(args), keywords)
+    if name in ("clear", "count", "index", "reverse", "append"):
+        version = x.version
+        found = x._cut(lists.METHODS[name](tx, x, list(args), keywords))
+        x.version = version if name == "reverse" else x.version
+        return found
+    return special.operator_method(tx, x, name, args, keywords)
+
+
+@lists.take.rule(Deque)
+def take(tx: Tracer, x: Deque, items: Value) -> None:
+    """Append what an iterable gives, one by one."""
+    for item in _given(tx, x, items):
+        list_store.change(tx, x, x.kept).append(item)
+        x._cut(NONE)
+
+
+def take_left(tx: Tracer, x: Deque, items: Value) -> None:
+    """Put what an iterable gives in front, one by one."""
+    for item in _given(tx, x, items):
+        list_store.change(tx, x).insert(0, item)
+        x._cut(NONE, left=True)
+
+
+def _given(tx: Tracer, x: Deque, items: Value) -> Iterable[Value]:
+    """Iterate over an argument; the deque itself is copied first."""
+    return list(x.items) if items is x else iteration.elements(tx, items)
+
+
+@do.set_item.rule(Deque)
+def set_item(tx: Tracer, x: Deque, key: Value, value: Value) -> None:
+    """Store an item: iterators don't mind."""
+    if isinstance(key, Slice):
+        raise Break("tracer.exception", "a deque is sliced")
+    version = x.version
+    lists.set_item(tx, x, key, value)
+    x.version = version
+
+
+@do.binary.rule(Deque)
+def binary(tx: Tracer, x: Deque, op: str, other: Value, swapped: bool) -> Value | None:
+    """Concatenate two deques; repeat one."""
+    if op == "+" and not swapped and isinstance(other, Deque):
+        made = Deque([*x.items, *other.items], x.maxlen)
+    else:
+        items = sequences.repeated(tx, x, other) if op == "*" else None
+        if items is None:
+            return None
+        made = Deque(items, x.maxlen)
+    made._cut(NONE)
+    return made
+
+
+@do.in_place.rule(Deque)
+def in_place(tx: Tracer, x: Deque, op: str, other: Value) -> Value | None:
+    """Model `+=` and `*=`."""
+    found = lists.in_place(tx, x, op, other)
+    return None if found is None else x._cut(found)
+
+
+@do.delete_item.rule(Deque)
+def delete_item(tx: Tracer, x: Deque, key: Value) -> None:
+    """Delete an item."""
+    if isinstance(key, Slice):
+        raise Break("tracer.exception", "a deque is sliced")
+    lists.delete_item(tx, x, key)
+
+
+@codegen.reconstruct.rule(Deque)
+def reconstruct(out: Builder, x: Deque) -> None:
+    """Make the deque empty, and fill it then: an item may refer back to it."""
+    options = {} if x.maxlen is None else {"maxlen": Const(x.maxlen)}
+    out.call_with_keywords(collections.deque, [], options)
+    out.remember(x)
+    out.call_method_of(x, "extend", [lambda: out.build_list(x.items)])
+
+
+@codegen.emit_effects.rule(Deque)
+def emit_effects(out: Builder, x: Deque) -> None:
+    """Replace the content."""
+    out.call_method_of(x, "clear", [])
+    out.call_method_of(x, "extend", [lambda: out.build_list(x.items)])
+
+
+def _append_left(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
+    (item,) = arity("appendleft", args, keywords, 1)
+    list_store.change(tx, x).insert(0, item)
+    return x._cut(NONE, left=True)
+
+
+def _extend_left(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
+    (items,) = arity("extendleft", args, keywords, 1)
+    take_left(tx, x, items)
+    return NONE
+
+
+def _extend(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
+    (items,) = arity("extend", args, keywords, 1)
+    lists.take(tx, x, items)
+    return NONE
+
+
+def _init(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
+    items, limit = _arguments(tx, args, keywords)
+    if (x.real is not None and limit != x.maxlen) or items is x:
+        raise Break("tracer.mutation", "a deque is initialised again with another greatest length, or with itself")
+    x.maxlen = limit
+    if x.count():
+        list_store.change(tx, x).clear()
+    if items is not None:
+        lists.take(tx, x, items)
+    return NONE
+
+
+def _arguments(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> tuple[Value | None, int | None]:
+    """Return the iterable and the greatest length that a deque is made with."""
+    given = named("deque", args, keywords, ("iterable", "maxlen"))
+    limit = given["maxlen"].as_python() if "maxlen" in given else None
+    folding.real(tx, collections.deque, (), limit)  # checks it
+    return given.get("iterable"), limit
+
+
+def _pop(left: bool) -> Callable[[Tracer, Deque, list[Value], Keywords], Value]:
+    def method(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
+        arity("pop", args, keywords, 0)
+        if not x.count():
+            tx.raising.error(IndexError, "pop from an empty deque")
+        return list_store.change(tx, x).pop(0 if left else -1)
+
+    return method
+
+
+def _rotate(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
+    arity("rotate", args, keywords, 0, 1)
+    turned = collections.deque(x.items)
+    folding.real(tx, turned.rotate, operators.whole_number(tx, args[0]) if args else 1)
+    if x.count() > 1:
+        list_store.change(tx, x)[:] = turned
+    return NONE
+
+
+def _copy(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
+    arity("copy", args, keywords, 0)
+    return Deque(x.items, x.maxlen)
+
+
+_METHODS: dict[str, Callable[[Tracer, Deque, list[Value], Keywords], Value]] = {
+    "__init__": _init,
+    "appendleft": _append_left,
+    "copy": _copy,
+    "extend": _extend,
+    "extendleft": _extend_left,
+    "pop": _pop(left=False),
+    "popleft": _pop(left=True),
+    "rotate": _rotate,
+}

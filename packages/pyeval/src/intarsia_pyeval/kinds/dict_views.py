@@ -1,0 +1,110 @@
+"""`keys()`, `values()` and `items()` of a dict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from intarsia_pyeval import codegen, do
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.kinds import sets
+from intarsia_pyeval.semantics import iteration, operators, special
+from intarsia_pyeval.stores import dict_store, set_store
+from intarsia_pyeval.values.base import Keywords, Value, defines
+from intarsia_pyeval.values.bound import BoundBuiltin
+from intarsia_pyeval.values.mappings import DictView
+from intarsia_pyeval.values.sequences import Tuple
+from intarsia_pyeval.values.sets import SetValue
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["elements"]
+
+
+def elements(tx: Tracer, x: DictView) -> list[Value]:
+    """Return what iteration gives now."""
+    entries = dict_store.entries(tx, x.base).values()
+    if x.what == "items":
+        return [Tuple(entry) for entry in entries]
+    return [entry[0 if x.what == "keys" else 1] for entry in entries]
+
+
+@do.length.rule(DictView)
+def length(tx: Tracer, x: DictView) -> int:
+    """Return the length of the dict."""
+    return do.length(tx, x.base)
+
+
+@do.truth.rule(DictView)
+def truth(tx: Tracer, x: DictView) -> bool:
+    """Tell whether the dict has entries."""
+    return do.truth(tx, x.base)
+
+
+@do.iterate.rule(DictView)
+def iterate(tx: Tracer, x: DictView) -> Value:
+    """Iterate."""
+    return iteration.iterator_over(tx, x)
+
+
+@do.contains.rule(DictView)
+def contains(tx: Tracer, x: DictView, item: Value) -> bool:
+    """Look up a key, or compare with the elements."""
+    if x.what == "keys":
+        return do.contains(tx, x.base, item)
+    return any(operators.same_or_equal(tx, element, item) for element in elements(tx, x))
+
+
+@do.get_attribute.rule(DictView)
+def get_attribute(tx: Tracer, x: DictView, name: str) -> Value:
+    """Return a method."""
+    if not defines(x.type(), name):
+        tx.raising.error(AttributeError, f"{x.type().__name__!r} object has no attribute {name!r}")
+    return BoundBuiltin(x, name)
+
+
+@do.call_method.rule(DictView)
+def call_method(tx: Tracer, x: DictView, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a set method of a keys view, or an operator by its name."""
+    if name == "isdisjoint" and x.what == "keys":
+        return do.call_method(tx, _as_set(tx, x), name, args, keywords)
+    return special.operator_method(tx, x, name, args, keywords)
+
+
+@do.binary.rule(DictView)
+def binary(tx: Tracer, x: DictView, op: str, other: Value, swapped: bool) -> Value | None:
+    """Model the set operators of keys."""
+    if x.what == "values" or op not in ("&", "|", "-", "^"):
+        return None
+    if x.what == "items":
+        raise Break("tracer.operator", f"{op} of the items of a dict isn't modelled")
+    operand = other if isinstance(other, SetValue) else sets.made(tx, set, other)
+    return do.binary(tx, _as_set(tx, x), op, operand, swapped)
+
+
+@do.compare.rule(DictView)
+def compare(tx: Tracer, x: DictView, op: str, other: Value) -> Value | None:
+    """Compare keys or items as a set."""
+    if x.what == "values":
+        return None
+    if isinstance(other, DictView) and other.what != "values":
+        other = _as_set(tx, other)
+    return do.compare(tx, _as_set(tx, x), op, other) if isinstance(other, SetValue) else None
+
+
+def _as_set(tx: Tracer, x: DictView) -> SetValue:
+    """Return the keys or items as a set."""
+    return sets.made(tx, set, x.base) if x.what == "keys" else set_store.of(tx, elements(tx, x))
+
+
+@codegen.reconstruct.rule(DictView)
+def reconstruct(out: Builder, x: DictView) -> None:
+    """Ask the dict for the view, past what a subclass overrides."""
+    if x.base.is_plain():
+        out.load(x.base)
+        out.call_method(x.what, [])
+        return
+    method = getattr(x.base.cls, x.what)
+    out.call(lambda: out.emit("LOAD_CONST", method), [lambda: out.load(x.base)])

@@ -1,0 +1,294 @@
+"""`dict`, OrderedDict, defaultdict and mappingproxy."""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from intarsia_pyeval import codegen, do
+from intarsia_pyeval.breaks import Break, Unreconstructable
+from intarsia_pyeval.semantics import iteration, operators, special
+from intarsia_pyeval.stores import dict_store
+from intarsia_pyeval.values.base import Keywords, Value, defines
+from intarsia_pyeval.values.bound import BoundBuiltin
+from intarsia_pyeval.values.constants import NONE, boolean, is_none
+from intarsia_pyeval.values.mappings import Dict, DictView
+from intarsia_pyeval.values.sequences import Tuple
+from intarsia_pyeval.values.signatures import arity, named
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["METHODS", "Method", "miss"]
+
+
+Method = Callable[["Tracer", Dict, list[Value], Keywords], Value]
+
+
+@do.truth.rule(Dict)
+def truth(tx: Tracer, x: Dict) -> bool:
+    """Tell whether there are entries."""
+    return bool(dict_store.entries(tx, x))
+
+
+@do.length.rule(Dict)
+def length(tx: Tracer, x: Dict) -> int:
+    """Return the number of entries."""
+    return len(dict_store.entries(tx, x))
+
+
+@do.contains.rule(Dict)
+def contains(tx: Tracer, x: Dict, item: Value) -> bool:
+    """Look the key up."""
+    return dict_store.find(tx, x, do.hash_key(tx, item)) is not None
+
+
+@do.get_item.rule(Dict)
+def get_item(tx: Tracer, x: Dict, key: Value) -> Value:
+    """Look the key up; a defaultdict makes what is missing."""
+    found = dict_store.find(tx, x, do.hash_key(tx, key))
+    if found is not None:
+        return found
+    if not is_none(x.factory):
+        made = do.call(tx, x.factory, [], {})
+        do.set_item(tx, x, key, made)
+        return made
+    tx.raising.throw(KeyError, [key])
+
+
+@do.iterate.rule(Dict)
+def iterate(tx: Tracer, x: Dict) -> Value:
+    """Iterate over the keys."""
+    return iteration.iterator_over(tx, DictView(x, "keys"))
+
+
+@do.get_attribute.rule(Dict)
+def get_attribute(tx: Tracer, x: Dict, name: str) -> Value:
+    """Return a method."""
+    if name == "default_factory" and x.cls is collections.defaultdict:
+        return x.factory
+    if name == "__class__":
+        return tx.live.from_python(x.cls)
+    if not defines(x.cls, name):
+        tx.classes.rely_on_absence(x, x.cls, name)
+        tx.raising.error(AttributeError, f"{x.cls.__name__!r} object has no attribute {name!r}")
+    return BoundBuiltin(x, name)
+
+
+@do.call_method.rule(Dict)
+def call_method(tx: Tracer, x: Dict, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a method."""
+    method = METHODS.get(name)
+    if method is None:
+        return special.operator_method(tx, x, name, args, keywords)
+    return method(tx, x, list(args), keywords)
+
+
+@do.compare.rule(Dict)
+def compare(tx: Tracer, x: Dict, op: str, other: Value) -> Value | None:
+    """Compare two dicts without regard to order."""
+    if not isinstance(other, Dict) or op not in ("==", "!="):
+        return None
+    mine, yours = dict_store.entries(tx, x), dict_store.entries(tx, other)
+    equal = len(mine) == len(yours) and all(
+        key in yours and operators.same_or_equal(tx, value, yours[key][1]) for key, (_, value) in list(mine.items())
+    )
+    if x.cls is other.cls is collections.OrderedDict:
+        equal = equal and list(mine) == list(yours)
+    return boolean(equal is (op == "=="))
+
+
+@do.set_item.rule(Dict)
+def set_item(tx: Tracer, x: Dict, key: Value, value: Value) -> None:
+    """Store under `key`."""
+    dict_store.store(tx, x, do.hash_key(tx, key), key, value)
+
+
+@do.delete_item.rule(Dict)
+def delete_item(tx: Tracer, x: Dict, key: Value) -> None:
+    """Delete `key`."""
+    if dict_store.remove(tx, x, do.hash_key(tx, key), key) is None:
+        tx.raising.throw(KeyError, [key])
+
+
+def miss(tx: Tracer, x: Dict, key: Value) -> NoReturn:
+    """Raise the KeyError of removal by name: an OrderedDict gives it a tuple for its arguments, None for none."""
+    if x.cls is not collections.OrderedDict:
+        tx.raising.throw(KeyError, [key])
+    tx.raising.throw(KeyError, [] if is_none(key) else key.items if isinstance(key, Tuple) else [key])
+
+
+@do.binary.rule(Dict)
+def binary(tx: Tracer, x: Dict, op: str, other: Value, swapped: bool) -> Value | None:
+    """Merge two dicts."""
+    if op != "|" or not isinstance(other, Dict):
+        return None
+    if types.MappingProxyType in (x.cls, other.cls):
+        raise Break("tracer.operator", "merging a mappingproxy isn't modelled")
+    left, right = (other, x) if swapped else (x, other)
+    made = Dict(dict_store.entries(tx, left), x.cls, factory=x.factory)
+    for hashed, (key, value) in dict_store.entries(tx, right).items():
+        dict_store.store(tx, made, hashed, key, value)
+    return made
+
+
+@do.in_place.rule(Dict)
+def in_place(tx: Tracer, x: Dict, op: str, other: Value) -> Value | None:
+    """Model `|=`."""
+    if op != "|":
+        return None
+    _update(tx, x, [other], {})
+    return x
+
+
+@codegen.reconstruct.rule(Dict)
+def reconstruct(out: Builder, x: Dict) -> None:
+    """Build the dict; empty first when a value may refer back to it."""
+    entries = list(x._entries.values())
+    if x.cls is dict and all(out.is_leaf(value) for _, value in entries):
+        out.build_map(entries)
+        return
+    _empty(out, x)
+    out.remember(x)
+    for key, value in entries:
+        out.emit("COPY", 1)
+        out.store_item(value, key)
+
+
+def _empty(out: Builder, x: Dict) -> None:
+    """Push an empty dict of the class."""
+    if x.cls is dict:
+        out.emit("BUILD_MAP", 0)
+    elif x.cls is collections.OrderedDict:
+        out.call(lambda: out.constant(x.cls), [])
+    elif x.cls is collections.defaultdict:
+        out.call(lambda: out.constant(x.cls), [lambda: out.load(x.factory)])
+    else:
+        raise Unreconstructable(f"a {x.cls.__name__} can't be built by bytecode")
+
+
+@codegen.emit_effects.rule(Dict)
+def emit_effects(out: Builder, x: Dict) -> None:
+    """Replay deletions and stores."""
+    for first, key, value in x._log.values():
+        if first:
+            out.load(x)
+            out.load(key)
+            out.emit("DELETE_SUBSCR")
+        if value is not None:
+            out.load(x)
+            out.store_item(value, key)
+
+
+def _update(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    arity("update", args, {}, 0, 1)
+    for hashed, key, value in iteration.pairs(tx, args[0]) if args else ():
+        dict_store.store(tx, x, hashed, key, value)
+    for name, value in keywords.items():
+        dict_store.store(tx, x, name, tx.live.from_python(name), value)
+    return NONE
+
+
+def _get(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    key, *rest = arity("get", args, keywords, 1, 2)
+    found = dict_store.find(tx, x, do.hash_key(tx, key))
+    return found if found is not None else (rest[0] if rest else NONE)
+
+
+def _view(name: str) -> Method:
+    def method(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+        arity(name, args, keywords, 0)
+        return DictView(x, name)
+
+    return method
+
+
+def _pop(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    if x.cls is collections.OrderedDict:
+        given = named("pop", args, keywords, ("key", "default"), required=1)
+        args, keywords = [given["key"], *[given[name] for name in ("default",) if name in given]], {}
+    key, *rest = arity("pop", args, keywords, 1, 2)
+    found = dict_store.remove(tx, x, do.hash_key(tx, key), key)
+    if found is not None:
+        return found
+    if rest:
+        return rest[0]
+    miss(tx, x, key)
+
+
+def _popitem(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    ordered = x.cls is collections.OrderedDict
+    given = named("popitem", args, keywords, ("last",) if ordered else ())
+    last = do.truth(tx, given["last"]) if given else True
+    entries = dict_store.entries(tx, x)
+    if not entries:
+        tx.raising.error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
+    hashed = next(reversed(entries)) if last else next(iter(entries))
+    key, value = entries[hashed]
+    dict_store.remove(tx, x, hashed, key)
+    return Tuple([key, value])
+
+
+def _setdefault(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    if x.cls is collections.OrderedDict:
+        given = named("setdefault", args, keywords, ("key", "default"), required=1)
+        args, keywords = [given["key"], *[given[name] for name in ("default",) if name in given]], {}
+    key, *rest = arity("setdefault", args, keywords, 1, 2)
+    found = dict_store.find(tx, x, do.hash_key(tx, key))
+    if found is None:
+        found = rest[0] if rest else NONE
+        do.set_item(tx, x, key, found)
+    return found
+
+
+def _init(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    if x.cls is collections.defaultdict and x.real is None:
+        x.factory, args = (args[0], args[1:]) if args else (NONE, args)
+        if not is_none(x.factory) and tx.classes.find(x.factory.type(), "__call__") is None:
+            raise Break("tracer.exception", "the first argument of defaultdict must be callable or None")
+    elif x.cls is collections.defaultdict:
+        raise Break("tracer.mutation", "a defaultdict is initialised again")
+    return _update(tx, x, args, keywords)
+
+
+def _clear(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    arity("clear", args, keywords, 0)
+    for hashed, (key, _) in list(dict_store.entries(tx, x).items()):
+        dict_store.remove(tx, x, hashed, key)
+    return NONE
+
+
+def _copy(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    arity("copy", args, keywords, 0)
+    return Dict(dict_store.entries(tx, x), x.cls, factory=x.factory)
+
+
+def _move_to_end(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    given = named("move_to_end", args, keywords, ("key", "last"), required=1)
+    key, last = given["key"], given.get("last")
+    if last is not None and not do.truth(tx, last):
+        raise Break("tracer.mutation", "moving a key to the front of an OrderedDict isn't modelled")
+    value = dict_store.remove(tx, x, do.hash_key(tx, key), key)
+    if value is None:
+        miss(tx, x, key)
+    do.set_item(tx, x, key, value)
+    return NONE
+
+
+METHODS: dict[str, Method] = {
+    "__init__": _init,
+    "clear": _clear,
+    "copy": _copy,
+    "get": _get,
+    "items": _view("items"),
+    "keys": _view("keys"),
+    "move_to_end": _move_to_end,
+    "pop": _pop,
+    "popitem": _popitem,
+    "setdefault": _setdefault,
+    "update": _update,
+    "values": _view("values"),
+}

@@ -1,0 +1,280 @@
+"""`list`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_pyeval import codegen, do
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.kinds import sequences
+from intarsia_pyeval.operation import operation
+from intarsia_pyeval.semantics import folding, iteration, operators, special, subclasses
+from intarsia_pyeval.stores import list_store
+from intarsia_pyeval.values.base import Keywords, NotConstantError, Value, defines
+from intarsia_pyeval.values.bound import BoundBuiltin
+from intarsia_pyeval.values.constants import NONE, Const, is_none
+from intarsia_pyeval.values.sequences import Items, List, Slice
+from intarsia_pyeval.values.signatures import arity
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["METHODS", "Method", "take"]
+
+
+Method = Callable[["Tracer", List, list[Value], Keywords], Value]
+
+
+@do.get_item.rule(List)
+def get_item(tx: Tracer, x: List, key: Value) -> Value:
+    """Index or slice."""
+    if isinstance(key, Slice):
+        return List(x.items[operators.index(tx, key)])
+    return x.at(sequences.index_of(tx, x, key, ""))
+
+
+@do.get_attribute.rule(List)
+def get_attribute(tx: Tracer, x: List, name: str) -> Value:
+    """Return a method."""
+    if not defines(list, name):
+        tx.raising.error(AttributeError, f"'list' object has no attribute {name!r}")
+    return tx.live.from_python(list) if name == "__class__" else BoundBuiltin(x, name)
+
+
+@do.call_method.rule(List)
+def call_method(tx: Tracer, x: List, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a method of list."""
+    method = METHODS.get(name)
+    if method is None:
+        return special.operator_method(tx, x, name, args, keywords)
+    return method(tx, x, list(args), keywords)
+
+
+@operation
+def take(tx: Tracer, x: List, items: Value) -> None:
+    """Append what an iterable gives, one by one: it may look at the list meanwhile."""
+    if isinstance(items, Items) and items.type() in (list, tuple):
+        new = list(items.items)
+        list_store.change(tx, x, x.kept).extend(new)
+        return
+    iterator = do.iterate(tx, items)
+    iteration.ask_length(tx, items)
+    for item in iteration.elements_left(tx, iterator):
+        list_store.change(tx, x, x.kept).append(item)
+
+
+@do.set_item.rule(List)
+def set_item(tx: Tracer, x: List, key: Value, value: Value) -> None:
+    """Store an item or a slice."""
+    if isinstance(key, Slice):
+        at = operators.index(tx, key)
+        start, stop, step = at.indices(len(x._items))
+        itself = subclasses.built_in_part(value, NONE) is x
+        new = (
+            list(x.items)
+            if itself
+            else iteration.taken(tx, value if iteration.is_read_whole(tx, value) else do.iterate(tx, value))
+        )
+        at = slice(start, max(start, stop), step) if step > 0 and _BOUNDS_FIRST else at
+        copy: list[Any] = list(x.items)
+        folding.real(tx, copy.__setitem__, at, new)
+        list_store.change(tx, x)[:] = copy
+        return
+    at = sequences.index_of(tx, x, key, "assignment ")
+    list_store.change(tx, x, at % max(len(x._items), 1))[at] = value
+
+
+@do.delete_item.rule(List)
+def delete_item(tx: Tracer, x: List, key: Value) -> None:
+    """Delete an item or a slice."""
+    at = operators.index(tx, key) if isinstance(key, Slice) else sequences.index_of(tx, x, key, "assignment ")
+    del list_store.change(tx, x)[at]
+
+
+@do.binary.rule(List)
+def binary(tx: Tracer, x: List, op: str, other: Value, swapped: bool) -> Value | None:
+    """Concatenate and repeat."""
+    if op == "+" and not swapped and isinstance(other, List) and other.type() is list:
+        return List([*x.items, *other.items])
+    items = sequences.repeated(tx, x, other) if op == "*" else None
+    return None if items is None else List(items)
+
+
+@do.in_place.rule(List)
+def in_place(tx: Tracer, x: List, op: str, other: Value) -> Value | None:
+    """Model `+=` and `*=`, which change the list itself."""
+    if op == "+":
+        take(tx, x, other)
+        return x
+    items = sequences.repeated(tx, x, other) if op == "*" else None
+    if items is None:
+        return None
+    list_store.change(tx, x)[:] = items
+    return x
+
+
+@codegen.reconstruct.rule(List)
+def reconstruct(out: Builder, x: List) -> None:
+    """Build the list; when an item may refer back to it, build it empty and fill it then."""
+    if all(out.is_leaf(item) for item in x.items):
+        out.build_list(x.items)
+        return
+    out.emit("BUILD_LIST", 0)
+    out.remember(x)
+    out.build_list(x.items)
+    out.emit("LIST_EXTEND", 1)
+
+
+@codegen.emit_effects.rule(List)
+def emit_effects(out: Builder, x: List) -> None:
+    """Append what is new, or replace the content."""
+    real_length = 0 if x.real is None else len(x.real)
+    if x.kept == real_length <= len(x.items):
+        out.call_method_of(x, "extend", [lambda: out.build_list(x.items[x.kept :])])
+        return
+    out.build_list(x.items)
+    out.load(x)
+    out.constant(None)
+    out.constant(None)
+    out.emit("BUILD_SLICE", 2)
+    out.emit("STORE_SUBSCR")
+
+
+def _bounds_come_first() -> bool:
+    """Tell whether CPython settles the bounds of a slice before it takes what is assigned, which may change it."""
+    probe: list[Any] = [0]
+    probe[1:] = map(probe.append, (1,))  # type: ignore[func-returns-value]
+    return len(probe) == 3
+
+
+def _append(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    (item,) = arity("append", args, keywords, 1)
+    list_store.change(tx, x, x.kept).append(item)
+    return NONE
+
+
+def _extend(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    (items,) = arity("extend", args, keywords, 1)
+    take(tx, x, items)
+    return NONE
+
+
+def _init(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    items = arity("list", args, keywords, 0, 1)
+    if items and items[0] is x:
+        raise Break("tracer.call", "a list is initialised with itself")
+    list_store.change(tx, x).clear()
+    if items:
+        take(tx, x, items[0])
+    return NONE
+
+
+def _insert(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    at, item = arity("insert", args, keywords, 2)
+    where = operators.whole_number(tx, at)
+    list_store.change(tx, x).insert(where, item)
+    return NONE
+
+
+def _pop(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    arity("pop", args, keywords, 0, 1)
+    at = operators.whole_number(tx, args[0]) if args else -1
+    if not x.count():
+        tx.raising.error(IndexError, "pop from empty list")
+    if not -x.count() <= at < x.count():
+        tx.raising.error(IndexError, "pop index out of range")
+    return list_store.change(tx, x, at % x.count()).pop(at)
+
+
+def _remove(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    (item,) = arity("remove", args, keywords, 1)
+    index = 0
+    while index < x.count():  # a comparison may shorten it
+        if operators.same_or_equal(tx, x.at(index), item):
+            del list_store.change(tx, x, index)[index : index + 1]
+            return NONE
+        index += 1
+    tx.raising.error(ValueError, "list.remove(x): x not in list")
+
+
+def _clear(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    arity("clear", args, keywords, 0)
+    if x.count():
+        list_store.change(tx, x).clear()
+    return NONE
+
+
+def _reverse(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    arity("reverse", args, keywords, 0)
+    list_store.change(tx, x).reverse()
+    return NONE
+
+
+def _copy(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    arity("copy", args, keywords, 0)
+    return List(x.items)
+
+
+def _index(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    return sequences.position_of(tx, x, arity("index", args, keywords, 1, 3))
+
+
+def _count(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    return sequences.tally(tx, x, arity("count", args, keywords, 1))
+
+
+def _sort(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+    """Sort as CPython does: the list is empty meanwhile, and what was reached is kept when a comparison raises."""
+    arity("sort", args, {k: v for k, v in keywords.items() if k not in ("key", "reverse")}, 0)
+    key, reverse = keywords.get("key", NONE), keywords.get("reverse", Const(False))
+    items = list(x.items)
+    order = list(range(len(items)))
+    downwards = reverse.as_python()
+    folding.real(tx, [].sort, reverse=downwards)
+    list_store.change(tx, x).clear()
+    version = x.version
+    try:
+        keys = items if is_none(key) else [do.call(tx, key, [item], {}) for item in items]
+        try:
+            known = [k.as_python() for k in keys]
+        except NotConstantError:
+            known = [_Sorted(tx, k) for k in keys]
+        folding.real(tx, order.sort, key=known.__getitem__, reverse=downwards)
+    finally:
+        touched = x.version != version
+        list_store.change(tx, x)[:] = [items[index] for index in order]
+    if touched:
+        tx.raising.error(ValueError, "list modified during sort")
+    return NONE
+
+
+class _Sorted:
+    """Compares by the models; CPython's own sort asks for the comparisons that it makes in eager."""
+
+    __slots__ = ("tx", "value")
+
+    def __init__(self, tx: Tracer, value: Value) -> None:
+        self.tx = tx
+        self.value = value
+
+    def __lt__(self, other: _Sorted) -> bool:
+        return do.truth(self.tx, operators.compare(self.tx, "<", self.value, other.value))
+
+
+_BOUNDS_FIRST = _bounds_come_first()
+METHODS: dict[str, Method] = {
+    "__init__": _init,
+    "append": _append,
+    "clear": _clear,
+    "copy": _copy,
+    "count": _count,
+    "extend": _extend,
+    "index": _index,
+    "insert": _insert,
+    "pop": _pop,
+    "remove": _remove,
+    "reverse": _reverse,
+    "sort": _sort,
+}

@@ -1,0 +1,49 @@
+"""Global namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from intarsia_ir.records import Source
+from intarsia_pyeval import codegen
+from intarsia_pyeval.kinds import dicts
+from intarsia_pyeval.stores import dict_store
+from intarsia_pyeval.trust import STABLE
+from intarsia_pyeval.values.functions import Globals
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+
+__all__: list[str] = []
+
+
+@dict_store.item_source.rule(Globals)
+def item_source(tx: Tracer, x: Globals, key: Hashable) -> Source | None:
+    """Return where the value of a name is found."""
+    if x.trusted and isinstance(x.real.get(key), STABLE):
+        return None
+    return tx.sources.glob(str(key)) if x.frame else dict_store.item_source.default(tx, x, key)
+
+
+@dict_store.guard_absent.rule(Globals)
+def guard_absent(tx: Tracer, x: Globals, key: Hashable) -> None:
+    """Builtins of the captured frame are guarded through its globals; elsewhere rely on absence."""
+    if not x.frame and not x.trusted:
+        dict_store.guard_absent.default(tx, x, key)
+
+
+@codegen.emit_effects.rule(Globals)
+def emit_effects(out: Builder, x: Globals) -> None:
+    """Store and delete names."""
+    if not x.frame:
+        dicts.emit_effects(out, x)
+        return
+    for first, key, value in x._log.values():
+        name = key.as_python()
+        if value is not None:
+            out.load(value)
+            out.emit("STORE_GLOBAL", name)
+        elif first:
+            out.emit("DELETE_GLOBAL", name)

@@ -1,0 +1,102 @@
+"""What tuples, lists and deques have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from intarsia_pyeval import do
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.operation import operation
+from intarsia_pyeval.semantics import iteration, operators
+from intarsia_pyeval.values.base import NotConstantError, Value
+from intarsia_pyeval.values.constants import Const, boolean
+from intarsia_pyeval.values.sequences import Items
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["index_of", "position_of", "repeated", "tally"]
+
+
+@do.truth.rule(Items)
+def truth(tx: Tracer, x: Items) -> bool:
+    """Tell whether there are items."""
+    return bool(x._items)
+
+
+@do.length.rule(Items)
+def length(tx: Tracer, x: Items) -> int:
+    """Return the number of items."""
+    return len(x._items)
+
+
+@do.contains.rule(Items)
+def contains(tx: Tracer, x: Items, item: Value) -> bool:
+    """Compare with each item."""
+    return any(operators.same_or_equal(tx, other, item) for other in x.items)
+
+
+@do.iterate.rule(Items)
+def iterate(tx: Tracer, x: Items) -> Value:
+    """Iterate by position, so that growing a list is seen."""
+    return iteration.iterator_over(tx, x)
+
+
+@operation
+def index_of(tx: Tracer, x: Items, key: Value, doing: str) -> int:
+    """Return the position that `key` means, checked against the length."""
+    at = operators.index(tx, key)
+    if not isinstance(at, int):
+        tx.raising.error(TypeError, f"{x.type().__name__} indices must be integers or slices, not {type(at).__name__}")
+    if not -len(x._items) <= at < len(x._items):
+        tx.raising.error(IndexError, f"{x.noun()} {doing}index out of range")
+    return at
+
+
+@operation
+def position_of(tx: Tracer, x: Items, args: Sequence[Value]) -> Value:
+    """Model `index`."""
+    bounds = [operators.index(tx, arg) for arg in args[1:]]
+    if not all(isinstance(bound, int) for bound in bounds):
+        raise Break("tracer.exception", f"{x.noun()}.index is given a bound that is no integer")
+    at, stop, _ = slice(*[*bounds, None, None][:2]).indices(len(x._items))
+    while at < min(stop, len(x._items)):  # a comparison may shorten it
+        if operators.same_or_equal(tx, x.at(at), args[0]):
+            return Const(at)
+        at += 1
+    if x.type() is tuple:
+        tx.raising.error(ValueError, "tuple.index(x): x not in tuple")
+    try:
+        shown = repr(args[0].as_python())
+    except NotConstantError as unknown:
+        raise Break("tracer.exception", f"{x.noun()}.index doesn't find {unknown}") from None
+    tx.raising.error(ValueError, f"{shown} is not in {x.noun()}")
+
+
+@operation
+def tally(tx: Tracer, x: Items, args: Sequence[Value]) -> Value:
+    """Model `count`."""
+    return Const(sum(operators.same_or_equal(tx, item, args[0]) for item in x.items))
+
+
+@do.compare.rule(Items)
+def compare(tx: Tracer, x: Items, op: str, other: Value) -> Value | None:
+    """Compare item by item, as CPython does."""
+    if not isinstance(other, Items) or not x.comparable(other):
+        return None
+    if op in ("==", "!=") and len(x._items) != len(other._items):
+        return boolean(op == "!=")
+    for mine, yours in zip(x.items, other.items, strict=False):
+        if not operators.same_or_equal(tx, mine, yours):
+            return boolean(op == "!=") if op in ("==", "!=") else operators.compare(tx, op, mine, yours)
+    sizes = {"<": len(x._items) < len(other._items), ">": len(x._items) > len(other._items)}
+    sizes |= {"==": len(x._items) == len(other._items), "<=": not sizes[">"], ">=": not sizes["<"]}
+    return boolean(not sizes["=="] if op == "!=" else sizes[op])
+
+
+def repeated(tx: Tracer, x: Items, other: Value) -> list[Value] | None:
+    """Return the items of `self * other`, or None when `other` isn't an integer."""
+    if not isinstance(other, Const) or not isinstance(other.value, int):
+        return None
+    return x.items * other.value

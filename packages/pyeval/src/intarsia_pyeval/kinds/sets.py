@@ -1,0 +1,408 @@
+"""`set` and `frozenset`, and how bytecode makes one in the order that CPython gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from intarsia_pyeval import codegen, do
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.semantics import iteration, special, subclasses
+from intarsia_pyeval.stores import set_store
+from intarsia_pyeval.values.base import Keywords, Value, defines
+from intarsia_pyeval.values.bound import BoundBuiltin
+from intarsia_pyeval.values.constants import NONE, Const, boolean
+from intarsia_pyeval.values.sequences import List, Tuple
+from intarsia_pyeval.values.sets import LONG, Elements, Operand, Recipe, SetValue, is_certain, items_operand
+from intarsia_pyeval.values.signatures import arity
+
+if TYPE_CHECKING:
+    from intarsia_bytecode import Loader
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["as_operand", "derived", "made", "push_operand", "push_recipe", "replay"]
+
+
+_SET_OPERATORS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+#: Methods that take their arguments element by element, and what each does with one.
+_STEPWISE = {"update": "add", "difference_update": "discard"}
+_COUNTS = {"copy": (0, 0), "clear": (0, 0), "symmetric_difference": (1, 1), "symmetric_difference_update": (1, 1)}
+_SEEN_WHOLE = (Const, Tuple, List)
+_TESTS: dict[str, Callable[[Any, Any], bool]] = {
+    "isdisjoint": lambda mine, yours: bool(mine.isdisjoint(yours)),
+    "issubset": lambda mine, yours: bool(mine <= yours),
+    "issuperset": lambda mine, yours: bool(mine >= yours),
+}
+
+
+def push_operand(out: Builder, x: Operand) -> None:
+    """Push it."""
+    values = list(x.elements.values())
+    if x.kind == "element":
+        out.load(values[0])
+    elif x.recipe is not None:
+        push_recipe(out, x.recipe, values)
+    elif x.kind == "keys":
+        out.call(lambda: out.emit("LOAD_CONST", dict.fromkeys), [lambda: out.build_tuple(values)])
+    else:
+        out.build_tuple(values)
+
+
+def push_recipe(out: Builder, x: Recipe, elements: Sequence[Value]) -> None:
+    """Push the set, whose elements are given."""
+    changed = x.existing is not None and (x.steps or x.existing in out.tx.effects.dirty)
+    if changed or x.weight > LONG:
+        _load_new(out, x, elements)
+        return
+    if x.existing is not None:
+        out.load(x.existing)
+        return
+    if x.first == "new":
+        _load_made(out, x)
+    else:
+        assert x.owner is not None
+        push_operand(out, x.owner)
+        name = out.temporary()
+        out.emit("STORE_FAST", name)
+        _push_call(out, x, lambda: out.emit("LOAD_FAST", name), x.first, x.operands)
+    if x.steps:
+        name = out.temporary()
+        out.emit("STORE_FAST", name)
+        replay(out, x, lambda: out.emit("LOAD_FAST", name))
+        out.emit("LOAD_FAST", name)
+
+
+def _load_made(out: Builder, x: Recipe) -> None:
+    """Push what the class made of its argument."""
+    assert x.owner is not None
+    if x.owner.kind == "items":
+        _load_new(out, x, list(x.owner.elements.values()))
+    else:
+        out.call(lambda: out.constant(x.cls), [partial(push_operand, out, x.owner)])
+
+
+def _load_new(out: Builder, x: Recipe, elements: Sequence[Value]) -> None:
+    """Push a set of these elements, inserted one after the other."""
+    if x.cls is frozenset:
+        out.call(lambda: out.constant(frozenset), [lambda: out.build_tuple(elements)])
+        return
+    for element in elements:
+        out.load(element)
+    out.emit("BUILD_SET", len(elements))
+
+
+def replay(out: Builder, x: Recipe, load: Loader, *, past_overrides: bool = False) -> None:
+    """Call the methods of the steps on what `load` pushes, past what a subclass overrides if that is asked for."""
+    for name, operands in x.steps:
+        if past_overrides:
+            loads = [load, *[load if o.kind == "self" else partial(push_operand, out, o) for o in operands]]
+            out.call(partial(out.emit, "LOAD_CONST", getattr(x.cls, name)), loads)
+        else:
+            _push_call(out, x, load, name, operands)
+        out.emit("POP_TOP")
+
+
+def _push_call(out: Builder, x: Recipe, load: Loader, name: str, operands: Sequence[Operand]) -> None:
+    """Push the result of a method of the set that `load` pushes."""
+    load()
+    out.call_method(name, [load if o.kind == "self" else partial(push_operand, out, o) for o in operands])
+
+
+def made(tx: Tracer, cls: Any, value: Value) -> SetValue:
+    """Model `cls(value)`."""
+    operand = as_operand(tx, value)
+    mirror = None if operand.mirror is None else cls(operand.mirror)
+    return SetValue(
+        operand.elements, cls, mirror=mirror, recipe=Recipe(cls, "new", operand, weight=1 + operand.weight())
+    )
+
+
+@do.hash_key.rule(SetValue)
+def hash_key(tx: Tracer, x: SetValue) -> Hashable:
+    """Return the frozen set of keys."""
+    if x.cls is not frozenset:
+        tx.raising.error(TypeError, "unhashable type: 'set'")
+    return frozenset(x.elements)
+
+
+@do.truth.rule(SetValue)
+def truth(tx: Tracer, x: SetValue) -> bool:
+    """Tell whether there are elements."""
+    return bool(x.elements)
+
+
+@do.length.rule(SetValue)
+def length(tx: Tracer, x: SetValue) -> int:
+    """Return the number of elements."""
+    return len(x.elements)
+
+
+@do.contains.rule(SetValue)
+def contains(tx: Tracer, x: SetValue, item: Value) -> bool:
+    """Look the element up."""
+    return do.hash_key(tx, _sought(tx, item)) in x.elements
+
+
+@do.iterate.rule(SetValue)
+def iterate(tx: Tracer, x: SetValue) -> Value:
+    """Iterate in the order of a real set with these elements."""
+    set_store.in_order(tx, x)
+    return iteration.iterator_over(tx, x)
+
+
+@do.get_attribute.rule(SetValue)
+def get_attribute(tx: Tracer, x: SetValue, name: str) -> Value:
+    """Return a method."""
+    if not defines(x.cls, name):
+        tx.raising.error(AttributeError, f"{x.cls.__name__!r} object has no attribute {name!r}")
+    return tx.live.from_python(x.cls) if name == "__class__" else BoundBuiltin(x, name)
+
+
+@do.call_method.rule(SetValue)
+def call_method(tx: Tracer, x: SetValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a method."""
+    if keywords:
+        return do.call_method.default(tx, x, name, args, keywords)
+    if name == "copy" and x.cls is frozenset and not args:
+        return x
+    if name in _MAKERS:
+        arity(name, args, {}, *_COUNTS.get(name, (0, len(args))))
+        recipe = x.recipe
+        operands = [_operand(tx, x, arg) for arg in args]
+        if x.recipe is not recipe:
+            raise Break("tracer.mutation", f"a set is changed by what {name} is called with")
+        return derived(x, name, operands)
+    if name in _TESTS and len(args) == 1:
+        whole = name != "isdisjoint" or not tx.classes.asks_python(args[0], "__iter__")
+        other = as_operand(tx, args[0]) if whole else _items_of(tx, args[0])
+        return boolean(_TESTS[name](x.elements.keys(), other.elements.keys()))
+    if x.cls is set and name in _WRITERS:
+        return _write(tx, x, name, list(args))
+    return special.operator_method(tx, x, name, args, keywords)
+
+
+def _operand(tx: Tracer, x: SetValue, value: Value) -> Operand:
+    """Return the operand of a method of this set: with itself, CPython takes short cuts."""
+    operand = as_operand(tx, value)
+    return Operand(operand.elements, operand.mirror, "self") if value is x else operand
+
+
+def _write(tx: Tracer, x: SetValue, name: str, args: list[Value]) -> Value:
+    """Call a method that changes the set."""
+    if name in ("add", "discard", "remove"):
+        (item,) = arity(name, args, {}, 1)
+        item = item if name == "add" else _sought(tx, item)
+        if name == "remove" and do.hash_key(tx, item) not in x.elements:
+            tx.raising.throw(KeyError, [item])
+        _step(tx, x, name, [_element(tx, item)])
+    elif name == "pop":
+        arity(name, args, {}, 0)
+        return _pop(tx, x)
+    elif name == "__init__":
+        arity(name, args, {}, 0, 1)
+        if args and args[0] is x:
+            raise Break("tracer.call", "a set is initialised with itself")
+        _step(tx, x, "clear", [])
+        for arg in args:
+            _take(tx, x, "update", "add", arg)
+    elif name in _STEPWISE:
+        for arg in args:
+            _take(tx, x, name, _STEPWISE[name], arg)
+    else:
+        arity(name, args, {}, *_COUNTS.get(name, (0, len(args))))
+        recipe = x.recipe
+        operands = [_operand(tx, x, arg) for arg in args]
+        if x.recipe is not recipe:
+            raise Break("tracer.mutation", f"a set is changed by what {name} is called with")
+        _step(tx, x, name, operands)
+    return NONE
+
+
+def _take(tx: Tracer, x: SetValue, name: str, step: str, value: Value) -> None:
+    """Take what one argument gives, element by element: an iterator may look at the set meanwhile."""
+    seen = subclasses.built_in_part(value, x)
+    if isinstance(seen, (SetValue, *_SEEN_WHOLE)) or value.type() is dict:
+        _step(tx, x, name, [_operand(tx, x, value)])
+        return
+    for item in iteration.elements(tx, value):
+        _step(tx, x, step, [_element(tx, item)])
+
+
+def _pop(tx: Tracer, x: SetValue) -> Value:
+    """Remove the element that CPython removes."""
+    if not x.elements:
+        tx.raising.error(KeyError, "pop from an empty set")
+    # an existing set remembers where its last pop ended, and nothing can ask it
+    if len(x.elements) > 1 and (x.mirror is None or x.real is not None):
+        raise Break("tracer.iterator", "which element a set gives up isn't known while tracing")
+    key = next(iter(x.elements)) if x.mirror is None else set.pop(x.mirror)
+    tx.effects.changed(x)
+    x.recipe = x.recipe.then("pop", [])
+    return x.elements.pop(key)
+
+
+def _step(tx: Tracer, x: SetValue, name: str, operands: list[Operand]) -> None:
+    """Change elements, mirror and recipe."""
+    tx.effects.changed(x)
+    if all(o.mirror is not None for o in operands) and x.mirror is not None:
+        getattr(x.mirror, name)(*[o.mirrored() for o in operands])
+    else:
+        x.mirror = None
+    before, others = x.elements, [o.elements for o in operands]
+    x.elements = _WRITERS[name](before, others)
+    if x.mirror is not None:
+        x.elements = _chosen(x.mirror, x.elements, [before, *others])
+    x.recipe = x.recipe.then(name, operands)
+
+
+@do.binary.rule(SetValue)
+def binary(tx: Tracer, x: SetValue, op: str, other: Value, swapped: bool) -> Value | None:
+    """Model the set operators."""
+    if not isinstance(other, SetValue) or op not in _SET_OPERATORS:
+        return None
+    left, right = (other, x) if swapped else (x, other)
+    return derived(left, _SET_OPERATORS[op], [_operand(tx, left, right)])
+
+
+@do.in_place.rule(SetValue)
+def in_place(tx: Tracer, x: SetValue, op: str, other: Value) -> Value | None:
+    """Model the operators that change a set."""
+    other = subclasses.built_in_part(other, x)
+    if x.cls is not set or not isinstance(other, SetValue) or op not in _SET_OPERATORS:
+        return None
+    name = _SET_OPERATORS[op]
+    _step(tx, x, "update" if name == "union" else f"{name}_update", [_operand(tx, x, other)])
+    return x
+
+
+@do.compare.rule(SetValue)
+def compare(tx: Tracer, x: SetValue, op: str, other: Value) -> Value | None:
+    """Compare as sets."""
+    if not isinstance(other, SetValue):
+        return None
+    mine, yours = x.elements.keys(), other.elements.keys()
+    result: bool = {
+        "==": lambda: mine == yours,
+        "!=": lambda: mine != yours,
+        "<": lambda: mine < yours,
+        "<=": lambda: mine <= yours,
+        ">": lambda: mine > yours,
+        ">=": lambda: mine >= yours,
+    }[op]()
+    return boolean(result)
+
+
+@codegen.reconstruct.rule(SetValue)
+def reconstruct(out: Builder, x: SetValue) -> None:
+    """Build the set by what made it."""
+    push_recipe(out, x.recipe, list(x.elements.values()))
+
+
+@codegen.emit_effects.rule(SetValue)
+def emit_effects(out: Builder, x: SetValue) -> None:
+    """Change the existing set as the traced code did."""
+    if x.recipe.weight <= LONG:
+        replay(out, x.recipe, lambda: out.load(x))
+        return
+    out.call_method_of(x, "clear", [])
+    out.call_method_of(x, "update", [lambda: out.build_list(list(x.elements.values()))])
+
+
+def as_operand(tx: Tracer, value: Value) -> Operand:
+    """Return the operand for an iterable."""
+    if issubclass(value.type(), (set, frozenset)):  # read past what a subclass overrides
+        value = subclasses.built_in_part(value, NONE)
+    if isinstance(value, SetValue):
+        return value.snapshot()
+    if value.type() is dict:
+        pairs = [(hashed, key) for hashed, key, _ in iteration.pairs(tx, value)]
+        items = items_operand(pairs)
+        return Operand(items.elements, items.mirror and dict.fromkeys(items.mirror), "keys")
+    return _items_of(tx, value)
+
+
+def _items_of(tx: Tracer, value: Value) -> Operand:
+    """Return the operand for what iteration gives."""
+    return items_operand([(do.hash_key(tx, item), item) for item in iteration.elements(tx, value)])
+
+
+def _sought(tx: Tracer, item: Value) -> Value:
+    """Return what is looked for in place of an element: a set is found by a frozen set that equals it."""
+    seen = subclasses.built_in_part(item, NONE)
+    return SetValue(seen.elements, frozenset) if isinstance(seen, SetValue) and seen.cls is set else item
+
+
+def _element(tx: Tracer, item: Value) -> Operand:
+    """Return the operand for an element."""
+    key = do.hash_key(tx, item)
+    return Operand({key: item}, (key,) if is_certain(item) else None, "element")
+
+
+def derived(x: SetValue, name: str, operands: Sequence[Operand]) -> SetValue:
+    """Return the set that a method makes."""
+    owner = x.snapshot()
+    mirror = None
+    if owner.mirror is not None and all(o.mirror is not None for o in operands):
+        mirror = getattr(owner.mirror, name)(*[o.mirrored() for o in operands])
+    elements = _MAKERS[name](x.elements, [o.elements for o in operands])
+    if mirror is not None:
+        elements = _chosen(mirror, elements, [x.elements, *[o.elements for o in operands]])
+    weight = 1 + owner.weight() + sum(o.weight() for o in operands)
+    recipe = Recipe(x.cls, name, owner, tuple(operands), weight=weight)
+    return SetValue(elements, x.cls, mirror=mirror, recipe=recipe)
+
+
+def _union(mine: Elements, others: list[Elements]) -> Elements:
+    merged = dict(mine)
+    for other in others:
+        for key, item in other.items():
+            merged.setdefault(key, item)
+    return merged
+
+
+def _intersection(mine: Elements, others: list[Elements]) -> Elements:
+    return {key: item for key, item in mine.items() if all(key in other for other in others)}
+
+
+def _difference(mine: Elements, others: list[Elements]) -> Elements:
+    return {key: item for key, item in mine.items() if not any(key in other for other in others)}
+
+
+def _symmetric(mine: Elements, others: list[Elements]) -> Elements:
+    (other,) = others
+    kept = {key: item for key, item in mine.items() if key not in other}
+    return kept | {key: item for key, item in other.items() if key not in mine}
+
+
+def _chosen(mirror: Iterable[Any], elements: Elements, sources: Sequence[Elements]) -> Elements:
+    """Return the elements with the one of several equal ones that the mirror has: 1, 1.0 and True are one key."""
+    found: Elements = {}
+    for key in mirror:
+        item = elements[key]
+        if isinstance(item, Const) and type(item.value) is not type(key):
+            item = next((s[key] for s in sources if key in s and s[key].type() is type(key)), item)
+        found[key] = item
+    return found
+
+
+_WRITERS: dict[str, Callable[[Elements, list[Elements]], Elements]] = {
+    "__init__": _union,
+    "add": _union,
+    "clear": lambda mine, others: {},
+    "difference_update": _difference,
+    "discard": _difference,
+    "intersection_update": _intersection,
+    "pop": _difference,
+    "remove": _difference,
+    "symmetric_difference_update": _symmetric,
+    "update": _union,
+}
+_MAKERS: dict[str, Callable[[Elements, list[Elements]], Elements]] = {
+    "copy": _union,
+    "difference": _difference,
+    "intersection": _intersection,
+    "symmetric_difference": _symmetric,
+    "union": _union,
+}

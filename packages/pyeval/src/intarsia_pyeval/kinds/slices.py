@@ -1,0 +1,49 @@
+"""Slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from intarsia_pyeval import codegen, do
+from intarsia_pyeval.semantics import folding, operators
+from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.bound import BoundBuiltin
+from intarsia_pyeval.values.sequences import Slice, Tuple
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+
+__all__: list[str] = []
+
+
+@do.get_attribute.rule(Slice)
+def get_attribute(tx: Tracer, x: Slice, name: str) -> Value:
+    """Read a part, or a method."""
+    names = ("start", "stop", "step")
+    return x.parts[names.index(name)] if name in names else BoundBuiltin(x, name)
+
+
+@do.call_method.rule(Slice)
+def call_method(tx: Tracer, x: Slice, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call `indices`."""
+    if name == "indices" and len(args) == 1 and not keywords:
+        return tx.live.from_python(folding.real(tx, x.as_python().indices, args[0].as_python()))
+    return do.call_method.default(tx, x, name, args, keywords)
+
+
+@do.compare.rule(Slice)
+def compare(tx: Tracer, x: Slice, op: str, other: Value) -> Value | None:
+    """Compare slices by their parts."""
+    if isinstance(other, Slice) and op in ("==", "!="):
+        return operators.compare(tx, op, Tuple(x.parts), Tuple(other.parts))
+    return None
+
+
+@codegen.reconstruct.rule(Slice)
+def reconstruct(out: Builder, x: Slice) -> None:
+    """Build the slice."""
+    for part in x.parts:
+        out.load(part)
+    out.emit("BUILD_SLICE", 3)

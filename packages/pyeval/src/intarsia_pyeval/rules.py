@@ -1,0 +1,106 @@
+"""All rules together: importing this module fills the tables of `do` and `codegen`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from intarsia_ir.errors import InternalError
+from intarsia_pyeval.callables import (
+    atoms as atom_calls,
+)
+from intarsia_pyeval.callables import (
+    attributes,
+    class_checks,
+    copying,
+    iterating,
+    making,
+    operator_module,
+    polyfills,
+    pure,
+    refused,
+)
+from intarsia_pyeval.kinds import (
+    atoms,
+    builtin_methods,
+    cells,
+    classes,
+    deques,
+    dict_views,
+    dicts,
+    functions,
+    generators,
+    instance_dicts,
+    instances,
+    iterators,
+    lists,
+    made_functions,
+    methods,
+    modules,
+    namespaces,
+    numbers,
+    partials,
+    positions,
+    references,
+    sequences,
+    sets,
+    slices,
+    supers,
+    tuples,
+)
+from intarsia_pyeval.tracer import BuiltinCall, Callables
+
+__all__ = ["CALLABLES", "KINDS"]
+
+#: Where the rules are, a file for each kind of value.
+KINDS = (
+    atoms,
+    builtin_methods,
+    cells,
+    classes,
+    deques,
+    dict_views,
+    dicts,
+    functions,
+    generators,
+    instance_dicts,
+    instances,
+    iterators,
+    lists,
+    made_functions,
+    methods,
+    modules,
+    namespaces,
+    numbers,
+    partials,
+    positions,
+    references,
+    sequences,
+    sets,
+    slices,
+    supers,
+    tuples,
+)
+_TABLES = (
+    attributes.CALLS,
+    class_checks.CALLS,
+    iterating.CALLS,
+    making.CALLS,
+    atom_calls.CALLS,
+    operator_module.CALLS,
+    copying.CALLS,
+    refused.CALLS,
+)
+
+
+def _joined() -> dict[Any, BuiltinCall]:
+    """Return the rows of all tables; no callable is in two."""
+    rows: dict[Any, BuiltinCall] = {}
+    for table in _TABLES:
+        if not rows.keys().isdisjoint(table):
+            raise InternalError("two tables say how the same callable is called", code="tracer.table")
+        rows |= table
+    return rows
+
+
+#: How callables that CPython has in C are called.
+CALLABLES = Callables(_joined(), pure.PURE, polyfills.STAND_INS)

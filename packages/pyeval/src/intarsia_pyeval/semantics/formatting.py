@@ -1,0 +1,208 @@
+"""Strings made from models: str, repr, format, hash."""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.semantics import folding, lookup
+from intarsia_pyeval.stores import dict_store, set_store
+from intarsia_pyeval.trust import is_trusted
+from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
+from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.mappings import Dict
+from intarsia_pyeval.values.objects import ClassValue, Object
+from intarsia_pyeval.values.sequences import Items, Slice, Tuple
+from intarsia_pyeval.values.sets import SetValue
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.state.raising import Raising
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = [
+    "call_hash",
+    "call_repr",
+    "call_str",
+    "exception_text",
+    "format_string",
+    "format_value",
+    "object_text",
+    "percent_format",
+    "printable",
+]
+
+
+def call_str(tx: Tracer, value: Value) -> Value:
+    """Model `str(value)`."""
+    value = value.settled()
+    if isinstance(value, Const):
+        return Const(folding.real(tx, str, value.value))
+    if isinstance(value, Object) or _has_own_text(tx, value, "__str__"):
+        return object_text(tx, value, "__str__")
+    return call_repr(tx, value)
+
+
+def call_repr(tx: Tracer, value: Value) -> Value:
+    """Model `repr(value)`."""
+    if isinstance(value, Object) or _has_own_text(tx, value, "__repr__"):
+        return object_text(tx, value, "__repr__")
+    return Const(repr(printable(tx, value)))
+
+
+def _has_own_text(tx: Tracer, value: Value, name: str) -> bool:
+    """Tell whether the user's class of a named tuple says how it is written."""
+    if not isinstance(value, Tuple) or not tx.classes.asks_python(value, name):
+        return False
+    found = tx.classes.find(value.cls, name)
+    return found is not None and not is_trusted(found[0].__globals__.get("__name__", ""))
+
+
+def printable(tx: Tracer, value: Value) -> Any:
+    """Return an object with the same text as the value."""
+    value = value.settled()
+    if isinstance(value, SetValue):
+        return set_store.in_its_order(tx, value)
+    if _has_own_text(tx, value, "__repr__"):
+        return _Text(str(call_repr(tx, value).as_python()))
+    if isinstance(value, Items) and value.type() in (tuple, list):
+        return value.type()(printable(tx, item) for item in value.items)
+    if isinstance(value, Dict) and value.cls is dict:
+        return {printable(tx, k): printable(tx, v) for k, v in dict_store.entries(tx, value).values()}
+    own_repr: Any = type(value.value).__repr__ if isinstance(value, ClassValue) else None
+    if isinstance(value, ClassValue) and own_repr is type.__repr__:
+        return value.value
+    if isinstance(value, Object) and not issubclass(type(value.value), enum.Enum):
+        return _Text(str(call_repr(tx, value).as_python()))
+    if isinstance(value, (Const, Slice, Tuple, SetValue, Object)):
+        try:
+            return value.as_python()
+        except NotConstantError:
+            pass
+    raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
+
+
+def object_text(tx: Tracer, value: Value, name: str) -> Value:
+    """Ask `__str__` or `__repr__` of an instance."""
+    found = tx.classes.find(value.type(), name)
+    raw = found[0] if found else None
+    member = value.identity()
+    if issubclass(type(member), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
+        return Const(str(member) if name == "__str__" else repr(member))
+    if isinstance(raw, types.FunctionType):
+        return _text(tx.raising, lookup.call_python(tx, value, name, []), f"{name} returned non-string (type %s)")
+    if raw is _OBJECT_STR:
+        shown = tx.classes.find(value.type(), "__repr__")
+        if shown is not None and isinstance(shown[0], types.FunctionType):
+            return _text(
+                tx.raising, lookup.call_python(tx, value, "__repr__", []), "__str__ returned non-string (type %s)"
+            )
+        return object_text(tx, value, "__repr__")
+    if isinstance(value, Object) and isinstance(value.base, Tuple) and issubclass(value.cls, BaseException):
+        return exception_text(tx, value, name, raw)
+    raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
+
+
+def _text(raising: Raising, answer: Value, refusal: str) -> Value:
+    """Return the text that a user's method answers with; anything else is refused as by CPython."""
+    if not issubclass(answer.type(), str):
+        raising.error(TypeError, refusal % answer.type().__name__)
+    return answer
+
+
+def exception_text(tx: Tracer, value: Object, name: str, raw: Any) -> Value:
+    """Return the text of an exception by a method of BaseException or one like it."""
+    args = value.base
+    if raw not in (_PLAIN_STR if name == "__str__" else (BaseException.__repr__,)) or not isinstance(args, Tuple):
+        raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
+    if name == "__repr__":
+        inner = ", ".join(str(call_repr(tx, arg).as_python()) for arg in args.items)
+        return Const(f"{value.cls.__name__}({inner})")
+    if len(args.items) == 1:
+        one = args.items[0]
+        return call_repr(tx, one) if raw is KeyError.__str__ else call_str(tx, one)
+    return Const("") if not args.items else call_repr(tx, args)
+
+
+def format_value(tx: Tracer, value: Value, conversion: int, spec: Value | None) -> Value:
+    """Model a replacement field of an f-string; conversion 1 is str, 2 repr, 3 ascii."""
+    value = value.settled()
+    if conversion:
+        text = call_str(tx, value) if conversion == 1 else call_repr(tx, value)
+        value = Const(ascii(text.as_python())[1:-1]) if conversion == 3 else text
+    given = str(spec.as_python()) if spec is not None else ""
+    if isinstance(value, Const):
+        return Const(folding.real(tx, format, value.value, given))
+    if isinstance(value, Object):
+        return _object_format(tx, value, given)
+    if not given:
+        return call_str(tx, value)
+    raise Break("tracer.call", f"formatting {value.describe()} isn't modelled")
+
+
+def _object_format(tx: Tracer, value: Object, spec: str) -> Value:
+    """Ask `__format__` of an instance."""
+    found = tx.classes.find(value.cls, "__format__")
+    raw = found[0] if found else None
+    if issubclass(type(value.value), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
+        return Const(folding.real(tx, format, value.value, spec))
+    if raw is object.__format__ and not spec:
+        return call_str(tx, value)
+    if isinstance(raw, types.FunctionType):
+        answer = lookup.call_python(tx, value, "__format__", [Const(spec)])
+        return _text(tx.raising, answer, "__format__ must return a str, not %s")
+    raise Break("tracer.call", f"formatting {value.describe()} isn't modelled")
+
+
+def format_string(tx: Tracer, text: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `str.format` with arguments that aren't all atoms."""
+    real_args = [_formattable(tx, arg) for arg in args]
+    real_keywords = {name: _formattable(tx, value) for name, value in keywords.items()}
+    return Const(folding.real(tx, text.format, *real_args, **real_keywords))
+
+
+def percent_format(tx: Tracer, text: str, value: Value) -> Value:
+    """Model `text % value`."""
+    if isinstance(value, Tuple):
+        return Const(folding.real(tx, lambda: text % tuple(_formattable(tx, item) for item in value.items)))
+    shown = _formattable(tx, value)
+    return Const(folding.real(tx, lambda: text % shown))
+
+
+def _formattable(tx: Tracer, value: Value) -> Any:
+    """Return an object that formats like the value."""
+    value = value.settled()
+    if isinstance(value, Const):
+        return value.value
+    if isinstance(value, Object) and not issubclass(type(value.value), enum.Enum):
+        return _Text(str(call_str(tx, value).as_python()), str(call_repr(tx, value).as_python()))
+    return printable(tx, value)
+
+
+def call_hash(tx: Tracer, value: Value) -> Value:
+    """Model `hash(value)`, where it doesn't depend on an address."""
+    try:
+        return Const(folding.real(tx, hash, value.as_python()))
+    except NotConstantError as unknown:
+        raise Break("tracer.hashing", f"the hash of {unknown} isn't known while tracing") from None
+
+
+#: `__str__` of exceptions that show their arguments and nothing else.
+_PLAIN_STR = [cls.__str__ for cls in (BaseException, AttributeError, NameError, StopIteration, KeyError)]
+_OBJECT_STR: Any = object.__str__
+
+
+class _Text:
+    """Stands for an object by its text."""
+
+    def __init__(self, text: str, representation: str | None = None) -> None:
+        self.text = text
+        self.representation = representation
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return self.text if self.representation is None else self.representation

@@ -1,0 +1,250 @@
+"""Attribute lookup on instances, following CPython's rules without running user code behind the evaluator's back."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+import weakref
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from intarsia_ir.records import GuardKind, Source
+from intarsia_pyeval import do
+from intarsia_pyeval.breaks import Break, Raised
+from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
+from intarsia_pyeval.semantics import folding
+from intarsia_pyeval.stores import instance_store
+from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.bound import BoundBuiltin
+from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.functions import BoundMethod
+from intarsia_pyeval.values.handled import HandledByCaller
+from intarsia_pyeval.values.objects import InstanceDict, Object
+from intarsia_pyeval.values.sequences import Tuple
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = [
+    "attribute_source",
+    "bound_to_instance",
+    "call_python",
+    "exception_attribute",
+    "hash_is_safe",
+    "object_attribute",
+    "object_hash_key",
+    "plain_attribute",
+]
+
+
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set for classes written in Python
+_C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_CACHED = type(functools.lru_cache(lambda: None))
+_SAFE_HASHES = frozenset(
+    {object.__hash__, type.__hash__, str.__hash__, int.__hash__, float.__hash__, enum.Enum.__hash__, tuple.__hash__}
+)  # fmt: skip
+
+
+def object_attribute(tx: Tracer, owner: Object, name: str) -> Value:
+    """Model an attribute of an instance, `__getattribute__` and `__getattr__` included."""
+    found = tx.extension.attribute(tx, owner, name)
+    if found is not None:
+        return found
+    getter = tx.classes.find(owner.cls, "__getattribute__")
+    if getter is None or not isinstance(getter[0], types.FunctionType):
+        return plain_attribute(tx, owner, name)
+    function = tx.live.class_function(owner, owner.cls, "__getattribute__")
+    try:
+        return do.call(tx, function, [owner, Const(name)], {})
+    except Raised as raised:
+        fallback = tx.classes.find(owner.cls, "__getattr__")
+        if fallback is None or not raised.is_a(AttributeError):
+            raise
+        return do.call(tx, tx.live.class_function(owner, owner.cls, "__getattr__"), [owner, Const(name)], {})
+
+
+def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True) -> Value:
+    """Model `object.__getattribute__`, then `__getattr__`."""
+    cls = owner.cls
+    if cls in (weakref.ProxyType, weakref.CallableProxyType):
+        raise Break("tracer.attribute", f"{name!r} is looked up through a weak proxy")
+    if name == "__class__" and (tx.classes.find(cls, name) or (None,))[0] is vars(object)["__class__"]:
+        return tx.live.wrap(cls, tx.classes.place_of(owner, cls))
+    if name == "__dict__" and instance_store.has_dict(cls):
+        return InstanceDict(owner)
+    if issubclass(type(owner.value), enum.Enum) and name in ("name", "value", "_name_", "_value_"):
+        return tx.live.wrap(folding.real(tx, getattr, owner.value, name), None)
+    found = tx.classes.find(cls, name)
+    raw = found[0] if found else None
+    if found is not None and is_data_descriptor(raw):
+        return _from_data_descriptor(tx, owner, name, raw)
+    own = instance_store.instance_attribute(tx, owner, name)
+    if own is not None:
+        return own
+    if found is not None:
+        return bound_to_instance(tx, owner, cls, name, raw)
+    return _missing(tx, owner, name, fallback)
+
+
+def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
+    """Ask `__getattr__`, or raise."""
+    cls = owner.cls
+    hook = tx.classes.find(cls, "__getattr__") if fallback else None
+    if hook is not None:
+        if not isinstance(hook[0], types.FunctionType):
+            raise Break("tracer.attribute", f"{owner.describe()} has a __getattr__ that isn't a function")
+        instance_store.guard_not_in_instance(tx, owner, name)
+        try:
+            return do.call(tx, tx.live.class_function(owner, cls, "__getattr__"), [owner, Const(name)], {})
+        except Raised as raised:
+            if raised.is_a(AttributeError):
+                instance_store.guard_absent(tx, owner, name)
+            raise
+    if not fallback:
+        instance_store.guard_absent(tx, owner, name)
+    # of an attribute that was deleted before, the start tells nothing
+    if owner.source is not None and fallback and name not in owner.written:
+        tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
+    tx.raising.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+
+
+def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -> Value:
+    """Bind what was found in the class, and isn't a data descriptor, to the instance."""
+    if issubclass(type(raw), (types.FunctionType, _CACHED)):
+        instance_store.guard_not_in_instance(tx, owner, name)
+        return BoundMethod(tx.live.class_function(owner, cls, name), owner)
+    if issubclass(type(raw), staticmethod):
+        instance_store.guard_not_in_instance(tx, owner, name)
+        return tx.live.class_function(owner, cls, name, "__func__")
+    if issubclass(type(raw), classmethod):
+        instance_store.guard_not_in_instance(tx, owner, name)
+        return BoundMethod(
+            tx.live.class_function(owner, cls, name, "__func__"), tx.live.wrap(cls, tx.classes.place_of(owner, cls))
+        )
+    if issubclass(type(raw), property):
+        return do.call(tx, tx.live.class_function(owner, cls, name, "fget"), [owner], {})
+    if issubclass(type(raw), functools.cached_property):
+        instance_store.guard_absent(tx, owner, name)
+        value = do.call(tx, tx.live.class_function(owner, cls, name, "func"), [owner], {})
+        instance_store.write_attribute(tx, cast(Object, owner), name, value)
+        return value
+    if issubclass(type(raw), types.ClassMethodDescriptorType):
+        return BoundBuiltin(tx.live.wrap(cls, tx.classes.place_of(owner, cls)), name, raw)
+    if issubclass(type(raw), _C_METHODS):
+        _, index = tx.classes.find(cls, name) or (raw, 0)
+        tx.classes.rely_on_passing_over(cls.__mro__[:index], tx.classes.place_of(owner, cls), name)
+        return BoundBuiltin(owner, name, raw)
+    if issubclass(type(raw), functools.partialmethod) or type(raw) is functools.partial:
+        raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
+    getter = tx.classes.find(type(raw), "__get__")
+    if getter is None or issubclass(type(raw), type):
+        return tx.live.wrap(raw, attribute_source(tx, owner, name))
+    if isinstance(getter[0], types.FunctionType):
+        instance_store.guard_absent(tx, owner, name)
+        descriptor = tx.live.wrap(raw, None)
+        function = tx.live.class_function(descriptor, type(raw), "__get__")
+        return do.call(tx, function, [descriptor, owner, tx.live.wrap(cls, None)], {})
+    raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
+
+
+def _from_data_descriptor(tx: Tracer, owner: Object, name: str, raw: Any) -> Value:
+    """Read a property, a slot, or another descriptor that has `__set__`."""
+    if issubclass(type(raw), property):
+        if raw.fget is None:
+            raise Break("tracer.exception", f"property {name!r} of {owner.describe()} can't be read")
+        return do.call(tx, tx.live.class_function(owner, owner.cls, name, "fget"), [owner], {})
+    if issubclass(owner.cls, BaseException) and hasattr(raw, "__objclass__") and not raw.__objclass__.__flags__ & _HEAP:
+        return exception_attribute(tx, owner, name)
+    if issubclass(type(raw), types.MemberDescriptorType):
+        return _slot(tx, owner, name, raw)
+    getter = tx.classes.find(type(raw), "__get__")
+    if getter is not None and isinstance(getter[0], types.FunctionType):
+        descriptor = tx.live.wrap(raw, None)
+        function = tx.live.class_function(descriptor, type(raw), "__get__")
+        return do.call(tx, function, [descriptor, owner, tx.live.wrap(owner.cls, None)], {})
+    if owner.foreign is not None:
+        raise Break(owner.foreign.code, f"{name!r} of {owner.foreign.what} is read")
+    raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
+
+
+def _slot(tx: Tracer, owner: Object, name: str, raw: Any) -> Value:
+    """Read a slot."""
+    found = owner.written.get(name) if name in owner.written else owner.read.get(name)
+    if found is not None:
+        return found
+    if name in owner.written or not owner.existing:
+        tx.raising.error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
+    plain = is_plain_lookup(owner.cls)
+    if owner.source is not None and not _is_filled(raw, owner.value):
+        if tx.classes.find(owner.cls, "__getattr__") is not None or not plain:
+            raise Break("tracer.attribute", f"the slot {name!r} of {owner.describe()} is empty, and its class is asked")
+        tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
+    value = folding.real(tx, raw.__get__, owner.value, owner.cls)
+    source = None
+    if owner.source is not None:
+        source = (tx.sources.attribute if plain else tx.sources.plain_attribute)(owner.source, name)
+    model = owner.read[name] = tx.live.wrap(value, source)
+    return model
+
+
+def _is_filled(slot: Any, value: Any) -> bool:
+    try:
+        slot.__get__(value, type(value))
+    except AttributeError:
+        return False
+    return True
+
+
+def exception_attribute(tx: Tracer, owner: Object, name: str) -> Value:
+    """Read an attribute that exceptions have in C."""
+    if name == "args" and owner.base is not None:
+        return owner.base
+    if name == "value" and issubclass(owner.cls, StopIteration) and isinstance(owner.base, Tuple):
+        return owner.base.items[0] if owner.base.items else Const(None)
+    if name in owner.written:
+        found = owner.written[name] or Const(None)
+        if not isinstance(found, HandledByCaller):
+            return found
+        tx.raising.rely_on_calm_caller()
+        return Const(None)
+    if name in ("__cause__", "__context__") and not owner.existing:
+        return Const(None)
+    raise Break("tracer.attribute", f"attribute {name!r} of {owner.describe()} isn't modelled")
+
+
+def attribute_source(tx: Tracer, owner: Value, name: str) -> Source | None:
+    """Return `owner.name` as a source, or through the class of an object made while tracing."""
+    if owner.source is not None and isinstance(owner, Object) and not is_plain_lookup(owner.cls):
+        return tx.sources.plain_attribute(owner.source, name)  # its `__getattribute__` was evaluated
+    if owner.source is not None:
+        return tx.sources.attribute(owner.source, name)
+    if isinstance(owner, Object):
+        base = tx.classes.place(owner.cls)
+        return None if base is None else tx.sources.attribute(base, name)
+    return None
+
+
+def call_python(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value:
+    """Call a special method that the class defines in Python."""
+    return do.call(tx, tx.live.class_function(owner, owner.type(), name), [owner, *args], {})
+
+
+# -- hashing -------------------------------------------------------------------------------------------------
+
+
+def hash_is_safe(tx: Tracer, cls: Any) -> bool:
+    """Tell whether hashing and comparing objects of a class runs no user code."""
+    return cls.__hash__ in _SAFE_HASHES or tx.extension.is_atom(cls)
+
+
+def object_hash_key(tx: Tracer, owner: Object) -> Hashable:
+    """Return what stands for an instance as a key."""
+    if owner.cls.__hash__ is object.__hash__ and owner.cls.__eq__ is object.__eq__:
+        tx.identities.note(owner)
+        key: Hashable = owner.value if owner.existing else owner
+        return key
+    if issubclass(type(owner.value), enum.Enum) and owner.cls.__hash__ in _SAFE_HASHES:
+        member: Hashable = owner.value
+        return member
+    raise Break("tracer.hashing", f"{owner.describe()} is used as a key")

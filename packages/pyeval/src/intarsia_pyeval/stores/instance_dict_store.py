@@ -1,0 +1,58 @@
+"""`obj.__dict__` as a dict: its entries are the attributes of the instance."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING
+
+from intarsia_ir.records import GuardKind
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.operation import operation
+from intarsia_pyeval.stores import instance_store
+from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.objects import InstanceDict
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["attribute_key", "read", "whole", "write"]
+
+
+@operation
+def read(tx: Tracer, x: InstanceDict, key: Value) -> Value | None:
+    """Return an attribute of the instance, or None, which is relied on."""
+    name = _name(tx, x, key)
+    found = instance_store.instance_attribute(tx, x.owner, name)
+    if found is None and x.owner.source is not None and name not in x.owner.written:
+        tx.guards.add(GuardKind.ABSENT, instance_store.own_dict_source(tx, x.owner), name)
+    return found
+
+
+def _name(tx: Tracer, x: InstanceDict, key: Value) -> str:
+    """Return the name that a key is; the model of an object knows its slots by name, apart from nothing else."""
+    name = attribute_key(key)
+    found = tx.classes.find(x.owner.cls, name)
+    if found is not None and isinstance(found[0], types.MemberDescriptorType):
+        raise Break("tracer.hashing", f"an instance dict is asked for {name!r}, which is a slot as well")
+    return name
+
+
+@operation
+def write(tx: Tracer, x: InstanceDict, key: Value, value: Value | None) -> None:
+    """Set an attribute of the instance, or delete it."""
+    instance_store.write_attribute(tx, x.owner, _name(tx, x, key), value)
+
+
+@operation
+def whole(tx: Tracer, x: InstanceDict) -> Value:
+    """Return all attributes as a dict of their own."""
+    return instance_store.instance_dict(tx, x.owner)
+
+
+def attribute_key(key: Value) -> str:
+    """Return the name that a key of an instance dict is; other keys aren't modelled."""
+    name = key.as_python() if isinstance(key, Const) else None
+    if not isinstance(name, str):
+        raise Break("tracer.hashing", f"an instance dict is asked for {key.describe()}")
+    return name

@@ -1,0 +1,164 @@
+"""What an instance itself holds, in its dict and its slots."""
+
+from __future__ import annotations
+
+import threading
+import types
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from intarsia_ir.records import GuardKind, Source
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
+from intarsia_pyeval.trust import is_trusted
+from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.mappings import Dict
+from intarsia_pyeval.values.objects import Object
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = [
+    "guard_absent",
+    "guard_not_in_instance",
+    "has_dict",
+    "instance_attribute",
+    "instance_dict",
+    "own_dict_source",
+    "own_source",
+    "real_dict",
+    "really_has",
+    "write_attribute",
+]
+
+
+def instance_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
+    """Return an entry of the instance's own dict, or None."""
+    if name in owner.written:
+        return owner.written[name]
+    found = owner.read.get(name)
+    if found is not None or not owner.existing:
+        return found
+    own = real_dict(owner.value)
+    if own is None or name not in own:
+        return None
+    source = None
+    if owner.source is not None:
+        source = own_source(tx, owner, name)
+    model = owner.read[name] = tx.live.wrap(own[name], source)
+    return model
+
+
+def own_source(tx: Tracer, owner: Object, name: str) -> Source:
+    """Return where an entry of the instance's own dict is found: by its name, unless its class says what that is."""
+    assert owner.source is not None
+    found = tx.classes.find(owner.cls, name)
+    if is_plain_lookup(owner.cls) and (found is None or not is_data_descriptor(found[0])):
+        return tx.sources.attribute(owner.source, name)
+    return tx.sources.item(own_dict_source(tx, owner), name)
+
+
+def instance_dict(tx: Tracer, owner: Object) -> Dict:
+    """Return all entries of the instance's own dict as a copy."""
+    names: dict[str, None] = {}
+    if owner.existing:
+        own = real_dict(owner.value) or {}
+        names = dict.fromkeys(own)
+        if owner.source is not None:
+            tx.guards.add(GuardKind.DICT_KEYS, own_dict_source(tx, owner), tuple(own))
+    names.update(dict.fromkeys(owner.written))
+    entries: dict[Hashable, tuple[Value, Value]] = {}
+    for name in names:
+        value = instance_attribute(tx, owner, name)
+        if value is not None:
+            entries[name] = (Const(name), value)
+    return Dict(entries)
+
+
+def guard_not_in_instance(tx: Tracer, owner: Value, name: str) -> None:
+    """Rely on the instance not shadowing what its class defines; of libraries' classes it is taken for granted."""
+    if isinstance(owner, Object) and (not is_trusted(owner.cls.__module__) or tx.extension.may_be_shadowed(name)):
+        guard_absent(tx, owner, name)
+
+
+def guard_absent(tx: Tracer, owner: Value, name: str) -> None:
+    """Rely on the instance's own dict having no such entry."""
+    if not isinstance(owner, Object) or owner.source is None or not has_dict(owner.cls):
+        return
+    if name in owner.written:  # deleted before, whatever was there at the start
+        return
+    tx.guards.add(GuardKind.ABSENT, own_dict_source(tx, owner), name)
+
+
+def own_dict_source(tx: Tracer, owner: Object) -> Source:
+    """Return where the instance's own dict is found, past any `__getattribute__` of its class: that was evaluated."""
+    assert owner.source is not None
+    if is_plain_lookup(owner.cls):
+        return tx.sources.attribute(owner.source, "__dict__")
+    if issubclass(owner.cls, threading.local):
+        raise Break("tracer.attribute", f"{owner.describe()} is of one thread, and has a __getattribute__ of its own")
+    return tx.sources.plain_attribute(owner.source, "__dict__")
+
+
+def has_dict(cls: Any) -> bool:
+    """Tell whether instances of a class have a dict of their own; that of a `threading.local` is its thread's."""
+    return cls.__dictoffset__ != 0 or issubclass(cls, threading.local)
+
+
+def real_dict(value: Any) -> dict[str, Any] | None:
+    """Return the instance dict of an object, without running its `__getattribute__`."""
+    if issubclass(type(value), threading.local):
+        return _thread_dict(value)
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _thread_dict(value: threading.local) -> dict[str, Any]:
+    """Return what an object holds for this thread: the first look makes it, by `__init__`, as the program's would."""
+    try:
+        found: dict[str, Any] = threading.local.__getattribute__(value, "__dict__")
+    except Exception as error:
+        raise Break(
+            "tracer.attribute", f"the first use of a {type(value).__name__} in a thread raises {error!r}"
+        ) from None
+    return found
+
+
+def really_has(value: Any, name: str) -> bool:
+    """Tell whether a real object has an attribute of its own, in its dict or a slot."""
+    own = real_dict(value)
+    if own is not None and name in own:
+        return True
+    slot = next((vars(cls)[name] for cls in type(value).__mro__ if name in vars(cls)), None)
+    return isinstance(slot, types.MemberDescriptorType) and hasattr(value, name)
+
+
+def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -> None:
+    """Set an entry of the instance's own dict (or a slot), to be stored after the graph."""
+    if value is None:
+        known = owner.written.get(name) if name in owner.written else instance_attribute(tx, owner, name)
+        # what only the class has, or makes up in `__getattr__`, can't be deleted from an instance
+        if known is None and (name in owner.written or not (owner.existing and really_has(owner.value, name))):
+            found = tx.classes.find(owner.cls, name)
+            slot = found is not None and isinstance(found[0], types.MemberDescriptorType)
+            tx.raising.error(
+                AttributeError, name if slot else f"{owner.cls.__name__!r} object has no attribute {name!r}"
+            )
+        if known is None and owner.source is not None:  # a slot, which nothing was read of
+            if not is_plain_lookup(owner.cls):
+                raise Break("tracer.mutation", f"the slot {name!r} of {owner.describe()} is deleted unread")
+            tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, True))
+    elif owner.existing and owner.written.get(name, value) is None:
+        raise Break("tracer.mutation", f"attribute {name!r} is set again after it was deleted: it moves to the end")
+    if owner.existing and name not in owner.written:
+        own = real_dict(owner.value) or {}
+        tx.effects.let_go([own[name]] if name in own else [])
+    tx.effects.changed(owner)
+    if value is None and not (owner.existing and really_has(owner.value, name)):
+        owner.written.pop(name, None)
+    else:
+        owner.written[name] = value

@@ -1,0 +1,22 @@
+"""The items of lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.sequences import List
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["change"]
+
+
+def change(tx: Tracer, x: List, kept: int = 0) -> list[Value]:
+    """Return the items for changing; `kept` leading ones will stay as they are."""
+    items = x.items
+    tx.effects.changed(x)
+    x.version += 1
+    x.kept = min(x.kept, kept)
+    return items
