@@ -168,7 +168,14 @@ def benches() -> list[Bench]:
         softmax(16384, 32),
     ]
     cases += [softmax(64, 50000), layer_norm(512, 768), layer_norm(65536, 16), layer_norm(2048, 513), gelu(512, 3072)]
-    cases += [sum_rows(2048, 1024), sum_columns(2048, 1024), sum_all(4096, 1024), argmax(512, 8192), cumsum(512, 1024)]
+    cases += [
+        sum_rows(2048, 1024),
+        sum_columns(2048, 1024),
+        sum_columns(1 << 20, 8),
+        sum_all(4096, 1024),
+        argmax(512, 8192),
+        cumsum(512, 1024),
+    ]
     cases += [transpose(1024, 1024), softmax_middle(8, 256, 1024), batch_norm(8, 64, 56 * 56), causal(64, 128)]
     return small + cases
 

@@ -96,6 +96,38 @@ def test_plain_answers(tmp_path: Path) -> None:
     compare(cases, Target(isa=ISAS[0], threads=2), Simple(), tmp_path)
 
 
+def has_nested_regions(text: str) -> bool:
+    """Whether a parallel loop is inside another one, where OpenMP runs it in one thread."""
+    depth, inside, next_is = 0, [], False
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("#pragma omp parallel"):
+            if inside:
+                return True
+            next_is = True
+            continue
+        if next_is and "{" in line:
+            inside.append(depth)
+            next_is = False
+        depth += line.count("{") - line.count("}")
+        while inside and depth <= inside[-1]:
+            inside.pop()
+    return False
+
+
+@pytest.mark.parametrize("policy", [Measured(), None], ids=["measured", "at random"])
+def test_no_parallel_loop_is_inside_another(policy) -> None:
+    assert has_nested_regions("#pragma omp parallel for\nfor (a) {\n#pragma omp parallel for\nfor (b) {\n}\n}")
+    n_parallel = 0
+    for seed in range(60):
+        program, _, _ = program_of([random_case(40_000 + seed, seed % 2 == 0)])
+        target = Target(isa="avx2", threads=(2, 3, 16)[seed % 3])
+        chosen_by = policy or AtRandom(random.Random(seed))
+        text = printed(arrange(program, schedule(program, target, chosen_by, check=False))).text
+        n_parallel += "#pragma omp parallel" in text
+        assert not has_nested_regions(text)
+    assert n_parallel
+
+
 def test_every_question_was_answered_otherwise() -> None:
     for seed in range(400):
         program, _, _ = program_of([random_case(seed, seed % 2 == 0)])

@@ -70,7 +70,7 @@ def words(text, target=AVX2):
 def test_a_softmax_is_three_nests_of_a_row():
     found = words(SOFTMAX)
     assert (found["shape"], found["vector"], found["share"], found["arrays"]) == ("rows", 8, "rows", "stack")
-    assert (found["unroll 0"], found["chain 1"], found["parts 1"]) == (4, 0, 1)
+    assert (found["unroll 0"], found["chain 1"], "parts 1" in found) == (4, 0, False)
     (rows,) = walked(SOFTMAX).parts
     assert isinstance(rows, Rows) and [i.kind for i in rows.inner] == ["shared"] * 3
     assert rows.stored == {"b2"} and not rows.heap and rows.share.threads == 2
@@ -100,6 +100,38 @@ def test_few_rows_leave_the_loops_to_threads():
     assert rows.share is None and rows.inner[0].parts == 2 and rows.inner[0].share.threads == 2
 
 
+def columns_of(n, width):
+    return COLUMNS.replace("65536", str(n)).replace("512", str(width))
+
+
+def test_few_blocks_of_rows_leave_the_loops_to_threads():
+    """A parallel loop over one block would keep the one inside of it from being shared."""
+    found = words(columns_of(1 << 20, 8))
+    assert (found["shape"], found["share"], found["parts 0"]) == ("columns 0 8", "loops", 2)
+    (columns,) = walked(columns_of(1 << 20, 8)).parts
+    assert columns.share is None and columns.inner[0].share.threads == 2
+    # waking threads for each block must be worth it
+    assert words(columns_of(1000, 8))["share"] == "rows"
+    assert words(columns_of(256, 384), Target(isa="avx512", threads=16))["share"] == "rows"
+    (shared,) = walked(columns_of(1 << 20, 8), share="rows").parts
+    assert shared.share is not None and shared.inner[0].parts == 1
+
+
+DOWN = """graph(%x: f32[1048576, 8]) {
+  kernel[i0: 8] {
+    local %z: f32[8] = sum[i0: 8; r0: 1048576] load(%x, r0, i0)
+    %y: f32[8, 1048576]@(1, 8) = map[i0: 8, i1: 1048576] div(load(%x, i1, i0), load(%z, i0))
+  }
+  return (%y,)
+}
+"""
+
+
+def test_maps_beside_reductions_leave_blocks_to_threads():
+    found = words(DOWN)
+    assert (found["shape"], found["share"]) == ("columns 0 8", "rows")
+
+
 def test_what_lies_across_is_transposed_in_squares():
     assert words(TURNED)["tile 0"] == "0 64"
     (maps,) = walked(TURNED).parts
@@ -120,6 +152,14 @@ def test_plain_answers_are_kept_where_a_policy_has_none():
     (kind,) = schedule(program, AVX2, Simple()).kernels
     assert kind.choices["chain 1"] == Choice(0, "nothing else was chosen")
     assert kind.choices["shape"].value == "rows"
+
+
+def test_long_sums_are_compensated_whoever_chooses():
+    program = kernels.parse_ir(HEAD + COLUMNS)
+    (kind,) = schedule(program, AVX2, Simple()).kernels
+    assert kind.choices["chain 0"].value == 256
+    with pytest.raises(InvalidArgumentError):
+        walked(COLUMNS, chain_0=0)
 
 
 def test_a_rule_of_ones_own():
@@ -143,7 +183,8 @@ def test_a_rule_of_ones_own():
     [
         (SOFTMAX, "shape", "columns 1 8"), (SOFTMAX, "shape", "columns 0 12"), (SOFTMAX, "shape", "points"),
         (SOFTMAX, "unroll 0", 3), (SOFTMAX, "vector", 4), (SOFTMAX, "loops 0", "1"), (SOFTMAX, "narrow", 2),
-        (SOFTMAX, "least", 0), (SOFTMAX, "chain 1", -1), (SOFTMAX, "parts 1", 0), (SOFTMAX, "share", "all"),
+        (SOFTMAX, "least", 0), (SOFTMAX, "chain 1", -1), (SOFTMAX, "share", "all"),
+        (columns_of(1 << 20, 8), "parts 0", 0), (DOWN, "share", "loops"),
         (TURNED, "tile 0", "1 64"), (TURNED, "tile 0", "0 12"), (TURNED, "loops 0", "0 0"),
         (SCATTER, "lane 1", 0), (SCATTER, "split 1", 0),
     ],

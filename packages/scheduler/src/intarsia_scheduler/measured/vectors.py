@@ -47,8 +47,6 @@ SERIAL_WORK = 1 << 17
 UNROLL = 4
 # Lines of memory that are folded before the accumulators are touched, and operations in all of them, at most.
 LINES, OPERATIONS = 8, 64
-# Floats are added up in chains of about this many numbers per lane; of lines where lanes are rows.
-CHAIN, CHAIN_OF_LINES = 256, 128
 # Squares in which what is transposed is visited.
 SQUARE = 64
 
@@ -142,25 +140,30 @@ def _lines(q: Lines) -> Choice:
 
 
 def _chain(q: Chain) -> Choice:
-    most = CHAIN_OF_LINES if q.along_rows else CHAIN
-    if q.points is not None and q.points <= 2 * most * q.unit:
+    if not q.plain:
         return Choice(0, "the sum is short")
-    return Choice(most, "the error of a sum grows with its length", (most // 2, 2 * most))
+    return Choice(q.plain, "the error of a sum grows with its length", (q.usual // 2, 2 * q.usual))
 
 
 def _who(q: Who) -> Choice:
-    rows = product(tuple(a.extent for a in q.rows)).const()
-    if q.threads > 1 and rows is not None and rows < q.threads:
-        return Choice("loops", f"{rows} rows are fewer than {q.threads} threads", ("rows",))
-    return Choice("rows", "there is a row for each thread")
+    """Loops, where rows are few; threads are then woken for each row or block of rows, and must save more than that."""
+    n = q.count
+    if q.threads == 1 or n is None or n >= q.threads:
+        return Choice("rows", "there is a row for each thread, or their number isn't known")
+    if not q.along_rows:
+        return Choice("loops", f"{n} rows are fewer than {q.threads} threads", ("rows",))
+    if not q.allows("loops"):
+        return Choice("rows", "not all of a row's work is reductions")
+    saved = None if q.work is None else q.work // max(n, 1) - q.work // q.threads
+    if saved is None or saved >= q.least * n:
+        return Choice("loops", f"{n} blocks of rows are fewer than {q.threads} threads", ("rows",))
+    return Choice("rows", f"{saved} additions are less than it takes to wake threads {n} times", ("loops",))
 
 
 def _parts(q: Parts) -> Choice:
-    few = q.threads > 1 and q.others is not None and q.others < q.threads
-    large = q.along_rows or q.points is None or q.points * q.work >= q.least
-    if few and large:
-        return Choice(q.threads, f"{q.others} {'blocks of ' * q.along_rows}rows are fewer than threads", (1,))
-    return Choice(1, "threads share rows" if not few else "the work is little")
+    if q.points is None or q.points * q.work >= q.least:
+        return Choice(q.threads, "a part for each thread", (1,))
+    return Choice(1, f"{q.points * q.work} additions are less than it takes to wake threads")
 
 
 def _keep(q: Keep) -> Choice:

@@ -28,6 +28,7 @@ class Nests:
         lanes: Elements of a vector.
         threads: Threads that there are.
         least: Additions from which on they are woken.
+        who: Whether they share `"rows"`, or these `"loops"`.
         ask: Who answers.
         share: Whether threads share so many points of so much work.
     """
@@ -37,6 +38,7 @@ class Nests:
     lanes: int
     threads: int
     least: int
+    who: str
     ask: Ask
     share: Callable[[IndexExpr, int], Share | None]
 
@@ -62,8 +64,7 @@ class Nests:
         unroll = self.accumulators(number, loops) if folds else 1
         chain = self.chain(number, loops, folds, unroll * self.lanes)
         points, work = product(tuple(a.extent for a in loops)), work_of(steps)
-        question = Parts(points.const(), work, self.least, self.threads, False, self.n_rows(self.rows))
-        parts = int(self.ask(f"parts {number}", question))
+        parts = self.parts(number, points.const(), work)
         share = self.share(points, work) if parts > 1 else None
         return self.chained("shared", loops, steps, (), unroll, chain, chain * unroll * self.lanes, parts, share)
 
@@ -104,27 +105,18 @@ class Nests:
             return self.chained("shared", loops, steps, (), 1, chain, chain)
         lines = int(self.ask(f"unroll {number}", Lines(steps)))
         chain = self.chain(number, loops, steps, 1)
-        parts, share = 1, None
-        searches = any(s.kind.startswith("arg") for s in steps)
-        if not searches and not any(a.extent.const() == 0 for a in loops):
-            work = work_of(steps)
-            points = product(tuple(a.extent for a in loops))
-            question = Parts(points.const(), work, self.least, self.threads, True, self.n_blocks())
-            parts = int(self.ask(f"parts {number}", question))
-            share = self.share(product(tuple(a.extent for a in (*self.rows, *loops))), work) if parts > 1 else None
+        points, work = product(tuple(a.extent for a in (*self.rows, *loops))), work_of(steps)
+        parts = self.parts(number, points.const(), work)
+        share = self.share(points, work) if parts > 1 else None
         return self.chained("folds", loops, steps, (), lines, chain, chain, parts, share)
-
-    def n_blocks(self) -> int | None:
-        """Blocks of rows; None where that isn't known."""
-        assert self.block is not None, "rows are not side by side"
-        lane = self.rows[self.block.position]
-        extent, others = lane.extent.const(), self.n_rows([a for a in self.rows if a is not lane])
-        return None if extent is None or others is None else others * -(-extent // self.block.width)
 
     # ---- all
 
-    def n_rows(self, rows: Sequence[Atom]) -> int | None:
-        return product(tuple(a.extent for a in rows)).const()
+    def parts(self, number: int, points: int | None, work: int) -> int:
+        """Parts for threads that don't share rows."""
+        if self.who == "rows":
+            return 1
+        return int(self.ask(f"parts {number}", Parts(points, work, self.least, self.threads)))
 
     def chain(self, number: int, loops: Sequence[Atom], folds: Sequence[Step], unit: int) -> int:
         """Numbers that an accumulator takes; only sums of floats need it to be few."""

@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 Answer = str | int
+# Floats are added up in chains of about this many numbers per lane; of lines where lanes are rows.
+CHAIN, CHAIN_OF_LINES = 256, 128
 # Rows side by side in a block at most: each of their accumulators is a vector on the stack.
 WIDEST = 1 << 12
 
@@ -187,45 +189,62 @@ class Chain:
     points: int | None
     unit: int
     along_rows: bool
-    plain: Answer = 0
+
+    @property
+    def usual(self) -> int:
+        """A length whose error is small."""
+        return CHAIN_OF_LINES if self.along_rows else CHAIN
+
+    @property
+    def plain(self) -> Answer:
+        """All of a short sum; a long one's error grows with its length."""
+        short = self.points is not None and self.points <= 2 * self.usual * self.unit
+        return 0 if short else self.usual
 
     def allows(self, value: Answer) -> bool:
-        """Tell whether this may be said."""
-        return isinstance(value, int) and value >= 0
+        """Tell whether this may be said: sums are as exact as eager's."""
+        return isinstance(value, int) and (value == self.plain or 0 < value <= 4 * self.usual)
 
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Whether threads share `"rows"`, or the loops inside of them, `"loops"`."""
+    """Whether threads share `"rows"`, or the loops inside of them, `"loops"`.
 
-    rows: tuple[Atom, ...]
+    `count`: rows, or blocks of rows side by side, `work`: additions of all of them; None where they aren't known.
+    `folds`: whether what is inside is reductions alone, whose parts can be joined.
+    """
+
+    count: int | None
+    work: int | None
+    least: int
     threads: int
+    along_rows: bool
+    folds: bool
     plain: Answer = "rows"
 
     def allows(self, value: Answer) -> bool:
         """Tell whether this may be said."""
-        return value in ("rows", "loops")
+        return value == "rows" or (
+            value == "loops" and (not self.along_rows or (self.folds and self.count is not None))
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Into how many parts a nest of loops is cut, for threads to share.
+    """Into how many parts a nest of loops is cut, for threads to share, where they don't share rows.
 
-    `others`: blocks of rows that threads may have instead; None: that isn't asked, or isn't known.
+    `points`: of the nest; None where that isn't known. `work`: additions of one.
     """
 
     points: int | None
     work: int
     least: int
     threads: int
-    along_rows: bool
-    others: int | None = None
     plain: Answer = 1
 
     def allows(self, value: Answer) -> bool:
         """Tell whether this may be said: the parts' accumulators lie beside one another on the stack."""
-        known = not self.along_rows or self.others is not None
-        return isinstance(value, int) and 0 < value <= (max(self.threads, 16) if known else 1)
+        return isinstance(value, int) and 0 < value <= max(self.threads, 16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,12 +144,17 @@ class _Walk:
             arrays = local_arrays(kernel, block)
             groups = group_steps(flat_steps(kernel, self.buffers, arrays))
         stored = _stored(groups)
-        who = "rows" if block is not None else str(self.ask("share", Who(kernel.rows, self.threads)))
-        nests = Nests(kernel.rows, block, lanes, self.threads, self.least, self.ask, self.share)
+        points, work = _work(kernel.rows, groups)
+        known = points.const()
+        all_work, folds = None if known is None else known * work, all(map(_folds_only, groups))
+        count = _count(kernel.rows, block)
+        question = Who(count, all_work, self.least, self.threads, block is not None, folds)
+        who = str(self.ask("share", question))
+        nests = Nests(kernel.rows, block, lanes, self.threads, self.least, who, self.ask, self.share)
         inner = tuple(nests.inner(k, group) for k, group in enumerate(groups))
         kept = [a for b, a in arrays.items() if b in stored]
         heap = bool(kept) and self.ask("arrays", Keep(_bytes(kept, lanes), self.target.machine)) == "heap"
-        share = self.share(*_work(kernel.rows, groups)) if who == "rows" and kernel.rows else None
+        share = self.share(points, work) if who == "rows" and kernel.rows else None
         return Rows(lanes, kernel.rows, inner, block, arrays, stored, heap, share, self.threads)
 
     # ---- scatters
@@ -230,6 +235,21 @@ def _stored(groups: Sequence[Group]) -> frozenset[str]:
             if later or step.is_scan or step.is_fold:
                 found.add(step.out)
     return frozenset(found)
+
+
+def _count(rows: Sequence[Atom], block: Block | None) -> int | None:
+    """Rows, or blocks of them; None where that isn't known."""
+    if block is None:
+        return product(tuple(a.extent for a in rows)).const()
+    others = product(tuple(a.extent for k, a in enumerate(rows) if k != block.position)).const()
+    extent = rows[block.position].extent.const()
+    return None if extent is None or others is None else others * -(-extent // block.width)
+
+
+def _folds_only(group: Group) -> bool:
+    """Whether all of a group's loops' work is reductions over points of a row, none of them a search."""
+    one_each = all(s.is_fold and not s.inner and not s.kind.startswith("arg") for s in group.steps)
+    return not group.loops or (one_each and all(a.extent.const() != 0 for a in group.loops))
 
 
 def _bytes(arrays: Sequence[Array], lanes: int) -> int | None:
