@@ -264,6 +264,8 @@ def layouts(session: nox.Session) -> None:
         session.run("python", "-m", "integration.layouts", "--dynamic", "--stride", "5")
         session.run("python", "-m", "integration.layouts", "--backward", "--stride", "5")
         session.run("python", "-m", "integration.layouts", "--inplace", "--stride", "2")
+        session.run("python", "-m", "integration.layouts", "--mismatched")
+        session.run("python", "-m", "integration.layouts", "--mismatched", "--inplace")
 
 
 @nox.session

@@ -49,6 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dynamic", action="store_true", help="symbolic sizes")
     parser.add_argument("--backward", action="store_true", help="gradients as well")
     parser.add_argument("--inplace", action="store_true", help="the form that writes its first operand")
+    parser.add_argument(
+        "--mismatched", action="store_true", help="operands of other shapes, where eager raises, instead"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the operands are")
     parser.add_argument("--backend", default="auto", help="as for intarsia.compile: a rung finds where it goes wrong")
     parser.add_argument("--shard", default="0/1", metavar="I/N", help="only this part of the operators")
@@ -94,7 +97,8 @@ def _start(options: argparse.Namespace, path: Path, number: int, *more: str) -> 
         command += [f"--{name}", str(getattr(options, name))]
     for name in ("dtype", "op"):
         command += [word for value in getattr(options, name) or () for word in (f"--{name}", value)]
-    command += [f"--{name}" for name in ("dynamic", "backward", "inplace") if getattr(options, name)]
+    flags = ("dynamic", "backward", "inplace", "mismatched")
+    command += [f"--{name}" for name in flags if getattr(options, name)]
     return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
@@ -152,10 +156,11 @@ def work(options: argparse.Namespace) -> int:
         import torch
 
         from integration.layouts.judge import DeviceLost, Judge
+        from integration.layouts.mismatched import Mismatched
 
         torch.set_num_threads(1)
         modes = {"dynamic": options.dynamic or None, "backward": options.backward, "inplace": options.inplace}
-        judge = Judge(**modes, backend=options.backend)
+        judge = (Mismatched if options.mismatched else Judge)(**modes, backend=options.backend)
         if options.eager_of:
             judge.run_eager(next(sample for sample in chosen(options) if sample.name == options.eager_of))
             return 0

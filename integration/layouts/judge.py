@@ -22,7 +22,6 @@ from integration.opinfo.samples import Sample
 __all__ = ["DeviceLost", "Judge"]
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
-_NOTHING: Mapping[str, dict[str, Any]] = MappingProxyType({})
 
 
 class DeviceLost(Exception):
@@ -48,13 +47,15 @@ class Judge:
         backend: What runs the graphs.
     """
 
+    NOTHING_LOST: Mapping[str, dict[str, Any]] = MappingProxyType({})
+
     def __init__(
         self, *, dynamic: bool | None = None, backward: bool = False, inplace: bool = False, backend: str = "auto"
     ) -> None:
         self.dynamic, self.backward, self.inplace, self.backend = dynamic, backward, inplace, backend
         signal.signal(signal.SIGALRM, too_long)
 
-    def __call__(self, sample: Sample, lost: Mapping[str, dict[str, Any]] = _NOTHING) -> dict[str, dict[str, Any]]:
+    def __call__(self, sample: Sample, lost: Mapping[str, dict[str, Any]] = NOTHING_LOST) -> dict[str, dict[str, Any]]:
         """Return layout -> `result` (same, refused, eager or wrong) and why.
 
         Args:

@@ -15,6 +15,8 @@ from integration.opinfo.samples import Sample
 
 OPERATORS = ("roll", "nn.functional.channel_shuffle", "nn.functional.rrelu", "nn.functional.huber_loss", "angle")
 
+MISMATCHED = ("addmv", "fmod", "index_add", "index_copy", "index_reduce.amin", "masked_scatter")
+
 
 def test_layouts_keep_elements() -> None:
     x = torch.randn(2, 3, 4, 1)
@@ -52,6 +54,15 @@ def test_gradients_may_be_as_inexact_as_those_of_eager(tmp_path: Path) -> None:
     assert main(arguments) == 0
     (row,) = rows_of(path).values()
     assert {found["result"] for found in row["layouts"].values()} <= {"same", "eager"}
+
+
+@pytest.mark.parametrize("form", [[], ["--inplace"]], ids=["new", "in place"])
+def test_operands_of_other_shapes_are_refused_as_in_eager(form: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    chosen = [word for name in MISMATCHED for word in ("--op", name)]
+    assert main(["--json", str(path), "--jobs", "1", "--mismatched", "--dtype", "float32", *chosen, *form]) == 0
+    found = {row["sample"]: row["layouts"] for row in rows_of(path).values()}
+    assert sum(len(changes) for changes in found.values()) > 100
 
 
 def test_what_differs_is_told(tmp_path: Path) -> None:

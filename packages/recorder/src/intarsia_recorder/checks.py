@@ -1,4 +1,4 @@
-"""Composite ops that aren't themselves on fake tensors: checks of data that they leave out, kept as nodes.
+"""Composite ops that aren't themselves on fake tensors: checks that they leave out, those of data kept as nodes.
 
 `one_hot` looks at its classes before it computes, except where there is no data to look at. A graph recorded there
 would give a row of zeros for a class that eager refuses.
@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from intarsia_ir.errors import UnsupportedError
+from intarsia_recorder.operand_shapes import expands_to
 from intarsia_recorder.recorder import Recorder
 from intarsia_recorder.recurrent import whole_recurrent
 
@@ -64,6 +65,15 @@ def _pooled_in_rows(input: torch.Tensor, *args: Any, **kwargs: Any) -> None:
         )
 
 
+def _bias_of_rows(input: torch.Tensor, weight: torch.Tensor, bias: Any = None) -> None:
+    """A bias goes with each row of the result, which doesn't grow."""
+    if not isinstance(bias, torch.Tensor) or bias.dim() < 2 or not input.dim():
+        return
+    shape = [*(input.shape[:-1] or (1,)), *weight.shape[:-1]]
+    if not expands_to(bias, shape):
+        raise RuntimeError(f"linear: a bias of shape {list(bias.shape)} for a result of {shape}")
+
+
 _CHECKS: dict[Any, Callable[..., None]] = {
     torch.max_pool1d: _pooled_in_rows,
     torch.nn.functional.max_pool1d: _pooled_in_rows,
@@ -71,6 +81,9 @@ _CHECKS: dict[Any, Callable[..., None]] = {
     torch.ops.aten.max_pool1d.default: _pooled_in_rows,
     torch.nanquantile: _quantiles,
     torch.nn.functional.one_hot: _classes,
+    torch.nn.functional.linear: _bias_of_rows,
+    torch.ops.aten.linear: _bias_of_rows,
+    torch.ops.aten.linear.default: _bias_of_rows,
     torch.ops.aten.one_hot: _classes,
     torch.ops.aten.one_hot.default: _classes,
     torch.quantile: _quantiles,

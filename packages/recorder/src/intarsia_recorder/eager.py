@@ -21,6 +21,7 @@ from intarsia_ir.device_guard import keep_device_guard
 from intarsia_recorder.corrections import Correction, correction_of, device_of, is_empty
 from intarsia_recorder.indices import index_check
 from intarsia_recorder.iteration import known_numbers
+from intarsia_recorder.operand_shapes import shape_check
 from intarsia_recorder.operand_types import Check, mismatch_check
 from intarsia_recorder.overlap import overlap_check
 
@@ -70,7 +71,7 @@ class EagerMode(FakeTensorMode):
         rules = _RULES.get(func)
         if rules is None:
             rules = _RULES[func] = _rules_of(func)
-        refused, dims, correct, stored, mismatched, overlap, indexed = rules
+        refused, dims, correct, stored, mismatched, overlap, checks = rules
         if refused:
             _refuse(func, args, refused)
         if mismatched is not None and mismatched(args, kwargs or {}):
@@ -81,8 +82,8 @@ class EagerMode(FakeTensorMode):
             _check_dimensions(args, kwargs or {}, dims)
         if overlap is not None:
             overlap(args, kwargs or {})
-        if indexed is not None:
-            indexed(self, args, kwargs or {})
+        for check in checks:
+            check(self, args, kwargs or {})
         result = super().dispatch(func, types, args, kwargs or {})
         return result if correct is None else correct(self, result, args, kwargs or {})
 
@@ -315,7 +316,7 @@ _Rules = tuple[
     str,
     Check | None,
     Callable[..., None] | None,
-    Callable[..., None] | None,
+    tuple[Callable[..., None], ...],
 ]
 _RULES: dict[Any, _Rules] = {}
 
@@ -323,7 +324,7 @@ _RULES: dict[Any, _Rules] = {}
 def _rules_of(func: Any) -> _Rules:
     """Return what the tables say about an overload, in-place forms included."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
-        return None, (), None, "", None, None, None
+        return None, (), None, "", None, None, ()
     name = func._schema.name.partition("::")[2]
     written = func._schema.is_mutable
     base = name.removesuffix("_") if written else name
@@ -335,4 +336,5 @@ def _rules_of(func: Any) -> _Rules:
     refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
     stored = (_STORED.get(full) or _STORED.get(base, "")) if written and name.endswith("_") else ""
     mismatched, overlap = mismatch_check(base, func), overlap_check(func)
-    return refused, dims, correction_of(func), stored, mismatched, overlap, index_check(func)
+    checks = tuple(check for check in (index_check(func), shape_check(func)) if check is not None)
+    return refused, dims, correction_of(func), stored, mismatched, overlap, checks

@@ -1,0 +1,212 @@
+"""Operands whose shapes don't go together: calls that meta kernels accept and eager's kernels refuse, a table by op.
+
+A source of `index_add_` with fewer columns than what it is added to is such a call, or an operand of an in-place
+operation that doesn't fit into what is written. A kernel generated for them would read or write beyond the end.
+Checked against eager by tests, and for every operator by `nox -s layouts -- --mismatched`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from intarsia_ir.errors import UnsupportedError
+from intarsia_recorder.corrections import device_of
+
+__all__ = ["expands_to", "shape_check"]
+
+aten = torch.ops.aten
+_Check = Callable[..., str | None]  # of the op's arguments by position, all of them; returns what doesn't fit
+
+
+def shape_check(func: torch._ops.OpOverload) -> Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None:
+    """Return what raises where the shapes of an op's operands don't go together; None: nothing to check.
+
+    Args:
+        func: An overload of ATen's.
+
+    Raises, when called with a mode and the arguments:
+        RuntimeError: As eager does, in other words.
+        UnsupportedError: Whether eager takes them depends on more.
+    """
+    name = func._schema.name.partition("::")[2]
+    base = name.removesuffix("_") if func._schema.is_mutable else name
+    fits = _fits_in_place if _is_written_pointwise(func) else _IN_PLACE.get(name) or _CHECKS.get(base)
+    if fits is None:
+        return None
+
+    def check(mode: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        given = [*args, *(kwargs.get(a.name, a.default_value) for a in func._schema.arguments[len(args) :])]
+        if not any(_depends_on_data(n) for x in given if isinstance(x, torch.Tensor) for n in x.shape):
+            problem = fits(*given)
+            if problem is not None:
+                raise RuntimeError(f"{func}: {problem}")
+
+    return check
+
+
+def _is_written_pointwise(func: torch._ops.OpOverload) -> bool:
+    """Tell whether an op writes its first operand, element by element of that and others."""
+    name = func._schema.name.partition("::")[2]
+    if not (func._schema.is_mutable and name.endswith("_")):
+        return False
+    base = name.removesuffix("_")
+    counterpart = getattr(getattr(aten, base, None), func._overloadname or "default", func)
+    return base in _POINTWISE or torch.Tag.pointwise in func.tags or torch.Tag.pointwise in counterpart.tags
+
+
+_POINTWISE = frozenset({"floor_divide"})
+"""In-place operations that go element by element, which torch doesn't tag so, nor what they are the form of."""
+
+
+def _fits_in_place(self: torch.Tensor, *others: Any) -> str | None:
+    for other in others:
+        if isinstance(other, torch.Tensor) and not expands_to(other, self.shape):
+            return f"an operand of shape {list(other.shape)} doesn't fit into {list(self.shape)}, which is written"
+    return None
+
+
+def expands_to(tensor: torch.Tensor, shape: Sequence[Any]) -> bool:
+    """Tell whether a tensor is broadcast to a shape, in elements, without that growing."""
+    missing = len(shape) - tensor.dim()
+    return missing >= 0 and all(n == wanted or n == 1 for n, wanted in zip(tensor.shape, shape[missing:], strict=True))
+
+
+def _fits_at_index(self: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *rest: Any) -> str | None:
+    if index.dim() > 1:
+        return f"an index of {index.dim()} dimensions"
+    if self.dim() == 0 or source.dim() == 0:
+        return None  # the op itself says so
+    own, given = list(self.shape), list(source.shape)
+    if len(own) != len(given):
+        return f"the source has {len(given)} dimensions, what it goes to {len(own)}"
+    dim = dim % len(own)
+    if index.numel() != given[dim]:
+        return f"there are {index.numel()} indices for {given[dim]} parts of the source along dimension {dim}"
+    if any(own[d] != given[d] for d in range(len(own)) if d != dim):
+        return f"a source of shape {given} doesn't fit into {own} along dimension {dim}"
+    return None
+
+
+def _adds_to_product(rank: int) -> _Check:
+    """Make a check that what a product is added to has no more dimensions than the product."""
+
+    def check(self: torch.Tensor, *rest: Any) -> str | None:
+        return None if self.dim() <= rank else f"{self.dim()} dimensions are added to {rank}"
+
+    return check
+
+
+def _fits_outer_product(self: torch.Tensor, first: torch.Tensor, second: torch.Tensor, *rest: Any) -> str | None:
+    if first.dim() != 1 or second.dim() != 1:
+        return None  # the op itself says so
+    shape = [*first.shape, *second.shape]
+    return None if expands_to(self, shape) else f"{list(self.shape)} is added to {shape}"
+
+
+def _takes_outer_product(self: torch.Tensor, first: torch.Tensor, second: torch.Tensor, *rest: Any) -> str | None:
+    shape = [*first.shape, *second.shape]
+    if self.dim() == 2 and all(n == m for n, m in zip(self.shape, shape, strict=False)):
+        return None
+    return f"{shape} is added to {list(self.shape)}, which is written"
+
+
+def _weighs_targets(x: torch.Tensor, target: torch.Tensor, weight: Any = None, positive: Any = None, *rest: Any) -> Any:
+    for given in (weight, positive):
+        if isinstance(given, torch.Tensor) and not expands_to(given, target.shape):
+            return f"a weight of shape {list(given.shape)} for a target of {list(target.shape)}"
+    return None
+
+
+def _scales_channels(x: torch.Tensor, weight: Any, bias: Any, batch: Any, channels: Any, *rest: Any) -> str | None:
+    for given in (weight, bias):
+        if isinstance(given, torch.Tensor) and (given.dim() != 1 or given.shape[0] != channels):
+            return f"a parameter of shape {list(given.shape)} for {channels} channels"
+    return None
+
+
+def _has_channels(x: torch.Tensor, *rest: Any) -> str | None:
+    if x.dim() and any(n == 0 for n in x.shape[1:]):
+        return f"an image without elements, of shape {list(x.shape)}"
+    return None
+
+
+def _normalises(x: torch.Tensor, *rest: Any) -> str | None:
+    """On the CPU statistics are taken of something, and parameters are rows; the one flag is `training`."""
+    if device_of(x) != "cpu":
+        return None
+    if any(value is True for value in rest) and any(n == 0 for n in x.shape):
+        return f"statistics of nothing, of shape {list(x.shape)}"
+    for other in rest:
+        if isinstance(other, torch.Tensor) and other.dim() != 1:  # taken or not by the layout of the operand
+            raise UnsupportedError(f"a parameter of shape {list(other.shape)}", code="recorder.operand_shape")
+    return None
+
+
+def _indexes_by_row(x: torch.Tensor, dim: int, index: torch.Tensor) -> str | None:
+    return None if index.dim() <= 1 else f"an index of {index.dim()} dimensions"
+
+
+def _takes_target(x: torch.Tensor, target: torch.Tensor, *rest: Any) -> str | None:
+    """The loss of each element is stored where the operand's shape is."""
+    return None if expands_to(target, x.shape) else f"a target of shape {list(target.shape)} for {list(x.shape)}"
+
+
+def _looks_up_targets(x: torch.Tensor, target: torch.Tensor, weight: Any = None, *rest: Any) -> str | None:
+    if x.dim() != 4 or target.dim() != 3:
+        return None  # the op itself says so
+    shape = [x.shape[0], *x.shape[2:]]
+    if any(n != m for n, m in zip(shape, target.shape, strict=True)):
+        return f"a target of shape {list(target.shape)} for an operand of {list(x.shape)}"
+    if isinstance(weight, torch.Tensor) and weight.numel() != x.shape[1]:
+        return f"{weight.numel()} weights for {x.shape[1]} classes"
+    return None
+
+
+def _masks_in_place(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> str | None:
+    return _fits_in_place(self, mask)
+
+
+def _fit_each_other(first: torch.Tensor, second: torch.Tensor, *rest: Any) -> str | None:
+    if first.dim() == second.dim() and all(n == m for n, m in zip(first.shape, second.shape, strict=True)):
+        return None
+    return f"shapes {list(first.shape)} and {list(second.shape)} differ"
+
+
+def _adds_to_vector(self: torch.Tensor, matrix: torch.Tensor, *rest: Any) -> str | None:
+    shape = matrix.shape[:1]
+    return None if expands_to(self, shape) else f"{list(self.shape)} is added to {list(shape)}"
+
+
+def _depends_on_data(number: Any) -> bool:
+    return isinstance(number, torch.SymInt) and not number.node.has_hint()
+
+
+_UPSAMPLED = """
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+    _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d
+    _upsample_bilinear2d_aa _upsample_bicubic2d_aa
+"""
+_NORMALISING = """
+    _batch_norm_with_update _batch_norm_with_update_functional _native_batch_norm_legit
+    _native_batch_norm_legit_functional _native_batch_norm_legit_no_training native_batch_norm
+"""
+_CHECKS: dict[str, _Check] = {
+    **dict.fromkeys(["index_add", "index_copy", "index_reduce"], _fits_at_index),
+    **dict.fromkeys(_UPSAMPLED.split(), _has_channels),
+    **dict.fromkeys(["_softmax_backward_data", "_log_softmax_backward_data"], _fit_each_other),
+    "addmv": _adds_to_vector,
+    "addmm": _adds_to_product(2),
+    "addbmm": _adds_to_product(2),
+    "baddbmm": _adds_to_product(3),
+    "addr": _fits_outer_product,
+    "binary_cross_entropy_with_logits": _weighs_targets,
+    "native_group_norm": _scales_channels,
+    **dict.fromkeys(_NORMALISING.split(), _normalises),
+    "index_select": _indexes_by_row,
+    "nll_loss2d_forward": _looks_up_targets,
+    "soft_margin_loss": _takes_target,
+}
+_IN_PLACE: dict[str, _Check] = {"addr_": _takes_outer_product, "masked_scatter_": _masks_in_place}
