@@ -150,7 +150,7 @@ def test_isolated(session: nox.Session, package: str, *, all_pythons: bool = Fal
         CONSTRAINTS,
         *refresh,
     )
-    session.run(*install, distribution(package))
+    session.run(*install, distribution(package) + OWN_EXTRAS.get(package, ""))
     session.run(python, "-c", f"import {module(package)}", external=True)
     session.run(python, "tools/readme_example.py", f"packages/{package}/README.md", external=True)
     session.run(python, "tools/doctests.py", module(package), external=True)
@@ -162,6 +162,8 @@ def test_isolated(session: nox.Session, package: str, *, all_pythons: bool = Fal
             test_without_torch(session, package, version, required=all_pythons)
 
 
+# what a package's own examples need, and not everyone who depends on it
+OWN_EXTRAS = {"ir": "[dialects]"}
 # dialects whose strategies a package's tests draw from, beyond the testkit's own dependencies
 TESTKIT_EXTRAS = {"fuser": "loops", "scheduler": "loops", "cpp": "loops", "triton": "loops", "runtime": "loops"}
 

@@ -14,11 +14,11 @@ Example:
     (11, 0)
 """
 
-from intarsia_pyeval.capture import Frame, FrameInfo, capture, capture_frame
+from intarsia_pyeval.capture import Frame, FrameInfo, Options, capture, capture_frame
 from intarsia_pyeval.extension import Graph
 from intarsia_pyeval.link import Hole, link
 from intarsia_pyeval.state.frames import Limits
 from intarsia_pyeval.tracer import Extension
 
 __version__ = "0.1.0"
-__all__ = ["Extension", "Frame", "FrameInfo", "Graph", "Hole", "Limits", "capture", "capture_frame", "link"]
+__all__ = ["Extension", "Frame", "FrameInfo", "Graph", "Hole", "Limits", "Options", "capture", "capture_frame", "link"]

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypedDict, Unpack
 
 from intarsia_bytecode import info_of, reads_own_frame
-from intarsia_ir.errors import IntarsiaError, InternalError, UnsupportedError
+from intarsia_ir.errors import IntarsiaError, InternalError, InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
 from intarsia_ir.stack import deep_stack, frames_below
 from intarsia_pyeval.arguments import frame_of_call
@@ -26,7 +26,7 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.functions import Cell, Globals
 from intarsia_pyeval.wrapping import Models
 
-__all__ = ["Frame", "FrameInfo", "capture", "capture_frame"]
+__all__ = ["Frame", "FrameInfo", "Options", "capture", "capture_frame"]
 
 
 class Frame(Protocol):
@@ -66,17 +66,29 @@ class FrameInfo:
     function: FunctionType | None = None
 
 
+class Options(TypedDict, total=False):
+    """How a call or frame is captured; what isn't given has its default.
+
+    Args:
+        fullgraph: Raise instead of breaking, but where the program itself seems to raise. Default: False.
+        number: Number in the name of the graph's hole, `__compiled_fn_<number>`. Default: 0.
+        extension: Makes the plug-in of value models. Default: `Extension`, which has none.
+        limits: How far one capture goes. Default: `Limits()`.
+        force: Make replacement code even where there is nothing to compile; for tests of that code. Default: False.
+        dynamic: Which sizes and numbers are symbols: those of a `Symbolic` and those that the user marked; None: the
+            marked ones; True: all of them; False: none. Default: None.
+    """
+
+    fullgraph: bool
+    number: int
+    extension: ExtensionMaker
+    limits: Limits
+    force: bool
+    dynamic: bool | Symbolic | None
+
+
 def capture(
-    fn: Any,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    fullgraph: bool = False,
-    number: int = 0,
-    extension: ExtensionMaker = Extension,
-    limits: Limits = Limits(),  # noqa: B008  (frozen)
-    force: bool = False,
-    dynamic: bool | Symbolic | None = None,
+    fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Unpack[Options]
 ) -> Capture:
     """Trace the call `fn(*args, **kwargs)` without running it or installing anything.
 
@@ -84,13 +96,7 @@ def capture(
         fn: A Python function, a bound method, or an object whose class has a Python `__call__` (such as a module).
         args: Positional arguments.
         kwargs: Keyword arguments.
-        fullgraph: Raise instead of breaking, but where the program itself seems to raise.
-        number: Number in the name of the graph's hole, `__compiled_fn_<number>`.
-        extension: Makes the plug-in of value models; `Extension` itself has none.
-        limits: How far one capture goes.
-        force: Make replacement code even where there is nothing to compile; for tests of the code itself.
-        dynamic: Which sizes and numbers are symbols: those of a `Symbolic` and those that the user marked; None: the
-            marked ones; True: all of them; False: none.
+        options: See `Options`.
 
     Returns:
         What was learned; `code` replaces the code of the function whose frame was traced.
@@ -100,42 +106,16 @@ def capture(
         InvalidArgumentError: `fn` doesn't lead to a Python function.
     """
     code, frame = frame_of_call(fn, tuple(args), dict(kwargs or {}))
-    info = FrameInfo(*frame)
-    return capture_frame(
-        code,
-        info,
-        fullgraph=fullgraph,
-        number=number,
-        extension=extension,
-        limits=limits,
-        force=force,
-        dynamic=dynamic,
-    )
+    return capture_frame(code, FrameInfo(*frame), **options)
 
 
-def capture_frame(
-    code: CodeType,
-    frame: Frame,
-    *,
-    fullgraph: bool = False,
-    number: int = 0,
-    extension: ExtensionMaker = Extension,
-    limits: Limits = Limits(),  # noqa: B008  (frozen)
-    force: bool = False,
-    dynamic: bool | Symbolic | None = None,
-) -> Capture:
+def capture_frame(code: CodeType, frame: Frame, **options: Unpack[Options]) -> Capture:
     """Trace a frame that is about to run.
 
     Args:
         code: The code of the frame.
         frame: Its globals, closure cells, arguments and function.
-        fullgraph: Raise instead of breaking, but where the program itself seems to raise.
-        number: Number in the name of the graph's hole, `__compiled_fn_<number>`.
-        extension: Makes the plug-in of value models; `Extension` itself has none.
-        limits: How far one capture goes.
-        force: Make replacement code even where there is nothing to compile; for tests of the code itself.
-        dynamic: Which sizes and numbers are symbols: those of a `Symbolic` and those that the user marked; None: the
-            marked ones; True: all of them; False: none.
+        options: See `Options`.
 
     Returns:
         What was learned. `code` has the parameters and free variables of the original, so it can run in the same
@@ -146,14 +126,16 @@ def capture_frame(
 
     Raises:
         UnsupportedError: `fullgraph`, and something can't be captured.
+        InvalidArgumentError: There is no such option.
         InternalError: The tracer itself is at fault.
     """
-    symbolic = dynamic if isinstance(dynamic, Symbolic) else Symbolic(every=bool(dynamic))
+    unknown = options.keys() - Options.__annotations__.keys()
+    if unknown:
+        raise InvalidArgumentError(f"there is no option {min(unknown)!r}", code="tracer.option")
     try:
         with deep_stack() as limit:
             room = limit - frames_below(sys._getframe())
-            attempts = Attempts(code, frame, number, extension, limits, force, symbolic, dynamic is not False, room)
-            found = attempts.run()
+            found = Attempts(code, frame, options, room).run()
     except IntarsiaError:
         raise
     except RecursionError:  # even the code that answers the others had too little stack
@@ -163,6 +145,7 @@ def capture_frame(
         what = f"tracing {code.co_qualname} failed: {type(error).__name__}: {error}"
         raise InternalError(what, code="tracer.internal", where=(where,)) from error
     # what raised while tracing raises in eager as well, after what comes before it, as the program's own error
+    fullgraph = options.get("fullgraph", False)
     if fullgraph and found.breaks and found.breaks[0].code not in ("tracer.exception", "tracer.operation_raised"):
         _refuse(found.breaks[0])
     return found
@@ -189,28 +172,18 @@ class Attempts:
     The frame is then traced again, up to that instruction: tracing has no effects, so it comes there in the same way.
     """
 
-    def __init__(
-        self,
-        code: CodeType,
-        frame: Frame,
-        number: int,
-        extension: ExtensionMaker,
-        limits: Limits,
-        force: bool,
-        symbolic: Symbolic,
-        marks: bool,
-        room: int,
-    ) -> None:
+    def __init__(self, code: CodeType, frame: Frame, options: Options, room: int) -> None:
+        dynamic = options.get("dynamic")
         self.code = code
         self.frame = frame
-        self.number = number
-        self.hole = f"__compiled_fn_{number}"
-        self.extension = extension
-        self.limits = limits
-        self.force = force
-        self.symbolic = symbolic
-        self.symbols = bool(symbolic)
-        self.marks = marks
+        self.number = options.get("number", 0)
+        self.hole = f"__compiled_fn_{self.number}"
+        self.extension = options.get("extension", Extension)
+        self.limits = options.get("limits", Limits())
+        self.force = options.get("force", False)
+        self.symbolic = dynamic if isinstance(dynamic, Symbolic) else Symbolic(every=bool(dynamic))
+        self.symbols = bool(self.symbolic)
+        self.marks = dynamic is not False
         self.room = room
         self.stop_at = -1
         self.asked_caller = False  # where it broke, an exception that the caller handles was asked for
