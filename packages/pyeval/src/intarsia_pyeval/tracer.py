@@ -207,7 +207,7 @@ class Tracer:
         """Let go of everything: models, frames and the capture refer to each other, and would live to a collection."""
         self.extension.end()
         frames, live = self.frames, self.live
-        vars(self).clear()
-        self.frames = frames  # generators that end now still ask it
+        for name in vars(self).keys() - {"frames"}:  # generators that end now still ask it
+            delattr(self, name)
         vars(frames).clear()
         vars(live).clear()  # models of sequences ask it for their items

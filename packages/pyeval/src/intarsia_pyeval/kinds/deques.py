@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.kinds import lists, sequences
-from intarsia_pyeval.semantics import folding, iteration, operators, special
+from intarsia_pyeval.semantics import folding, iteration, methods, operators
 from intarsia_pyeval.stores import list_store
 from intarsia_pyeval.values.base import Keywords, Value, defines
 from intarsia_pyeval.values.bound import BoundBuiltin
@@ -44,19 +44,19 @@ def index_of(tx: Tracer, x: Deque, key: Value, doing: str) -> int:
 @do.contains.rule(Deque)
 def contains(tx: Tracer, x: Deque, item: Value) -> bool:
     """Compare with each item."""
-    return x._unchanged(lambda: sequences.contains(tx, x, item))
+    return x.unchanged(lambda: sequences.contains(tx, x, item))
 
 
 @sequences.position_of.rule(Deque)
 def position_of(tx: Tracer, x: Deque, args: Sequence[Value]) -> Value:
     """Model `index`."""
-    return x._unchanged(lambda: sequences.position_of.default(tx, x, args))
+    return x.unchanged(lambda: sequences.position_of.default(tx, x, args))
 
 
 @sequences.tally.rule(Deque)
 def tally(tx: Tracer, x: Deque, args: Sequence[Value]) -> Value:
     """Model `count`."""
-    return x._unchanged(lambda: sequences.tally.default(tx, x, args))
+    return x.unchanged(lambda: sequences.tally.default(tx, x, args))
 
 
 @do.get_attribute.rule(Deque)
@@ -72,15 +72,7 @@ def get_attribute(tx: Tracer, x: Deque, name: str) -> Value:
 @do.call_method.rule(Deque)
 def call_method(tx: Tracer, x: Deque, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method of deque."""
-    method = _METHODS.get(name)
-    if method is not None:
-        return method(tx, x, list(args), keywords)
-    if name in ("clear", "count", "index", "reverse", "append"):
-        version = x.version
-        found = x._cut(lists.METHODS[name](tx, x, list(args), keywords))
-        x.version = version if name == "reverse" else x.version
-        return found
-    return special.operator_method(tx, x, name, args, keywords)
+    return methods.call(tx, collections.deque, x, name, args, keywords)
 
 
 @lists.take.rule(Deque)
@@ -88,14 +80,14 @@ def take(tx: Tracer, x: Deque, items: Value) -> None:
     """Append what an iterable gives, one by one."""
     for item in _given(tx, x, items):
         list_store.change(tx, x, x.kept).append(item)
-        x._cut(NONE)
+        x.cut(NONE)
 
 
 def take_left(tx: Tracer, x: Deque, items: Value) -> None:
     """Put what an iterable gives in front, one by one."""
     for item in _given(tx, x, items):
         list_store.change(tx, x).insert(0, item)
-        x._cut(NONE, left=True)
+        x.cut(NONE, left=True)
 
 
 def _given(tx: Tracer, x: Deque, items: Value) -> Iterable[Value]:
@@ -123,7 +115,7 @@ def binary(tx: Tracer, x: Deque, op: str, other: Value, swapped: bool) -> Value 
         if items is None:
             return None
         made = Deque(items, x.maxlen)
-    made._cut(NONE)
+    made.cut(NONE)
     return made
 
 
@@ -131,7 +123,7 @@ def binary(tx: Tracer, x: Deque, op: str, other: Value, swapped: bool) -> Value 
 def in_place(tx: Tracer, x: Deque, op: str, other: Value) -> Value | None:
     """Model `+=` and `*=`."""
     found = lists.in_place(tx, x, op, other)
-    return None if found is None else x._cut(found)
+    return None if found is None else x.cut(found)
 
 
 @do.delete_item.rule(Deque)
@@ -161,7 +153,7 @@ def emit_effects(out: Builder, x: Deque) -> None:
 def _append_left(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
     (item,) = arity("appendleft", args, keywords, 1)
     list_store.change(tx, x).insert(0, item)
-    return x._cut(NONE, left=True)
+    return x.cut(NONE, left=True)
 
 
 def _extend_left(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
@@ -220,13 +212,48 @@ def _copy(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
     return Deque(x.items, x.maxlen)
 
 
-_METHODS: dict[str, Callable[[Tracer, Deque, list[Value], Keywords], Value]] = {
+def _as_in_lists(name: str) -> methods.Rule:
+    """Return the method of a list, after which what is too much is forgotten."""
+    of_lists = lists.METHODS[name]
+
+    def method(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
+        return x.cut(of_lists(tx, x, args, keywords))
+
+    return method
+
+
+def _reverse(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
+    version = x.version
+    lists.METHODS["reverse"](tx, x, args, keywords)
+    x.version = version  # iterators don't mind
+    return NONE
+
+
+def _insert(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
+    if x.maxlen is not None and x.count() >= x.maxlen:
+        arity("insert", args, keywords, 2)
+        tx.raising.error(IndexError, "deque already at its maximum size")
+    return lists.METHODS["insert"](tx, x, args, keywords)
+
+
+METHODS: dict[str, methods.Rule] = {
+    "__copy__": _copy,
     "__init__": _init,
+    "append": _as_in_lists("append"),
     "appendleft": _append_left,
+    "clear": _as_in_lists("clear"),
     "copy": _copy,
+    "count": _as_in_lists("count"),
     "extend": _extend,
     "extendleft": _extend_left,
+    "index": _as_in_lists("index"),
+    "insert": _insert,
     "pop": _pop(left=False),
     "popleft": _pop(left=True),
+    "reverse": _reverse,
     "rotate": _rotate,
 }
+_REFUSED = methods.refused(
+    ["remove"], "which of equal items goes, and what a comparison changes meanwhile, is CPython's"
+)
+methods.declare(collections.deque, METHODS, _REFUSED, methods.SIZE, methods.PICKLED)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.kinds import sets
-from intarsia_pyeval.semantics import iteration, operators, special
+from intarsia_pyeval.semantics import iteration, methods, operators
 from intarsia_pyeval.stores import dict_store, set_store
 from intarsia_pyeval.values.base import Keywords, Value, defines
 from intarsia_pyeval.values.bound import BoundBuiltin
@@ -67,10 +67,8 @@ def get_attribute(tx: Tracer, x: DictView, name: str) -> Value:
 
 @do.call_method.rule(DictView)
 def call_method(tx: Tracer, x: DictView, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Call a set method of a keys view, or an operator by its name."""
-    if name == "isdisjoint" and x.what == "keys":
-        return do.call_method(tx, _as_set(tx, x), name, args, keywords)
-    return special.operator_method(tx, x, name, args, keywords)
+    """Call a method of a view."""
+    return methods.call(tx, _VIEWS[x.what], x, name, args, keywords)
 
 
 @do.binary.rule(DictView)
@@ -108,3 +106,13 @@ def reconstruct(out: Builder, x: DictView) -> None:
         return
     method = getattr(x.base.cls, x.what)
     out.call(lambda: out.emit("LOAD_CONST", method), [lambda: out.load(x.base)])
+
+
+def _is_disjoint(tx: Tracer, x: DictView, args: list[Value], keywords: Keywords) -> Value:
+    return do.call_method(tx, _as_set(tx, x), "isdisjoint", args, keywords)
+
+
+_VIEWS: dict[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
+methods.declare(_VIEWS["keys"], {"isdisjoint": _is_disjoint})
+methods.declare(_VIEWS["values"])
+methods.declare(_VIEWS["items"], methods.refused(["isdisjoint"], "items needn't have a hash"))

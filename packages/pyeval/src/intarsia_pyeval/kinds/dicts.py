@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import collections
+import gc
 import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Unreconstructable
-from intarsia_pyeval.semantics import iteration, operators, special
+from intarsia_pyeval.semantics import iteration, methods, operators
 from intarsia_pyeval.stores import dict_store
 from intarsia_pyeval.values.base import Keywords, Value, defines
 from intarsia_pyeval.values.bound import BoundBuiltin
@@ -81,10 +82,7 @@ def get_attribute(tx: Tracer, x: Dict, name: str) -> Value:
 @do.call_method.rule(Dict)
 def call_method(tx: Tracer, x: Dict, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method."""
-    method = METHODS.get(name)
-    if method is None:
-        return special.operator_method(tx, x, name, args, keywords)
-    return method(tx, x, list(args), keywords)
+    return methods.call(tx, x.cls, x, name, args, keywords)
 
 
 @do.compare.rule(Dict)
@@ -147,7 +145,7 @@ def in_place(tx: Tracer, x: Dict, op: str, other: Value) -> Value | None:
 @codegen.reconstruct.rule(Dict)
 def reconstruct(out: Builder, x: Dict) -> None:
     """Build the dict; empty first when a value may refer back to it."""
-    entries = list(x._entries.values())
+    entries = list(x.known.values())
     if x.cls is dict and all(out.is_leaf(value) for _, value in entries):
         out.build_map(entries)
         return
@@ -173,7 +171,7 @@ def _empty(out: Builder, x: Dict) -> None:
 @codegen.emit_effects.rule(Dict)
 def emit_effects(out: Builder, x: Dict) -> None:
     """Replay deletions and stores."""
-    for first, key, value in x._log.values():
+    for first, key, value in x.log.values():
         if first:
             out.load(x)
             out.load(key)
@@ -278,17 +276,41 @@ def _move_to_end(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> 
     return NONE
 
 
-METHODS: dict[str, Method] = {
-    "__init__": _init,
-    "clear": _clear,
-    "copy": _copy,
+def _missing(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    """Make what is missing in a defaultdict."""
+    (key,) = arity("__missing__", args, keywords, 1)
+    if is_none(x.factory):
+        tx.raising.throw(KeyError, [key])
+    made = do.call(tx, x.factory, [], {})
+    do.set_item(tx, x, key, made)
+    return made
+
+
+def _copy_shown(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
+    """Copy what a mappingproxy shows: the copy is of the class of that."""
+    arity("copy", args, keywords, 0)
+    shown = type(gc.get_referents(x.real)[0]) if x.real is not None else None
+    if shown is not dict:
+        raise Break("tracer.call", "a copy of what a mappingproxy shows isn't modelled")
+    return Dict(dict_store.entries(tx, x))
+
+
+READING: dict[str, methods.Rule] = {
     "get": _get,
     "items": _view("items"),
     "keys": _view("keys"),
-    "move_to_end": _move_to_end,
+    "values": _view("values"),
+}
+METHODS: dict[str, methods.Rule] = {
+    "__init__": _init,
+    "clear": _clear,
+    "copy": _copy,
     "pop": _pop,
     "popitem": _popitem,
     "setdefault": _setdefault,
     "update": _update,
-    "values": _view("values"),
 }
+methods.declare(dict, READING, METHODS, methods.SIZE)
+methods.declare(collections.OrderedDict, {"move_to_end": _move_to_end}, methods.PICKLED)
+methods.declare(collections.defaultdict, {"__copy__": _copy, "__missing__": _missing}, methods.PICKLED)
+methods.declare(types.MappingProxyType, READING, {"copy": _copy_shown})

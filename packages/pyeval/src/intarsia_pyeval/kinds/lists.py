@@ -9,7 +9,7 @@ from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.kinds import sequences
 from intarsia_pyeval.operation import operation
-from intarsia_pyeval.semantics import folding, iteration, operators, special, subclasses
+from intarsia_pyeval.semantics import folding, iteration, methods, operators, subclasses
 from intarsia_pyeval.stores import list_store
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value, defines
 from intarsia_pyeval.values.bound import BoundBuiltin
@@ -46,10 +46,7 @@ def get_attribute(tx: Tracer, x: List, name: str) -> Value:
 @do.call_method.rule(List)
 def call_method(tx: Tracer, x: List, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method of list."""
-    method = METHODS.get(name)
-    if method is None:
-        return special.operator_method(tx, x, name, args, keywords)
-    return method(tx, x, list(args), keywords)
+    return methods.call(tx, list, x, name, args, keywords)
 
 
 @operation
@@ -70,7 +67,7 @@ def set_item(tx: Tracer, x: List, key: Value, value: Value) -> None:
     """Store an item or a slice."""
     if isinstance(key, Slice):
         at = operators.index(tx, key)
-        start, stop, step = at.indices(len(x._items))
+        start, stop, step = at.indices(len(x.models))
         itself = subclasses.built_in_part(value, NONE) is x
         new = (
             list(x.items)
@@ -83,7 +80,7 @@ def set_item(tx: Tracer, x: List, key: Value, value: Value) -> None:
         list_store.change(tx, x)[:] = copy
         return
     at = sequences.index_of(tx, x, key, "assignment ")
-    list_store.change(tx, x, at % max(len(x._items), 1))[at] = value
+    list_store.change(tx, x, at % max(len(x.models), 1))[at] = value
 
 
 @do.delete_item.rule(List)
@@ -264,7 +261,7 @@ class _Sorted:
 
 
 _BOUNDS_FIRST = _bounds_come_first()
-METHODS: dict[str, Method] = {
+METHODS: dict[str, methods.Rule] = {
     "__init__": _init,
     "append": _append,
     "clear": _clear,
@@ -278,3 +275,4 @@ METHODS: dict[str, Method] = {
     "reverse": _reverse,
     "sort": _sort,
 }
+methods.declare(list, METHODS, methods.SIZE)

@@ -40,7 +40,7 @@ def emit_effects(out: Builder, x: Globals) -> None:
     if not x.frame:
         dicts.emit_effects(out, x)
         return
-    for first, key, value in x._log.values():
+    for first, key, value in x.log.values():
         name = key.as_python()
         if value is not None:
             out.load(value)

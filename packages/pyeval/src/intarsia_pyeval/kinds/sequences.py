@@ -22,13 +22,13 @@ __all__ = ["index_of", "position_of", "repeated", "tally"]
 @do.truth.rule(Items)
 def truth(tx: Tracer, x: Items) -> bool:
     """Tell whether there are items."""
-    return bool(x._items)
+    return bool(x.models)
 
 
 @do.length.rule(Items)
 def length(tx: Tracer, x: Items) -> int:
     """Return the number of items."""
-    return len(x._items)
+    return len(x.models)
 
 
 @do.contains.rule(Items)
@@ -49,7 +49,7 @@ def index_of(tx: Tracer, x: Items, key: Value, doing: str) -> int:
     at = operators.index(tx, key)
     if not isinstance(at, int):
         tx.raising.error(TypeError, f"{x.type().__name__} indices must be integers or slices, not {type(at).__name__}")
-    if not -len(x._items) <= at < len(x._items):
+    if not -len(x.models) <= at < len(x.models):
         tx.raising.error(IndexError, f"{x.noun()} {doing}index out of range")
     return at
 
@@ -60,8 +60,8 @@ def position_of(tx: Tracer, x: Items, args: Sequence[Value]) -> Value:
     bounds = [operators.index(tx, arg) for arg in args[1:]]
     if not all(isinstance(bound, int) for bound in bounds):
         raise Break("tracer.exception", f"{x.noun()}.index is given a bound that is no integer")
-    at, stop, _ = slice(*[*bounds, None, None][:2]).indices(len(x._items))
-    while at < min(stop, len(x._items)):  # a comparison may shorten it
+    at, stop, _ = slice(*[*bounds, None, None][:2]).indices(len(x.models))
+    while at < min(stop, len(x.models)):  # a comparison may shorten it
         if operators.same_or_equal(tx, x.at(at), args[0]):
             return Const(at)
         at += 1
@@ -85,13 +85,13 @@ def compare(tx: Tracer, x: Items, op: str, other: Value) -> Value | None:
     """Compare item by item, as CPython does."""
     if not isinstance(other, Items) or not x.comparable(other):
         return None
-    if op in ("==", "!=") and len(x._items) != len(other._items):
+    if op in ("==", "!=") and len(x.models) != len(other.models):
         return boolean(op == "!=")
     for mine, yours in zip(x.items, other.items, strict=False):
         if not operators.same_or_equal(tx, mine, yours):
             return boolean(op == "!=") if op in ("==", "!=") else operators.compare(tx, op, mine, yours)
-    sizes = {"<": len(x._items) < len(other._items), ">": len(x._items) > len(other._items)}
-    sizes |= {"==": len(x._items) == len(other._items), "<=": not sizes[">"], ">=": not sizes["<"]}
+    sizes = {"<": len(x.models) < len(other.models), ">": len(x.models) > len(other.models)}
+    sizes |= {"==": len(x.models) == len(other.models), "<=": not sizes[">"], ">=": not sizes["<"]}
     return boolean(not sizes["=="] if op == "!=" else sizes[op])
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
-from intarsia_pyeval.semantics import iteration, special, subclasses
+from intarsia_pyeval.semantics import iteration, methods, subclasses
 from intarsia_pyeval.stores import set_store
 from intarsia_pyeval.values.base import Keywords, Value, defines
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import NONE, Const, boolean
 from intarsia_pyeval.values.sequences import List, Tuple
 from intarsia_pyeval.values.sets import LONG, Elements, Operand, Recipe, SetValue, is_certain, items_operand
-from intarsia_pyeval.values.signatures import arity
+from intarsia_pyeval.values.signatures import arity, named
 
 if TYPE_CHECKING:
     from intarsia_bytecode import Loader
@@ -163,24 +163,45 @@ def get_attribute(tx: Tracer, x: SetValue, name: str) -> Value:
 @do.call_method.rule(SetValue)
 def call_method(tx: Tracer, x: SetValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method."""
-    if keywords:
-        return do.call_method.default(tx, x, name, args, keywords)
-    if name == "copy" and x.cls is frozenset and not args:
-        return x
-    if name in _MAKERS:
-        arity(name, args, {}, *_COUNTS.get(name, (0, len(args))))
+    return methods.call(tx, x.cls, x, name, args, keywords)
+
+
+def _made_by(name: str) -> methods.Rule:
+    """Return the rule of a method that makes another set."""
+
+    def method(tx: Tracer, x: SetValue, args: list[Value], keywords: Keywords) -> Value:
+        arity(name, args, keywords, *_COUNTS.get(name, (0, len(args))))
+        if name == "copy" and x.cls is frozenset:
+            return x
         recipe = x.recipe
         operands = [_operand(tx, x, arg) for arg in args]
         if x.recipe is not recipe:
             raise Break("tracer.mutation", f"a set is changed by what {name} is called with")
         return derived(x, name, operands)
-    if name in _TESTS and len(args) == 1:
-        whole = name != "isdisjoint" or not tx.classes.asks_python(args[0], "__iter__")
-        other = as_operand(tx, args[0]) if whole else _items_of(tx, args[0])
+
+    return method
+
+
+def _told_by(name: str) -> methods.Rule:
+    """Return the rule of a method that compares with another iterable."""
+
+    def method(tx: Tracer, x: SetValue, args: list[Value], keywords: Keywords) -> Value:
+        (given,) = arity(name, args, keywords, 1)
+        whole = name != "isdisjoint" or not tx.classes.asks_python(given, "__iter__")
+        other = as_operand(tx, given) if whole else _items_of(tx, given)
         return boolean(_TESTS[name](x.elements.keys(), other.elements.keys()))
-    if x.cls is set and name in _WRITERS:
-        return _write(tx, x, name, list(args))
-    return special.operator_method(tx, x, name, args, keywords)
+
+    return method
+
+
+def _written_by(name: str) -> methods.Rule:
+    """Return the rule of a method that changes the set."""
+
+    def method(tx: Tracer, x: SetValue, args: list[Value], keywords: Keywords) -> Value:
+        named(name, (), keywords, ())
+        return _write(tx, x, name, args)
+
+    return method
 
 
 def _operand(tx: Tracer, x: SetValue, value: Value) -> Operand:
@@ -406,3 +427,7 @@ _MAKERS: dict[str, Callable[[Elements, list[Elements]], Elements]] = {
     "symmetric_difference": _symmetric,
     "union": _union,
 }
+_READING = {**{name: _made_by(name) for name in _MAKERS}, **{name: _told_by(name) for name in _TESTS}}
+_CHANGING = {name: _written_by(name) for name in _WRITERS}
+methods.declare(set, _READING, _CHANGING, methods.SIZE, methods.PICKLED)
+methods.declare(frozenset, _READING, methods.SIZE, methods.PICKLED)

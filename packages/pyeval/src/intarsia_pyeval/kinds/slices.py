@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from intarsia_pyeval import codegen, do
-from intarsia_pyeval.semantics import folding, operators
+from intarsia_pyeval.semantics import folding, methods, operators
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.sequences import Slice, Tuple
+from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
@@ -27,10 +28,8 @@ def get_attribute(tx: Tracer, x: Slice, name: str) -> Value:
 
 @do.call_method.rule(Slice)
 def call_method(tx: Tracer, x: Slice, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Call `indices`."""
-    if name == "indices" and len(args) == 1 and not keywords:
-        return tx.live.from_python(folding.real(tx, x.as_python().indices, args[0].as_python()))
-    return do.call_method.default(tx, x, name, args, keywords)
+    """Call a method of slice."""
+    return methods.call(tx, slice, x, name, args, keywords)
 
 
 @do.compare.rule(Slice)
@@ -47,3 +46,12 @@ def reconstruct(out: Builder, x: Slice) -> None:
     for part in x.parts:
         out.load(part)
     out.emit("BUILD_SLICE", 3)
+
+
+def _indices(tx: Tracer, x: Slice, args: list[Value], keywords: Keywords) -> Value:
+    (length,) = arity("indices", args, keywords, 1)
+    return tx.live.from_python(folding.real(tx, x.as_python().indices, length.as_python()))
+
+
+METHODS: dict[str, methods.Rule] = {"indices": _indices}
+methods.declare(slice, METHODS, methods.PICKLED)

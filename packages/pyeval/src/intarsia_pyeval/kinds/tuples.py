@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.kinds import sequences
-from intarsia_pyeval.semantics import asking, class_lookup, folding, iteration, operators, special
+from intarsia_pyeval.semantics import asking, class_lookup, folding, iteration, methods, operators, special
 from intarsia_pyeval.values.base import Keywords, Value, defines
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.sequences import Slice, Tuple
@@ -91,15 +91,12 @@ def get_attribute(tx: Tracer, x: Tuple, name: str) -> Value:
 @do.call_method.rule(Tuple)
 def call_method(tx: Tracer, x: Tuple, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method of tuple."""
-    if name in ("index", "count"):
-        args = arity(name, args, keywords, 1, 3 if name == "index" else 1)
-        return sequences.position_of(tx, x, args) if name == "index" else sequences.tally(tx, x, args)
-    if tx.classes.asks_python(x, name):  # called past what the class overrides
+    if name not in METHODS and tx.classes.asks_python(x, name):  # called past what the class overrides
         return do.call_method(tx, Tuple(x.items), name, args, keywords)
     own = x.cls.__dict__.get(name)
-    if x.cls is not tuple and type(own) is types.MethodDescriptorType:
+    if name not in METHODS and x.cls is not tuple and type(own) is types.MethodDescriptorType:
         return folding.call_pure(tx, own, [x, *args], keywords)
-    return special.operator_method(tx, x, name, args, keywords)
+    return methods.call(tx, tuple, x, name, args, keywords)
 
 
 @do.binary.rule(Tuple)
@@ -132,3 +129,15 @@ def _part_class(extension: Extension, cls: Any) -> Any:
 def _joined_class(extension: Extension, left: Any, right: Any) -> Any:
     """Return the class of the sum of two tuples."""
     return tuple if left is right is tuple else extension.sequence_class(left, right)
+
+
+def _index(tx: Tracer, x: Tuple, args: list[Value], keywords: Keywords) -> Value:
+    return sequences.position_of(tx, x, arity("index", args, keywords, 1, 3))
+
+
+def _count(tx: Tracer, x: Tuple, args: list[Value], keywords: Keywords) -> Value:
+    return sequences.tally(tx, x, arity("count", args, keywords, 1))
+
+
+METHODS: dict[str, methods.Rule] = {"count": _count, "index": _index}
+methods.declare(tuple, METHODS, methods.refused(["__getnewargs__"], "it is for `pickle`"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Raised
+from intarsia_pyeval.operation import Operation
 from intarsia_pyeval.semantics import formatting, lookup, operator_table, subclasses
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const, boolean
@@ -17,7 +18,7 @@ from intarsia_pyeval.values.sequences import Items
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["has_attribute", "operator_method", "special", "special_method"]
+__all__ = ["ANSWERED", "OPERATIONS", "has_attribute", "operator_method", "special", "special_method"]
 
 
 def operator_method(tx: Tracer, value: Value, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -64,6 +65,21 @@ def _delete_item(tx: Tracer, value: Value, args: Sequence[Value]) -> Value:
     return Const(None)
 
 
+#: Special method -> the operation that does it; the others of the table below do the same with every kind.
+OPERATIONS: dict[str, Operation[..., Any]] = {
+    "__len__": do.length,
+    "__iter__": do.iterate,
+    "__bool__": do.truth,
+    "__getitem__": do.get_item,
+    "__contains__": do.contains,
+    "__setitem__": do.set_item,
+    "__delitem__": do.delete_item,
+    **dict.fromkeys(operator_table.COMPARE_BY_NAME, do.compare),
+    **{f"__{prefix}{name}__": do.binary for name in operator_table.BINARY_BY_NAME for prefix in ("", "r")},
+    **{f"__i{name}__": do.in_place for name in operator_table.BINARY_BY_NAME},
+}
+#: Special methods that are answered without an operation of their own.
+ANSWERED = frozenset({"__hash__", "__repr__", "__reversed__", "__str__"})
 _SIMPLE: dict[str, tuple[int, Callable[[Tracer, Value, Sequence[Value]], Value]]] = {
     "__len__": (0, lambda tx, value, args: Const(do.length(tx, value))),
     "__iter__": (0, lambda tx, value, args: do.iterate(tx, value)),

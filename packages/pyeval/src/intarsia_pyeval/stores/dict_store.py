@@ -42,11 +42,11 @@ def item_source(tx: Tracer, x: Dict, key: Hashable) -> Source | None:
 def find(tx: Tracer, x: Dict, key: Hashable) -> Value | None:
     """Return the value of `key`, or None when there is none."""
     _check_current(tx, x)
-    found = x._entry(key)
-    if found is not None or x._whole:
+    found = x.entry(key)
+    if found is not None or x.complete:
         return found[1] if found else None
-    logged = x._log.get(key)
-    if logged is not None:  # deleted: a stored key would be in _entries
+    logged = x.log.get(key)
+    if logged is not None:  # deleted: a stored key would be known
         return None
     real = x.real
     assert real is not None
@@ -59,7 +59,7 @@ def find(tx: Tracer, x: Dict, key: Hashable) -> Value | None:
         guard_absent(tx, x, key)
         return None
     model = tx.live.wrap(value, item_source(tx, x, key))
-    x._entries[key] = (tx.live.key_value(key), model)
+    x.known[key] = (tx.live.key_value(key), model)
     return model
 
 
@@ -92,45 +92,45 @@ def check_keys(tx: Tracer, x: Dict) -> None:
 def entries(tx: Tracer, x: Dict) -> dict[Hashable, tuple[Value, Value]]:
     """Return all entries in order; relies on the keys of an existing dict."""
     _check_current(tx, x)
-    if x._whole:
-        return x._entries
+    if x.complete:
+        return x.known
     assert x.real is not None
     real = plain_items(x.real)
     if x.source is not None:
         tx.guards.add(GuardKind.DICT_KEYS, x.source, tuple(key for key, _ in real))
-    known, whole = x._entries, {}
+    known, whole = x.known, {}
     check_keys(tx, x)
     for key, value in real:
-        deleted_first, _, stored = x._log.get(key, (False, NONE, NONE))
+        deleted_first, _, stored = x.log.get(key, (False, NONE, NONE))
         if deleted_first or stored is None:
             continue
         whole[key] = known.get(key) or (tx.live.key_value(key), tx.live.wrap(value, item_source(tx, x, key)))
-    for key, (_, model, stored) in x._log.items():
+    for key, (_, model, stored) in x.log.items():
         if stored is not None:
             whole[key] = (model, stored)
-    x._entries, x._whole = whole, True
+    x.known, x.complete = whole, True
     return whole
 
 
 def store(tx: Tracer, x: Dict, hashed: Hashable, key: Value, value: Value) -> None:
     """Store under a key whose hash key is known."""
-    x._check_writable()
+    x.check_writable()
     _check_dropped(tx, x, hashed)
     tx.effects.changed(x)
-    old = x._entry(hashed)
-    x._entries[hashed] = (old[0] if old else key, value)
+    old = x.entry(hashed)
+    x.known[hashed] = (old[0] if old else key, value)
     if x.real is not None:
-        logged = x._log.get(hashed)
+        logged = x.log.get(hashed)
         if logged is not None and logged[2] is None:
-            del x._log[hashed]  # it was deleted: the key comes back at the end
-        x._log[hashed] = (logged is not None and logged[0], key, value)
+            del x.log[hashed]  # it was deleted: the key comes back at the end
+        x.log[hashed] = (logged is not None and logged[0], key, value)
 
 
 def _check_dropped(tx: Tracer, x: Dict, hashed: Hashable) -> None:
     """Leave the frame to CPython if the value that goes runs code of the user when it ends."""
     if x.real is None:
         return
-    old = None if compared(x._log.__contains__, hashed) else compared(dict.get, x.real, hashed)
+    old = None if compared(x.log.__contains__, hashed) else compared(dict.get, x.real, hashed)
     tx.effects.let_go([] if old is None else [old])
 
 
@@ -139,15 +139,15 @@ def remove(tx: Tracer, x: Dict, hashed: Hashable, key: Value) -> Value | None:
     found = find(tx, x, hashed)
     if found is None:
         return None
-    x._check_writable()
+    x.check_writable()
     _check_dropped(tx, x, hashed)
     tx.effects.changed(x)
     x.deletions += 1
-    del x._entries[hashed]
+    del x.known[hashed]
     if x.real is not None:
-        x._log.pop(hashed, None)
+        x.log.pop(hashed, None)
         if dict.__contains__(x.real, hashed):
-            x._log[hashed] = (True, key, None)
+            x.log[hashed] = (True, key, None)
     return found
 
 

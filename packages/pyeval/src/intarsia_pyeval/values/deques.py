@@ -52,7 +52,7 @@ class Deque(List):
         """Return a copy, if every item is known."""
         return collections.deque(super().as_python(), self.maxlen)
 
-    def _unchanged(self, search: Callable[[], T]) -> T:
+    def unchanged(self, search: Callable[[], T]) -> T:
         """Break where a comparison changes the deque, which CPython notices."""
         version = self.version
         found = search()
@@ -60,9 +60,9 @@ class Deque(List):
             raise Break("tracer.exception", "a deque is changed by a comparison of its items")
         return found
 
-    def _cut(self, result: Value, left: bool = False) -> Value:
+    def cut(self, result: Value, left: bool = False) -> Value:
         """Forget what is too much at the other end."""
-        while self.maxlen is not None and len(self._items) > self.maxlen:
-            self._items.pop(-1 if left else 0)
+        while self.maxlen is not None and len(self.models) > self.maxlen:
+            self.models.pop(-1 if left else 0)
             self.kept = 0
         return result

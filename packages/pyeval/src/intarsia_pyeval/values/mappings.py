@@ -39,7 +39,7 @@ class Dict(Value):
         factory: The default factory of a defaultdict.
     """
 
-    __slots__ = ("_entries", "_log", "_whole", "checked", "cls", "deletions", "factory", "real")
+    __slots__ = ("checked", "cls", "complete", "deletions", "factory", "known", "log", "real")
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class Dict(Value):
         self.factory = factory
         self.deletions = 0  # so far; an iterator notices them
         self.checked = False
-        self._entries: dict[Hashable, tuple[Value, Value]] = dict(entries or {})
-        self._whole = real is None  # whether _entries is complete and in order
-        self._log: dict[Hashable, tuple[bool, Value, Value | None]] = {}  # key -> (delete first, key, new value)
+        self.known: dict[Hashable, tuple[Value, Value]] = dict(entries or {})
+        self.complete = real is None  # whether `known` is complete and in order
+        self.log: dict[Hashable, tuple[bool, Value, Value | None]] = {}  # key -> (delete first, key, new value)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -76,25 +76,25 @@ class Dict(Value):
 
     def known_length(self) -> int:
         """Return the number of entries, once all are known; -1 before."""
-        return len(self._entries) if self._whole else -1
+        return len(self.known) if self.complete else -1
 
-    def _entry(self, key: Hashable) -> tuple[Value, Value] | None:
+    def entry(self, key: Hashable) -> tuple[Value, Value] | None:
         """Return the entry of a key, where comparing keys tells: an array has the hash of its `id`, and compares."""
-        found: tuple[Value, Value] | None = compared(self._entries.get, key)
+        found: tuple[Value, Value] | None = compared(self.known.get, key)
         return found
 
     def as_python(self) -> Any:
         """Return a copy, if it is complete and every part is known."""
-        if not self._whole:
+        if not self.complete:
             raise NotConstantError("an existing dict")
-        made = {k.as_python(): v.as_python() for k, v in self._entries.values()}
+        made = {k.as_python(): v.as_python() for k, v in self.known.values()}
         if self.cls is collections.defaultdict:
             return collections.defaultdict(self.factory.as_python(), made)
         return made if self.cls is dict else self.cls(made)
 
     # -- changing ------------------------------------------------------------------------------------------------
 
-    def _check_writable(self) -> None:
+    def check_writable(self) -> None:
         """Refuse to change a read-only view."""
         if self.cls is types.MappingProxyType:
             raise Break("tracer.exception", "a mappingproxy is changed")

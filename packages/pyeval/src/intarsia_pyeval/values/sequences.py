@@ -30,7 +30,7 @@ class Items(Value):
         model: Needed together with `real`, to model items later: takes one, where the sequence is found, and its index.
     """
 
-    __slots__ = ("_items", "_missing", "_model", "real")
+    __slots__ = ("_missing", "_model", "models", "real")
 
     def __init__(
         self,
@@ -42,31 +42,31 @@ class Items(Value):
         self.source = source
         self.real = real
         self._model = model
-        self._items: list[Value | None] = list(items) if real is None else [None] * len(real)
+        self.models: list[Value | None] = list(items) if real is None else [None] * len(real)
         self._missing = 0 if real is None else len(real)
 
     @property
     def items(self) -> list[Value]:
         """All items, modelled."""
         if self._missing:
-            for index, item in enumerate(self._items):
+            for index, item in enumerate(self.models):
                 if item is None:
                     self.at(index)
-        return self._items  # type: ignore[return-value]
+        return self.models  # type: ignore[return-value]
 
     def at(self, index: int) -> Value:
         """Return the model of one item; `index` is in range."""
-        item = self._items[index]
+        item = self.models[index]
         if item is None:
             assert self.real is not None and self._model is not None
-            index = index if index >= 0 else index + len(self._items)
-            item = self._items[index] = self._model(self.real[index], self.source, index)
+            index = index if index >= 0 else index + len(self.models)
+            item = self.models[index] = self._model(self.real[index], self.source, index)
             self._missing -= 1
         return item
 
     def count(self) -> int:
         """Return the number of items."""
-        return len(self._items)
+        return len(self.models)
 
     def noun(self) -> str:
         """Return the word that CPython's messages use."""
