@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 
 import intarsia
-import intarsia_cpp
 import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_loops
@@ -112,50 +111,3 @@ def test_explain_gives_the_plan_and_counts_launches():
     assert plan.policy.startswith("measured") and plan.kernels
     assert SchedulePlan.from_json(plan.to_json()) == plan
     assert len(summary.kernels) == 2
-
-
-REDUCTIONS = """// dialect: kernels 1
-graph(%x: f32[40, 24, 96]) {
-  kernel[i0: 40, i1: 24] {
-    %a: f32[40, 24] = sum[i0: 40, i1: 24; r0: 96] load(%x, i0, i1, r0)
-  }
-  kernel[i0: 24, i1: 96] {
-    %b: f32[24, 96] = max[i0: 24, i1: 96; r0: 40] load(%x, r0, i0, i1)
-  }
-  kernel[i0: 96, i1: 40] {
-    %c: f32[96, 40]@(1, 96) = sum[i0: 96, i1: 40; r0: 24] load(%x, i1, r0, i0)
-  }
-  kernel[i0: 96] {
-    %d: f32[96] = sum[i0: 96; r0: 40, r1: 24] exp(load(%x, r0, r1, i0))
-  }
-  kernel[i0: 40] {
-    %e: i64[40] = argmax[i0: 40; r0: 24, r1: 96] load(%x, i0, r0, r1)
-  }
-  return (%a, %b, %c, %d, %e)
-}
-"""
-
-
-@pytest.mark.parametrize(
-    "target", [Target(isa="avx2", threads=2), Target(isa="avx512", threads=2)], ids=lambda t: t.isa
-)
-def test_the_fuser_knows_along_what_lanes_will_run(target):
-    program = intarsia_loops.from_fx(kernels.parse_ir(REDUCTIONS))
-    lanes = intarsia_fuser.FusionGraph.of(intarsia_loops.Program({}, (), (), ()), target=target).lanes
-    launches = arrange(program, schedule(program, target)).launches
-    assert len(launches) == 5
-    for launch, kernel in zip(launches, program.items, strict=True):
-        (rows,) = launch.walk.parts
-        (step,) = kernel.steps
-        assert intarsia_fuser.is_column(step, program.buffers, lanes) == (rows.block is not None)
-
-
-@pytest.mark.parametrize("function", PROGRAMS)
-def test_a_plan_for_a_cpu_replays_to_the_same_source(function):
-    for isa in ("avx2", "avx512"):
-        target = Target(isa=isa, threads=2)
-        program, _ = planned(function, intarsia_fuser.Greedy(), target)
-        plan = schedule(program, target)
-        again = SchedulePlan.from_json(plan.to_json())
-        sources = [intarsia_cpp.emit_unit(arrange(program, p)) for p in (plan, again)]
-        assert sources[0] == sources[1] and sources[0].n_kernels == len(arrange(program, again).launches)

@@ -52,10 +52,9 @@ class FusionGraph:
     kernel makes is accepted as its name); extern calls by `"@k"`.
     """
 
-    def __init__(self, draft: Draft, prices: Prices, target: Target | None = None, *, live: bool = False) -> None:
+    def __init__(self, draft: Draft, prices: Prices, *, live: bool = False) -> None:
         self._draft = draft
         self._prices = prices
-        self._target = target or Target()
         self._live = live
 
     @classmethod
@@ -67,22 +66,16 @@ class FusionGraph:
             target: What the kernels will run on; one thread of a plain CPU when not given.
             cost: Time model; `Roofline.of(target)` when not given.
         """
-        return cls(Draft(program), Prices(cost or Roofline.of(target or Target())), target)
+        return cls(Draft(program), Prices(cost or Roofline.of(target or Target())))
 
     @property
     def cost(self) -> CostModel:
         """Return the cost model that predicted times come from."""
         return self._prices.cost
 
-    @property
-    def lanes(self) -> int:
-        """Return how many elements are side by side: floats of a CPU's vector, threads of a GPU that run in step."""
-        machine = self._target.machine
-        return machine.lanes if self._target.is_gpu else max(1, machine.vector_bytes // 4)
-
     def fork(self) -> FusionGraph:
         """Return a graph in the same state that `apply` may change; the two don't see each other's changes."""
-        return FusionGraph(self._draft.fork(), self._prices, self._target)
+        return FusionGraph(self._draft.fork(), self._prices)
 
     def apply(self, decision: Decision) -> legality.Accepted | Refused:
         """Carry out a decision if it is legal; `Refused` says why it isn't, and nothing has changed.

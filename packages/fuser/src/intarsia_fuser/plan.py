@@ -58,7 +58,7 @@ def plan(
     program = to_program(loops_gm, check)
     policy = policy or Greedy()
     prices = Prices(cost or Roofline.of(target or Target()))
-    graph = FusionGraph(draft := Draft(program), prices, target, live=True)
+    graph = FusionGraph(draft := Draft(program), prices, live=True)
     before = summary(graph)
     log = _Log()
     decisions: list[Decision] = []

@@ -25,16 +25,16 @@ from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = ["call_leaf_or_table"]
 
 
-Handler = Callable[["Tensors", "Tracer", Sequence[Value], Keywords], Value]
+Handler = Callable[["Recording", "Tracer", Sequence[Value], Keywords], Value]
 
 
 def call_leaf_or_table(
-    plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords
 ) -> Value | None:
     """Model a call of a function or class of torch; None when it isn't one that is known."""
     try:
@@ -66,7 +66,7 @@ def _of_torch(function: Any) -> bool:
     return bool(module == "torch" or module.startswith("torch."))
 
 
-def _record(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+def _record(plugin: Recording, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
     """Make a node; a method of Tensor that is called through its class becomes a method call."""
     name = getattr(function, "__name__", "")
     if args and isinstance(args[0], TensorValue) and getattr(torch.Tensor, name, None) is function:
@@ -74,7 +74,7 @@ def _record(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], k
     return plugin.record(tx, "call_function", function, args, keywords)
 
 
-def _pure(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+def _pure(plugin: Recording, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
     """Run a function without effects on constants."""
     if function is torch.Size and args:
         args = [Tuple(iteration.unpack(tx, args[0]))]
@@ -82,12 +82,12 @@ def _pure(plugin: Tensors, tx: Tracer, function: Any, args: Sequence[Value], key
     return found
 
 
-def _is_tensor(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _is_tensor(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (value,) = arity("is_tensor", args, keywords, 1)
     return boolean(issubclass(value.type(), torch.Tensor))
 
 
-def _check(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _check(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     condition = args[0] if args else keywords["cond"]
     if isinstance(condition, Const) and condition.value is True:
         return NONE
@@ -96,7 +96,7 @@ def _check(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keyword
     raise Break("tracer.exception", "a torch._check doesn't hold, or isn't known to hold")
 
 
-def _one_hot(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _one_hot(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Classes in row-major order: eager's result is row-major, and fake tensors' follows the classes."""
     if args and isinstance(args[0], TensorValue) and not args[0].fake.is_contiguous():
         args = [do.call_method(tx, args[0], "contiguous", [], {}), *args[1:]]
@@ -106,7 +106,7 @@ def _one_hot(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywo
 def _recurrent(function: Any) -> Handler:
     """A recurrent network: on a GPU a library runs it, and keeps for the gradients what only the library knows."""
 
-    def handler(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         given = [part for a in args for part in (a.items if isinstance(a, Items) else [a])]
         tensors = [part.fake for part in given if isinstance(part, TensorValue)]
         graded = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
@@ -117,23 +117,23 @@ def _recurrent(function: Any) -> Handler:
     return handler
 
 
-def _nothing(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _nothing(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return NONE
 
 
-def _result_type(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _result_type(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return plugin.record(tx, "call_function", torch.result_type, args, keywords)
 
 
-def _cuda_available(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _cuda_available(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return boolean(torch.cuda.is_available())
 
 
-def _parameter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _parameter(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     raise Break("tracer.tensor_op", "a Parameter is made")
 
 
-def _combine_masked(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _combine_masked(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """torch's own function makes a class at every call, which only masked tensors need."""
     return do.call(tx, tx.live.wrap(_combine, None), args, keywords)
 

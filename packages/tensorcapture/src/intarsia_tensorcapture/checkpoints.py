@@ -23,7 +23,7 @@ from intarsia_tensorcapture.tensor import TensorValue
 if TYPE_CHECKING:
     from intarsia_pyeval.state.effects import Effects
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = ["call_checkpoint"]
 
@@ -31,7 +31,7 @@ __all__ = ["call_checkpoint"]
 _OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"})
 
 
-def call_checkpoint(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_checkpoint(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call the function of a checkpoint, and mark its nodes: they are computed again, with the same random numbers."""
     own = {name: value.as_python() for name, value in keywords.items() if name in _OPTIONS}
     graded = any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args)
@@ -77,12 +77,12 @@ def _within(values: Sequence[Any], seen: set[int]) -> Iterator[Value]:
         yield from _within([*(getattr(value, "closure", None) or ()), getattr(value, "content", None)], seen)
 
 
-def _versions(plugin: Tensors) -> dict[torch.fx.Node, list[int]]:
+def _versions(plugin: Recording) -> dict[torch.fx.Node, list[int]]:
     """Return how often the tensors of each node were written so far."""
     return {node: [t._version for t in _fakes(node) if not t.is_inference()] for node in plugin.graph.nodes}
 
 
-def _refuse_writes(plugin: Tensors, before: dict[torch.fx.Node, list[int]]) -> None:
+def _refuse_writes(plugin: Recording, before: dict[torch.fx.Node, list[int]]) -> None:
     """Break where a tensor that was there before is written; inputs that are new in the graph were there as well."""
     after = _versions(plugin)
     for node, versions in after.items():

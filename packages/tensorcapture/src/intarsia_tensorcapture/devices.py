@@ -21,7 +21,7 @@ from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = ["call_device_method", "default_device", "with_device"]
 
@@ -29,7 +29,7 @@ __all__ = ["call_device_method", "default_device", "with_device"]
 _SEEN_WHOLE = ("torch.nn.functional", "torch.functional")
 
 
-def call_device_method(plugin: Tensors, tx: Tracer, device: torch.device, name: str) -> Value | None:
+def call_device_method(plugin: Recording, tx: Tracer, device: torch.device, name: str) -> Value | None:
     """Enter or leave the region of a device; None for its other methods.
 
     Raises:
@@ -54,7 +54,7 @@ def call_device_method(plugin: Tensors, tx: Tracer, device: torch.device, name: 
     raise Break("tracer.tensor_op", f"a device that {what} in traced code")
 
 
-def with_device(plugin: Tensors, tx: Tracer, target: Any, keywords: Keywords) -> Keywords:
+def with_device(plugin: Recording, tx: Tracer, target: Any, keywords: Keywords) -> Keywords:
     """Return the keywords of a factory with the device of the innermost region, unless it was given one."""
     entered = plugin.state.devices
     if not entered or target not in torch.utils._device._device_constructors():
@@ -64,7 +64,7 @@ def with_device(plugin: Tensors, tx: Tracer, target: Any, keywords: Keywords) ->
     return {**keywords, "device": Const(entered[-1])}
 
 
-def default_device(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def default_device(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Answer `torch.get_default_device()`: the device of the innermost region, or the CPU.
 
     Raises:

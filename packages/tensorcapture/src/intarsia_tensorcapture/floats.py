@@ -26,7 +26,7 @@ from intarsia_tensorcapture.tensor import TensorValue
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = ["AVERAGED", "NumberInput", "averaged", "exchanged", "open_float", "open_negative"]
 
@@ -63,7 +63,7 @@ _SCALED = ("addcdiv", "addcdiv_", "addcmul", "addcmul_")
 _OPERATORS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
 
 
-def open_float(plugin: Tensors, tx: Tracer, value: float, source: Source) -> Value:
+def open_float(plugin: Recording, tx: Tracer, value: float, source: Source) -> Value:
     """Model a float of the call that isn't a constant; one model for each place."""
     known = plugin.floats.get(source)
     if known is None:
@@ -72,7 +72,7 @@ def open_float(plugin: Tensors, tx: Tracer, value: float, source: Source) -> Val
     return known
 
 
-def open_negative(plugin: Tensors, tx: Tracer, value: int, source: Source) -> Value | None:
+def open_negative(plugin: Recording, tx: Tracer, value: int, source: Source) -> Value | None:
     """Model a negative int of the call, which no size is; None for one that a float may not hold."""
     if value <= -_LARGEST:
         return None
@@ -91,7 +91,7 @@ class NumberInput(TensorValue):
     __slots__ = ("number",)
     shared = False
 
-    def __init__(self, plugin: Tensors, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, plugin: Recording, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(plugin, None, None)
         self.number = number
         shell = torch.empty((), dtype=dtype, device="meta")
@@ -110,14 +110,14 @@ def reconstruct(out: Builder, x: NumberInput) -> None:
     out.call_with_keywords(torch.tensor, [x.number], options)  # too large a float is infinite, as in eager
 
 
-def are_open(plugin: Tensors, args: Sequence[Value], keywords: Keywords) -> bool:
+def are_open(plugin: Recording, args: Sequence[Value], keywords: Keywords) -> bool:
     """Tell whether an operation has an open number among its operands, or a tensor where only a number is taken."""
     if any(isinstance(a, OpenNumber) for a in (*args, *keywords.values())):
         return True
     return bool(keywords) and any(isinstance(keywords.get(name), TensorValue) for name in ("alpha", "value"))
 
 
-def exchanged(plugin: Tensors, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Call:
+def exchanged(plugin: Recording, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Call:
     """Return a call without open numbers: they became inputs, or constants that are relied on."""
     name = target if kind == "call_method" else getattr(target, "__name__", "")
     name = _ALIASES.get(name, name)
@@ -140,7 +140,7 @@ def _is_known(kind: str, target: Any) -> bool:
 
 
 def _binary(
-    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Call | None:
     """Take an operator of a tensor and a float."""
     plain = name.rstrip("_")
@@ -164,7 +164,7 @@ def _binary(
 
 
 def _power(
-    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Call | None:
     """Take `float ** tensor`; a power of a tensor depends on its exponent's value, as `x ** 2` is a product."""
     if name != "pow" or kind == "call_method" or len(args) != 2 or keywords:
@@ -177,7 +177,7 @@ def _power(
 
 
 def _in_float32(
-    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Call | None:
     """Take what combines tensors of a half type with a number: kernels compute in float32, and round once."""
     n_tensors = _COMBINED.get(name.rstrip("_"), 0)
@@ -195,7 +195,7 @@ def _in_float32(
 
 
 def _weighted(
-    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Call | None:
     """Take `lerp(x, y, float)`."""
     weight = args[2] if len(args) == 3 else keywords.get("weight")
@@ -211,7 +211,7 @@ def _weighted(
 
 
 def _filled(
-    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Call | None:
     """Take `tensor.fill_(float)`."""
     if name != "fill_" or len(args) != 2 or keywords or not isinstance(args[1], OpenNumber):
@@ -222,7 +222,7 @@ def _filled(
 
 
 def _scaled_sum(
-    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Call | None:
     """Take `add(x, y, alpha=float)` and its relatives apart."""
     alpha = keywords.get("alpha")
@@ -239,7 +239,7 @@ def _scaled_sum(
 
 
 def _scaled_product(
-    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Call | None:
     """Take `addcmul(x, a, b, value=float)` and its relatives apart, in eager's order."""
     value = keywords.get("value")
@@ -258,7 +258,7 @@ def _scaled_product(
 
 
 def _fused_step(
-    plugin: Tensors, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, name: str, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Call | None:
     """Take `torch._fused_adamw_(..., lr=float)` and its relatives, which take a tensor for the rate as well."""
     rate = keywords.get("lr")
@@ -272,7 +272,7 @@ def _fused_step(
 
 
 def averaged(
-    plugin: Tensors, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords
 ) -> Value | None:
     """Take `batch_norm(..., momentum=float)` apart: the running statistics are averaged outside of it.
 
@@ -301,7 +301,7 @@ def averaged(
     return result
 
 
-def _weighted_by(plugin: Tensors, tx: Tracer, value: Value, weight: Value) -> Value:
+def _weighted_by(plugin: Recording, tx: Tracer, value: Value, weight: Value) -> Value:
     """Return a product, in double precision on the CPU."""
     assert isinstance(value, TensorValue)
     if _is_on_cpu(value):
@@ -319,7 +319,7 @@ def _are_plain(args: Sequence[Value]) -> bool:
     return len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}
 
 
-def _number(plugin: Tensors, number: Value, beside: TensorValue) -> TensorValue | None:
+def _number(plugin: Recording, number: Value, beside: TensorValue) -> TensorValue | None:
     """Return what stands for an open number, or a 0-dim tensor whose value eager reads."""
     if isinstance(number, OpenNumber):
         return _input(plugin, number, beside)
@@ -328,7 +328,7 @@ def _number(plugin: Tensors, number: Value, beside: TensorValue) -> TensorValue 
     return None if number.fake.requires_grad else number  # eager takes none that requires grad for a number
 
 
-def _input(plugin: Tensors, number: OpenNumber, beside: TensorValue) -> NumberInput | None:
+def _input(plugin: Recording, number: OpenNumber, beside: TensorValue) -> NumberInput | None:
     """Return the input that stands for a number beside a tensor; None where no dtype of it would do."""
     fake = beside.fake
     if number.type() is int:
@@ -357,7 +357,7 @@ def _takes_int(number: OpenNumber, fake: torch.Tensor) -> bool:
 _INT32 = 1 << 31
 
 
-def _made(plugin: Tensors, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> NumberInput:
+def _made(plugin: Recording, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> NumberInput:
     """Return the one input for a number, dtype and device."""
     key: Hashable = number.key(), dtype, device
     found = plugin.number_inputs.get(key)

@@ -19,7 +19,7 @@ from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = ["taken_apart"]
 
@@ -31,7 +31,7 @@ _NUMBER_OF = {"add": "other", "sub": "other", "mul": "other", "div": "other", "l
 _NAMES_OF_NUMBERS = ("scalar", "scalars", "value", "weight", "other")
 
 
-def taken_apart(plugin: Tensors, tx: Tracer, target: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
+def taken_apart(plugin: Recording, tx: Tracer, target: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
     """Record one operation for each tensor; None where the call can be one node.
 
     Args:
@@ -72,7 +72,7 @@ def _is_open(part: Value | None, n_tensors: int) -> bool:
     return isinstance(part, OpenNumber) or (n_tensors == 3 and isinstance(part, TensorValue))
 
 
-def _spread(plugin: Tensors, tx: Tracer, number: Value | None, count: int) -> Sequence[Value] | None:
+def _spread(plugin: Recording, tx: Tracer, number: Value | None, count: int) -> Sequence[Value] | None:
     """Return the number of each tensor; None where there isn't one for each."""
     if number is None:
         return None

@@ -26,7 +26,7 @@ from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = [
     "APPLY",
@@ -53,7 +53,7 @@ def applied_in_c(function: Any) -> Any:
     return APPLY
 
 
-def apply_function(plugin: Tensors, tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
+def apply_function(plugin: Recording, tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a user's autograd function: one node where gradients are needed, else what its forward does."""
     if keywords:
         raise Break("tracer.tensor_op", f"{cls.describe()} is applied to keywords")
@@ -123,7 +123,7 @@ def refuse_sparse_gradients(target: str, result: Sequence[torch.Tensor], given: 
 
 
 def refuse_effects_of_backward(
-    plugin: Tensors, target: str, result: Sequence[torch.Tensor], given: Sequence[torch.Tensor]
+    plugin: Recording, target: str, result: Sequence[torch.Tensor], given: Sequence[torch.Tensor]
 ) -> None:
     """Break where going back from what a Python function gave does more than compute.
 

@@ -14,7 +14,7 @@ from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = ["item_of", "set_item_of"]
 
@@ -22,7 +22,7 @@ __all__ = ["item_of", "set_item_of"]
 _WHOLE = Slice([NONE, NONE])
 
 
-def item_of(plugin: Tensors, tx: Tracer, tensor: TensorValue, key: Value) -> Value:
+def item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> Value:
     """Model `tensor[key]`: `x[2:, i]` with an open int i becomes `x[2:].select(1, i)`."""
     parts = _selecting(tensor, key)
     if parts is None:
@@ -45,7 +45,7 @@ def item_of(plugin: Tensors, tx: Tracer, tensor: TensorValue, key: Value) -> Val
     return found
 
 
-def set_item_of(plugin: Tensors, tx: Tracer, tensor: TensorValue, key: Value, value: Value) -> None:
+def set_item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value, value: Value) -> None:
     """Model `tensor[key] = value`: with an open int in the key, what the key selects is a view that is written."""
     parts = _selecting(tensor, key)
     name = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = ["tensor_from"]
 
@@ -25,13 +25,13 @@ _MOST = 64  # numbers that are stacked: more of them are a batch of data, which 
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
-def tensor_from(function: Any) -> Callable[[Tensors, Tracer, Sequence[Value], Keywords], Value]:
+def tensor_from(function: Any) -> Callable[[Recording, Tracer, Sequence[Value], Keywords], Value]:
     """Return the handler of `torch.tensor` or `torch.as_tensor`: ints are stacked, each made by `torch.full`.
 
     The same numbers of the same type, int64: where another type is asked for, conversion has rules of its own.
     """
 
-    def handler(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         data = args[0] if len(args) == 1 and keywords.keys() <= {"dtype", "device"} and _wants_int64(keywords) else None
         if isinstance(data, SymbolicNumber) and data.type() is int:
             return _filled(plugin, tx, data, keywords)
@@ -43,7 +43,7 @@ def tensor_from(function: Any) -> Callable[[Tensors, Tracer, Sequence[Value], Ke
     return handler
 
 
-def _filled(plugin: Tensors, tx: Tracer, number: Value, keywords: Keywords) -> Value:
+def _filled(plugin: Recording, tx: Tracer, number: Value, keywords: Keywords) -> Value:
     named = {**keywords, "dtype": Const(torch.int64)}
     return plugin.record(tx, "call_function", torch.full, [Tuple([]), number], named)
 

@@ -23,7 +23,7 @@ from intarsia_tensorcapture.tensor import TensorValue
 if TYPE_CHECKING:
     from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = ["call_module", "module_attribute", "set_module_attribute", "unpatched"]
 
@@ -50,7 +50,9 @@ class Registered(Dict):
     shared = False
 
 
-def call_module(plugin: Tensors, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
+def call_module(
+    plugin: Recording, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords
+) -> Value | None:
     """Call a module. With hooks, its own `_call_impl` is evaluated."""
     found = tx.classes.find(callee.cls, "__call__")
     if found is None or found[0] is not _CALL or not is_plain_lookup(callee.cls):
@@ -69,7 +71,7 @@ def call_module(plugin: Tensors, tx: Tracer, callee: Object, args: Sequence[Valu
         tx.frames.passed_over -= _FRAMES_OF_A_CALL
 
 
-def _has_hooks(plugin: Tensors, tx: Tracer, callee: Object) -> bool:
+def _has_hooks(plugin: Recording, tx: Tracer, callee: Object) -> bool:
     """Tell whether hooks are registered, for this module or for all; relies on the answer."""
     _guard_global_hooks(plugin, tx, callee)
     if any(getattr(torch.nn.modules.module, name) for name in _GLOBAL_HOOKS):
@@ -100,7 +102,7 @@ def unpatched(function: Any) -> Any:
     return found[0] if len(found) == 1 else None
 
 
-def _guard_global_hooks(plugin: Tensors, tx: Tracer, callee: Object) -> None:
+def _guard_global_hooks(plugin: Recording, tx: Tracer, callee: Object) -> None:
     """Rely on the hooks that hold for all modules, once for a capture."""
     if callee.source is None or plugin.hooks_guarded:
         return
@@ -160,9 +162,9 @@ def registered(tx: Tracer, owner: Object, name: str) -> Dict | None:
 
 def peek(names: Dict, key: Hashable) -> bool:
     """Tell whether a dict has a key, without relying on the answer."""
-    if key in names._entries:
+    if key in names.known:
         return True
-    if names._whole or key in names._log:
+    if names.complete or key in names.log:
         return False
     return names.real is not None and key in names.real
 

@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -31,7 +31,6 @@ from intarsia_shapes import confine, python_text
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.sizes import Sizes
 
 __all__ = ["SYMBOLIC", "SymbolicNumber"]
 
@@ -52,6 +51,22 @@ _LARGE = 1 << 62
 _EXACT = 1 << 53  # quotients of integers below it are never rounded to the next integer
 
 
+class NumberMaker(Protocol):
+    """What makes models of numbers: the symbols of a capture.
+
+    Attributes:
+        symbol_sources: Symbol -> where it is found.
+    """
+
+    symbol_sources: dict[Any, Source]
+
+    def model(self, number: Any) -> Value:
+        """Return the model of a number; of one that isn't open, a constant."""
+
+    def is_tensor(self, value: Value) -> bool:
+        """Tell whether a value is a tensor, which takes the operator over."""
+
+
 class SymbolicNumber(ChangingNumber):
     """An int, float or bool that differs from call to call.
 
@@ -64,7 +79,7 @@ class SymbolicNumber(ChangingNumber):
     __slots__ = ("number", "sizes")
     shared = False
 
-    def __init__(self, sizes: Sizes, number: Any, source: Source | None = None) -> None:
+    def __init__(self, sizes: NumberMaker, number: Any, source: Source | None = None) -> None:
         self.sizes = sizes
         self.number = number
         self.source = source

@@ -24,7 +24,7 @@ from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = ["HANDLERS", "asks_to_capture_on_cpu", "call_step"]
 
@@ -68,11 +68,11 @@ class _Unlabelled(contextlib.ContextDecorator):
         return None
 
 
-def _label(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _label(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     return do.call(tx, tx.live.wrap(_Unlabelled, None), [], {})
 
 
-def _counter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _counter(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Read a counter: as wide as the Python number that eager computes with."""
     (value,) = arity("_get_value", args, keywords, 1)
     if not isinstance(value, TensorValue) or not value.fake.is_floating_point():
@@ -80,7 +80,7 @@ def _counter(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywo
     return plugin.record(tx, "call_method", "to", [value, Const(torch.float64)], {})
 
 
-def _same(plugin: Tensors, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+def _same(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Keep a list of numbers a list: each keeps its width, and goes beside its own tensor."""
     (value,) = arity("_stack_if_compiling", args, keywords, 1)
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,7 +33,6 @@ from intarsia_ir.records import (
     Signature,
     SizeFacts,
     Source,
-    TensorFacts,
 )
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
@@ -48,7 +47,9 @@ from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.objects import ClassValue, Foreign, Object
 from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
 from intarsia_tensorcapture import contexts, floats, foreach, modules, optimizers, scans
+from intarsia_tensorcapture.ambient import Ambient, modes_active
 from intarsia_tensorcapture.calls import call_leaf_or_table
+from intarsia_tensorcapture.described import facts_of, needs_node, overlaps_itself, shown, tensors_in, version_of
 from intarsia_tensorcapture.devices import call_device_method, with_device
 from intarsia_tensorcapture.functions import (
     APPLY,
@@ -101,8 +102,8 @@ class Tensors(Extension):
         self.hooks_guarded = False  # those that hold for all modules
         self.placeholders: dict[TensorValue | SymbolicNumber, Any] = {}  # inputs of the finished graph -> values
         self.input_names: dict[TensorValue | SymbolicNumber, str] = {}
-        self.modes_active = contexts.modes_active()
-        self.state = contexts.Ambient()
+        self.modes_active = modes_active()
+        self.state = Ambient()
         self.log_was_off, _LOG.disabled = _LOG.disabled, True  # a refused operation is a break, and explained there
 
     def end(self) -> None:
@@ -274,7 +275,7 @@ class Tensors(Extension):
         """Run an operation on fake tensors and make a node of it; constant answers need no node."""
         if self.modes_active:
             if torch._C._are_functorch_transforms_active():
-                raise Break("tracer.tensor_input", f"{_shown(target)} is called inside of a torch.func transform")
+                raise Break("tracer.tensor_input", f"{shown(target)} is called inside of a torch.func transform")
             raise Break("tracer.tensor_op", "a mode changes what torch functions do")
         name = getattr(target, "__name__", target)
         keywords = with_device(self, tx, target, keywords)
@@ -293,32 +294,32 @@ class Tensors(Extension):
             fakes = [self.argument(a, True) for a in args]
             fake_named = {k: self.argument(v, True) for k, v in keywords.items()}
         except NotConstantError as unknown:
-            raise Break("tracer.tensor_op", f"{_shown(target)} is called with {unknown}") from None
+            raise Break("tracer.tensor_op", f"{shown(target)} is called with {unknown}") from None
         if name in PRODUCTS:
             self._refuse_mixed(target, [*fakes, *fake_named.values()])
         if name in RESHAPING and args and isinstance(args[0], TensorValue) and args[0].real is not None:
-            raise Break("tracer.tensor_op", f"{_shown(target)} changes the shape or strides of an existing tensor")
+            raise Break("tracer.tensor_op", f"{shown(target)} changes the shape or strides of an existing tensor")
         if fake_named.get("out") is not None:
             self._refuse_resizing(kind, target, fakes, fake_named)
         if str(name).partition(".")[0].startswith(QUANTISING):
-            raise Break("tracer.tensor_op", f"{_shown(target)} gives a quantized tensor")
+            raise Break("tracer.tensor_op", f"{shown(target)} gives a quantized tensor")
         result = self._written_alone(kind, target, fakes, fake_named)
-        for leaf in _tensors(result):
+        for leaf in tensors_in(result):
             if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
-                raise Break("tracer.tensor_op", f"{_shown(target)} gives {self._special(leaf)}")
-        refuse_sparse_gradients(_shown(target), list(_tensors(result)), tensors_of([*args, *keywords.values()]))
-        if not _needs_node(result, args, keywords):
+                raise Break("tracer.tensor_op", f"{shown(target)} gives {self._special(leaf)}")
+        refuse_sparse_gradients(shown(target), list(tensors_in(result)), tensors_of([*args, *keywords.values()]))
+        if not needs_node(result, args, keywords):
             return tx.live.from_python(result)
         refuse_effects_of_backward(
-            self, _shown(target), list(_tensors(result)), list(_tensors([*fakes, *fake_named.values()]))
+            self, shown(target), list(tensors_in(result)), list(tensors_in([*fakes, *fake_named.values()]))
         )
-        self.gpu = self._on_one_gpu(target, [leaf.device for leaf in _tensors(result)])
+        self.gpu = self._on_one_gpu(target, [leaf.device for leaf in tensors_in(result)])
         # only now: a number that the operation asked for has become a constant
         try:
             nodes = tuple([spelled(self.argument(a, False)) for a in args])
             named = {k: spelled(self.argument(v, False)) for k, v in keywords.items()}
         except NotConstantError as unknown:
-            raise Break("tracer.tensor_op", f"{_shown(target)} is called with {unknown}") from None
+            raise Break("tracer.tensor_op", f"{shown(target)} is called with {unknown}") from None
         node = self.graph.create_node(kind, target, nodes, named)
         self.n_calls += 1
         self.describe(node, result)
@@ -326,26 +327,26 @@ class Tensors(Extension):
 
     def _written_alone(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Run an operation on fake tensors; break where it writes elements that share memory, which eager refuses."""
-        overlapping = [(x, _version(x)) for x in _tensors([*args, *keywords.values()]) if _overlaps_itself(x)]
+        overlapping = [(x, version_of(x)) for x in tensors_in([*args, *keywords.values()]) if overlaps_itself(x)]
         result = self.propagate(kind, target, args, keywords)
         name = getattr(target, "__name__", str(target))
         in_lists = name.startswith(foreach.PREFIX) and name.endswith("_")  # fake tensors don't count these writes
-        if any(in_lists or _version(x) != before for x, before in overlapping):
-            raise Break("tracer.operation_raised", f"{_shown(target)} writes a tensor whose elements share memory")
+        if any(in_lists or version_of(x) != before for x, before in overlapping):
+            raise Break("tracer.operation_raised", f"{shown(target)} writes a tensor whose elements share memory")
         return result
 
     def _on_one_gpu(self, target: Any, devices: Sequence[torch.device | None]) -> torch.device | None:
         """Return the GPU of the graph with an operation on these devices; break where it would have two."""
         found = {device for device in (self.gpu, *devices) if device is not None and device.type != "cpu"}
         if len(found) > 1:
-            raise Break("tracer.device", f"{_shown(target)} is between {' and '.join(sorted(map(str, found)))}")
+            raise Break("tracer.device", f"{shown(target)} is between {' and '.join(sorted(map(str, found)))}")
         return next(iter(found), None)
 
     def _refuse_mixed(self, target: Any, args: Sequence[Any]) -> None:
         """Break before a product of several element types, which raises in eager and not on fake tensors."""
         types = sorted({str(a.dtype) for a in args if isinstance(a, torch.Tensor) and a.dim()})
         if len(types) > 1 and not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
-            raise Break("tracer.operation_raised", f"{_shown(target)} multiplies {' and '.join(types)}")
+            raise Break("tracer.operation_raised", f"{shown(target)} multiplies {' and '.join(types)}")
 
     def _refuse_resizing(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> None:
         """Break before an operation gives a tensor it writes another size, or stores what isn't of its type.
@@ -353,13 +354,13 @@ class Tensors(Extension):
         What was traced took the old size, and whether eager casts depends on the operation.
         """
         rest = {k: v for k, v in keywords.items() if k != "out"}
-        results = _tensors(self.propagate(kind, target, args, rest))
-        for result, out in zip(results, _tensors(keywords["out"]), strict=False):
+        results = tensors_in(self.propagate(kind, target, args, rest))
+        for result, out in zip(results, tensors_in(keywords["out"]), strict=False):
             if result.shape != out.shape:
-                reason = f"{_shown(target)} would resize its out= from {tuple(out.shape)} to {tuple(result.shape)}"
+                reason = f"{shown(target)} would resize its out= from {tuple(out.shape)} to {tuple(result.shape)}"
                 raise Break("tracer.tensor_op", reason)
             if result.dtype != out.dtype:
-                raise Break("tracer.tensor_op", f"{_shown(target)} stores {result.dtype} in an out= of {out.dtype}")
+                raise Break("tracer.tensor_op", f"{shown(target)} stores {result.dtype} in an out= of {out.dtype}")
 
     def propagate(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Run an operation on fake tensors; what it refuses, breaks."""
@@ -369,16 +370,16 @@ class Tensors(Extension):
                 return function(*args, **keywords)
         except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
             raise Break(
-                "tracer.data_dependent", f"{_shown(target)} gives a result that depends on data ({error})"
+                "tracer.data_dependent", f"{shown(target)} gives a result that depends on data ({error})"
             ) from None
         except UnsupportedOperatorException as error:
-            raise Break("tracer.tensor_op", f"{_shown(target)} can't be run on fake tensors ({error})") from None
+            raise Break("tracer.tensor_op", f"{shown(target)} can't be run on fake tensors ({error})") from None
         except UnsupportedError as error:  # eager doesn't raise it, so that nothing is gained by trying
-            raise Break("tracer.tensor_op", f"{_shown(target)}: {error.explanation}") from None
+            raise Break("tracer.tensor_op", f"{shown(target)}: {error.explanation}") from None
         except RecursionError:
             raise  # the evaluator's own frames take a share of the stack
         except Exception as error:  # whatever eager raises, it raises at the break
-            reason = f"{_shown(target)} raised {type(error).__name__} while tracing: {error}"
+            reason = f"{shown(target)} raised {type(error).__name__} while tracing: {error}"
             raise Break("tracer.operation_raised", reason) from None
 
     def describe(self, node: torch.fx.Node, result: Any) -> None:
@@ -565,55 +566,3 @@ class Tensors(Extension):
 def emit_ambient(out: Builder, x: Tensors) -> None:
     """Set the grad mode and autocast state that tracing left."""
     x.state.emit(out)
-
-
-def facts_of(tensor: torch.Tensor, fake: Any = None) -> TensorFacts:
-    """Return what a guard checks of a tensor; sizes that are symbols in `fake` are left to the size facts."""
-    cls = type(tensor)
-    like = tensor if fake is None else fake
-    return TensorFacts(
-        f"{cls.__module__}.{cls.__qualname__}",
-        tensor.dtype,
-        (tensor.device.type, tensor.device.index),
-        tuple(n if isinstance(n, int) else None for n in like.shape),
-        tuple(n if isinstance(n, int) else None for n in like.stride()),
-        tensor.requires_grad,
-        torch._C._dispatch_keys(tensor).raw_repr(),
-    )
-
-
-def _overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Tell whether elements of a tensor share memory, as those of an expanded one do: eager refuses to write these."""
-    if tensor.layout is not torch.strided:
-        return False
-    return any(type(stride) is int and stride == 0 for stride in tensor.stride()) and any(
-        type(stride) is int and stride == 0 and type(size) is int and size > 1
-        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    )
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version
-
-
-def _tensors(result: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors of a result, or of arguments."""
-    if isinstance(result, torch.Tensor):
-        yield result
-    elif isinstance(result, (tuple, list)):
-        for item in result:
-            yield from _tensors(item)
-
-
-def _needs_node(result: Any, args: Sequence[Value], keywords: Keywords) -> bool:
-    """Tell whether a result, or the lack of one, must come from the graph."""
-    if isinstance(result, torch.Tensor) or result is None:
-        return True
-    if isinstance(result, (tuple, list)) and not isinstance(result, torch.Size):
-        return any(_needs_node(item, args, keywords) for item in result if item is not None)
-    return False
-
-
-def _shown(target: Any) -> str:
-    """Return the name of an operation."""
-    return target if isinstance(target, str) else getattr(target, "__name__", str(target))

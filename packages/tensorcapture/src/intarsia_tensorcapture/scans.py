@@ -28,7 +28,7 @@ from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import Recording
 
 __all__ = ["call_scan"]
 
@@ -43,7 +43,7 @@ _NAMES = ("combine_fn", "xs", "dim", "reverse", "combine_mode")
 
 
 def call_scan(
-    plugin: Tensors, tx: Tracer, function: FunctionType, args: Sequence[Value], keywords: Keywords
+    plugin: Recording, tx: Tracer, function: FunctionType, args: Sequence[Value], keywords: Keywords
 ) -> Value | None:
     """Model a call of `associative_scan`; None when `function` is another."""
     if (function.__module__, function.__name__) != ("torch._higher_order_ops.associative_scan", "associative_scan"):
@@ -75,7 +75,7 @@ def _leaves(xs: Value) -> list[TensorValue]:
 class _Scan:
     """One call: the function, the structure of its operands and the dimension."""
 
-    def __init__(self, plugin: Tensors, tx: Tracer, combine: Value, xs: Value, dim: int) -> None:
+    def __init__(self, plugin: Recording, tx: Tracer, combine: Value, xs: Value, dim: int) -> None:
         self.plugin, self.tx, self.combine, self.xs, self.dim = plugin, tx, combine, xs, dim
 
     def run(self, items: Sequence[Value]) -> list[Value]:

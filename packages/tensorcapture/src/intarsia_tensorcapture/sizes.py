@@ -41,8 +41,7 @@ from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
-    from intarsia_tensorcapture.tensor import TensorValue
+    from intarsia_tensorcapture.tensor import Recording, TensorValue
 
 __all__ = ["Sizes"]
 
@@ -60,7 +59,7 @@ class Sizes:
         symbols: Which sizes and numbers are symbols.
     """
 
-    def __init__(self, plugin: Tensors, tx: Tracer, symbols: Symbols) -> None:
+    def __init__(self, plugin: Recording, tx: Tracer, symbols: Symbols) -> None:
         self.plugin = plugin
         self.symbolic = symbols.symbolic
         self.marks_count = symbols.marks

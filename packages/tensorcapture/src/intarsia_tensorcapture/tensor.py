@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 
@@ -18,6 +18,7 @@ from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const, is_none
 from intarsia_pyeval.values.numbers import COMPARISONS, OpenNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
+from intarsia_tensorcapture.ambient import Ambient
 from intarsia_tensorcapture.numbers import SymbolicNumber
 from intarsia_tensorcapture.tables import BREAKING_METHODS
 
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
 
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
-    from intarsia_tensorcapture.plugin import Tensors
 
-__all__ = ["TensorValue", "plain_number", "tensors_of"]
+__all__ = ["Recording", "TensorValue", "plain_number", "recording_of", "tensors_of"]
 
 
 _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -57,6 +57,70 @@ _FACTS = frozenset(
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
+class Recording(Protocol):
+    """What models of tensors and rules know of the plug-in that records.
+
+    Attributes:
+        tx: The capture.
+        graph: What was recorded so far.
+        state: The state around it that torch keeps itself.
+        sizes: The symbols of the capture.
+        n_calls: How many operations were recorded.
+        region: What nodes are marked with: kind and number.
+        n_regions: How many regions there are.
+        floats: Open floats by where they are found.
+        number_inputs: Inputs that hold an open number.
+        modes_active: Whether a mode changes what torch functions do.
+        hooks_guarded: Whether the hooks that hold for all modules are relied on.
+        told: Whether the code was told that it is being compiled.
+    """
+
+    tx: Tracer
+    graph: torch.fx.Graph
+    state: Ambient
+    sizes: Any
+    n_calls: int
+    region: tuple[str, int] | None
+    n_regions: int
+    floats: dict[Source, OpenNumber]
+    number_inputs: dict[Hashable, Any]
+    modes_active: bool
+    hooks_guarded: bool
+    told: bool
+
+    def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+        """Run an operation on fake tensors and make a node of it."""
+
+    def propagate(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Run an operation on fake tensors; what it refuses, breaks."""
+
+    def describe(self, node: torch.fx.Node, result: Any) -> None:
+        """Set the value and origin of a node."""
+
+    def lift(self, value: TensorValue) -> None:
+        """Make an input of the graph of an existing tensor; relies on its metadata."""
+
+    def lift_number(self, value: SymbolicNumber) -> None:
+        """Make an input of the graph of a number."""
+
+    def add_input(self, value: Any, source: Source | None, fake: Any) -> None:
+        """Make an input of the graph of the tensor that holds an open float."""
+
+    def fake_of(self, shell: torch.Tensor, device: torch.device) -> Any:
+        """Return a fake tensor with the metadata of one on the meta device."""
+
+    def item(self, tx: Tracer, tensor: TensorValue, key: Value) -> Value:
+        """Record indexing."""
+
+    def set_item(self, tx: Tracer, tensor: TensorValue, key: Value, value: Value) -> None:
+        """Record an indexed write."""
+
+
+def recording_of(tx: Tracer) -> Recording:
+    """Return the plug-in of a capture."""
+    return cast(Recording, tx.extension)
+
+
 class TensorValue(Value):
     """A tensor while tracing.
 
@@ -72,7 +136,7 @@ class TensorValue(Value):
 
     def __init__(
         self,
-        plugin: Tensors,
+        plugin: Recording,
         node: torch.fx.Node | None,
         fake: Any,
         real: torch.Tensor | None = None,
@@ -150,7 +214,7 @@ class TensorValue(Value):
 
 @do.hash_key.rule(TensorValue)
 def hash_key(tx: Tracer, x: TensorValue) -> Hashable:
-    """Tensors hash by identity."""
+    """Recording hash by identity."""
     tx.identities.note(x)
     return x if x.real is None else cast(Hashable, x.real)
 

@@ -5,6 +5,7 @@ The parts are submodules, so that a test pays only for what it imports and needs
     public_api     the pinned list of public names and signatures (standard library only)
     torch_contract a look-up of the names of torch in a package's source (standard library and torch)
     golden         whole-output comparison with files (standard library only)
+    import_graph   which modules import which (standard library only)
     fired          a tally of rules, printed least-fired first at the end of a test session (standard library only)
     strategies     Hypothesis: tensors of all layouts
     aten_programs  Hypothesis: functional ATen graphs

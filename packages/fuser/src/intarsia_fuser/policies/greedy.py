@@ -268,7 +268,7 @@ class _Pairs:
 
 
 class _Columns:
-    """Whether a reduction would have its lanes along rows, remembered per body."""
+    """Whether a reduction walks columns, remembered per body."""
 
     def __init__(self, graph: FusionGraph) -> None:
         self._graph = graph
@@ -277,7 +277,7 @@ class _Columns:
     def __call__(self, nest: Nest) -> bool:
         key = (nest.out, nest.body)
         if key not in self._known:
-            self._known[key] = is_column(nest, self._graph.buffers, self._graph.lanes)
+            self._known[key] = is_column(nest, self._graph.buffers)
         return self._known[key]
 
 

@@ -1,0 +1,133 @@
+"""The state around a graph that torch keeps itself: grad mode, autocast, and the like, at entry and now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch.autograd import forward_ad
+
+from intarsia_ir.records import AttributeSource, GuardKind, ModuleSource, Source
+from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.constants import Const
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.sources import Guards
+
+__all__ = ["EXIT_AUTOCAST", "Ambient", "Autocast", "autocast_state", "modes_active"]
+
+EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
+_DEVICES = ("cpu", "cuda")
+_DUAL_LEVEL = AttributeSource(ModuleSource(forward_ad.__name__), "_current_level")
+
+
+def modes_active() -> bool:
+    """Tell whether a mode, a transform such as `torch.func.grad`, or forward AD changes what torch functions do."""
+    modes = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
+    return bool(modes or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
+
+
+class Ambient:
+    """The grad mode and autocast state at entry and now. While tracing, torch's own state follows."""
+
+    def __init__(self) -> None:
+        self.grad_at_entry = torch.is_grad_enabled()
+        self.inference_at_entry = torch.is_inference_mode_enabled()
+        self.entered: list[Autocast] = []
+        self.devices: list[torch.device] = []  # regions of `with torch.device(...)`, which aren't entered for real
+
+    def restore(self) -> None:
+        """Put torch's state back."""
+        for autocast in reversed(self.entered):
+            autocast.real.__exit__(None, None, None)
+        self.entered.clear()
+        torch._C._set_grad_enabled(self.grad_at_entry)
+
+    def exit_grad_mode(self) -> bool | None:
+        """Return the grad mode that is left behind, if it isn't that of the entry."""
+        now = torch.is_grad_enabled()
+        return None if now == self.grad_at_entry else now
+
+    def closing_nodes(self, graph: torch.fx.Graph) -> list[torch.fx.Node]:
+        """Close the open regions of a graph."""
+        made = [graph.call_function(EXIT_AUTOCAST, (a.node,)) for a in reversed(self.entered) if a.node is not None]
+        if torch.is_grad_enabled() != self.grad_at_entry:
+            made.append(graph.call_function(torch._C._set_grad_enabled, (self.grad_at_entry,)))
+        return made
+
+    def emit(self, out: Builder) -> None:
+        """Emit bytecode that leaves the state as it is now."""
+        if torch.is_grad_enabled() != self.grad_at_entry:
+            mode = torch.is_grad_enabled()
+            out.call(lambda: out.constant(torch._C._set_grad_enabled), [lambda: out.constant(mode)])
+            out.emit("POP_TOP")
+        for autocast in self.entered:
+            out.call_method_of(autocast, "__enter__", [])
+        for device in self.devices:
+            out.call_method_of(Const(device), "__enter__", [])
+
+    def add_guards(self, guards: Guards) -> None:
+        """Rely on the ambient state that every tensor operation sees."""
+        guards.add(GuardKind.GRAD_MODE, None, self.grad_at_entry)
+        guards.add(GuardKind.INFERENCE_MODE, None, self.inference_at_entry)
+        guards.add(GuardKind.AUTOCAST, None, self.autocast_at_entry())
+        guards.add(GuardKind.DEFAULT_DTYPE, None, torch.get_default_dtype())
+        deterministic = (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        )
+        guards.add(GuardKind.DETERMINISTIC, None, deterministic)
+        guards.add(GuardKind.TORCH_MODES, None, ())
+        guards.add(GuardKind.CONSTANT, _DUAL_LEVEL, forward_ad._current_level)
+
+    def autocast_at_entry(self) -> tuple[Any, ...]:
+        """Return (device type, enabled, dtype name) for each device type, and the cache flag."""
+        saved = list(reversed(self.entered))
+        for autocast in saved:
+            autocast.real.__exit__(None, None, None)
+        found = autocast_state()
+        for autocast in reversed(saved):
+            autocast.real.__enter__()
+        return found
+
+
+def autocast_state() -> tuple[Any, ...]:
+    """Return the autocast state in the form of the AUTOCAST guard."""
+    rows = [
+        (device, torch.is_autocast_enabled(device), str(torch.get_autocast_dtype(device)).removeprefix("torch."))
+        for device in _DEVICES
+    ]
+    return (*rows, torch.is_autocast_cache_enabled())
+
+
+class Autocast(Value):
+    """A `torch.autocast` context: `real` is our own, for tracing; `existing` is the user's, if it was made before."""
+
+    __slots__ = ("args", "existing", "keywords", "node", "real")
+
+    def __init__(
+        self,
+        real: Any,
+        args: Sequence[Value],
+        keywords: Keywords,
+        source: Source | None = None,
+        existing: Any = None,
+    ) -> None:
+        self.source = source
+        self.existing = existing
+        self.real = real
+        self.args = tuple(args)
+        self.keywords = dict(keywords)
+        self.node: torch.fx.Node | None = None
+
+    def type(self) -> Any:
+        """Return autocast."""
+        return type(self.real)
+
+    def identity(self) -> object | None:
+        """Return the existing context."""
+        found: object | None = self.existing
+        return found

@@ -1,0 +1,66 @@
+"""What is told of tensors and operations, real and fake: facts for guards, tensors inside of results, names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from intarsia_ir.records import TensorFacts
+from intarsia_pyeval.values.base import Keywords, Value
+
+__all__ = ["facts_of", "needs_node", "overlaps_itself", "shown", "tensors_in", "version_of"]
+
+
+def facts_of(tensor: torch.Tensor, fake: Any = None) -> TensorFacts:
+    """Return what a guard checks of a tensor; sizes that are symbols in `fake` are left to the size facts."""
+    cls = type(tensor)
+    like = tensor if fake is None else fake
+    return TensorFacts(
+        f"{cls.__module__}.{cls.__qualname__}",
+        tensor.dtype,
+        (tensor.device.type, tensor.device.index),
+        tuple(n if isinstance(n, int) else None for n in like.shape),
+        tuple(n if isinstance(n, int) else None for n in like.stride()),
+        tensor.requires_grad,
+        torch._C._dispatch_keys(tensor).raw_repr(),
+    )
+
+
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Tell whether elements of a tensor share memory, as those of an expanded one do: eager refuses to write these."""
+    if tensor.layout is not torch.strided:
+        return False
+    return any(type(stride) is int and stride == 0 for stride in tensor.stride()) and any(
+        type(stride) is int and stride == 0 and type(size) is int and size > 1
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Return how often a tensor was written, as far as torch counts."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def tensors_in(result: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a result, or of arguments."""
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, (tuple, list)):
+        for item in result:
+            yield from tensors_in(item)
+
+
+def needs_node(result: Any, args: Sequence[Value], keywords: Keywords) -> bool:
+    """Tell whether a result, or the lack of one, must come from the graph."""
+    if isinstance(result, torch.Tensor) or result is None:
+        return True
+    if isinstance(result, (tuple, list)) and not isinstance(result, torch.Size):
+        return any(needs_node(item, args, keywords) for item in result if item is not None)
+    return False
+
+
+def shown(target: Any) -> str:
+    """Return the name of an operation."""
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
