@@ -14,17 +14,17 @@ from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.launches import Blocks
 from intarsia_loops.program import Buffer, Kernel, Val
-from intarsia_scheduler.grid.loops import is_scan, is_scatter, is_tiled, loops_of
+from intarsia_scheduler.grid.loops import is_scan, is_scatter, is_tiled
 from intarsia_scheduler.grid.split import cut_steps, walks_of
 from intarsia_scheduler.measured.blocks import (
     SQUARE,
     across,
-    choose_blocks,
+    blocks_of,
     flat_points,
     memory_order,
     trailing,
 )
-from intarsia_scheduler.measured.cuts import chunk_of, cut_of, is_idle, scan_blocks
+from intarsia_scheduler.measured.cuts import chunk_of, cut_of, is_idle
 from intarsia_scheduler.measured.limits import rows_bytes
 from intarsia_scheduler.measured.vectors import vector_rule
 from intarsia_scheduler.plan import Choice
@@ -84,7 +84,7 @@ class Measured:
 
     def chunk(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
         """Cut long scans of few rows."""
-        n = chunk_of(kernel.steps[-1], buffers, target.machine)
+        n = chunk_of(kernel, buffers, target.machine)
         return Choice(n, "more programs work" if n else "rows are short, or enough for all processors")
 
     def finish(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
@@ -98,7 +98,7 @@ class Measured:
         if not inner:
             return Choice(1, "each row's numbers are used where they are made")
         machine = target.machine
-        blocks = choose_blocks(kernel, buffers, loops_of(kernel), machine)
+        blocks = blocks_of(kernel, buffers, machine)
         if blocks.persistent:
             return Choice(1, "a row stays in registers")
         n_rows, n_bytes = product([x.extent for x in kernel.rows]).const(), _row_bytes(kernel, inner, buffers)
@@ -146,10 +146,9 @@ def _walk(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> dict
     """Return the choices of a launch of tiles."""
     machine = target.machine
     if is_scatter(kernel):
-        blocks = choose_blocks(Kernel(kernel.steps[-1].red, ()), buffers, (), machine)
-        return _words("scatter", "points fold into their elements", blocks)
+        return _words("scatter", "points fold into their elements", blocks_of(kernel, buffers, machine))
     if is_scan(kernel):
-        return _words("scan", "a row is walked in order", scan_blocks(kernel.steps[-1], buffers, machine))
+        return _words("scan", "a row is walked in order", blocks_of(kernel, buffers, machine))
     axis = across(kernel, buffers)
     if axis is not None:
         *others, inner = kernel.rows
@@ -161,7 +160,7 @@ def _walk(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> dict
     if n:
         why = "what is the same for many points is loaded once for them"
         return _words("points", why, Blocks(1, flat_points(buffers)), _positions(kernel, rows), n)
-    blocks = choose_blocks(kernel, buffers, loops_of(kernel), machine)
+    blocks = blocks_of(kernel, buffers, machine)
     return _words("rows", "rows are independent", blocks, _positions(kernel, rows))
 
 

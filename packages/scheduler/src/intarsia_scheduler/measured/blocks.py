@@ -22,9 +22,11 @@ from intarsia_loops.launches import Blocks, Loop
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Val
 from intarsia_loops.rewrites import postorder
+from intarsia_scheduler.grid.loops import is_scan, is_scatter, loops_of
+from intarsia_scheduler.grid.scan import rows_of_scan
 from intarsia_scheduler.measured.limits import below, longest_row, most_warps
 
-__all__ = ["SQUARE", "across", "choose_blocks", "flat_points", "memory_order", "trailing"]
+__all__ = ["SQUARE", "across", "blocks_of", "flat_points", "memory_order", "trailing"]
 
 # points of a tile that 128 threads hold in 16 registers each
 TILE = 2048
@@ -44,15 +46,26 @@ LEAST = 128
 LARGEST_SECOND_GRID = 65535
 
 
-def choose_blocks(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop], machine: Machine) -> Blocks:
-    """Return the tile of a kernel that is laid out as `loops`.
+def blocks_of(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> Blocks:
+    """Return the tile of a kernel that walks its rows: whoever decides by it, or prints it, asks here.
 
     Args:
-        kernel: What `pieces` gave.
-        buffers: Layout of every buffer in memory.
-        loops: What `loops_of` gave.
+        kernel: What is one launch, or may become one: maps and reductions, a scan, or a scatter.
+        buffers: Layout of every buffer in memory; only the kernel's own count.
         machine: What it will run on.
     """
+    step = kernel.steps[-1]
+    names = {name for s in kernel.steps for name in (*s.reads(), s.out)}
+    own = {name: layout for name, layout in buffers.items() if name in names}
+    if is_scatter(kernel):
+        return _tile(Kernel(step.red, ()), own, (), machine)
+    if is_scan(kernel):
+        return _tile(Kernel(rows_of_scan(step, buffers), (step,)), own, (Loop(step.red, (step,)),), machine)
+    return _tile(kernel, own, loops_of(kernel), machine)
+
+
+def _tile(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop], machine: Machine) -> Blocks:
+    """The tile of a kernel that is laid out as these loops."""
     n_rows = _power_of_two(product([a.extent for a in kernel.rows]))
     inner = [_power_of_two(product([a.extent for a in loop.inner])) for loop in loops if loop.inner]
     if not inner:

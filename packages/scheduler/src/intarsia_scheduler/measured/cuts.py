@@ -12,15 +12,14 @@ from collections.abc import Mapping, Sequence
 from intarsia_ir.records import Machine
 from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom
-from intarsia_loops.launches import Blocks, Loop
-from intarsia_loops.program import Buffer, Kernel, Nest
+from intarsia_loops.program import Buffer, Kernel
 from intarsia_scheduler.grid.loops import loops_of
 from intarsia_scheduler.grid.scan import rows_of_scan
 from intarsia_scheduler.grid.split import Cut, cut_steps
-from intarsia_scheduler.measured.blocks import choose_blocks
+from intarsia_scheduler.measured.blocks import blocks_of
 from intarsia_scheduler.measured.limits import most_programs
 
-__all__ = ["chunk_of", "cut_of", "is_idle", "scan_blocks"]
+__all__ = ["chunk_of", "cut_of", "is_idle"]
 
 # programs that keep a processor busy
 IN_FLIGHT = 4
@@ -38,11 +37,10 @@ TILES = 2
 
 def is_idle(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> bool:
     """Tell whether one program a block of rows leaves most of a GPU without work, while rows are walked again."""
-    loops = loops_of(kernel)
-    blocks = choose_blocks(kernel, buffers, loops, machine)
+    blocks = blocks_of(kernel, buffers, machine)
     if blocks.persistent:
         return False
-    inner = next(loop.inner for loop in loops if loop.inner)
+    inner = next(loop.inner for loop in loops_of(kernel) if loop.inner)
     n_rows, n_inner = (product([a.extent for a in axes]).const() for axes in (kernel.rows, inner))
     if n_rows is None or n_inner is None:
         return False
@@ -57,7 +55,7 @@ def cut_of(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> C
         buffers: Layout of every buffer in memory.
         machine: What it will run on.
     """
-    blocks = choose_blocks(kernel, buffers, loops_of(kernel), machine)
+    blocks = blocks_of(kernel, buffers, machine)
     if blocks.persistent:
         return None
     red = cut_steps(kernel)[0].red
@@ -86,10 +84,11 @@ def _cut_unknown(red: Sequence[Atom], block: int) -> Cut | None:
     return Cut(position, 1 << length.bit_length() - 1)
 
 
-def chunk_of(step: Nest, buffers: Mapping[str, Buffer], machine: Machine) -> int:
+def chunk_of(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> int:
     """Return the points of a chunk of a scan, a power of two; 0 where a program a block of rows is enough."""
+    step = kernel.steps[-1]
     n_rows, n = product([a.extent for a in rows_of_scan(step, buffers)]).const(), step.red[0].extent.const()
-    blocks = scan_blocks(step, buffers, machine)
+    blocks = blocks_of(kernel, buffers, machine)
     if not n_rows or n == 0 or blocks.persistent:
         return 0
     programs, shortest = -(-n_rows // blocks.rows), TILES * blocks.inner
@@ -99,9 +98,3 @@ def chunk_of(step: Nest, buffers: Mapping[str, Buffer], machine: Machine) -> int
         return max(shortest, CHUNK)
     even: int = 1 << (n * programs // (IN_FLIGHT * machine.processors)).bit_length()
     return max(shortest, min(LONGEST_CHUNK, even))
-
-
-def scan_blocks(step: Nest, buffers: Mapping[str, Buffer], machine: Machine) -> Blocks:
-    """Return the tile of a scan."""
-    rows = rows_of_scan(step, buffers)
-    return choose_blocks(Kernel(rows, (step,)), buffers, (Loop(step.red, (step,)),), machine)
