@@ -80,6 +80,11 @@ FORWARD: dict[str, tuple[Callable[[Any], Any], Callable[[], Tensor]]] = {
     "resolved inside": (lambda x: (x.is_neg(), x.resolve_neg(), x.clone(), x.contiguous()), negative),
     "converted": (lambda x: (x.double(), x.to(torch.bfloat16)), negative),
     "multiplied": (lambda x: (x @ x.mH, x.mT @ x), conjugate),
+    "dotted": (
+        lambda x: (torch.vdot(x[0], x[1].conj()), torch.vdot(x[0].conj(), x[1]), torch.vdot(x[0], x[1])),
+        conjugate,
+    ),
+    "dotted with a conjugate": (lambda x: (torch.vdot(x[0], x[1].conj()), torch.dot(x[0].conj(), x[1].conj())), plain),
     "written": (written, negative),
     "conjugate, written": (written, conjugate),
     "copied into": (lambda x: (x.copy_(torch.ones(3, 4)), x + 1), negative),

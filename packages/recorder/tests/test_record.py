@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from intarsia_ir import aten, meta
 from intarsia_ir.errors import InternalError, InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Constant, Fresh, InputItself, InputSpec, Origin, Role, Signature
-from intarsia_recorder import record
+from intarsia_recorder import EagerMode, record
 
 
 def targets(recorded):
@@ -326,3 +326,42 @@ def test_a_dropout_of_nothing_is_its_operand_with_static_and_symbolic_sizes():
     mode = fake_mode(ShapeEnv())
     for x in (torch.ones(5, 7), fakeify(mode, torch.empty(5, 7), "x", dynamic=(0, 1))):
         assert targets(record(program, (x,))) == ["aten.add_.Tensor", "aten.mul.Tensor"]
+
+
+KEPT = torch.arange(30.0).reshape(1, 2, 3, 5)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_resampling_stays_whole_with_symbolic_sizes(mode):
+    from intarsia_shapes import ShapeEnv, fake_mode, fakeify
+
+    def program(x):
+        return F.interpolate(x, scale_factor=1.3, mode=mode)
+
+    for dynamic in ((), (2, 3)):
+        fake = fakeify(fake_mode(ShapeEnv()), torch.empty_like(KEPT), "x", dynamic=dynamic)
+        recorded = record(program, (fake,))
+        (target,) = [t for t in targets(recorded) if "upsample" in t]
+        assert target.endswith("2d.default")
+        torch.testing.assert_close(aten.interpret(recorded.graph_module, KEPT)[-1], program(KEPT), rtol=0, atol=0)
+
+
+def test_an_empty_side_is_refused_by_resampling_with_static_and_symbolic_sizes():
+    from intarsia_shapes import ShapeEnv, fake_mode, fakeify
+
+    for mode, side in (("nearest", KEPT), ("bilinear", KEPT), ("linear", KEPT[0])):
+        for dynamic in ((), (side.dim() - 1,)):
+            fake = fakeify(fake_mode(ShapeEnv(), kind=EagerMode), torch.empty_like(side), "x", dynamic=dynamic)
+            with pytest.raises(RuntimeError, match=r"empty|greater than 0"):
+                record(lambda x, mode=mode: F.interpolate(x, scale_factor=0.1, mode=mode), (fake,))
+
+
+@pytest.mark.parametrize("function", [F.softshrink, F.hardshrink, torch.Tensor.hardshrink, F.multilabel_margin_loss])
+def test_what_has_a_python_form_of_its_own_stays_whole_with_symbolic_sizes(function):
+    from intarsia_shapes import ShapeEnv, fake_mode, fakeify
+
+    mode = fake_mode(ShapeEnv())
+    x = fakeify(mode, torch.empty(5, 7), "x", dynamic=(0, 1)).requires_grad_()
+    classes = fakeify(mode, torch.zeros(5, 7, dtype=torch.int64), "y", dynamic=(0, 1))
+    made = targets(record(function, (x, classes) if "margin" in function.__name__ else (x,)))
+    assert len(made) == 1 or made[0] == "aten.multilabel_margin_loss_forward.default"

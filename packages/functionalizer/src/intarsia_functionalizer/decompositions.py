@@ -180,6 +180,7 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     )
     table[aten.trace.default] = _trace
     table[aten.take.default] = _take
+    table[aten.vdot.default] = _vdot
     table |= foreach_decompositions() | fused_decompositions()
     for op in list(table):
         inplace = _inplace_form(op)
@@ -276,9 +277,11 @@ def _declined(function: Callable[..., Any], refused: Callable[..., bool]) -> Cal
 
 
 def _scaled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Leave interpolation whole where a side keeps its size in spite of a scale, which eager ignores there."""
+    """Leave interpolation whole where eager ignores a scale, as a side keeps its size, or refuses empty sides."""
 
     def interpolate(x: Any, size: Sequence[Any], align_corners: bool, *scales: float | None) -> Any:
+        if any(n < 1 for n in (*x.shape[2:], *size)):
+            return NotImplemented
         sides = zip(x.shape[2:], size, scales, strict=False)
         if not align_corners and any(_may_ignore_scale(*side) for side in sides):
             return NotImplemented
@@ -310,6 +313,13 @@ def _softshrink(x: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
 def _trace(x: torch.Tensor) -> torch.Tensor:
     """Sum the diagonal, as a view of it."""
     return torch.sum(torch.diagonal(x))
+
+
+def _vdot(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """Of conjugates: eager takes the products of what they are conjugates of, and may conjugate the result lazily."""
+    if x.is_conj():
+        return aten.vdot.default(y.conj(), x.conj()) if y.is_conj() else aten.dot.default(x.conj(), y)
+    return aten.dot.default(x, y.conj()).conj() if y.is_conj() else NotImplemented
 
 
 def _take(x: torch.Tensor, index: torch.Tensor) -> Any:

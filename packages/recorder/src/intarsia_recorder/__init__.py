@@ -13,7 +13,7 @@ Example:
 """
 
 from intarsia_recorder._fx import graph_module
-from intarsia_recorder.composites import COMPOSITES_IN_CPP, composites_in_python
+from intarsia_recorder.composites import call_as_in_eager, composites_in_python
 from intarsia_recorder.eager import EagerMode, refused_types
 from intarsia_recorder.environment import ShapeEnvironment
 from intarsia_recorder.metacache import MetaCache, snapshot
@@ -24,7 +24,6 @@ from intarsia_recorder.statistics import statistics_of_parameters
 from intarsia_recorder.symbols import SymbolTable
 
 __all__ = [
-    "COMPOSITES_IN_CPP",
     "Decompositions",
     "EagerMode",
     "MetaCache",
@@ -32,6 +31,7 @@ __all__ = [
     "ShapeEnvironment",
     "SymbolTable",
     "WholeRecurrent",
+    "call_as_in_eager",
     "composites_in_python",
     "graph_module",
     "record",

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_ir.device_guard import keep_device_guard
@@ -84,7 +85,11 @@ class EagerMode(FakeTensorMode):
             overlap(args, kwargs or {})
         for check in checks:
             check(self, args, kwargs or {})
-        result = super().dispatch(func, types, args, kwargs or {})
+        if self.shape_env is None:
+            result = super().dispatch(func, types, args, kwargs or {})
+        else:  # what runs in its C++ form on the way here has meta kernels for symbolic sizes in Python alone
+            with enable_python_dispatcher():
+                result = super().dispatch(func, types, args, kwargs or {})
         return result if correct is None else correct(self, result, args, kwargs or {})
 
 

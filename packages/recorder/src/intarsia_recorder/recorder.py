@@ -25,6 +25,7 @@ from intarsia_ir import meta
 from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_recorder._fx import call_node
+from intarsia_recorder.composites import COMPOSITES_IN_CPP
 from intarsia_recorder.eager import with_strides_of
 from intarsia_recorder.iteration import is_row_major
 from intarsia_recorder.metacache import MetaCache, snapshot
@@ -97,7 +98,7 @@ def _kind_of(func: Any, decompositions: Decompositions, is_symbolic: bool) -> _K
     key = DispatchKey.CompositeImplicitAutograd
     if is_query or not isinstance(func, OpOverload):  # the dispatcher doesn't know all that ask
         return _Kind(func, replacement, is_query, False, False, False, False, False, True)
-    if is_symbolic:
+    if is_symbolic and func not in COMPOSITES_IN_CPP:
         composite = func.has_kernel_for_dispatch_key(key)
     else:
         composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)

@@ -366,8 +366,8 @@ class Tensors(Extension):
         """Run an operation on fake tensors; what it refuses, breaks."""
         function = getattr(torch.Tensor, target) if kind == "call_method" else target
         try:
-            with self.mode, self.sizes.running(function):
-                return function(*args, **keywords)
+            with self.mode:
+                return self.sizes.run(function, args, keywords)
         except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
             raise Break(
                 "tracer.data_dependent", f"{shown(target)} gives a result that depends on data ({error})"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,10 +29,10 @@ from intarsia_pyeval.extension import Symbols
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const, boolean
 from intarsia_recorder import (
-    COMPOSITES_IN_CPP,
     EagerMode,
     SymbolTable,
     WholeRecurrent,
+    call_as_in_eager,
     composites_in_python,
 )
 from intarsia_shapes import Mark, ShapeEnv, check_marks, fake_mode, fakeify, freeze, marks_of
@@ -87,12 +86,15 @@ class Sizes:
         if self.env is not None:
             self.env.locate = None
 
-    def running(self, function: Any) -> AbstractContextManager[Any]:
-        """Return the context in which an operation runs: most composites with symbolic sizes come apart in Python."""
+    def run(self, function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Run an operation on fake tensors: most composites with symbolic sizes come apart in Python."""
         if function in WholeRecurrent.functions:
-            return WholeRecurrent(self.mode)
-        in_cpp = self.env is None or function in COMPOSITES_IN_CPP
-        return nullcontext() if in_cpp else composites_in_python(self.mode)
+            with WholeRecurrent(self.mode):
+                return function(*args, **keywords)
+        if self.env is None:
+            return function(*args, **keywords)
+        with composites_in_python(self.mode):
+            return call_as_in_eager(function, args, keywords)
 
     def facts(self) -> SizeFacts:
         """Return what was relied on.
