@@ -71,7 +71,58 @@ def in_weak_containers(log):
     log.append((len(values), len(elements)))
 
 
-@pytest.mark.parametrize("program", [local, replaced, in_a_list, referred, finalized, in_weak_containers])
+VALUES, KEYS, ELEMENTS = weakref.WeakValueDictionary(), weakref.WeakKeyDictionary(), weakref.WeakSet()
+
+
+class Labelled(weakref.ref):
+    def __new__(cls, referent, label):
+        made = super().__new__(cls, referent)
+        made.label = label
+        return made
+
+    def __init__(self, referent, label):
+        super().__init__(referent)
+
+
+def in_existing_weak_values(log):
+    kept = Quiet()
+    VALUES["a"] = kept
+    log.append(len(VALUES))
+    del kept
+    log.append(len(VALUES))
+
+
+def in_existing_weak_keys(log):
+    kept = Quiet()
+    KEYS[kept] = 1
+    ELEMENTS.add(kept)
+    log.append((len(KEYS), len(ELEMENTS)))
+    kept = None
+    log.append((len(KEYS), len(ELEMENTS)))
+
+
+def in_a_reference_of_a_subclass(log):
+    kept = Quiet()
+    reference = Labelled(kept, "label")
+    log.append((reference() is kept, reference.label))
+    del kept
+    log.append(reference() is None)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        local,
+        replaced,
+        in_a_list,
+        referred,
+        finalized,
+        in_weak_containers,
+        in_existing_weak_values,
+        in_existing_weak_keys,
+        in_a_reference_of_a_subclass,
+    ],
+)
 def test_what_is_made_ends_where_it_does_in_eager(program):
     mine, theirs, executor = [], [], Executor(Extension, force=True)
     executor.call(program, mine)

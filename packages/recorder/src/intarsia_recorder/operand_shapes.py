@@ -127,7 +127,9 @@ def _scales_channels(x: torch.Tensor, weight: Any, bias: Any, batch: Any, channe
     return None
 
 
-def _has_channels(x: torch.Tensor, *rest: Any) -> str | None:
+def _can_be_resampled(x: torch.Tensor, sizes: Sequence[Any] | None, *rest: Any) -> str | None:
+    if any(n < 1 for n in sizes or ()):
+        return f"an image of shape {list(x.shape)} becomes one without elements"
     if x.dim() and any(n == 0 for n in x.shape[1:]):
         return f"an image without elements, of shape {list(x.shape)}"
     return None
@@ -195,7 +197,7 @@ _NORMALISING = """
 """
 _CHECKS: dict[str, _Check] = {
     **dict.fromkeys(["index_add", "index_copy", "index_reduce"], _fits_at_index),
-    **dict.fromkeys(_UPSAMPLED.split(), _has_channels),
+    **dict.fromkeys(_UPSAMPLED.split(), _can_be_resampled),
     **dict.fromkeys(["_softmax_backward_data", "_log_softmax_backward_data"], _fit_each_other),
     "addmv": _adds_to_vector,
     "addmm": _adds_to_product(2),

@@ -124,13 +124,6 @@ def _adds_other_slices(x: Any, dim: int, index: Any, source: Any, *rest: Any) ->
     return bool(x.dtype != source.dtype)
 
 
-def _resamples_nothing(x: Any, sizes: Any, *args: Any) -> bool:
-    """Raise where a side is empty, before or after: symbolic ones are asked, which meta kernels don't."""
-    if any(n < 1 for n in (*x.shape[2:], *(sizes or ()))):
-        raise RuntimeError(f"{tuple(x.shape)} can't be resampled to {tuple(sizes)}: a side is empty")
-    return False
-
-
 _SAME_TYPE = """
     addbmm addmm addmv baddbmm binary_cross_entropy bmm complex linalg_cross mm mv polar
 """
@@ -138,11 +131,6 @@ _NORMALISATIONS = """
     _batch_norm_with_update _batch_norm_with_update_functional _native_batch_norm_legit
     _native_batch_norm_legit_functional _native_batch_norm_legit_no_training native_batch_norm native_group_norm
     native_layer_norm
-"""
-_RESAMPLINGS = """
-    _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_lanczos2d_aa _upsample_nearest_exact1d
-    _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_bicubic2d upsample_bilinear2d upsample_linear1d
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d
 """
 _CHECKS: dict[str, _Check] = {
     **dict.fromkeys(_SAME_TYPE.split(), _differ),
@@ -169,7 +157,6 @@ _CHECKS: dict[str, _Check] = {
     "masked_scatter": _takes_no_mask,
     "multilabel_margin_loss_forward": _any_of(_is_other(1, torch.int64), _gives_nothing),
     "put": _puts_wrongly,
-    **dict.fromkeys(_RESAMPLINGS.split(), _resamples_nothing),
 }
 _NAMED: dict[str, Check] = {
     **dict.fromkeys(["cumprod", "cumsum"], lambda args, kwargs: kwargs.get("dtype") is torch.bool),

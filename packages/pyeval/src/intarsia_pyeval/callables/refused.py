@@ -34,6 +34,11 @@ def _weakly(what: str) -> BuiltinCall:
     return handler
 
 
+def _new_reference(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call `ref.__new__` for a subclass, as tables of weak values do for each entry."""
+    return _weakly("a weak reference")(tx, args[1:], keywords)
+
+
 #: How each is called.
 CALLS: dict[Any, BuiltinCall] = {
     breakpoint: _breaks("tracer.output", "breakpoint() starts a debugger"),
@@ -45,4 +50,5 @@ CALLS: dict[Any, BuiltinCall] = {
     weakref.WeakValueDictionary: _weakly("a WeakValueDictionary"),
     weakref.finalize: _weakly("a finalizer"),
     weakref.proxy: _weakly("a weak proxy"),
+    weakref.ref.__new__: _new_reference,
 }
