@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from types import CodeType
 
 import torch
@@ -13,7 +14,7 @@ import torch
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.errors import IntarsiaError, InternalError, RuntimeFault, UnsupportedError, raised_by
-from intarsia_ir.records import GraphBreak, GuardRecord, Origin, TensorFacts
+from intarsia_ir.records import GraphBreak, GuardKind, GuardRecord, Origin, Source, TensorFacts
 from intarsia_ir.where import user_frame
 
 __all__ = [
@@ -116,14 +117,36 @@ def _details(event: FrameEvent) -> Iterator[str]:
 def _guard_text(guard: GuardRecord) -> str:
     # a value that was on the stack at a break has a made-up name
     source = re.sub(r"\b__stack(\d+)_\d+", r"<stack \1>", str(guard.source)) if guard.source else ""
+    return f"{guard.kind.value}: {source + ' = ' if source else ''}{_value_text(guard)}"
+
+
+def _value_text(guard: GuardRecord) -> str:
     value = guard.value
     if isinstance(value, TensorFacts):
         sizes = ", ".join("*" if n is None else str(n) for n in value.shape)
         grad = ", requires grad" if value.requires_grad else ""
-        value = f"{dtype_name(value.dtype)}[{sizes}] on {value.device[0]}, strides {value.strides}{grad}"
-    else:
-        value = repr(value)
-    return f"{guard.kind.value}: {source + ' = ' if source else ''}{value}"
+        return f"{dtype_name(value.dtype)}[{sizes}] on {value.device[0]}, strides {value.strides}{grad}"
+    if guard.kind is GuardKind.ALIASING:
+        other, same = value
+        return f"{'the same object as' if same else 'another object than'} {other}"
+    return _brief(value)
+
+
+def _brief(value: object) -> str:
+    """Return a short text of a value, without asking a `__repr__` of the user's; of a tensor only what kind it is."""
+    if isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__} of shape {tuple(value.shape)}"
+    if isinstance(value, Source):
+        return str(value)
+    if isinstance(value, tuple) and type(value) is tuple:
+        return f"({', '.join(map(_brief, value))}{',' if len(value) == 1 else ''})"
+    ours = isinstance(value, Enum) or type(value).__module__.partition(".")[0] in _REPRESENTED
+    text = repr(value) if ours and not isinstance(value, torch.nn.Module) else object.__repr__(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+_REPRESENTED = ("builtins", "collections", "functools", "torch", "types", "weakref")  # and what is in these is short
+_LONGEST = 160
 
 
 def warn_of(code: CodeType, origin: Origin, what: str) -> None:

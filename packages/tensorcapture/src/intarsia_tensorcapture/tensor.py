@@ -47,11 +47,13 @@ _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ">>": (operator.rshift, operator.irshift),
 }
 _UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
-#: Attributes that are facts about the tensor.
+#: Attributes that are facts about the tensor; versions of torch lack some, which are missing as any other name is.
 _FACTS = frozenset(
+    name for name in
     {"dtype", "device", "layout", "ndim", "requires_grad", "itemsize", "nbytes", "is_cuda", "is_cpu", "is_sparse",
      "is_quantized", "is_meta", "is_nested", "is_mps", "is_xpu", "is_mkldnn", "is_sparse_csr", "is_xla", "is_ipu",
      "is_hpu", "is_mtia", "is_maia", "is_vulkan", "is_ort", "names"}
+    if hasattr(torch.Tensor, name)
 )  # fmt: skip
 #: Attributes that are tensors computed from it.
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
