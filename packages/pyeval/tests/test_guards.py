@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import functools
 import math
@@ -346,3 +347,77 @@ def test_a_nan_that_goes_on_behind_a_break_is_the_one_of_the_call():
     for args in ((NAN, NAN), (NAN, OTHER_NAN)):
         result, expected = Executor(Extension, force=True).call(f, *args), f(*args)
         assert result[0] is args[0] and result[1:] == expected[1:]
+
+
+def stores_and_pops(d):
+    d["a"] = 2
+    d.pop("a")
+    return d
+
+
+def stores_around_a_deletion(d):
+    d["a"] = 2
+    del d["a"]
+    d["a"] = 3
+    return d
+
+
+def moves_what_it_stored(d):
+    d["a"] = 2
+    d.move_to_end("a")
+    return d
+
+
+ORDERED = collections.OrderedDict
+
+
+@pytest.mark.parametrize(
+    ("fn", "cls"),
+    [(stores_and_pops, dict), (stores_around_a_deletion, dict), (stores_and_pops, ORDERED),
+     (stores_around_a_deletion, ORDERED), (moves_what_it_stored, ORDERED)],
+)  # fmt: skip
+def test_a_key_that_is_stored_and_taken_away_may_have_been_there_or_not(fn, cls):
+    for before, after in (({"b": 1}, {"a": 1, "b": 1}), ({"a": 1, "b": 1}, {"b": 1})):
+        check(fn, (cls(before),), nothing, (cls(after),))
+        check(fn, (cls(before),), nothing, (cls(before),))
+
+
+def fills_and_empties():
+    variable = 1
+
+    def fill():
+        nonlocal variable
+        variable = 3
+        del variable
+
+    def empty():
+        nonlocal variable
+        del variable
+
+    return fill, empty
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_variable_that_is_given_a_value_and_deleted_may_have_had_none(empty):
+    fill, clear = fills_and_empties()
+    if empty:
+        clear()
+    Executor(Extension, force=True).call(fill)
+    (cell,) = fill.__closure__
+    with pytest.raises(ValueError, match="empty"):
+        cell.cell_contents  # noqa: B018
+
+
+def stores_and_deletes_a_global():
+    global PASSING
+    PASSING = 1
+    del PASSING
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_a_global_that_is_given_a_value_and_deleted_may_have_had_none(present):
+    captured_before, _ = captured(stores_and_deletes_a_global, ())
+    if present:
+        globals()["PASSING"] = 1
+    types.FunctionType(link(captured_before.code, {}), globals())()
+    assert "PASSING" not in globals()

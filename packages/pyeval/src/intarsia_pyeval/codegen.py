@@ -308,11 +308,12 @@ class Builder(Writer):
     # -- the frame's own variables -------------------------------------------------------------------------------
 
     def store_cell(self, name: str, content: Value | None) -> None:
-        """Set the content of a cell of the frame; without one, empty the cell if it has content."""
-        if content is not None:
-            self.load(content)
-            self.emit("STORE_DEREF", self.variable(name))
-        elif name in self.code.co_freevars or name in parameters(self.code):
+        """Set the content of a cell of the frame, or empty it; it may be empty where the program filled it before."""
+        if content is None and not (name in self.code.co_freevars or name in parameters(self.code)):
+            return
+        self.load(NONE if content is None else content)
+        self.emit("STORE_DEREF", self.variable(name))
+        if content is None:
             self.emit("DELETE_DEREF", self.variable(name))
 
     # -- sources -------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import collections
 import gc
 import types
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from intarsia_pyeval import codegen, do
@@ -170,12 +171,10 @@ def _empty(out: Builder, x: Dict) -> None:
 
 @codegen.emit_effects.rule(Dict)
 def emit_effects(out: Builder, x: Dict) -> None:
-    """Replay deletions and stores."""
+    """Replay deletions and stores; at another call the dict may lack what the program stored and took away."""
     for first, key, value in x.log.values():
         if first:
-            out.load(x)
-            out.load(key)
-            out.emit("DELETE_SUBSCR")
+            out.call_unbound(x.cls.pop, x, [partial(out.load, key), partial(out.load, NONE)])
         if value is not None:
             out.load(x)
             out.store_item(value, key)

@@ -10,6 +10,7 @@ from intarsia_pyeval import codegen
 from intarsia_pyeval.kinds import dicts
 from intarsia_pyeval.stores import dict_store
 from intarsia_pyeval.trust import STABLE
+from intarsia_pyeval.values.constants import NONE
 from intarsia_pyeval.values.functions import Globals
 
 if TYPE_CHECKING:
@@ -36,14 +37,16 @@ def guard_absent(tx: Tracer, x: Globals, key: Hashable) -> None:
 
 @codegen.emit_effects.rule(Globals)
 def emit_effects(out: Builder, x: Globals) -> None:
-    """Store and delete names."""
+    """Store and delete names; at another call one may be missing that the program gave a value and took away."""
     if not x.frame:
         dicts.emit_effects(out, x)
         return
     for first, key, value in x.log.values():
         name = key.as_python()
+        if first:
+            out.load(NONE)
+            out.emit("STORE_GLOBAL", name)
+            out.emit("DELETE_GLOBAL", name)
         if value is not None:
             out.load(value)
             out.emit("STORE_GLOBAL", name)
-        elif first:
-            out.emit("DELETE_GLOBAL", name)

@@ -144,10 +144,9 @@ def remove(tx: Tracer, x: Dict, hashed: Hashable, key: Value) -> Value | None:
     tx.effects.changed(x)
     x.deletions += 1
     del x.known[hashed]
-    if x.real is not None:
+    if x.real is not None:  # it may hold the key or not: nobody looked, where the program stored it before
         x.log.pop(hashed, None)
-        if dict.__contains__(x.real, hashed):
-            x.log[hashed] = (True, key, None)
+        x.log[hashed] = (True, key, None)
     return found
 
 
