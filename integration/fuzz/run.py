@@ -100,6 +100,8 @@ class _Failures(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         event = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        if isinstance(event, FrameEvent) and event.kind is EventKind.LIMIT:
+            self.codes.append(LIMIT)  # with "raise" an error, which a program that catches any error catches too
         if isinstance(event, FrameEvent) and event.kind is EventKind.FAILED:
             code = re.search(r"\[([a-z]+\.\w+)\]", event.reason)
             self.codes.append(code[1] if code else event.reason)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import Any
 
-from bytecode import Bytecode, Instr
+from bytecode import Bytecode, Instr, Label
 from bytecode.instr import CellVar, TryBegin
 
 from intarsia_bytecode.resume import singles
@@ -32,20 +32,36 @@ def replacement_code(code: CodeType, items: Sequence[Any]) -> CodeType:
     made.extend(Instr("MAKE_CELL", CellVar(name), lineno=line) for name in code.co_cellvars)
     made.append(Instr("RESUME", 0, lineno=line))
     made.extend(items)
-    handled = any(isinstance(item, TryBegin) for item in made)
-    if not handled:
-        return made.to_code(compute_exception_stack_depths=False)
     size = max(_stack_size(made), code.co_stacksize + 8)
     return made.to_code(stacksize=size, compute_exception_stack_depths=False)
 
 
-def _stack_size(made: Bytecode) -> int:
-    """Return how deep the stack gets, or a bound of it where the library can't follow protected ranges that overlap."""
-    try:
-        return made.compute_stacksize(check_pre_and_post=False)
-    except AssertionError:
-        # what pushes is run once, but for loops of the original, which leave the stack as they find it
-        return sum(max(0, item.stack_effect()) for item in made if isinstance(item, Instr))
+def _stack_size(items: Sequence[Any]) -> int:
+    """Return how deep the stack gets; the protected ranges tell how deep it is where their handlers begin.
+
+    The library's own computation asks the ranges' ends instead, which several paths may come to.
+    """
+    places = {id(item): place for place, item in enumerate(items) if isinstance(item, Label)}
+    regions = [item for item in items if isinstance(item, TryBegin)]
+    work: list[tuple[int, Any]] = [(places[id(r.target)], r.stack_depth + r.push_lasti + 1) for r in regions]
+    work.append((0, 0))
+    seen: set[int] = set()
+    deepest = 0
+    while work:
+        place, depth = work.pop()
+        while place < len(items) and place not in seen:
+            seen.add(place)
+            item = items[place]
+            place += 1
+            if not isinstance(item, Instr):
+                continue
+            if isinstance(item.arg, Label):
+                work.append((places[id(item.arg)], depth + item.stack_effect(jump=True)))
+            if item.is_final():
+                break
+            depth += item.stack_effect(jump=False)
+            deepest = max(deepest, depth)
+    return deepest
 
 
 def patched_code(code: CodeType, items: Sequence[Any]) -> CodeType:
