@@ -186,3 +186,32 @@ def test_a_shifted_size_that_is_too_large_for_a_symbol_is_shifted():
 
     huge = torch.zeros(1).expand(1 << 50)
     assert outcome(compiled(f, huge)[0], huge) == (int, 1 << 66)
+
+
+@pytest.mark.parametrize("name", ["mod", "floordiv", "truediv"])
+def test_an_operator_that_fails_for_the_numbers_of_this_call_raises_in_the_program(name):
+    """`n - m` is a symbol, and zero in this call only."""
+    function = getattr(operator, name)
+
+    def f(x, n, m):
+        try:
+            return x * function(n, n - m)
+        except ZeroDivisionError as error:
+            return x + len(str(error))
+
+    x = torch.arange(3.0)
+    found = capture(f, (x, 5, 5), dynamic=Symbolic({}, frozenset({N, ArgumentSource("m")})), fullgraph=True)
+    code = link(found.code, dict.fromkeys(found.code.holes, found.graph_module))
+    made = types.FunctionType(code, f.__globals__, "f", None, f.__closure__)
+    assert torch.equal(made(x, 5, 5), f(x, 5, 5))
+
+
+@pytest.mark.parametrize("cls", [bytes, complex, float, int, bool, str])
+def test_a_symbol_is_converted_as_its_number(cls):
+    def f(x, n):
+        return x + n, cls(n)
+
+    found = capture(f, (torch.ones(3), 5), dynamic=Symbolic({}, frozenset({N})), fullgraph=True)
+    code = link(found.code, dict.fromkeys(found.code.holes, found.graph_module))
+    got = types.FunctionType(code, f.__globals__, "f", None, f.__closure__)(torch.ones(3), 5)[1]
+    assert (type(got), got) == (cls, cls(5))

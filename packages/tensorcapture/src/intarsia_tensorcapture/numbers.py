@@ -20,7 +20,7 @@ from torch.utils._sympy.functions import IntTrueDiv
 from intarsia_ir.records import Source
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Unreconstructable
-from intarsia_pyeval.semantics import operators, special
+from intarsia_pyeval.semantics import folding, operators, special
 from intarsia_pyeval.semantics.opening import OPERATORS, opened, widened
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
@@ -190,13 +190,15 @@ def hash_key_symbolic_number(tx: Tracer, x: SymbolicNumber) -> Hashable:
 
 @do.convert.rule(SymbolicNumber)
 def convert_symbolic_number(tx: Tracer, x: SymbolicNumber, cls: Any) -> Value | None:
-    """Model `int`, `float` and `bool`."""
+    """Model `int` and `float`; other classes, such as `bytes`, take the constant."""
     if cls is int and x.type() is not bool:
         found = opened(tx.guards, int, (x,))
         if found is not None:
             return found
     convert: Any = {int: torch.sym_int, float: torch.sym_float}.get(cls)
-    return x._constant() if convert is None else x.sizes.model(convert(x.number))
+    if convert is None or x.type() is bool:
+        return tx.live.from_python(folding.real(tx, cls, x._constant().value))
+    return x.sizes.model(convert(x.number))
 
 
 @do.get_attribute.rule(SymbolicNumber)
@@ -238,7 +240,10 @@ def binary_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str, other: Value,
         found = opened(tx.guards, OPERATORS[op], both) if op in OPERATORS else None
         return found if found is not None else _with_constant(tx, x, op, other, swapped)
     first, second = (operand, x.number) if swapped else (x.number, operand)
-    found = x._ask(lambda: function(first, second))
+    try:
+        found = x._ask(lambda: function(first, second))
+    except (ArithmeticError, ValueError):  # for the numbers of this call: so it does on the constants
+        return _with_constant(tx, x, op, other, swapped)
     if isinstance(found, SymbolicNumber) and found.type() is int and not confine(found.number):
         return _with_constant(tx, x, op, other, swapped)  # kernels have integers of 64 bits
     return found
