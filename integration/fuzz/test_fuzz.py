@@ -41,3 +41,30 @@ def test_operators_that_differ_are_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert check(program).difference == ""
     monkeypatch.setattr("integration.fuzz.operators.intarsia.compile", lambda f, options: lambda *x: (f(*x)[0] + 1,))
     assert check(program).difference.startswith("v0 = a + b: values [3.0, 3.0, 3.0], eager [2.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "x"),
+    [("torch.sinh(a)", torch.full((70,), 89.0)), ("torch.cosh(a)", torch.full((40,), 710, dtype=torch.int64).double()),
+     ("F.batch_norm(a, None, None, training=True)", torch.full((4, 3, 5), -2.5))],
+)  # fmt: skip
+def test_where_eager_is_off_ours_must_be_right(monkeypatch: pytest.MonkeyPatch, text: str, x: torch.Tensor) -> None:
+    program = Program((("v0", text),), (x, x, x))
+    assert check(program).difference == ""
+    monkeypatch.setattr(
+        "integration.fuzz.operators.intarsia.compile", lambda f, options: lambda *x: (f(*x)[0] * 2 + 1,)
+    )
+    assert "values" in check(program).difference
+
+
+def test_what_is_computed_by_parts_is_as_rough_as_its_roughest_operand(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    arguments = (torch.randn(17, 3, 3), torch.randn(1, 3, dtype=torch.float64), torch.ones(()))
+    program = Program((("v0", "F.cosine_similarity(a, b, dim=-1)"),), arguments)
+    assert check(program).difference == ""
+    for change, text in ((1e-3, "F.cosine_similarity(a, b, dim=-1)"), (1e-5, "a * b")):
+        program = Program((("v0", text),), arguments)
+        monkeypatch.setattr(
+            "integration.fuzz.operators.intarsia.compile", lambda f, options, n=1 + change: lambda *x: (f(*x)[0] * n,)
+        )
+        assert "values" in check(program).difference

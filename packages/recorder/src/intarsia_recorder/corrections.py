@@ -36,13 +36,63 @@ def _iterated(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Ma
 
 
 def _in_order(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Give dimensions of one element the strides that eager's iteration gives them; fake tensors guess others."""
-    if not _has_single_dimension(result):
-        return result
+    """Give strides in the order of eager's iteration: fake tensors guess others.
+
+    They do for dimensions of one element, for operands that are repeated, and for those that are converted first.
+    """
     tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
-    if not all(_is_known(x) for x in (result, *tensors)):
+    common = _common_type(result, args) if isinstance(result, torch.Tensor) else None
+    return _ordered(mode, result, tensors, [_converted_type(x, common) for x in tensors])
+
+
+def _in_order_with_condition(
+    mode: FakeTensorMode, result: torch.Tensor, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """The same for `where`, which converts the values only."""
+    return _ordered(mode, result, args, [args[0].dtype, result.dtype, result.dtype])
+
+
+def _ordered(mode: FakeTensorMode, result: Any, tensors: Sequence[torch.Tensor], types: Sequence[torch.dtype]) -> Any:
+    """Lay a result out in the order of operands that eager iterates over as tensors of these types."""
+    if not isinstance(result, torch.Tensor) or result.dim() < 2:
         return result
-    return _with_strides(mode, result, iterated_strides(tensors, result.shape))
+    if not _has_single_dimension(result) and all(_is_plain(x, result) for x in tensors):
+        return result
+    numbers = [known_numbers(n) for x in (result, *tensors) for n in (x.shape, x.stride())]
+    known = [n for n in numbers if n is not None]
+    if len(known) < len(numbers):
+        return result
+    shape, own, *rest = known
+    laid = [
+        torch.empty_strided(*of, dtype=x.dtype, device="meta").to(kind)
+        for x, of, kind in zip(tensors, zip(rest[::2], rest[1::2], strict=True), types, strict=True)
+    ]
+    strides = iterated_strides(laid, shape)
+    if all(_is_known(x) for x in (result, *tensors)):
+        return _with_strides(mode, result, strides)
+    moving = [dim for dim, size in enumerate(shape) if size != 1]
+    return result if all(own[d] == strides[d] for d in moving) else _in_order_of(mode, result, strides)
+
+
+def _is_plain(x: torch.Tensor, result: torch.Tensor) -> bool:
+    """Tell whether an operand has nothing to say of the order but that of a row-major result."""
+    return x.dim() == 0 or (x.shape == result.shape and x.is_contiguous() and result.is_contiguous())
+
+
+def _converted_type(x: torch.Tensor, common: torch.dtype | None) -> torch.dtype:
+    """Return the type in which eager iterates over an operand: kernels of the CPU convert it in front of them."""
+    if common is None or x.dim() == 0 or device_of(x) != "cpu" or x.is_complex():
+        return x.dtype
+    return common
+
+
+def _common_type(result: torch.Tensor, args: Sequence[Any]) -> torch.dtype | None:
+    """Return what eager converts operands to, where it does: the result's type, but for what answers with bools."""
+    if result.dtype is torch.bool:
+        both = [x for x in args[:2] if isinstance(x, torch.Tensor | bool | int | float | complex)]
+        return torch.result_type(*both) if len(both) == 2 else None
+    made = result.is_complex() and not any(isinstance(x, torch.Tensor) and x.is_complex() for x in args)
+    return None if made else result.dtype
 
 
 def _without_normed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -57,14 +107,25 @@ def _without_normed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwar
 
 def _in_order_with_numbers(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The same for ops that make a 0-dim operand of a number."""
-    if not _has_single_dimension(result):
+    if not isinstance(result, torch.Tensor) or result.dim() < 2:
         return result
-    return _in_order(mode, result, [_ONE if isinstance(x, bool | int | float | complex) else x for x in args], kwargs)
+    common = _common_type(result, args)
+    operands = [_ONE if isinstance(x, bool | int | float | complex) else x for x in args]
+    tensors = [x for x in (*operands, *kwargs.values()) if isinstance(x, torch.Tensor)]
+    return _ordered(mode, result, tensors, [_converted_type(x, common) for x in tensors])
 
 
 def _in_order_of_second(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The same for ops that iterate over their second operand first."""
     return _in_order(mode, result, (args[1], args[0]), kwargs)
+
+
+def _like_integers(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`isinf` of what has no infinities makes something like it; else it compares absolute values with a number."""
+    if not args[0].is_floating_point() and not args[0].is_complex():
+        return _as_first_operand(mode, result, args, kwargs)
+    absolute = _in_order(mode, result, args, kwargs)
+    return _in_order_with_numbers(mode, absolute, (absolute, 1.0), kwargs)
 
 
 def _kept(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -158,7 +219,7 @@ def _rolled(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapp
 
 
 def _row_major_of_complex(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    return _row_major(mode, result) if args[0].is_complex() else result
+    return (_contiguous if args[0].is_complex() else _in_order)(mode, result, args, kwargs)
 
 
 def _as_target(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -306,7 +367,7 @@ def _with_strides(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[
 
 
 _ITERATED = """
-    addcdiv addcmul copysign div.Tensor_mode floor_divide heaviside logaddexp logaddexp2 logical_and logical_or
+    addcdiv addcmul copysign div.Tensor_mode heaviside logaddexp logaddexp2 logical_and logical_or
     logical_xor special_xlog1py xlogy
 """
 _ROW_MAJOR = """
@@ -343,7 +404,8 @@ _CORRECTED: dict[str, Correction] = {
     **dict.fromkeys(_PADDED_BACKWARD.split(), _by_device(_in_format_of_second, _contiguous)),
     **dict.fromkeys(_RESAMPLED.split(), _by_device(_unchanged, _in_format)),
     **dict.fromkeys(_SCATTERED.split(), _like_clone_of_repeated),
-    "angle": _row_major_of_complex,
+    **dict.fromkeys("complex floor_divide mse_loss polar smooth_l1_loss".split(), _in_order),
+    "rsub.Tensor": _in_order_of_second,
     "addr": _of_promoted_types,
     "huber_loss": _both(_of_first_type, _as_first_operand),
     "native_dropout_backward": _both(_of_promoted_types, _by_device(_iterated, _in_format)),
@@ -369,10 +431,13 @@ _ORDERED: dict[str, Correction] = {
     "ldexp": _unchanged,
     "lerp.Scalar": _in_order,
     "masked_fill": _contiguous,
+    "angle": _row_major_of_complex,
+    "isinf": _like_integers,
     "native_dropout_backward": _by_device(_in_order, _in_format),
     "pow.Scalar": _contiguous,
     "pow.Tensor_Scalar": _in_order,
     "threshold_backward": _in_order_of_second,
+    "where": _in_order_with_condition,
 }
 
 
