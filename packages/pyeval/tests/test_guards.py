@@ -405,7 +405,7 @@ def test_a_variable_that_is_given_a_value_and_deleted_may_have_had_none(empty):
     Executor(Extension, force=True).call(fill)
     (cell,) = fill.__closure__
     with pytest.raises(ValueError, match="empty"):
-        cell.cell_contents  # noqa: B018
+        cell.cell_contents
 
 
 def stores_and_deletes_a_global():

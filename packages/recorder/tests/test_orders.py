@@ -24,9 +24,13 @@ _OF_TWO = """
     add sub mul div floor_divide fmod remainder pow atan2 hypot copysign xlogy maximum minimum fmax eq ne lt ge
     logical_and logical_or logical_xor bitwise_and bitwise_or logaddexp rsub gcd complex polar
 """
+_OF_ONE = ("exp", "sigmoid", "sqrt", "isinf", "isnan", "abs", "neg")
 _OPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     **{name: getattr(torch, name) for name in _OF_TWO.split()},
-    **{name: (lambda a, b, f=getattr(torch, name): f(a)) for name in "exp sigmoid sqrt isinf isnan abs neg".split()},
+    **{
+        name: (lambda a, b, f=getattr(torch, name): f(a))
+        for name in ["exp", "sigmoid", "sqrt", "isinf", "isnan", "abs", "neg"]
+    },
     "add with alpha": lambda a, b: torch.add(a, b, alpha=2),
     "div, rounded": lambda a, b: torch.div(a, b, rounding_mode="floor"),
     "where": lambda a, b: torch.where(a > 1, a, b),

@@ -15,7 +15,7 @@ from torch._prims_common import compute_elementwise_output_strides, suggest_memo
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._mode_utils import no_dispatch
 
-from intarsia_recorder.iteration import is_dense, iterated_strides, known_numbers
+from intarsia_recorder.iteration import is_dense, is_row_major, iterated_strides, known_numbers
 
 __all__ = ["Correction", "correction_of", "device_of", "is_empty"]
 
@@ -56,7 +56,7 @@ def _ordered(mode: FakeTensorMode, result: Any, tensors: Sequence[torch.Tensor],
     """Lay a result out in the order of operands that eager iterates over as tensors of these types."""
     if not isinstance(result, torch.Tensor) or result.dim() < 2:
         return result
-    if not _has_single_dimension(result) and all(_is_plain(x, result) for x in tensors):
+    if not _has_single_dimension(result) and is_row_major(result) and all(_is_plain(x, result) for x in tensors):
         return result
     numbers = [known_numbers(n) for x in (result, *tensors) for n in (x.shape, x.stride())]
     known = [n for n in numbers if n is not None]
@@ -75,8 +75,8 @@ def _ordered(mode: FakeTensorMode, result: Any, tensors: Sequence[torch.Tensor],
 
 
 def _is_plain(x: torch.Tensor, result: torch.Tensor) -> bool:
-    """Tell whether an operand has nothing to say of the order but that of a row-major result."""
-    return x.dim() == 0 or (x.shape == result.shape and x.is_contiguous() and result.is_contiguous())
+    """Tell whether an operand is row-major and of the result's shape, by the sizes of the first call, or a number."""
+    return x.dim() == 0 or (is_row_major(x) and known_numbers(x.shape) == known_numbers(result.shape))
 
 
 def _converted_type(x: torch.Tensor, common: torch.dtype | None) -> torch.dtype:
@@ -89,8 +89,9 @@ def _converted_type(x: torch.Tensor, common: torch.dtype | None) -> torch.dtype:
 def _common_type(result: torch.Tensor, args: Sequence[Any]) -> torch.dtype | None:
     """Return what eager converts operands to, where it does: the result's type, but for what answers with bools."""
     if result.dtype is torch.bool:
-        both = [x for x in args[:2] if isinstance(x, torch.Tensor | bool | int | float | complex)]
-        return torch.result_type(*both) if len(both) == 2 else None
+        numbers = (torch.Tensor, bool, int, float, complex)
+        both = len(args) > 1 and isinstance(args[0], numbers) and isinstance(args[1], numbers)
+        return torch.result_type(args[0], args[1]) if both else None
     made = result.is_complex() and not any(isinstance(x, torch.Tensor) and x.is_complex() for x in args)
     return None if made else result.dtype
 
@@ -404,7 +405,7 @@ _CORRECTED: dict[str, Correction] = {
     **dict.fromkeys(_PADDED_BACKWARD.split(), _by_device(_in_format_of_second, _contiguous)),
     **dict.fromkeys(_RESAMPLED.split(), _by_device(_unchanged, _in_format)),
     **dict.fromkeys(_SCATTERED.split(), _like_clone_of_repeated),
-    **dict.fromkeys("complex floor_divide mse_loss polar smooth_l1_loss".split(), _in_order),
+    **dict.fromkeys(["complex", "floor_divide", "mse_loss", "polar", "smooth_l1_loss"], _in_order),
     "rsub.Tensor": _in_order_of_second,
     "addr": _of_promoted_types,
     "huber_loss": _both(_of_first_type, _as_first_operand),
