@@ -8,7 +8,7 @@ from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
 from intarsia_loops import kernels
 from intarsia_loops.vectors.walks import Maps, Points, Rows, VectorWalk
-from intarsia_scheduler import Choice, SchedulePlan, Simple, arrange, schedule
+from intarsia_scheduler import CHOICES, Choice, SchedulePlan, Simple, arrange, schedule
 from intarsia_scheduler.measured.vectors import vector_rule
 from intarsia_scheduler.vectors.answers import chosen
 from intarsia_scheduler.vectors.questions import Chain, Shape
@@ -55,6 +55,7 @@ def walked(text, target=AVX2, policy=None, **said):
     plan = schedule(program, target, policy)
     for word, value in said.items():
         plan = plan.replaced(plan.kernels[0].key, word.replace("_", " "), value)
+    plan = schedule(program, target, policy, given=plan)  # which has the words that follow
     again = SchedulePlan.from_json(plan.to_json())
     (launch,) = arrange(program, again).launches
     assert isinstance(launch.walk, VectorWalk) and launch == arrange(program, plan).launches[0]
@@ -195,6 +196,16 @@ def test_choices_are_checked(text, word, value):
     assert caught.value.code == "schedule.choice" and word in str(caught.value)
 
 
+def test_a_plan_that_lacks_a_word_is_refused():
+    program = kernels.parse_ir(HEAD + SOFTMAX)
+    plan = schedule(program, AVX2)
+    edited = plan.replaced(plan.kernels[0].key, "shape", "columns 0 16")
+    with pytest.raises(InvalidArgumentError, match="given=plan") as caught:
+        arrange(program, edited)
+    assert caught.value.code == "schedule.kernel"
+    assert arrange(program, schedule(program, AVX2, given=edited)).launches[0].walk.parts[0].block.width == 16
+
+
 def test_equal_kernels_are_walked_alike():
     text = "graph(%x: f32[64]) {\n"
     for read, made in ("xa", "ab"):
@@ -203,3 +214,17 @@ def test_equal_kernels_are_walked_alike():
     plan = schedule(program, AVX2)
     first, second = arrange(program, plan).launches
     assert len(plan.kernels) == 1 and first.walk is second.walk and first.key == second.key
+
+
+@pytest.mark.parametrize("text", [SOFTMAX, COLUMNS, TURNED, SCATTER, DOWN])
+def test_every_alternative_can_be_scheduled(text):
+    program = kernels.parse_ir(HEAD + text)
+    plan = schedule(program, AVX2)
+    (kind,) = plan.kernels
+    n_changed = 0
+    for word in kind.choices.keys() - set(CHOICES):
+        for other in kind.choices[word].others:
+            edited = schedule(program, AVX2, given=plan.replaced(kind.key, word, other))
+            assert edited.kernels[0].choices[word].value == other
+            n_changed += arrange(program, edited).launches[0].walk != arrange(program, plan).launches[0].walk
+    assert n_changed

@@ -108,11 +108,12 @@ class Asked:
         return KernelPlan("", found)
 
     def vectors(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> VectorWalk:
-        """Make it of what was said; what wasn't is plain, and kept as well."""
+        """Make it of what was said; what wasn't is the policy's `answer`, if it has one, or plain, and kept as well."""
         kind = (kernel, tuple(buffers.items()))
         if kind not in self._walks:
             found = self._choices(kernel, buffers)
-            self._walks[kind], missing = walked(kernel, buffers, self.target, found)
+            rule = getattr(self.policy, "answer", None)
+            self._walks[kind], missing = walked(kernel, buffers, self.target, found, rule)
             found.update(missing)
         return self._walks[kind]
 
@@ -166,7 +167,9 @@ class Replayed:
         """Make it of what the plan says."""
         kind = (kernel, tuple(buffers.items()))
         if kind not in self._walks:
-            self._walks[kind], _ = walked(kernel, buffers, self.target, self.walk(kernel, buffers).choices)
+            found = self.walk(kernel, buffers)
+            self._walks[kind], missing = walked(kernel, buffers, self.target, found.choices)
+            _demand(found, *missing)
         return self._walks[kind]
 
     def sets(self) -> int:
@@ -178,9 +181,15 @@ class Replayed:
         if kind not in self._kinds:
             self._kinds[kind] = self._plan.of(key_of(kernel, buffers))
         found = self._kinds[kind]
-        if missing := [word for word in words if word not in found.choices]:
-            raise InvalidArgumentError(
-                f"the plan says nothing of {', '.join(missing)} for kernel {found.key}; it is for another program",
-                code="schedule.kernel",
-            )
+        _demand(found, *[word for word in words if word not in found.choices])
         return found
+
+
+def _demand(found: KernelPlan, *missing: str) -> None:
+    """Refuse a plan that says nothing of these words."""
+    if missing:
+        raise InvalidArgumentError(
+            f"the plan says nothing of {', '.join(missing)} for kernel {found.key}; it is for another program",
+            code="schedule.kernel",
+            hints=("complete an edited plan with schedule(..., given=plan)",),
+        )

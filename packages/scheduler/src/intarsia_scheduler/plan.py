@@ -17,11 +17,14 @@ from intarsia_loops.program import Buffer, Kernel
 
 __all__ = ["CHOICES", "WALK", "Choice", "KernelPlan", "Merge", "SchedulePlan", "SchedulePolicy", "key_of"]
 
-SCHEMA = 2
+SCHEMA = 3
 # what a policy decides for every kernel that is launched
 CHOICES = ("order", "across", "lanes", "unroll", "space", "update")
 # and, if it knows how a grid's tiles are laid out, for one on a grid
 WALK = ("walk", "inner", "block", "tile", "warps", "persistent", "parts", "joins", "align")
+
+# choices on a CPU that decide what else there is to choose, and what may be chosen
+FIRST = ("narrow", "vector", "shape", "share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,9 @@ class KernelPlan:
 
     Args:
         key: Names that form.
-        choices: For a kernel that is launched, one for each word of `CHOICES`, and perhaps of `WALK`; for one that may
-            be several launches, `apart`, `spread`, `cut`, `chunk`, `finish`, as far as there was something to choose.
+        choices: For a kernel that is launched, one for each word of `CHOICES`; on a grid perhaps one for each of
+            `WALK`, on a CPU one for each question of `intarsia_scheduler.vectors`; for one that may be several
+            launches, `apart`, `spread`, `cut`, `chunk`, `finish`, as far as there was something to choose.
     """
 
     key: str
@@ -153,9 +157,16 @@ class SchedulePlan:
         return "\n".join(lines)
 
     def replaced(self, key: str, name: str, value: str | int, why: str = "chosen by hand") -> SchedulePlan:
-        """Return the plan with one choice replaced; `apply` checks it."""
+        """Return the plan with one choice replaced; `apply` checks it.
+
+        Without those that follow from it on a CPU: of the same nest of loops, or, where there may be other nests, of
+        them all.
+        """
         old = self.of(key)
         choices = {**old.choices, name: dataclasses.replace(old.choices[name], value=value, why=why)}
+        for word in list(choices)[list(choices).index(name) + 1 :]:
+            if name in FIRST or (name[-1].isdigit() and name.split()[-1] == word.split()[-1]):
+                del choices[word]
         new = dataclasses.replace(old, choices=choices)
         return dataclasses.replace(self, kernels=tuple(new if k is old else k for k in self.kernels))
 

@@ -30,6 +30,7 @@ from intarsia_scheduler.measured.vectors import vector_rule
 from intarsia_scheduler.plan import Choice
 from intarsia_scheduler.simple import Simple
 from intarsia_scheduler.vectors.answers import chosen
+from intarsia_scheduler.vectors.questions import Question
 
 __all__ = ["Measured"]
 
@@ -62,6 +63,10 @@ class Measured:
             return {**made, **chosen(kernel, buffers, target, vector_rule)}
         has_tiles = is_tiled(kernel) or is_scan(kernel)
         return {**made, **_walk(kernel, buffers, target)} if has_tiles else made
+
+    def answer(self, word: str, question: Question) -> Choice:
+        """Answer a question of `intarsia_scheduler.vectors`, where a plan that is completed has no choice."""
+        return vector_rule(word, question)
 
     def apart(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
         """Take it apart."""

@@ -37,15 +37,20 @@ def chosen(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, rule: 
 
 
 def walked(
-    kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, choices: Mapping[str, Choice]
+    kernel: Kernel,
+    buffers: Mapping[str, Buffer],
+    target: Target,
+    choices: Mapping[str, Choice],
+    rule: Rule | None = None,
 ) -> tuple[VectorWalk, dict[str, Choice]]:
-    """Return how a kernel is walked by these choices, and the plain ones that were missing.
+    """Return how a kernel is walked by these choices, and those that were missing.
 
     Args:
         kernel: In canonical form.
         buffers: Layout of every buffer in memory.
         target: What for.
         choices: By their words in the plan.
+        rule: Makes those that are missing; None: they are plain.
 
     Raises:
         InvalidArgumentError: `schedule.choice`: a choice isn't one of this kernel's.
@@ -54,8 +59,9 @@ def walked(
 
     def ask(word: str, question: Question) -> Answer:
         if word not in choices:
-            missing[word] = Choice(question.plain, "nothing else was chosen")
-            return question.plain
+            plain = Choice(question.plain, "nothing else was chosen")
+            missing[word] = rule(word, question) if rule is not None else plain
+            return missing[word].value
         value = choices[word].value
         if not question.allows(value):
             raise InvalidArgumentError(
