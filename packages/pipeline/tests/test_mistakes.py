@@ -408,3 +408,29 @@ def test_modes_are_names_for_options_which_go_before_them(recwarn):
     assert not recwarn
     with pytest.raises(intarsia.InvalidArgumentError, match=r"cuda_graphs is .yes., not one of True, False"):
         intarsia.compile(torch.sin, options={"cuda_graphs": "yes"})
+
+
+FAKES = {
+    "type": lambda x: x.to(torch.float64),
+    "size": lambda x: x.new_empty(x.shape[0] + 1),
+}
+
+
+@pytest.mark.parametrize("what", FAKES)
+def test_an_operator_whose_fake_predicts_another_result_is_named(what):
+    with torch.library._scoped_library("mistakes", "FRAGMENT") as library:
+        for name, fake in ((f"right_{what}", torch.empty_like), (f"wrong_{what}", FAKES[what])):
+            library.define(f"{name}(Tensor x) -> Tensor")
+            library.impl(name, lambda x: x * 2, "CPU")
+            torch.library.register_fake(f"mistakes::{name}", fake, lib=library)
+        right, wrong = (getattr(torch.ops.mistakes, f"{name}_{what}") for name in ("right", "wrong"))
+
+        def g(x):
+            return right(wrong(x)) + 1
+
+        with pytest.raises(UnsupportedError, match=rf"mistakes.wrong_{what} gave .* where its fake says") as told:
+            intarsia.compile(g, options=RAISE)(x())
+        assert told.value.code == "runtime.operator_fake" and "register_fake" in told.value.hints[0]
+        intarsia.reset()
+        with pytest.warns(FallbackWarning, match=f"mistakes.wrong_{what}"):
+            assert torch.equal(intarsia.compile(g)(x()), g(x()))

@@ -73,8 +73,16 @@ def as_intarsia_error(error: Exception, code: CodeType, *, while_doing: str) -> 
     )
 
 
-def compilers_fault(fault: RuntimeFault, where: Sequence[Origin] = ()) -> InternalError:
-    """Return the error for a compiled graph that raised where the program, run in eager, does not."""
+def compilers_fault(fault: RuntimeFault, where: Sequence[Origin] = ()) -> IntarsiaError:
+    """Return the error for a compiled graph that raised where the program, run in eager, does not.
+
+    It is a bug of Intarsia, but for what the graph itself refused: a fake of the user's that predicted another result.
+    """
+    cause = fault.__cause__
+    if isinstance(cause, UnsupportedError):
+        return UnsupportedError(
+            cause.explanation, code=cause.code, where=cause.where or fault.where or where, hints=cause.hints
+        )
     return InternalError(
         f"the program does not raise in eager, but {fault.explanation}",
         code="dispatch.fault",

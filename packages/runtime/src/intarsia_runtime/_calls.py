@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from intarsia_ir.aten import effects
 from intarsia_ir.dtypes import dtype_from_name
-from intarsia_ir.errors import InternalError
+from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Buffer, Extern, Program, TensorRef
 from intarsia_runtime._names import Names
@@ -22,6 +23,8 @@ __all__ = ["ExternCall", "as_tensor", "autograd_and_autocast_keys", "check_tenso
 DIRECT = frozenset(
     {"mm", "bmm", "addmm", "baddbmm", "convolution", "embedding", "_scaled_dot_product_flash_attention_for_cpu"}
 )
+# Namespaces of operators whose results torch predicts.
+_TORCHS = frozenset({"aten", "prims", "quantized", "torchvision", "_c10d_functional", "c10d", "higher_order"})
 # Returns its operand itself when it isn't training.
 MAY_RETURN_OPERAND = frozenset({"aten.native_dropout.default"})
 
@@ -90,12 +93,20 @@ class ExternCall:
         if _may_alias(self.item.target):
             lines.append(f"{name} = {self.names.bind('_copy', copy)}({name})")
         self.names.bind("_restride", restride)
-        check = self.names.bind("_check_result", check_result)
+        check = self._check()
         dtype = self.names.bind(f"_{buffer.dtype}", dtype_from_name(buffer.dtype))
         # kernels read it as what was predicted, so a wrong prediction must never reach one
         lines.append(f"if {name}.dtype is not {dtype} or {name}.shape != {shape}: {check}({name}, {shape}, {dtype})")
         lines.append(f"if {name}.stride() != {strides}: {name} = _restride({name}, {shape}, {strides})")
         return lines
+
+    def _check(self) -> str:
+        """Return the name of what raises for a result that isn't as predicted."""
+        target = self.item.target
+        if getattr(target, "namespace", "aten") in _TORCHS:
+            return self.names.bind("_check_result", check_result)
+        told = partial(check_custom_result, str(target).removesuffix(".default"))
+        return self.names.bind("_check_" + str(target).replace(".", "_"), told)
 
 
 def _is_list(returned: Any) -> bool:
@@ -118,6 +129,20 @@ def check_result(value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> N
     if value.dtype != dtype or value.shape != shape:
         raise InternalError(
             f"an extern call gave {_describe(value)}, where {dtype} {shape} was predicted", code="runtime.extern_result"
+        )
+
+
+def check_custom_result(target: str, value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """The same for an operator of the user's, whose own fake predicted it.
+
+    Raises:
+        UnsupportedError: The fake is wrong.
+    """
+    if value.dtype != dtype or value.shape != shape:
+        raise UnsupportedError(
+            f"{target} gave {_describe(value)}, where its fake says {dtype} {shape}",
+            code="runtime.operator_fake",
+            hints=(f"correct the function that is registered as the fake of {target}, by register_fake",),
         )
 
 
