@@ -99,15 +99,15 @@ class EvaluatedFrame:
             Raised: The traced program raises, and the frame doesn't handle it.
         """
         tx, instructions = self.tx, self.decoded.instructions
-        frames = tx.frames
+        frames, begin, raising, outermost = tx.frames, tx.steps.begin, tx.raising, self.outermost
         if exception is not None and not self.unwind(exception):
             raise Raised(exception)
         while True:
             try:
                 while True:
                     self.at = instruction = instructions[self.pc]
-                    if self.outermost:
-                        tx.steps.begin(self.stack, tx.raising.handling)
+                    if outermost:
+                        begin(self.stack, raising.handling)
                     self.pc += 1
                     signal = table[instruction.op](self, instruction)
                     if frames.open_generators:

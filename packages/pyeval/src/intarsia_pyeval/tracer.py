@@ -137,7 +137,7 @@ class Extension:
         return False
 
     def position(self) -> int:
-        """Return a number that grows with every recorded operation."""
+        """Return the number of recorded operations; each is told to `tx.effects` as well, as `advanced`."""
         return 0
 
     def finish(self, tx: Tracer, results: Sequence[Value]) -> Graph | None:
@@ -201,7 +201,6 @@ class Tracer:
         self.live = models(self)
         self.identities = Identities(self.guards, self.live, self.effects, self.frames.origin)
         self.extension = extension(self, symbols)
-        self.effects.recorded = self.extension.position
 
     def forget(self) -> None:
         """Let go of everything: models, frames and the capture refer to each other, and would live to a collection."""

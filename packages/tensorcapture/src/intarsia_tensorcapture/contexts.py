@@ -44,7 +44,7 @@ def call_method(tx: Tracer, x: Autocast, name: str, args: Sequence[Value], keywo
     if name == "__enter__":
         parts = (x.real.device, x.real.fast_dtype, x.real._enabled, x.real._cache_enabled)
         x.node = plugin.graph.call_function(_ENTER, parts)
-        plugin.n_calls += 1
+        plugin.count()
         plugin.describe(x.node, None)
         x.real.__enter__()
         plugin.state.entered.append(x)
@@ -53,7 +53,7 @@ def call_method(tx: Tracer, x: Autocast, name: str, args: Sequence[Value], keywo
         if not plugin.state.entered or plugin.state.entered[-1] is not x:
             raise Break("tracer.tensor_op", "autocast regions are left in another order than they were entered")
         plugin.describe(plugin.graph.call_function(EXIT_AUTOCAST, (x.node,)), None)
-        plugin.n_calls += 1
+        plugin.count()
         x.real.__exit__(None, None, None)
         plugin.state.entered.pop()
         x.node = None
@@ -89,7 +89,7 @@ def set_grad_enabled(plugin: Recording, tx: Tracer, args: Sequence[Value], keywo
     if wanted != torch.is_grad_enabled():
         node = plugin.graph.call_function(torch._C._set_grad_enabled, (wanted,))
         plugin.describe(node, None)
-        plugin.n_calls += 1
+        plugin.count()
         torch._C._set_grad_enabled(wanted)
     return NONE
 

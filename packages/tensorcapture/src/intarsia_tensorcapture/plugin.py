@@ -121,6 +121,11 @@ class Tensors(Extension):
         """Return the number of recorded calls."""
         return self.n_calls
 
+    def count(self) -> None:
+        """An operation is recorded."""
+        self.n_calls += 1
+        self.tx.effects.advanced()
+
     def is_atom(self, kind: type) -> bool:
         """Dtypes, devices and the like are atoms."""
         return kind in ATOM_TYPES
@@ -321,7 +326,7 @@ class Tensors(Extension):
         except NotConstantError as unknown:
             raise Break("tracer.tensor_op", f"{shown(target)} is called with {unknown}") from None
         node = self.graph.create_node(kind, target, nodes, named)
-        self.n_calls += 1
+        self.count()
         self.describe(node, result)
         return self.result(tx, node, result, [*args, *keywords.values()])
 

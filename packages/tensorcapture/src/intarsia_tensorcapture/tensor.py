@@ -67,7 +67,6 @@ class Recording(Protocol):
         graph: What was recorded so far.
         state: The state around it that torch keeps itself.
         sizes: The symbols of the capture.
-        n_calls: How many operations were recorded.
         region: What nodes are marked with: kind and number.
         n_regions: How many regions there are.
         floats: Open floats by where they are found.
@@ -81,7 +80,6 @@ class Recording(Protocol):
     graph: torch.fx.Graph
     state: Ambient
     sizes: Any
-    n_calls: int
     region: tuple[str, int] | None
     n_regions: int
     floats: dict[Source, OpenNumber]
@@ -92,6 +90,9 @@ class Recording(Protocol):
 
     def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
         """Run an operation on fake tensors and make a node of it."""
+
+    def count(self) -> None:
+        """An operation is recorded."""
 
     def propagate(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Run an operation on fake tensors; what it refuses, breaks."""

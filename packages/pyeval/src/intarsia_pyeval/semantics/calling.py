@@ -126,16 +126,16 @@ def _call_cached(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
                 tx.guards.add(GuardKind.IDENTITY, value.source, value.identity())
     elif given:
         body = tx.live.wrap(raw.__wrapped__, function.source and tx.sources.attribute(function.source, "__wrapped__"))
-        before = tx.effects.position()
+        before = tx.effects.changes
         found = do.call(tx, body, args, keywords)
-        if tx.effects.position() != before or not isinstance(found, Const):
+        if tx.effects.changes != before or not isinstance(found, Const):
             raise Break("tracer.call", f"the cached {function.describe()} does more than compute a constant")
         return found
     filled = not args and not keywords and raw.cache_info().currsize > 0
     if not filled and not is_installed(raw):
-        before = tx.effects.position()
+        before = tx.effects.changes
         do.call(tx, tx.live.wrap(raw.__wrapped__, None), args, keywords)
-        if tx.effects.position() != before:
+        if tx.effects.changes != before:
             raise Break("tracer.call", f"the cached {function.describe()} has effects")
     try:
         real = raw(*map(_given_object, args), **{k: _given_object(v) for k, v in keywords.items()})

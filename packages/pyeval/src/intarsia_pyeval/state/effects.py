@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from intarsia_pyeval.breaks import Whole
@@ -21,14 +21,12 @@ class Effects:
     """Which values were changed, which locks are held, and which objects may have ended since.
 
     Attributes:
-        recorded: Returns a number that grows with every operation that the plug-in records.
         dirty: The changed values, in the order of their first change.
-        changes: A number that grows with every change.
+        changes: A number that grows with every change, and with every operation that the plug-in records.
         locks: Locks that were taken while tracing and not released.
     """
 
     def __init__(self) -> None:
-        self.recorded: Callable[[], int] = lambda: 0
         self.dirty: dict[Value, None] = {}
         self.locks: dict[Value, None] = {}
         self.changes = 0
@@ -45,10 +43,6 @@ class Effects:
         if type(real) in (list, collections.deque) and value not in self.dirty:
             self.let_go(real)  # type: ignore[arg-type]
         self.dirty.setdefault(value)
-
-    def position(self) -> tuple[int, int]:
-        """Return what differs after anything was changed or recorded."""
-        return self.changes, self.recorded()
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:

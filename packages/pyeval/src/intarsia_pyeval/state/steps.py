@@ -34,7 +34,7 @@ class Steps:
         self.handling: Value | None = None
         self._stop_at = stop_at
         self._effects = effects
-        self._position: tuple[int, int] = (0, 0)
+        self._changes = 0
 
     def begin(self, stack: list[Value], handling: Value | None) -> None:
         """The outermost frame begins an instruction.
@@ -45,11 +45,10 @@ class Steps:
         self.now += 1
         self.stack = stack.copy()
         self.handling = handling
-        effects = self._effects
-        self._position = effects.changes, effects.recorded()  # its `position`: this runs for every instruction
+        self._changes = self._effects.changes
         if self.now == self._stop_at:
             raise Stop
 
     def spotless(self) -> bool:
         """Tell whether the current step has changed and recorded nothing so far."""
-        return self._position == self._effects.position()
+        return self._changes == self._effects.changes
