@@ -17,6 +17,7 @@ from intarsia_pyeval import (
 )
 from intarsia_pyeval.semantics import methods, special
 from intarsia_pyeval.values.deques import Deque
+from intarsia_pyeval.values.iterators import Backwards, Enumerate, Filter, Generator, Map, Position, Reversed, Zip
 from intarsia_pyeval.values.mappings import Dict, DictView
 from intarsia_pyeval.values.sequences import List, Slice, Tuple
 from intarsia_pyeval.values.sets import SetValue
@@ -36,6 +37,12 @@ MODELS = {
     type({}.values()): DictView,
     types.MappingProxyType: Dict,
 }
+_VIEWS = [view for made in ({}, collections.OrderedDict()) for view in (made.keys(), made.values(), made.items())]
+_OVER = [[], (), "", "\u0100", b"", range(1), range(1 << 70), set(), collections.deque(), *_VIEWS]
+MODELS |= dict.fromkeys([type(iter(over)) for over in _OVER], Position)
+MODELS |= dict.fromkeys([type(reversed(over)) for over in [collections.deque(), *_VIEWS]], Backwards)
+MODELS |= dict.fromkeys((reversed, type(reversed([]))), Reversed)
+MODELS |= {enumerate: Enumerate, zip: Zip, map: Map, filter: Filter, types.GeneratorType: Generator}
 IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
 
 
@@ -120,6 +127,23 @@ def f(p):
     c['new'] = 1
     return c, type(c), c['old'] is p['old'], len(p)
 def make(): return (types.MappingProxyType({'old': []}),)
+""",
+    "list_iterator.__setstate__": """
+def f():
+    i = iter([1, 2]); i.__setstate__(1)
+    j = iter([1, 2]); list(j); j.__setstate__(0)
+    k = iter((1, 2, 3)); k.__setstate__(True)
+    return next(i), list(j), list(k), k.__length_hint__()
+""",
+    "generators and iterators by name": """
+def f():
+    def g():
+        got = yield 1
+        yield got
+    made = g()
+    found = [made.__next__(), made.send('sent')]
+    made.close()
+    return found, zip([1], [2]).__next__(), [*enumerate('ab').__iter__()], reversed([1, 2]).__next__()
 """,
     "set methods by name": """
 def f(s):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.kinds import iterators
+from intarsia_pyeval.semantics import methods
 from intarsia_pyeval.semantics.exceptions import exception_to_raise
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const
 from intarsia_pyeval.values.iterators import Generator, Iterator
-from intarsia_pyeval.values.signatures import named
+from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
@@ -118,12 +120,25 @@ def _throw_into_inner(tx: Tracer, x: Generator, exception: Value) -> None:
 
 @do.call_method.rule(Generator)
 def call_method(tx: Tracer, x: Generator, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Call send, throw or close."""
-    named(name, (), keywords, ())
-    if name == "send" and len(args) == 1:
-        return send(tx, x, args[0])
-    if name == "close" and not args:
-        return close(tx, x)
-    if name == "throw" and args:
-        return throw(tx, x, exception_to_raise(tx, args[1] if len(args) > 1 else args[0], args[0]))
-    return iterators.call_method(tx, x, name, args, keywords)
+    """Call a method of a generator; one that stands for another iterator has some of them."""
+    return methods.call(tx, types.GeneratorType, x, name, args, keywords)
+
+
+def _send(tx: Tracer, x: Generator, args: list[Value], keywords: Keywords) -> Value:
+    (value,) = arity("send", args, keywords, 1)
+    return send(tx, x, value)
+
+
+def _throw(tx: Tracer, x: Generator, args: list[Value], keywords: Keywords) -> Value:
+    first, *rest = arity("throw", args, keywords, 1, 3)
+    return throw(tx, x, exception_to_raise(tx, rest[0] if rest else first, first))
+
+
+def _close(tx: Tracer, x: Generator, args: list[Value], keywords: Keywords) -> Value:
+    arity("close", args, keywords, 0)
+    return close(tx, x)
+
+
+METHODS: dict[str, methods.Rule] = {"close": _close, "send": _send, "throw": _throw, **iterators.METHODS}
+_SIZE = methods.SIZE if "__sizeof__" in vars(types.GeneratorType) else {}
+methods.declare(types.GeneratorType, METHODS, methods.refused(["__del__"], "it is CPython's to end a generator"), _SIZE)

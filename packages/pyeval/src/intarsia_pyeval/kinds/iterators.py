@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Raised, Unreconstructable
-from intarsia_pyeval.semantics import iteration, operators
+from intarsia_pyeval.semantics import iteration, methods, operators
 from intarsia_pyeval.values.base import Keywords, Value, defines
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.iterators import Enumerate, Filter, Iterator, Map, Reversed, Zip
 from intarsia_pyeval.values.sequences import Items, List, Tuple
-from intarsia_pyeval.values.signatures import named
+from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
@@ -54,13 +54,14 @@ def get_attribute(tx: Tracer, x: Iterator, name: str) -> Value:
 
 @do.call_method.rule(Iterator)
 def call_method(tx: Tracer, x: Iterator, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Call `__next__` or `__iter__`."""
-    named(name, (), keywords, ())
-    if name == "__next__" and not args:
-        return iteration.next_or_stop(tx, x)
-    if name == "__iter__" and not args:
-        return x
-    return do.call_method.default(tx, x, name, args, keywords)
+    """Call a method of the iterator's class."""
+    return methods.call(tx, x.type(), x, name, args, keywords)
+
+
+@do.call_method.rule(Reversed)
+def call_method_reversed(tx: Tracer, x: Reversed, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a method: those of all classes that go backwards by position are the same."""
+    return methods.call(tx, reversed, x, name, args, keywords)
 
 
 @codegen.reconstruct.rule(Iterator)
@@ -193,3 +194,20 @@ def reconstruct_reversed(out: Builder, x: Reversed) -> None:
 def _arguments(count: int) -> str:
     """Return how CPython names the first arguments of zip."""
     return "argument 1" if count == 1 else f"arguments 1-{count}"
+
+
+def next_of(tx: Tracer, x: Iterator, args: list[Value], keywords: Keywords) -> Value:
+    """Model `__next__`."""
+    arity("__next__", args, keywords, 0)
+    return iteration.next_or_stop(tx, x)
+
+
+METHODS: dict[str, methods.Rule] = {"__next__": next_of}
+_PLACE = "where it is in what it iterates over isn't told"
+_cls: type
+for _cls in (enumerate, map, filter):
+    methods.declare(_cls, METHODS, methods.PICKLED)
+methods.declare(zip, METHODS, methods.refused(["__setstate__"], _PLACE), methods.PICKLED)
+for _cls in (reversed, type(reversed([]))):
+    _named = [name for name in ("__length_hint__", "__setstate__") if name in vars(_cls)]
+    methods.declare(_cls, METHODS, methods.refused(_named, _PLACE), methods.PICKLED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.kinds import iterators
+from intarsia_pyeval.semantics import methods
 from intarsia_pyeval.stores import dict_store, position_store, set_store
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const
@@ -17,6 +19,7 @@ from intarsia_pyeval.values.iterators import Backwards, Position
 from intarsia_pyeval.values.mappings import DictView
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_pyeval.values.sets import SetValue
+from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
@@ -82,15 +85,27 @@ def _of_view(tx: Tracer, x: Position) -> Value | None:
 
 @do.call_method.rule(Position)
 def call_method(tx: Tracer, x: Position, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Also model `__setstate__`, which resume functions use."""
-    state = args[0].as_python() if name == "__setstate__" and len(args) == 1 and not keywords else None
-    if isinstance(state, int) and isinstance(x.over, Items):
-        tx.effects.advanced()
-        x.at = state
-        return NONE
-    if name == "__length_hint__" and isinstance(x.over, Items) and not args and not keywords:
-        return Const(max(0, x.over.count() - x.at) if x.at >= 0 else 0)
-    return iterators.call_method(tx, x, name, args, keywords)
+    """Call a method of an iterator: those of all classes are the same."""
+    return methods.call(tx, _FIRST, x, name, args, keywords)
+
+
+def _set_state(tx: Tracer, x: Position, args: list[Value], keywords: Keywords) -> Value:
+    """Set the position; an iterator that is exhausted stays so."""
+    (state,) = arity("__setstate__", args, keywords, 1)
+    at = state.as_python()
+    if not isinstance(at, int) or at < 0 or not isinstance(x.over, Items):  # what less than 0 means differs in 3.13
+        raise Break("tracer.call", f"the state of {x.describe()} is set")
+    tx.effects.advanced()
+    if x.at >= 0:
+        x.at = min(int(at), x.over.count())
+    return NONE
+
+
+def _length_hint(tx: Tracer, x: Position, args: list[Value], keywords: Keywords) -> Value:
+    arity("__length_hint__", args, keywords, 0)
+    if not isinstance(x.over, Items):
+        raise Break("tracer.call", f"the length that is left of {x.describe()} isn't modelled")
+    return Const(max(0, x.over.count() - x.at) if x.at >= 0 else 0)
 
 
 @codegen.reconstruct.rule(Position)
@@ -152,3 +167,12 @@ def _item_of(live: Live, value: Any, at: int) -> Value | None:
         return live.from_python(value[at])
     except IndexError:
         return None
+
+
+METHODS: dict[str, methods.Rule] = {"__length_hint__": _length_hint, "__setstate__": _set_state, **iterators.METHODS}
+_FIRST: type = type(iter([]))
+_DICTS: tuple[Any, ...] = ({}, collections.OrderedDict())
+_VIEWS = [view for made in _DICTS for view in (made.keys(), made.values(), made.items())]
+_OVER: list[Any] = [[], (), "", "\u0100", b"", range(1), range(1 << 70), set(), collections.deque(), *_VIEWS]
+for _cls in dict.fromkeys([*map(type, map(iter, _OVER)), *map(type, map(reversed, [collections.deque(), *_VIEWS]))]):
+    methods.declare(_cls, {name: row for name, row in METHODS.items() if name in vars(_cls)}, methods.PICKLED)
