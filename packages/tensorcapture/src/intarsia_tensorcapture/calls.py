@@ -47,7 +47,7 @@ def call_leaf_or_table(
     if name == "graph_break" and _of_torch(function):
         raise Break("tracer.requested", "a graph break is asked for")
     if name in ANSWERS and _of_torch(function):
-        if name == "is_compiling" and optimizers.asks_to_capture_on_cpu(tx):
+        if name == "is_compiling" and optimizers.asks_to_capture_on_cpu(tx.frames):
             raise Break("tracer.operation_raised", "a step with capturable=True on a CPU raises an error in eager")
         plugin.told |= ANSWERS[name] is True  # natively it would be another
         return Const(ANSWERS[name]) if ANSWERS[name] is None else boolean(bool(ANSWERS[name]))

@@ -23,6 +23,7 @@ from intarsia_pyeval.values.signatures import arity
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.frames import Frames
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
@@ -47,9 +48,9 @@ def _stepped(step: Any, self: Any, *args: Any, **keywords: Any) -> Any:
         torch.set_grad_enabled(before)
 
 
-def asks_to_capture_on_cpu(tx: Tracer) -> bool:
+def asks_to_capture_on_cpu(frames: Frames) -> bool:
     """Tell whether the frame is a step's that eager refuses, and that torch lets a compiler do unasked."""
-    frame = tx.frames.top()
+    frame = frames.top()
     capturable, params = frame.locals.get("capturable"), frame.locals.get("params")
     if not (frame.module_name() or "").startswith("torch.optim.") or not isinstance(params, Items):
         return False

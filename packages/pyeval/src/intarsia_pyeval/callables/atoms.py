@@ -21,6 +21,7 @@ from intarsia_pyeval.values.objects import Object
 from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.raising import Raising
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["CALLS"]
@@ -35,7 +36,7 @@ def _atom(cls: Any) -> BuiltinCall:
         if method is None or value is None or len(args) != 1 or keywords:
             return folding.call_pure(tx, cls, args, keywords)
         if isinstance(value, Object) and tx.classes.find(value.cls, method) is not None:
-            return _checked_atom(tx, cls, value, special.special(tx, value, method, []))
+            return _checked_atom(cls, value, special.special(tx, value, method, []))
         if isinstance(value, Object) and tx.classes.asks_python(value, "__index__") and cls is not bytes:
             return folding.call_pure(tx, cls, [Const(operators.index(tx, value))], {})
         converted = do.convert(tx, value, cls)
@@ -46,7 +47,7 @@ def _atom(cls: Any) -> BuiltinCall:
     return handler
 
 
-def _checked_atom(tx: Tracer, cls: Any, value: Value, answer: Value) -> Value:
+def _checked_atom(cls: Any, value: Value, answer: Value) -> Value:
     """Return what `__int__` or one like it answers, if it is of the class; anything else is left to CPython."""
     if answer.type() is not cls:
         raise Break("tracer.exception", f"{value.describe()} becomes a {cls.__name__} by {answer.describe()}")
@@ -85,14 +86,14 @@ def _hash(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if isinstance(value, Object) and tx.classes.find(value.cls, "__hash__") is not None:
         found = tx.classes.find(value.cls, "__hash__")
         if found is not None and isinstance(found[0], types.FunctionType):
-            return _checked_hash(tx, special.special(tx, value, "__hash__", []).settled())
+            return _checked_hash(tx.raising, special.special(tx, value, "__hash__", []).settled())
     return formatting.call_hash(tx, value)
 
 
-def _checked_hash(tx: Tracer, answer: Value) -> Value:
+def _checked_hash(raising: Raising, answer: Value) -> Value:
     """Return the hash that CPython makes of what a user's `__hash__` answers."""
     if not issubclass(answer.type(), int):
-        tx.raising.error(TypeError, "__hash__ method should return an integer")
+        raising.error(TypeError, "__hash__ method should return an integer")
     number = int(answer.as_python())
     fits = -sys.maxsize - 1 <= number <= sys.maxsize
     return Const((-2 if number == -1 else number) if fits else hash(number))

@@ -22,6 +22,7 @@ from intarsia_pyeval.values.sets import SetValue
 from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["CALLS", "copy_deep", "copy_shallow"]
@@ -96,7 +97,7 @@ def _copied_object(
     if own is not None and isinstance(own[0], types.FunctionType):
         rest: list[Value] = [Dict()] if hook == "__deepcopy__" else []
         return do.call(tx, tx.live.class_function(value, value.cls, hook), [value, *rest], {})
-    if not _is_plain(tx, value):
+    if not _is_plain(tx.classes, value):
         raise Break("tracer.call", f"copying {value.describe()} isn't modelled")
     made = Object(value.cls, birth=tx.steps.now)
     memo[id(value)] = made
@@ -114,17 +115,17 @@ def _is_its_own_copy(value: Object) -> bool:
     return issubclass(type(value.value), enum.Enum) or type(value.value) in (types.GenericAlias, types.UnionType)
 
 
-def _is_plain(tx: Tracer, value: Object) -> bool:
+def _is_plain(classes: Classes, value: Object) -> bool:
     """Tell whether an instance is copied by its attributes alone."""
     cls: Any = value.cls
     written_in_c = [base for base in cls.__mro__ if not base.__flags__ & _HEAP and base not in (object, dict, list)]
     if written_in_c or any("__slots__" in vars(base) for base in cls.__mro__):
         return False
     for name in _HOOKS:
-        found = tx.classes.find(cls, name)
+        found = classes.find(cls, name)
         if found is not None and found[0] not in (vars(object).get(name), vars(dict).get(name), vars(list).get(name)):
             return False
-    if any(tx.classes.asks_python(value, name) for name in _FILLING if isinstance(value.base, (Dict, List))):
+    if any(classes.asks_python(value, name) for name in _FILLING if isinstance(value.base, (Dict, List))):
         return False
     return not issubclass(cls, (dict, list)) or value.base is not None
 

@@ -149,7 +149,7 @@ _COMPENSATED = sum([0.1] * 10) == 1.0  # since 3.12
 
 def _is_inert(tx: Tracer, value: Value) -> bool:
     """Tell whether iterating runs no user code, so that it doesn't matter what is taken when."""
-    return isinstance(value, (Const, Dict, DictView, SetValue)) or iteration.is_read_whole(tx, value)
+    return isinstance(value, (Const, Dict, DictView, SetValue)) or iteration.is_read_whole(tx.classes, value)
 
 
 def _extreme(name: str) -> BuiltinCall:

@@ -79,14 +79,14 @@ def call_method(tx: Tracer, x: Deque, name: str, args: Sequence[Value], keywords
 def take(tx: Tracer, x: Deque, items: Value) -> None:
     """Append what an iterable gives, one by one."""
     for item in _given(tx, x, items):
-        list_store.change(tx, x, x.kept).append(item)
+        list_store.change(tx.effects, x, x.kept).append(item)
         x.cut(NONE)
 
 
 def take_left(tx: Tracer, x: Deque, items: Value) -> None:
     """Put what an iterable gives in front, one by one."""
     for item in _given(tx, x, items):
-        list_store.change(tx, x).insert(0, item)
+        list_store.change(tx.effects, x).insert(0, item)
         x.cut(NONE, left=True)
 
 
@@ -111,7 +111,7 @@ def binary(tx: Tracer, x: Deque, op: str, other: Value, swapped: bool) -> Value 
     if op == "+" and not swapped and isinstance(other, Deque):
         made = Deque([*x.items, *other.items], x.maxlen)
     else:
-        items = sequences.repeated(tx, x, other) if op == "*" else None
+        items = sequences.repeated(x, other) if op == "*" else None
         if items is None:
             return None
         made = Deque(items, x.maxlen)
@@ -152,7 +152,7 @@ def emit_effects(out: Builder, x: Deque) -> None:
 
 def _append_left(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
     (item,) = arity("appendleft", args, keywords, 1)
-    list_store.change(tx, x).insert(0, item)
+    list_store.change(tx.effects, x).insert(0, item)
     return x.cut(NONE, left=True)
 
 
@@ -174,7 +174,7 @@ def _init(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Value:
         raise Break("tracer.mutation", "a deque is initialised again with another greatest length, or with itself")
     x.maxlen = limit
     if x.count():
-        list_store.change(tx, x).clear()
+        list_store.change(tx.effects, x).clear()
     if items is not None:
         lists.take(tx, x, items)
     return NONE
@@ -193,7 +193,7 @@ def _pop(left: bool) -> Callable[[Tracer, Deque, list[Value], Keywords], Value]:
         arity("pop", args, keywords, 0)
         if not x.count():
             tx.raising.error(IndexError, "pop from an empty deque")
-        return list_store.change(tx, x).pop(0 if left else -1)
+        return list_store.change(tx.effects, x).pop(0 if left else -1)
 
     return method
 
@@ -203,7 +203,7 @@ def _rotate(tx: Tracer, x: Deque, args: list[Value], keywords: Keywords) -> Valu
     turned = collections.deque(x.items)
     folding.real(tx, turned.rotate, operators.whole_number(tx, args[0]) if args else 1)
     if x.count() > 1:
-        list_store.change(tx, x)[:] = turned
+        list_store.change(tx.effects, x)[:] = turned
     return NONE
 
 

@@ -22,6 +22,7 @@ from intarsia_pyeval.values.signatures import arity, named
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.state.raising import Raising
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["METHODS", "Method", "miss"]
@@ -113,11 +114,11 @@ def delete_item(tx: Tracer, x: Dict, key: Value) -> None:
         tx.raising.throw(KeyError, [key])
 
 
-def miss(tx: Tracer, x: Dict, key: Value) -> NoReturn:
+def miss(raising: Raising, x: Dict, key: Value) -> NoReturn:
     """Raise the KeyError of removal by name: an OrderedDict gives it a tuple for its arguments, None for none."""
     if x.cls is not collections.OrderedDict:
-        tx.raising.throw(KeyError, [key])
-    tx.raising.throw(KeyError, [] if is_none(key) else key.items if isinstance(key, Tuple) else [key])
+        raising.throw(KeyError, [key])
+    raising.throw(KeyError, [] if is_none(key) else key.items if isinstance(key, Tuple) else [key])
 
 
 @do.binary.rule(Dict)
@@ -213,7 +214,7 @@ def _pop(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
         return found
     if rest:
         return rest[0]
-    miss(tx, x, key)
+    miss(tx.raising, x, key)
 
 
 def _popitem(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
@@ -270,7 +271,7 @@ def _move_to_end(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> 
         raise Break("tracer.mutation", "moving a key to the front of an OrderedDict isn't modelled")
     value = dict_store.remove(tx, x, do.hash_key(tx, key), key)
     if value is None:
-        miss(tx, x, key)
+        miss(tx.raising, x, key)
     do.set_item(tx, x, key, value)
     return NONE
 

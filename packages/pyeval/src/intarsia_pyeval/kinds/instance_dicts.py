@@ -83,7 +83,7 @@ def call_method(tx: Tracer, x: InstanceDict, name: str, args: Sequence[Value], k
             instance_dict_store.write(tx, x, args[0], None)
         return found
     if name == "update":
-        for _, key, value in (*(iteration.pairs(tx, args[0]) if args else ()), *iteration.keyword_pairs(tx, keywords)):
+        for _, key, value in (*(iteration.pairs(tx, args[0]) if args else ()), *iteration.keyword_pairs(keywords)):
             instance_dict_store.write(tx, x, key, value)
         return tx.live.from_python(None)
     if name in ("items", "keys", "values", "copy"):

@@ -42,7 +42,7 @@ _READING = frozenset(_READING_NAMES.split())
 @do.hash_key.rule(Object)
 def hash_key(tx: Tracer, x: Object) -> Hashable:
     """Objects with the default hash are keys by identity."""
-    return lookup.object_hash_key(tx, x)
+    return lookup.object_hash_key(tx.identities, x)
 
 
 @do.get_attribute.rule(Object)
@@ -101,7 +101,7 @@ def call_native(tx: Tracer, x: Object, raw: Any, name: str, args: Sequence[Value
 def _asks_back(tx: Tracer, x: Object, home: Any, name: str, args: Sequence[Value], keywords: Keywords) -> bool:
     """Tell whether a method of a built-in class makes another of the subclass, or uses what that overrides."""
     if home is dict and name in ("__or__", "__ror__", "copy"):
-        return not subclasses.plain_mapping(tx, x)
+        return not subclasses.plain_mapping(tx.classes, x)
     if not issubclass(home, (collections.OrderedDict, collections.defaultdict)):
         return False
     if name in ("__or__", "__ror__", "__copy__", "copy"):

@@ -54,12 +54,12 @@ def take(tx: Tracer, x: List, items: Value) -> None:
     """Append what an iterable gives, one by one: it may look at the list meanwhile."""
     if isinstance(items, Items) and items.type() in (list, tuple):
         new = list(items.items)
-        list_store.change(tx, x, x.kept).extend(new)
+        list_store.change(tx.effects, x, x.kept).extend(new)
         return
     iterator = do.iterate(tx, items)
     iteration.ask_length(tx, items)
     for item in iteration.elements_left(tx, iterator):
-        list_store.change(tx, x, x.kept).append(item)
+        list_store.change(tx.effects, x, x.kept).append(item)
 
 
 @do.set_item.rule(List)
@@ -72,22 +72,22 @@ def set_item(tx: Tracer, x: List, key: Value, value: Value) -> None:
         new = (
             list(x.items)
             if itself
-            else iteration.taken(tx, value if iteration.is_read_whole(tx, value) else do.iterate(tx, value))
+            else iteration.taken(tx, value if iteration.is_read_whole(tx.classes, value) else do.iterate(tx, value))
         )
         at = slice(start, max(start, stop), step) if step > 0 and _BOUNDS_FIRST else at
         copy: list[Any] = list(x.items)
         folding.real(tx, copy.__setitem__, at, new)
-        list_store.change(tx, x)[:] = copy
+        list_store.change(tx.effects, x)[:] = copy
         return
     at = sequences.index_of(tx, x, key, "assignment ")
-    list_store.change(tx, x, at % max(len(x.models), 1))[at] = value
+    list_store.change(tx.effects, x, at % max(len(x.models), 1))[at] = value
 
 
 @do.delete_item.rule(List)
 def delete_item(tx: Tracer, x: List, key: Value) -> None:
     """Delete an item or a slice."""
     at = operators.index(tx, key) if isinstance(key, Slice) else sequences.index_of(tx, x, key, "assignment ")
-    del list_store.change(tx, x)[at]
+    del list_store.change(tx.effects, x)[at]
 
 
 @do.binary.rule(List)
@@ -95,7 +95,7 @@ def binary(tx: Tracer, x: List, op: str, other: Value, swapped: bool) -> Value |
     """Concatenate and repeat."""
     if op == "+" and not swapped and isinstance(other, List) and other.type() is list:
         return List([*x.items, *other.items])
-    items = sequences.repeated(tx, x, other) if op == "*" else None
+    items = sequences.repeated(x, other) if op == "*" else None
     return None if items is None else List(items)
 
 
@@ -105,10 +105,10 @@ def in_place(tx: Tracer, x: List, op: str, other: Value) -> Value | None:
     if op == "+":
         take(tx, x, other)
         return x
-    items = sequences.repeated(tx, x, other) if op == "*" else None
+    items = sequences.repeated(x, other) if op == "*" else None
     if items is None:
         return None
-    list_store.change(tx, x)[:] = items
+    list_store.change(tx.effects, x)[:] = items
     return x
 
 
@@ -148,7 +148,7 @@ def _bounds_come_first() -> bool:
 
 def _append(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
     (item,) = arity("append", args, keywords, 1)
-    list_store.change(tx, x, x.kept).append(item)
+    list_store.change(tx.effects, x, x.kept).append(item)
     return NONE
 
 
@@ -162,7 +162,7 @@ def _init(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
     items = arity("list", args, keywords, 0, 1)
     if items and items[0] is x:
         raise Break("tracer.call", "a list is initialised with itself")
-    list_store.change(tx, x).clear()
+    list_store.change(tx.effects, x).clear()
     if items:
         take(tx, x, items[0])
     return NONE
@@ -171,7 +171,7 @@ def _init(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
 def _insert(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
     at, item = arity("insert", args, keywords, 2)
     where = operators.whole_number(tx, at)
-    list_store.change(tx, x).insert(where, item)
+    list_store.change(tx.effects, x).insert(where, item)
     return NONE
 
 
@@ -182,7 +182,7 @@ def _pop(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
         tx.raising.error(IndexError, "pop from empty list")
     if not -x.count() <= at < x.count():
         tx.raising.error(IndexError, "pop index out of range")
-    return list_store.change(tx, x, at % x.count()).pop(at)
+    return list_store.change(tx.effects, x, at % x.count()).pop(at)
 
 
 def _remove(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
@@ -190,7 +190,7 @@ def _remove(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value
     index = 0
     while index < x.count():  # a comparison may shorten it
         if operators.same_or_equal(tx, x.at(index), item):
-            del list_store.change(tx, x, index)[index : index + 1]
+            del list_store.change(tx.effects, x, index)[index : index + 1]
             return NONE
         index += 1
     tx.raising.error(ValueError, "list.remove(x): x not in list")
@@ -199,13 +199,13 @@ def _remove(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value
 def _clear(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
     arity("clear", args, keywords, 0)
     if x.count():
-        list_store.change(tx, x).clear()
+        list_store.change(tx.effects, x).clear()
     return NONE
 
 
 def _reverse(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
     arity("reverse", args, keywords, 0)
-    list_store.change(tx, x).reverse()
+    list_store.change(tx.effects, x).reverse()
     return NONE
 
 
@@ -230,7 +230,7 @@ def _sort(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
     order = list(range(len(items)))
     downwards = reverse.as_python()
     folding.real(tx, [].sort, reverse=downwards)
-    list_store.change(tx, x).clear()
+    list_store.change(tx.effects, x).clear()
     version = x.version
     try:
         keys = items if is_none(key) else [do.call(tx, key, [item], {}) for item in items]
@@ -241,7 +241,7 @@ def _sort(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
         folding.real(tx, order.sort, key=known.__getitem__, reverse=downwards)
     finally:
         touched = x.version != version
-        list_store.change(tx, x)[:] = [items[index] for index in order]
+        list_store.change(tx.effects, x)[:] = [items[index] for index in order]
     if touched:
         tx.raising.error(ValueError, "list modified during sort")
     return NONE

@@ -21,7 +21,7 @@ __all__: list[str] = []
 @do.hash_key.rule(Reference)
 def hash_key_reference(tx: Tracer, x: Reference) -> Hashable:
     """The object hashes by identity."""
-    if not lookup.hash_is_safe(tx, type(x.value)):
+    if not lookup.hash_is_safe(tx.extension, type(x.value)):
         return do.hash_key.default(tx, x)
     key: Hashable = x.value
     return key

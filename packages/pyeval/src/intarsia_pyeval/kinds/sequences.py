@@ -95,7 +95,7 @@ def compare(tx: Tracer, x: Items, op: str, other: Value) -> Value | None:
     return boolean(not sizes["=="] if op == "!=" else sizes[op])
 
 
-def repeated(tx: Tracer, x: Items, other: Value) -> list[Value] | None:
+def repeated(x: Items, other: Value) -> list[Value] | None:
     """Return the items of `self * other`, or None when `other` isn't an integer."""
     if not isinstance(other, Const) or not isinstance(other.value, int):
         return None

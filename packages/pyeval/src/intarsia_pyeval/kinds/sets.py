@@ -20,6 +20,7 @@ from intarsia_pyeval.values.signatures import arity, named
 if TYPE_CHECKING:
     from intarsia_bytecode import Loader
     from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.state.effects import Effects
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["as_operand", "derived", "made", "push_operand", "push_recipe", "replay"]
@@ -142,7 +143,7 @@ def length(tx: Tracer, x: SetValue) -> int:
 @do.contains.rule(SetValue)
 def contains(tx: Tracer, x: SetValue, item: Value) -> bool:
     """Look the element up."""
-    return do.hash_key(tx, _sought(tx, item)) in x.elements
+    return do.hash_key(tx, _sought(item)) in x.elements
 
 
 @do.iterate.rule(SetValue)
@@ -214,10 +215,10 @@ def _write(tx: Tracer, x: SetValue, name: str, args: list[Value]) -> Value:
     """Call a method that changes the set."""
     if name in ("add", "discard", "remove"):
         (item,) = arity(name, args, {}, 1)
-        item = item if name == "add" else _sought(tx, item)
+        item = item if name == "add" else _sought(item)
         if name == "remove" and do.hash_key(tx, item) not in x.elements:
             tx.raising.throw(KeyError, [item])
-        _step(tx, x, name, [_element(tx, item)])
+        _step(tx.effects, x, name, [_element(tx, item)])
     elif name == "pop":
         arity(name, args, {}, 0)
         return _pop(tx, x)
@@ -225,7 +226,7 @@ def _write(tx: Tracer, x: SetValue, name: str, args: list[Value]) -> Value:
         arity(name, args, {}, 0, 1)
         if args and args[0] is x:
             raise Break("tracer.call", "a set is initialised with itself")
-        _step(tx, x, "clear", [])
+        _step(tx.effects, x, "clear", [])
         for arg in args:
             _take(tx, x, "update", "add", arg)
     elif name in _STEPWISE:
@@ -237,7 +238,7 @@ def _write(tx: Tracer, x: SetValue, name: str, args: list[Value]) -> Value:
         operands = [_operand(tx, x, arg) for arg in args]
         if x.recipe is not recipe:
             raise Break("tracer.mutation", f"a set is changed by what {name} is called with")
-        _step(tx, x, name, operands)
+        _step(tx.effects, x, name, operands)
     return NONE
 
 
@@ -245,10 +246,10 @@ def _take(tx: Tracer, x: SetValue, name: str, step: str, value: Value) -> None:
     """Take what one argument gives, element by element: an iterator may look at the set meanwhile."""
     seen = subclasses.built_in_part(value, x)
     if isinstance(seen, (SetValue, *_SEEN_WHOLE)) or value.type() is dict:
-        _step(tx, x, name, [_operand(tx, x, value)])
+        _step(tx.effects, x, name, [_operand(tx, x, value)])
         return
     for item in iteration.elements(tx, value):
-        _step(tx, x, step, [_element(tx, item)])
+        _step(tx.effects, x, step, [_element(tx, item)])
 
 
 def _pop(tx: Tracer, x: SetValue) -> Value:
@@ -264,9 +265,9 @@ def _pop(tx: Tracer, x: SetValue) -> Value:
     return x.elements.pop(key)
 
 
-def _step(tx: Tracer, x: SetValue, name: str, operands: list[Operand]) -> None:
+def _step(effects: Effects, x: SetValue, name: str, operands: list[Operand]) -> None:
     """Change elements, mirror and recipe."""
-    tx.effects.changed(x)
+    effects.changed(x)
     if all(o.mirror is not None for o in operands) and x.mirror is not None:
         getattr(x.mirror, name)(*[o.mirrored() for o in operands])
     else:
@@ -294,7 +295,7 @@ def in_place(tx: Tracer, x: SetValue, op: str, other: Value) -> Value | None:
     if x.cls is not set or not isinstance(other, SetValue) or op not in _SET_OPERATORS:
         return None
     name = _SET_OPERATORS[op]
-    _step(tx, x, "update" if name == "union" else f"{name}_update", [_operand(tx, x, other)])
+    _step(tx.effects, x, "update" if name == "union" else f"{name}_update", [_operand(tx, x, other)])
     return x
 
 
@@ -349,7 +350,7 @@ def _items_of(tx: Tracer, value: Value) -> Operand:
     return items_operand([(do.hash_key(tx, item), item) for item in iteration.elements(tx, value)])
 
 
-def _sought(tx: Tracer, item: Value) -> Value:
+def _sought(item: Value) -> Value:
     """Return what is looked for in place of an element: a set is found by a frozen set that equals it."""
     seen = subclasses.built_in_part(item, NONE)
     return SetValue(seen.elements, frozenset) if isinstance(seen, SetValue) and seen.cls is set else item

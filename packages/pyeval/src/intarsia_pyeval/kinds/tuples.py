@@ -106,7 +106,7 @@ def binary(tx: Tracer, x: Tuple, op: str, other: Value, swapped: bool) -> Value 
         if x.cls is other.cls is tuple and not (x.count() and other.count()):
             return x if x.count() else other  # nothing is made anew, which identity tells
         return Tuple([*x.items, *other.items], _joined_class(tx.extension, x.cls, other.cls))
-    items = sequences.repeated(tx, x, other) if op == "*" else None
+    items = sequences.repeated(x, other) if op == "*" else None
     if items is not None and x.cls is tuple and len(items) == x.count():
         return x
     return None if items is None else Tuple(items, _part_class(tx.extension, x.cls))

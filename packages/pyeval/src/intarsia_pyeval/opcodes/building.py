@@ -150,7 +150,7 @@ def unpack_ex(f: EvaluatedFrame, i: Instruction) -> None:
     """Unpack with a starred target."""
     before, after = i.arg & 255, i.arg >> 8
     value = f.stack.pop()
-    if iteration.is_read_whole(f.tx, value):
+    if iteration.is_read_whole(f.tx.classes, value):
         found = iteration.unpack(f.tx, value)
     else:
         iterator = do.iterate(f.tx, value)

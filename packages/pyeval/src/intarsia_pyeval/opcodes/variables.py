@@ -140,13 +140,13 @@ def load_deref(f: EvaluatedFrame, i: Instruction) -> None:
 
 def store_deref(f: EvaluatedFrame, i: Instruction) -> None:
     """Set the content of a cell."""
-    cell_store.fill(f.tx, f.cells[i.value], f.stack.pop())
+    cell_store.fill(f.tx.effects, f.cells[i.value], f.stack.pop())
 
 
 def delete_deref(f: EvaluatedFrame, i: Instruction) -> None:
     """Empty a cell."""
     cell_store.content_of(f.tx, f.cells[i.value], i.value, i.value in f.code.co_freevars)
-    cell_store.fill(f.tx, f.cells[i.value], None)
+    cell_store.fill(f.tx.effects, f.cells[i.value], None)
 
 
 def import_name(f: EvaluatedFrame, i: Instruction) -> None:

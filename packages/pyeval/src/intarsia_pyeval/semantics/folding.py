@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["call_pure", "check_size", "real"]
 
 
-def check_size(tx: Tracer, op: str, a: Any, b: Any) -> None:
+def check_size(op: str, a: Any, b: Any) -> None:
     """Refuse constant operations whose result would be huge: they may not even be reached in eager."""
     if op in ("**", "<<", "*") and isinstance(b, int) and isinstance(a, (int, str, bytes)):
         size = a.bit_length() if isinstance(a, int) else 8 * len(a)

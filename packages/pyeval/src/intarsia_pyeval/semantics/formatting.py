@@ -19,6 +19,7 @@ from intarsia_pyeval.values.sequences import Items, Slice, Tuple
 from intarsia_pyeval.values.sets import SetValue
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.state.raising import Raising
     from intarsia_pyeval.tracer import Tracer
 
@@ -40,23 +41,23 @@ def call_str(tx: Tracer, value: Value) -> Value:
     value = value.settled()
     if isinstance(value, Const):
         return Const(folding.real(tx, str, value.value))
-    if isinstance(value, Object) or _has_own_text(tx, value, "__str__"):
+    if isinstance(value, Object) or _has_own_text(tx.classes, value, "__str__"):
         return object_text(tx, value, "__str__")
     return call_repr(tx, value)
 
 
 def call_repr(tx: Tracer, value: Value) -> Value:
     """Model `repr(value)`."""
-    if isinstance(value, Object) or _has_own_text(tx, value, "__repr__"):
+    if isinstance(value, Object) or _has_own_text(tx.classes, value, "__repr__"):
         return object_text(tx, value, "__repr__")
     return Const(repr(printable(tx, value)))
 
 
-def _has_own_text(tx: Tracer, value: Value, name: str) -> bool:
+def _has_own_text(classes: Classes, value: Value, name: str) -> bool:
     """Tell whether the user's class of a named tuple says how it is written."""
-    if not isinstance(value, Tuple) or not tx.classes.asks_python(value, name):
+    if not isinstance(value, Tuple) or not classes.asks_python(value, name):
         return False
-    found = tx.classes.find(value.cls, name)
+    found = classes.find(value.cls, name)
     return found is not None and not is_trusted(found[0].__globals__.get("__name__", ""))
 
 
@@ -65,7 +66,7 @@ def printable(tx: Tracer, value: Value) -> Any:
     value = value.settled()
     if isinstance(value, SetValue):
         return set_store.in_its_order(tx, value)
-    if _has_own_text(tx, value, "__repr__"):
+    if _has_own_text(tx.classes, value, "__repr__"):
         return _Text(str(call_repr(tx, value).as_python()))
     if isinstance(value, Items) and value.type() in (tuple, list):
         return value.type()(printable(tx, item) for item in value.items)

@@ -21,6 +21,7 @@ from intarsia_pyeval.values.sequences import Items, List
 from intarsia_pyeval.values.sets import SetValue
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = [
@@ -61,14 +62,14 @@ def next_or_stop(tx: Tracer, iterator: Value) -> Value:
 
 def unpack(tx: Tracer, value: Value) -> list[Value]:
     """Return all elements of an iterable."""
-    return list(value.items) if is_read_whole(tx, value) else list(elements(tx, value))  # type: ignore[attr-defined]
+    return list(value.items) if is_read_whole(tx.classes, value) else list(elements(tx, value))  # type: ignore[attr-defined]
 
 
-def is_read_whole(tx: Tracer, value: Value) -> bool:
+def is_read_whole(classes: Classes, value: Value) -> bool:
     """Tell whether iterating over a sequence asks nobody, so that it can be taken in one go."""
     if isinstance(value, Deque) or not isinstance(value, Items):
         return False
-    return value.type() in (list, tuple) or not tx.classes.asks_python(value, "__iter__")
+    return value.type() in (list, tuple) or not classes.asks_python(value, "__iter__")
 
 
 def taken(tx: Tracer, value: Value) -> list[Value]:
@@ -142,7 +143,7 @@ def pairs(tx: Tracer, value: Value) -> Iterator[tuple[Hashable, Value, Value]]:
     """Yield (hash key, key, value) of what `dict(value)` takes, one step at a time: an iterator may look meanwhile."""
     if isinstance(value, InstanceDict):
         value = instance_dict_store.whole(tx, value)
-    if isinstance(value, Object) and isinstance(value.base, Dict) and subclasses.plain_mapping(tx, value):
+    if isinstance(value, Object) and isinstance(value.base, Dict) and subclasses.plain_mapping(tx.classes, value):
         value = value.base
     if isinstance(value, Dict):
         yield from [(hashed, key, item) for hashed, (key, item) in dict_store.entries(tx, value).items()]
@@ -159,21 +160,21 @@ def _pair(tx: Tracer, element: Value, number: int) -> list[Value]:
     """Return the two parts of an element that a dict is made of."""
     if tx.classes.find(element.type(), "__iter__") is None:
         raise Break("tracer.exception", f"a dict is made of {element.describe()}")
-    both = taken(tx, element if is_read_whole(tx, element) else do.iterate(tx, element))
+    both = taken(tx, element if is_read_whole(tx.classes, element) else do.iterate(tx, element))
     if len(both) != 2:
         shown = f"#{number} has length {len(both)}; 2 is required"
         tx.raising.error(ValueError, f"dictionary update sequence element {shown}")
     return both
 
 
-def keyword_pairs(tx: Tracer, keywords: Keywords) -> list[tuple[Hashable, Value, Value]]:
+def keyword_pairs(keywords: Keywords) -> list[tuple[Hashable, Value, Value]]:
     """Return (hash key, key, value) of keyword arguments."""
     return [(name, Const(name), value) for name, value in keywords.items()]
 
 
 def unpack_exactly(tx: Tracer, value: Value, count: int) -> list[Value]:
     """Return exactly `count` elements."""
-    if is_read_whole(tx, value):
+    if is_read_whole(tx.classes, value):
         found = unpack(tx, value)
     else:
         found = []

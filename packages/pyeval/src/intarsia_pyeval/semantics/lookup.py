@@ -24,7 +24,9 @@ from intarsia_pyeval.values.objects import InstanceDict, Object
 from intarsia_pyeval.values.sequences import Tuple
 
 if TYPE_CHECKING:
-    from intarsia_pyeval.tracer import Tracer
+    from intarsia_pyeval.state.identities import Identities
+    from intarsia_pyeval.state.raising import Raising
+    from intarsia_pyeval.tracer import Extension, Tracer
 
 __all__ = [
     "attribute_source",
@@ -155,7 +157,7 @@ def _from_data_descriptor(tx: Tracer, owner: Object, name: str, raw: Any) -> Val
             raise Break("tracer.exception", f"property {name!r} of {owner.describe()} can't be read")
         return do.call(tx, tx.live.class_function(owner, owner.cls, name, "fget"), [owner], {})
     if issubclass(owner.cls, BaseException) and hasattr(raw, "__objclass__") and not raw.__objclass__.__flags__ & _HEAP:
-        return exception_attribute(tx, owner, name)
+        return exception_attribute(tx.raising, owner, name)
     if issubclass(type(raw), types.MemberDescriptorType):
         return _slot(tx, owner, name, raw)
     getter = tx.classes.find(type(raw), "__get__")
@@ -196,7 +198,7 @@ def _is_filled(slot: Any, value: Any) -> bool:
     return True
 
 
-def exception_attribute(tx: Tracer, owner: Object, name: str) -> Value:
+def exception_attribute(raising: Raising, owner: Object, name: str) -> Value:
     """Read an attribute that exceptions have in C."""
     if name == "args" and owner.base is not None:
         return owner.base
@@ -206,7 +208,7 @@ def exception_attribute(tx: Tracer, owner: Object, name: str) -> Value:
         found = owner.written[name] or Const(None)
         if not isinstance(found, HandledByCaller):
             return found
-        tx.raising.rely_on_calm_caller()
+        raising.rely_on_calm_caller()
         return Const(None)
     if name in ("__cause__", "__context__") and not owner.existing:
         return Const(None)
@@ -233,15 +235,15 @@ def call_python(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> V
 # -- hashing -------------------------------------------------------------------------------------------------
 
 
-def hash_is_safe(tx: Tracer, cls: Any) -> bool:
+def hash_is_safe(extension: Extension, cls: Any) -> bool:
     """Tell whether hashing and comparing objects of a class runs no user code."""
-    return cls.__hash__ in _SAFE_HASHES or tx.extension.is_atom(cls)
+    return cls.__hash__ in _SAFE_HASHES or extension.is_atom(cls)
 
 
-def object_hash_key(tx: Tracer, owner: Object) -> Hashable:
+def object_hash_key(identities: Identities, owner: Object) -> Hashable:
     """Return what stands for an instance as a key."""
     if owner.cls.__hash__ is object.__hash__ and owner.cls.__eq__ is object.__eq__:
-        tx.identities.note(owner)
+        identities.note(owner)
         key: Hashable = owner.value if owner.existing else owner
         return key
     if issubclass(type(owner.value), enum.Enum) and owner.cls.__hash__ in _SAFE_HASHES:

@@ -182,7 +182,7 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
     """Model a binary operator, or its in-place form."""
     function, _name = operator_table.BINARY[op]
     if isinstance(a, Const) and isinstance(b, Const):
-        folding.check_size(tx, op, a.value, b.value)
+        folding.check_size(op, a.value, b.value)
         return tx.live.from_python(folding.real(tx, function, a.value, b.value))
     if _members(a, b):
         return tx.live.from_python(folding.real(tx, function, a.as_python(), b.as_python()))
@@ -203,13 +203,13 @@ def _operate(tx: Tracer, op: str, a: Value, b: Value, in_place: bool) -> Value |
     in place, their subclasses don't.
     """
     name = operator_table.BINARY[op][1]
-    late = op in "+*" and _joins(tx, a, name), op in "+*" and _joins(tx, b, name)
+    late = op in "+*" and _joins(tx.classes, a, name), op in "+*" and _joins(tx.classes, b, name)
     changes_late = op in "+*" and isinstance(a, Items)
     if in_place and not changes_late:
         changed = _in_place_attempt(tx, op, a, b)
         if changed is not None:
             return changed
-    for left, right, swapped in _attempts(tx, name, a, b, late):
+    for left, right, swapped in _attempts(tx.classes, name, a, b, late):
         found = _attempt(tx, op, left, right, swapped)
         if found is not None:
             return found
@@ -222,23 +222,25 @@ def _operate(tx: Tracer, op: str, a: Value, b: Value, in_place: bool) -> Value |
     return _attempt(tx, op, b, a, True) if late[1] and op == "*" else None
 
 
-def _attempts(tx: Tracer, name: str, a: Value, b: Value, late: tuple[bool, bool]) -> list[tuple[Value, Value, bool]]:
+def _attempts(
+    classes: Classes, name: str, a: Value, b: Value, late: tuple[bool, bool]
+) -> list[tuple[Value, Value, bool]]:
     """Return who is asked for an operator, as numbers are, and whether its reflected form; two of one class once."""
     order = [] if late[0] else [(a, b, False)]
     if late[1] or (a.type() is b.type() and type(a) is Object):
         return order
-    if _later_first(a, b) and _reflects(tx.classes, a, b, name):
+    if _later_first(a, b) and _reflects(classes, a, b, name):
         return [(b, a, True), *order]
     return [*order, (b, a, True)]
 
 
-def _joins(tx: Tracer, value: Value, name: str) -> bool:
+def _joins(classes: Classes, value: Value, name: str) -> bool:
     """Tell whether `+` or `*` is that of a sequence written in C, and no method written in Python is asked."""
     if isinstance(value, Const):
         return isinstance(value.value, (str, bytes))
     if not issubclass(value.type(), _SEQUENCES):
         return False
-    return not any(tx.classes.asks_python(value, f"__{prefix}{name}__") for prefix in ("", "r"))
+    return not any(classes.asks_python(value, f"__{prefix}{name}__") for prefix in ("", "r"))
 
 
 def _attempt(tx: Tracer, op: str, a: Value, b: Value, swapped: bool) -> Value | None:

@@ -13,6 +13,7 @@ from intarsia_pyeval.values.sequences import Items
 from intarsia_pyeval.values.sets import SetValue
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["CONTAINERS", "built_in_part", "merged_operand", "plain_mapping"]
@@ -40,14 +41,14 @@ def built_in_part(value: Value, viewer: Value) -> Value:
 def merged_operand(tx: Tracer, a: Value, b: Value) -> Value:
     """Return what the operator of a built-in class takes; dicts are merged by the methods of who overrides them."""
     seen = built_in_part(b, a)
-    if isinstance(a, Dict) and seen is not b and isinstance(b, Object) and not plain_mapping(tx, b):
+    if isinstance(a, Dict) and seen is not b and isinstance(b, Object) and not plain_mapping(tx.classes, b):
         raise Break("tracer.operator", f"{b.describe()} is merged, and its class decides how it is read")
     return seen
 
 
-def plain_mapping(tx: Tracer, value: Object) -> bool:
+def plain_mapping(classes: Classes, value: Object) -> bool:
     """Tell whether a subclass of dict is read like a dict."""
     base: Any = value.base.type() if value.base is not None else dict
     # of what is laid out as a dict, only `__iter__` is asked for; an OrderedDict is read by its methods
     names = ("keys", "__getitem__") if issubclass(base, collections.OrderedDict) else ("__iter__",)
-    return all((tx.classes.find(value.cls, name) or (None,))[0] is getattr(base, name) for name in names)
+    return all((classes.find(value.cls, name) or (None,))[0] is getattr(base, name) for name in names)

@@ -9,6 +9,7 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.functions import Cell
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.effects import Effects
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["content_of", "fill", "peek"]
@@ -43,8 +44,8 @@ def peek(tx: Tracer, x: Cell, name: str) -> Value | None:
     return content_of(tx, x, name, free=True)
 
 
-def fill(tx: Tracer, x: Cell, value: Value | None) -> None:
+def fill(effects: Effects, x: Cell, value: Value | None) -> None:
     """Set the content, or empty the cell."""
-    tx.effects.changed(x)
+    effects.changed(x)
     x.known = True
     x.content = value

@@ -16,6 +16,7 @@ from intarsia_pyeval.values.constants import ATOMS, NONE
 from intarsia_pyeval.values.mappings import Dict, compared
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.effects import Effects
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["check_keys", "entries", "find", "guard_absent", "item_source", "plain_items", "remove", "store"]
@@ -115,7 +116,7 @@ def entries(tx: Tracer, x: Dict) -> dict[Hashable, tuple[Value, Value]]:
 def store(tx: Tracer, x: Dict, hashed: Hashable, key: Value, value: Value) -> None:
     """Store under a key whose hash key is known."""
     x.check_writable()
-    _check_dropped(tx, x, hashed)
+    _check_dropped(tx.effects, x, hashed)
     tx.effects.changed(x)
     old = x.entry(hashed)
     x.known[hashed] = (old[0] if old else key, value)
@@ -126,12 +127,12 @@ def store(tx: Tracer, x: Dict, hashed: Hashable, key: Value, value: Value) -> No
         x.log[hashed] = (logged is not None and logged[0], key, value)
 
 
-def _check_dropped(tx: Tracer, x: Dict, hashed: Hashable) -> None:
+def _check_dropped(effects: Effects, x: Dict, hashed: Hashable) -> None:
     """Leave the frame to CPython if the value that goes runs code of the user when it ends."""
     if x.real is None:
         return
     old = None if compared(x.log.__contains__, hashed) else compared(dict.get, x.real, hashed)
-    tx.effects.let_go([] if old is None else [old])
+    effects.let_go([] if old is None else [old])
 
 
 def remove(tx: Tracer, x: Dict, hashed: Hashable, key: Value) -> Value | None:
@@ -140,7 +141,7 @@ def remove(tx: Tracer, x: Dict, hashed: Hashable, key: Value) -> Value | None:
     if found is None:
         return None
     x.check_writable()
-    _check_dropped(tx, x, hashed)
+    _check_dropped(tx.effects, x, hashed)
     tx.effects.changed(x)
     x.deletions += 1
     del x.known[hashed]

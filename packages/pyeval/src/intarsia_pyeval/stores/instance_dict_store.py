@@ -14,6 +14,7 @@ from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.objects import InstanceDict
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["attribute_key", "read", "whole", "write"]
@@ -22,17 +23,17 @@ __all__ = ["attribute_key", "read", "whole", "write"]
 @operation
 def read(tx: Tracer, x: InstanceDict, key: Value) -> Value | None:
     """Return an attribute of the instance, or None, which is relied on."""
-    name = _name(tx, x, key)
+    name = _name(tx.classes, x, key)
     found = instance_store.instance_attribute(tx, x.owner, name)
     if found is None and x.owner.source is not None and name not in x.owner.written:
-        tx.guards.add(GuardKind.ABSENT, instance_store.own_dict_source(tx, x.owner), name)
+        tx.guards.add(GuardKind.ABSENT, instance_store.own_dict_source(tx.sources, x.owner), name)
     return found
 
 
-def _name(tx: Tracer, x: InstanceDict, key: Value) -> str:
+def _name(classes: Classes, x: InstanceDict, key: Value) -> str:
     """Return the name that a key is; the model of an object knows its slots by name, apart from nothing else."""
     name = attribute_key(key)
-    found = tx.classes.find(x.owner.cls, name)
+    found = classes.find(x.owner.cls, name)
     if found is not None and isinstance(found[0], types.MemberDescriptorType):
         raise Break("tracer.hashing", f"an instance dict is asked for {name!r}, which is a slot as well")
     return name
@@ -41,7 +42,7 @@ def _name(tx: Tracer, x: InstanceDict, key: Value) -> str:
 @operation
 def write(tx: Tracer, x: InstanceDict, key: Value, value: Value | None) -> None:
     """Set an attribute of the instance, or delete it."""
-    instance_store.write_attribute(tx, x.owner, _name(tx, x, key), value)
+    instance_store.write_attribute(tx, x.owner, _name(tx.classes, x, key), value)
 
 
 @operation

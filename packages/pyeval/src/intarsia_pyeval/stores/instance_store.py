@@ -17,6 +17,7 @@ from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.objects import Object
 
 if TYPE_CHECKING:
+    from intarsia_pyeval.sources import Sources
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = [
@@ -56,7 +57,7 @@ def own_source(tx: Tracer, owner: Object, name: str) -> Source:
     found = tx.classes.find(owner.cls, name)
     if is_plain_lookup(owner.cls) and (found is None or not is_data_descriptor(found[0])):
         return tx.sources.attribute(owner.source, name)
-    return tx.sources.item(own_dict_source(tx, owner), name)
+    return tx.sources.item(own_dict_source(tx.sources, owner), name)
 
 
 def instance_dict(tx: Tracer, owner: Object) -> Dict:
@@ -66,7 +67,7 @@ def instance_dict(tx: Tracer, owner: Object) -> Dict:
         own = real_dict(owner.value) or {}
         names = dict.fromkeys(own)
         if owner.source is not None:
-            tx.guards.add(GuardKind.DICT_KEYS, own_dict_source(tx, owner), tuple(own))
+            tx.guards.add(GuardKind.DICT_KEYS, own_dict_source(tx.sources, owner), tuple(own))
     names.update(dict.fromkeys(owner.written))
     entries: dict[Hashable, tuple[Value, Value]] = {}
     for name in names:
@@ -88,17 +89,17 @@ def guard_absent(tx: Tracer, owner: Value, name: str) -> None:
         return
     if name in owner.written:  # deleted before, whatever was there at the start
         return
-    tx.guards.add(GuardKind.ABSENT, own_dict_source(tx, owner), name)
+    tx.guards.add(GuardKind.ABSENT, own_dict_source(tx.sources, owner), name)
 
 
-def own_dict_source(tx: Tracer, owner: Object) -> Source:
+def own_dict_source(sources: Sources, owner: Object) -> Source:
     """Return where the instance's own dict is found, past any `__getattribute__` of its class: that was evaluated."""
     assert owner.source is not None
     if is_plain_lookup(owner.cls):
-        return tx.sources.attribute(owner.source, "__dict__")
+        return sources.attribute(owner.source, "__dict__")
     if issubclass(owner.cls, threading.local):
         raise Break("tracer.attribute", f"{owner.describe()} is of one thread, and has a __getattribute__ of its own")
-    return tx.sources.plain_attribute(owner.source, "__dict__")
+    return sources.plain_attribute(owner.source, "__dict__")
 
 
 def has_dict(cls: Any) -> bool:

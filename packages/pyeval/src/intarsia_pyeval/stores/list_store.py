@@ -8,15 +8,15 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.sequences import List
 
 if TYPE_CHECKING:
-    from intarsia_pyeval.tracer import Tracer
+    from intarsia_pyeval.state.effects import Effects
 
 __all__ = ["change"]
 
 
-def change(tx: Tracer, x: List, kept: int = 0) -> list[Value]:
+def change(effects: Effects, x: List, kept: int = 0) -> list[Value]:
     """Return the items for changing; `kept` leading ones will stay as they are."""
     items = x.items
-    tx.effects.changed(x)
+    effects.changed(x)
     x.version += 1
     x.kept = min(x.kept, kept)
     return items
