@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.state.raising import Raising
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["METHODS", "Method", "miss"]
-
-
-Method = Callable[["Tracer", Dict, list[Value], Keywords], Value]
+__all__ = ["METHODS", "miss"]
 
 
 @do.truth.rule(Dict)
@@ -196,7 +193,7 @@ def _get(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
     return found if found is not None else (rest[0] if rest else NONE)
 
 
-def _view(name: str) -> Method:
+def _view(name: str) -> methods.Rule:
     def method(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
         arity(name, args, keywords, 0)
         return DictView(x, name)

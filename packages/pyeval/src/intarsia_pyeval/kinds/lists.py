@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_pyeval import codegen, do
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["METHODS", "Method", "take"]
-
-
-Method = Callable[["Tracer", List, list[Value], Keywords], Value]
+__all__ = ["METHODS", "take"]
 
 
 @do.get_item.rule(List)
