@@ -270,10 +270,20 @@ def test_what_a_graph_cannot_spell_breaks(thing):
     assert [b.code for b in captured.breaks] == ["tracer.tensor_op"] and "is called with" in captured.breaks[0].reason
 
 
-@pytest.mark.parametrize("name", ["names", "is_ipu", "is_hpu", "is_ort", "nothing_of_the_kind"])
+@pytest.mark.parametrize("name", ["is_ipu", "is_hpu", "is_ort", "nothing_of_the_kind"])
 def test_an_attribute_that_tensors_may_lack_is_looked_up_as_in_eager(name):
     def f(x):
         return getattr(x, name, "missing"), x + 1
+
+    executor = Executor()
+    found, result = executor.call(f, X)
+    assert found == f(X)[0]
+    torch.testing.assert_close(result, X + 1)
+
+
+def test_names_of_dimensions_are_asked_of_the_tensor_itself():
+    def f(x):
+        return getattr(x, "names", "missing"), x + 1
 
     executor = Executor()
     found, result = executor.call(f, X)

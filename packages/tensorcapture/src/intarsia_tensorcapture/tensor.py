@@ -52,7 +52,7 @@ _FACTS = frozenset(
     name for name in
     {"dtype", "device", "layout", "ndim", "requires_grad", "itemsize", "nbytes", "is_cuda", "is_cpu", "is_sparse",
      "is_quantized", "is_meta", "is_nested", "is_mps", "is_xpu", "is_mkldnn", "is_sparse_csr", "is_xla", "is_ipu",
-     "is_hpu", "is_mtia", "is_maia", "is_vulkan", "is_ort", "names"}
+     "is_hpu", "is_mtia", "is_maia", "is_vulkan", "is_ort"}
     if hasattr(torch.Tensor, name)
 )  # fmt: skip
 #: Attributes that are tensors computed from it.
@@ -254,6 +254,8 @@ def get_attribute(tx: Tracer, x: TensorValue, name: str) -> Value:
         return tx.live.from_python(x.fake.shape)
     if name in _FACTS:
         return tx.live.from_python(getattr(x.fake, name))
+    if name == "names" and hasattr(torch.Tensor, name):  # fake tensors have none, whatever they stand for
+        raise Break("tracer.attribute", "the names of a tensor's dimensions are asked for")
     if name in _VIEWS:
         return x.plugin.record(tx, "call_function", getattr, [x, Const(name)], {})
     if name == "__class__":
