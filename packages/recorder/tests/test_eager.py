@@ -562,3 +562,24 @@ def test_gradients_of_losses_lie_as_eagers(number: int) -> None:
         with mode:
             predicted = function(*map(mode.from_tensor, three))
         assert _moving(predicted) == _moving(function(*three)), [x.stride() for x in three]
+
+
+_TRANSFORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "fft": lambda x: torch.fft.fft(x, n=10, dim=1),
+    "fft of complex": lambda x: torch.fft.fft(x + 0j, dim=0),
+    "fftn": lambda x: torch.fft.fftn(x + 0j, dim=(1, 2)),
+    "ihfft": lambda x: torch.fft.ihfft(x, dim=1),
+    "irfftn": lambda x: torch.fft.irfftn(x + 0j, dim=(1, 0)),
+    "rfft": lambda x: torch.fft.rfft(x, dim=0),
+    "rfftn": lambda x: torch.fft.rfftn(x, dim=(0, 2, 1)),
+    "stft": lambda x: torch.stft(x[:, :, 0], 4, 2, center=False, window=torch.ones(4), return_complex=True),
+}
+
+
+@pytest.mark.parametrize("name", _TRANSFORMS)
+def test_transforms_lie_as_eagers(name: str) -> None:
+    """The dimensions that a transform goes along lie innermost."""
+    for x in [*_turned(torch.rand(6, 8, 4)), torch.rand(6, 8, 8)[..., ::2], torch.rand(1, 8, 4).expand(6, 8, 4)]:
+        with EagerMode() as mode:
+            predicted = _TRANSFORMS[name](mode.from_tensor(x))
+        assert _moving(predicted) == _moving(_TRANSFORMS[name](x)), x.stride()

@@ -184,23 +184,32 @@ def _row_major(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
 def _suggested(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Lay the first of several results out by the memory format that suits the operand."""
     first, *rest = result
-    return (first.contiguous(memory_format=suggest_memory_format(args[0])), *rest)
+    return (first.contiguous(memory_format=_format_of(args[0])), *rest)
 
 
 def _in_format(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Lay the result out by the memory format that suits the operand."""
-    return _formatted(mode, result, suggest_memory_format(args[0]))
+    return _formatted(mode, result, _format_of(args[0]))
 
 
 def _in_format_of_second(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    return _formatted(mode, result, suggest_memory_format(args[1]))
+    return _formatted(mode, result, _format_of(args[1]))
 
 
 def _formatted(mode: FakeTensorMode, result: torch.Tensor, memory_format: torch.memory_format) -> torch.Tensor:
     """Return a tensor with the strides of a new one of a memory format."""
     if not _is_known(result):
-        return result.contiguous(memory_format=memory_format)
+        with mode:
+            return torch.empty(result.shape, dtype=result.dtype, device=result.device, memory_format=memory_format)
     return _with_strides(mode, result, torch.empty(result.shape, device="meta", memory_format=memory_format).stride())
+
+
+def _format_of(tensor: torch.Tensor) -> torch.memory_format:
+    """Return the memory format that suits a tensor, for the sizes of the first call where they are open."""
+    shape, strides = known_numbers(tensor.shape), known_numbers(tensor.stride())
+    if shape is None or strides is None:
+        return suggest_memory_format(tensor)
+    return suggest_memory_format(torch.empty_strided(shape, strides, device="meta"))
 
 
 def _rolled(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -280,6 +289,34 @@ def _in_order_of(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[i
     return _with_strides(mode, result, made)
 
 
+def _transformed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """On the CPU a Fourier transform batches the other dimensions: those it goes along lie innermost.
+
+    Source: aten/src/ATen/native/mkl/SpectralOps.cpp, `_exec_fft`; torch 2.11's meta kernels make the result row-major.
+    """
+    x, dims = args[0], [dim % args[0].dim() for dim in args[1]]
+    strides = known_numbers(x.stride())
+    if device_of(x) != "cpu" or strides is None or not dims:
+        return result
+    if result.is_complex():  # to a real result the last dimension goes alone, from what the others gave
+        kept = [] if x.is_complex() else dims[-1:]
+        dims = [*sorted(dims[: len(dims) - len(kept)], key=lambda dim: -strides[dim]), *kept]
+        return _in_order_of(mode, result, _strides_by_rank([*_others_by_stride(strides, dims), *dims]))
+    first = sorted(dims[:-1], key=lambda dim: -strides[dim])
+    if first:
+        strides = _strides_by_rank([*_others_by_stride(strides, first), *first])
+    return _in_order_of(mode, result, _strides_by_rank([*_others_by_stride(strides, dims[-1:]), dims[-1]]))
+
+
+def _others_by_stride(strides: Sequence[int], dims: Sequence[int]) -> list[int]:
+    return sorted((dim for dim in range(len(strides)) if dim not in dims), key=lambda dim: -strides[dim])
+
+
+def _strides_by_rank(order: Sequence[int]) -> list[int]:
+    """Return numbers that order dimensions as strides do, of dimensions from the slowest to the fastest one."""
+    return [len(order) - order.index(dim) for dim in range(len(order))]
+
+
 def _unchanged(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     return result
 
@@ -287,11 +324,11 @@ def _unchanged(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: M
 def _like_clone_of_repeated(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Writing into a part of a tensor that shows elements several times, eager writes into its clone."""
     x = args[0]
-    if not _is_known(x) or not any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape, strict=True)):
+    strides = zip(x.stride(), x.shape, strict=True)
+    if not any(type(s) is int and s == 0 and not (type(n) is int and n < 2) for s, n in strides):
         return result
     with mode:
-        strides = x.clone().stride()
-    return _with_strides(mode, result, strides)
+        return _with_strides(mode, result, x.clone().stride())
 
 
 def _first_iterated(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -400,13 +437,14 @@ _CORRECTED: dict[str, Correction] = {
     ),
     "ldexp": _product_with_power,
     "linalg_vector_norm": _without_normed,
-    **dict.fromkeys(_PADDED_IMAGES.split(), _by_device(_unchanged, _contiguous)),
+    **dict.fromkeys(_PADDED_IMAGES.split(), _by_device(_in_format, _contiguous)),
     **dict.fromkeys(["reflection_pad3d", "replication_pad3d"], _by_device(_in_format, _contiguous)),
     **dict.fromkeys(_PADDED_BACKWARD.split(), _by_device(_in_format_of_second, _contiguous)),
-    **dict.fromkeys(_RESAMPLED.split(), _by_device(_unchanged, _in_format)),
+    **dict.fromkeys(_RESAMPLED.split(), _in_format),
     **dict.fromkeys(_SCATTERED.split(), _like_clone_of_repeated),
     **dict.fromkeys(["complex", "floor_divide", "mse_loss", "polar", "smooth_l1_loss"], _in_order),
     "rsub.Tensor": _in_order_of_second,
+    **dict.fromkeys(["_fft_c2c", "_fft_c2r", "_fft_r2c"], _transformed),
     "addr": _of_promoted_types,
     "huber_loss": _both(_of_first_type, _as_first_operand),
     "native_dropout_backward": _both(_of_promoted_types, _by_device(_iterated, _in_format)),
