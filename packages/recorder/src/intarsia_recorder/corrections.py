@@ -298,18 +298,23 @@ def _transformed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs:
     strides = known_numbers(x.stride())
     if device_of(x) != "cpu" or strides is None or not dims:
         return result
-    if result.is_complex():  # to a real result the last dimension goes alone, from what the others gave
-        kept = [] if x.is_complex() else dims[-1:]
-        dims = [*sorted(dims[: len(dims) - len(kept)], key=lambda dim: -strides[dim]), *kept]
-        return _in_order_of(mode, result, _strides_by_rank([*_others_by_stride(strides, dims), *dims]))
-    first = sorted(dims[:-1], key=lambda dim: -strides[dim])
-    if first:
-        strides = _strides_by_rank([*_others_by_stride(strides, first), *first])
-    return _in_order_of(mode, result, _strides_by_rank([*_others_by_stride(strides, dims[-1:]), dims[-1]]))
+    last = dims[-1:] if x.is_complex() != result.is_complex() else []  # goes last, whatever its stride
+    others = _by_stride(strides, dims[: len(dims) - len(last)])
+    if result.is_complex():
+        order = [*_others_by_stride(strides, dims), *others, *last]
+    else:  # from what the others gave
+        between = _strides_by_rank([*_others_by_stride(strides, others), *others]) if others else strides
+        order = [*_others_by_stride(between, last), *last]
+    return _in_order_of(mode, result, _strides_by_rank(order))
+
+
+def _by_stride(strides: Sequence[int], dims: Sequence[int]) -> list[int]:
+    """Return dimensions, the slowest one first."""
+    return sorted(dims, key=lambda dim: -strides[dim])
 
 
 def _others_by_stride(strides: Sequence[int], dims: Sequence[int]) -> list[int]:
-    return sorted((dim for dim in range(len(strides)) if dim not in dims), key=lambda dim: -strides[dim])
+    return _by_stride(strides, [dim for dim in range(len(strides)) if dim not in dims])
 
 
 def _strides_by_rank(order: Sequence[int]) -> list[int]:
