@@ -138,3 +138,21 @@ def test_an_input_that_died_is_refused_and_nothing_was_kept_alive():
     value = fast(x, torch.randn(4, dtype=torch.float64))
     with pytest.raises(UnsupportedError, match="is gone"):
         torch.autograd.grad(value, x, create_graph=True)
+
+
+def test_the_graph_that_runs_again_is_not_compiled_once_more():
+    def penalty(x):
+        (g,) = torch.autograd.grad((x.sin() * x).sum(), x, create_graph=True)
+        g.pow(2).sum().backward()
+        return g
+
+    x = torch.arange(3.0, requires_grad=True)
+    expected = penalty(x).detach()
+    wanted, x.grad = x.grad, None
+    fast, before = intarsia.compile(penalty, options=OPTIONS), intarsia.stats()
+    for _ in range(3):
+        x.grad = None
+        torch.testing.assert_close(fast(x).detach(), expected)
+        torch.testing.assert_close(x.grad, wanted)
+    now = intarsia.stats()
+    assert now.frames_seen - before.frames_seen == now.frames_compiled - before.frames_compiled <= 2
