@@ -22,7 +22,7 @@ _NOWHERE = (Origin("<python>", 0, "program"),)
 def user_frames(
     limit: int = 8, *, skip: int = 1, known: dict[tuple[int, int], tuple[CodeType, Origin | None]] | None = None
 ) -> tuple[Origin, ...]:
-    """Return the frames above the caller that belong to neither torch nor this package, outermost first.
+    """Return the frames above the caller that belong neither to torch nor to a package of ours, outermost first.
 
     The walk ends at `record`: who called it isn't part of the program. A program without frames of its own gives one
     frame that says so.
@@ -43,13 +43,18 @@ def user_frames(
         if entry is None:
             if code.co_name == "record" and code.co_filename == _RECORD:
                 break
-            foreign = code.co_filename.startswith(_SKIPPED)
+            foreign = code.co_filename.startswith(_SKIPPED) or _is_ours(frame)
             entry = known[key] = code, None if foreign else Origin(code.co_filename, frame.f_lineno, code.co_qualname)
         origin = entry[1]
         if origin is not None:
             found.append(origin)
         frame = frame.f_back
     return tuple(reversed(found)) or _NOWHERE
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Tell whether a pass is running, such as the one that differentiates a recording."""
+    return str(frame.f_globals.get("__name__")).startswith("intarsia_")
 
 
 def raising_frames(error: BaseException) -> tuple[Origin, ...]:

@@ -37,7 +37,8 @@ class KernelSummary:
 
     def where(self) -> str:
         """Return the user lines with the operations on each, such as `"model.py:12 (mul, softmax)"`."""
-        return lines_with_ops(self.origins)
+        placed = tuple(origin for origin in self.origins if origin.line)  # an op of autograd's alone has no line
+        return lines_with_ops(placed or self.origins)
 
 
 def summarise_kernel(kernel: Kernel, program: Program) -> KernelSummary:
