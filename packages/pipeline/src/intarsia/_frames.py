@@ -9,7 +9,6 @@ from types import CodeType
 from typing import TYPE_CHECKING
 
 import intarsia_bytecode
-import intarsia_framehook
 import intarsia_guards
 import intarsia_pyeval
 import intarsia_runtime
@@ -61,8 +60,6 @@ def make_dispatcher(
     def compile_graph(capture: Capture) -> CompiledGraph:
         report = GraphReport()
         run = compile_one(capture.graph_module, capture.example_inputs, capture.signature, report)
-        # eager runs the graph again for second derivatives: that is no frame of the program's
-        intarsia_framehook.quiet(capture.graph_module.forward.__func__.__code__)
         # the environment is open until here: what any stage or backend asked of it is guarded
         plans.extend(report.plans)
         report.facts = join_facts(capture.facts, facts_behind(capture.example_inputs, close=True))
