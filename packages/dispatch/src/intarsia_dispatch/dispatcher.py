@@ -298,8 +298,6 @@ class Dispatcher:
         if capture.graph_module is not None:
             with torch._C._EnableTorchFunction():  # a backend may trace by it
                 made = config.compile_graph(capture)
-            # eager may run the graph again, as for second derivatives: that is no frame of the program's
-            framehook.quiet(capture.graph_module.forward.__func__.__code__)
             graph = made if isinstance(made, CompiledGraph) else CompiledGraph(made)
             self._counts.add(graphs=1)
         new_code = None

@@ -14,6 +14,9 @@ from types import CodeType
 from typing import Any
 
 import torch
+import torch.fx
+
+import intarsia_framehook as framehook
 
 __all__ = [
     "calls_debugger",
@@ -22,6 +25,7 @@ __all__ = [
     "is_handler",
     "is_import",
     "is_repeated_later",
+    "left_alone",
     "library_code",
     "root_codes",
 ]
@@ -30,6 +34,13 @@ _DEBUGGER_CALLS = frozenset({"breakpoint", "set_trace"})
 _HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
 _DEBUGGER_MODULES = ("pydevd", "_pydevd", "debugpy")
 _CHECKPOINT = os.path.join(os.path.dirname(torch.__file__), "utils", "checkpoint.py")
+
+
+def left_alone(graph_module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Return a captured graph that nobody looks at when eager runs it, as for second derivatives: it's no program's."""
+    forward: Any = graph_module.forward
+    framehook.quiet(forward.__func__.__code__)
+    return graph_module
 
 
 def code_under(

@@ -18,7 +18,7 @@ from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
 from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, ErrorPolicy, EventKind, FrameEvent, FrameGuard
-from intarsia_dispatch.skipping import library_code
+from intarsia_dispatch.skipping import left_alone, library_code
 from intarsia_fuser import FusionPlan
 from intarsia_guards.changes import changed
 from intarsia_ir.errors import UnsupportedError
@@ -59,7 +59,7 @@ def make_dispatcher(
 
     def compile_graph(capture: Capture) -> CompiledGraph:
         report = GraphReport()
-        run = compile_one(capture.graph_module, capture.example_inputs, capture.signature, report)
+        run = compile_one(left_alone(capture.graph_module), capture.example_inputs, capture.signature, report)
         # the environment is open until here: what any stage or backend asked of it is guarded
         plans.extend(report.plans)
         report.facts = join_facts(capture.facts, facts_behind(capture.example_inputs, close=True))
