@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["index_check"]
+__all__ = ["depends_on_data", "index_check"]
 
 aten = torch.ops.aten
 
@@ -35,7 +35,7 @@ def index_check(func: torch._ops.OpOverload) -> Callable[[Any, Sequence[Any], Ma
         named = {**{argument.name: value for argument, value in given}, **kwargs}
         whole, src = named.pop("self"), named.pop("src")
         sizes = [*whole.shape, *src.shape]
-        if any(_depends_on_data(n) for n in (*sizes, *named.values())):
+        if any(depends_on_data(n) for n in (*sizes, *named.values())):
             return
         with mode:
             part = part_of(whole, **named)
@@ -66,5 +66,6 @@ def _beyond(index: Any, tensor: torch.Tensor, dim: int) -> str:
     return f"select(): index {index} out of range for tensor of size {list(tensor.shape)} at dimension {dim}"
 
 
-def _depends_on_data(number: Any) -> bool:
+def depends_on_data(number: Any) -> bool:
+    """Tell whether a size is known only once the graph runs."""
     return isinstance(number, torch.SymInt) and not number.node.has_hint()

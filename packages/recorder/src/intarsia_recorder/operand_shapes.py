@@ -14,6 +14,7 @@ import torch
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_recorder.corrections import device_of
+from intarsia_recorder.indices import depends_on_data
 
 __all__ = ["expands_to", "shape_check"]
 
@@ -39,7 +40,7 @@ def shape_check(func: torch._ops.OpOverload) -> Callable[[Any, Sequence[Any], Ma
 
     def check(mode: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         given = [*args, *(kwargs.get(a.name, a.default_value) for a in func._schema.arguments[len(args) :])]
-        if not any(_depends_on_data(n) for x in given if isinstance(x, torch.Tensor) for n in x.shape):
+        if not any(depends_on_data(n) for x in given if isinstance(x, torch.Tensor) for n in x.shape):
             problem = fits(*given)
             if problem is not None:
                 raise RuntimeError(f"{func}: {problem}")
@@ -180,10 +181,6 @@ def _fit_each_other(first: torch.Tensor, second: torch.Tensor, *rest: Any) -> st
 def _adds_to_vector(self: torch.Tensor, matrix: torch.Tensor, *rest: Any) -> str | None:
     shape = matrix.shape[:1]
     return None if expands_to(self, shape) else f"{list(self.shape)} is added to {list(shape)}"
-
-
-def _depends_on_data(number: Any) -> bool:
-    return isinstance(number, torch.SymInt) and not number.node.has_hint()
 
 
 _UPSAMPLED = """
