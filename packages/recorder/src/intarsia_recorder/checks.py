@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from intarsia_ir.errors import UnsupportedError
+from intarsia_recorder.operand_numbers import number_check
 from intarsia_recorder.operand_shapes import expands_to
 from intarsia_recorder.recorder import Recorder
 from intarsia_recorder.recurrent import whole_recurrent
@@ -74,7 +75,23 @@ def _bias_of_rows(input: torch.Tensor, weight: torch.Tensor, bias: Any = None) -
         raise RuntimeError(f"linear: a bias of shape {list(bias.shape)} for a result of {shape}")
 
 
+def _chosen_number(condition: torch.Tensor, input: Any = None, other: Any = None) -> None:
+    """A number that `where` chooses fits into the type that it has with the tensor beside it."""
+    if isinstance(input, torch.Tensor) == isinstance(other, torch.Tensor):
+        return
+    by_number = torch.ops.aten.where.ScalarOther if isinstance(input, torch.Tensor) else torch.ops.aten.where.ScalarSelf
+    check = number_check(by_number)
+    assert check is not None
+    check(None, (condition, input, other), {})
+
+
+def _chosen_number_of(self: Any, condition: torch.Tensor, other: Any) -> None:
+    _chosen_number(condition, self, other)
+
+
 _CHECKS: dict[Any, Callable[..., None]] = {
+    torch.where: _chosen_number,
+    torch.Tensor.where: _chosen_number_of,
     torch.max_pool1d: _pooled_in_rows,
     torch.nn.functional.max_pool1d: _pooled_in_rows,
     torch.ops.aten.max_pool1d: _pooled_in_rows,

@@ -22,6 +22,7 @@ from intarsia_ir.device_guard import keep_device_guard
 from intarsia_recorder.corrections import Correction, correction_of, device_of, is_empty
 from intarsia_recorder.indices import index_check
 from intarsia_recorder.iteration import known_numbers
+from intarsia_recorder.operand_numbers import number_check
 from intarsia_recorder.operand_shapes import shape_check
 from intarsia_recorder.operand_types import Check, mismatch_check
 from intarsia_recorder.overlap import overlap_check
@@ -341,5 +342,5 @@ def _rules_of(func: Any) -> _Rules:
     refused = (types, how, bool(_NOTHING_TO_DO & {base, full})) if types else None
     stored = (_STORED.get(full) or _STORED.get(base, "")) if written and name.endswith("_") else ""
     mismatched, overlap = mismatch_check(base, func), overlap_check(func)
-    checks = tuple(check for check in (index_check(func), shape_check(func)) if check is not None)
+    checks = tuple(check for check in (index_check(func), shape_check(func), number_check(func)) if check is not None)
     return refused, dims, correction_of(func), stored, mismatched, overlap, checks
