@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +69,29 @@ def test_swapping_two_inputs() -> None:
     a, b = torch.zeros(2), torch.ones(2)
     with_epilogue(lambda a, b: (b, a), Signature(writes=(Write(0, 0), Write(1, 1))))(a, b)
     assert (a.tolist(), b.tolist()) == ([1, 1], [0, 0])
+
+
+def _write_threes(targets: Sequence[torch.Tensor], counted: Sequence[bool]) -> None:
+    writes = tuple(Write(n, n, is_counted) for n, is_counted in enumerate(counted))
+    with_epilogue(lambda *xs: [torch.full(x.shape, 3, dtype=x.dtype) for x in xs], Signature(writes=writes))(*targets)
+
+
+@pytest.mark.parametrize("counted", itertools.product([True, False], repeat=4))
+def test_several_writes_are_counted_or_not(counted: tuple[bool, ...]) -> None:
+    negative = torch.zeros(2, dtype=torch.complex64).conj().imag  # its memory holds other numbers than its elements
+    targets = [torch.zeros(2), torch.zeros(2), torch.zeros((), dtype=torch.int64), negative]
+    versions = [target._version for target in targets]
+    _write_threes(targets, counted)
+    assert [target.tolist() for target in targets] == [[3, 3], [3, 3], 3, [3, 3]]
+    assert [target._version - v for target, v in zip(targets, versions, strict=True)] == list(map(int, counted))
+
+
+def test_inference_tensors_are_written_in_inference_mode() -> None:
+    with torch.inference_mode():
+        unversioned = torch.zeros(2)
+        targets = [torch.zeros(2), unversioned]
+        _write_threes(targets, (False, False))
+    assert [target.tolist() for target in targets] == [[3, 3], [3, 3]]
 
 
 def test_a_parameter_is_written_whatever_the_grad_mode() -> None:

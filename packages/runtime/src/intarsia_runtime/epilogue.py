@@ -27,6 +27,7 @@ from intarsia_ir.records import (
     Role,
     Signature,
     ViewStep,
+    Write,
 )
 from intarsia_ir.size_expressions import filled, symbol_values
 from intarsia_runtime._calls import copy
@@ -163,17 +164,16 @@ def _writes(signature: Signature, bound: dict[str, Any], tracked: Collection[int
         return []
     bound["_grad"] = torch.is_grad_enabled
     bound["_set_grad_enabled"] = torch._C._set_grad_enabled
+    bound |= {copy_all.__name__: copy_all for copy_all in (_copy_all, _copy_all_uncounted)}
     copies: list[str] = []
     for write in signature.writes:
         if write.input in tracked:
-            copies.append("    _set_grad_enabled(True)")
-        if write.is_counted:
-            copies.append(f"    inputs[{write.input}].copy_(results[{write.result}])")
-        else:
-            bound["_copy_uncounted"] = _copy_uncounted
-            copies.append(f"    _copy_uncounted(inputs[{write.input}], results[{write.result}])")
-        if write.input in tracked:
-            copies.append("    _set_grad_enabled(False)")
+            copies += ["    _set_grad_enabled(True)", _copies([write]), "    _set_grad_enabled(False)"]
+    # all results are there and no two inputs share memory, so the order is free
+    untracked = [write for write in signature.writes if write.input not in tracked]
+    for is_counted in (True, False):
+        writes = [write for write in untracked if write.is_counted is is_counted]
+        copies += [_copies(writes)] if writes else []
     return [
         "enabled = _grad()",
         "_set_grad_enabled(False)",
@@ -184,14 +184,31 @@ def _writes(signature: Signature, bound: dict[str, Any], tracked: Collection[int
     ]
 
 
-def _copy_uncounted(target: Tensor, source: Tensor) -> None:
+def _copies(writes: Sequence[Write]) -> str:
+    """Return the statement of some writes, all of them counted or none."""
+    if len(writes) == 1 and writes[0].is_counted:
+        return f"    inputs[{writes[0].input}].copy_(results[{writes[0].result}])"
+    copy_all = _copy_all if writes[0].is_counted else _copy_all_uncounted
+    targets = "".join(f"inputs[{write.input}], " for write in writes)
+    sources = "".join(f"results[{write.result}], " for write in writes)
+    return f"    {copy_all.__name__}(({targets}), ({sources}))"
+
+
+def _copy_all(targets: tuple[Tensor, ...], sources: tuple[Tensor, ...]) -> None:
+    """Write each source into its target, in one call, which on a GPU is one kernel, where no bit stands for a sign."""
+    if len(targets) == 1 or any(target.is_neg() or target.is_conj() for target in targets):
+        for target, source in zip(targets, sources, strict=True):
+            target.copy_(source)
+    else:
+        torch._foreach_copy_(targets, sources)
+
+
+def _copy_all_uncounted(targets: tuple[Tensor, ...], sources: tuple[Tensor, ...]) -> None:
     """Write without counting it among the versions that autograd looks at."""
-    if target.is_inference():
-        target.copy_(source)
-        return
-    version = target._version
-    target.copy_(source)
-    torch._C._autograd._unsafe_set_version_counter((target,), (version,))
+    counting = tuple([target for target in targets if not target.is_inference()])
+    versions = tuple([target._version for target in counting])
+    _copy_all(targets, sources)
+    torch._C._autograd._unsafe_set_version_counter(counting, versions)
 
 
 def _output(

@@ -6,9 +6,11 @@ data is replaced by nothing: what is left is the counter.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 __all__ = ["Watched", "check_watched", "watch"]
@@ -20,12 +22,12 @@ class Watched(NamedTuple):
     Args:
         counter: An empty tensor with its counter of writes.
         version: What that should be.
-        what: Type and shape, for the message.
+        shape: Of the tensor, for the message.
     """
 
     counter: Tensor
     version: int
-    what: str
+    shape: torch.Size
 
 
 def watch(*tensors: tuple[Tensor, int]) -> tuple[Watched, ...]:
@@ -53,8 +55,15 @@ def watch(*tensors: tuple[Tensor, int]) -> tuple[Watched, ...]:
 
 def _watched(tensor: Tensor, further: int) -> Watched:
     counter = tensor.detach()
-    counter.data = tensor.new_empty(0)
-    return Watched(counter, tensor._version + further, f"[{tensor.type()} {list(tensor.shape)}]")
+    counter.data = _nothing(tensor.dtype, tensor.device)
+    return Watched(counter, tensor._version + further, tensor.shape)
+
+
+@functools.cache
+def _nothing(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return data to replace other data by: all counters of a type share it, for making a tensor takes time."""
+    with torch.inference_mode(False):
+        return torch.empty(0, dtype=dtype, device=device)
 
 
 def check_watched(watched: Sequence[Watched]) -> None:
@@ -63,9 +72,10 @@ def check_watched(watched: Sequence[Watched]) -> None:
     Raises:
         RuntimeError: One was.
     """
-    for counter, version, what in watched:
+    for counter, version, shape in watched:
         if counter._version != version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"{what} is at version {counter._version}; expected version {version} instead."
+                f"[{counter.type()} {list(shape)}] is at version {counter._version}; "
+                f"expected version {version} instead."
             )
