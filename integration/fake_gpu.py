@@ -25,6 +25,7 @@ import intarsia_fuser
 import intarsia_ir.torch
 import intarsia_loops
 import intarsia_loops.kernels
+from intarsia.levels import Half, Linked, Partition
 from intarsia_ir.aten import constants_of, devices, parse_ir, print_ir
 from intarsia_loops.program import Extern, Kernel, Program
 from intarsia_tensorcapture.plugin import Tensors
@@ -57,18 +58,20 @@ def check(name: str) -> list[dict[str, Any]]:
     torch.manual_seed(0)
     twin, theirs = case.make("cpu")
 
-    def interpreted(program: Any) -> Any:
-        kernels = intarsia_loops.from_fx(lowered(program.graph_module))
+    def interpreted(half: Half) -> Linked:
+        kernels = intarsia_loops.from_fx(lowered(half.graph_module))
         called = [str(item.target).removeprefix("aten.") for item in kernels.items if isinstance(item, Extern)]
         graphs.append({"kernels": sum(isinstance(i, Kernel) for i in kernels.items), "externs": called})
         view = intarsia_loops.to_fx(on_cpu(kernels))
-        halves = program.halves
-        if halves is not None:
-            halves = replace(halves, layouts=tuple((*layout[:3], "cpu") for layout in halves.layouts))
-        return replace(program, halves=halves, run=lambda *args: intarsia_loops.kernels.interpret(view, *args))
+        return Linked(lambda *args: intarsia_loops.kernels.interpret(view, *args), half.signature)
 
-    stages = intarsia.default_pipeline().until("aten").stages
-    pipeline = intarsia.Pipeline((*stages, intarsia.Stage("interpret", "aten", "callable", interpreted)))
+    def on_the_cpu(partition: Partition[Half]) -> Partition[Linked]:
+        halves = [replace(h, layouts=tuple((*layout[:3], "cpu") for layout in h.layouts)) for h in partition.halves]
+        return replace(partition.map(interpreted), halves=tuple(halves))
+
+    stages = intarsia.default_pipeline().until(Half).stages
+    end = intarsia.Stage("interpret", Partition[Half], Partition[Linked], on_the_cpu)
+    pipeline = intarsia.Pipeline((*stages, end))
     with card.used(), torch.set_grad_enabled(case.train):
         call = intarsia.compile(function, pipeline=pipeline, options={"on_error": "raise"})
         for turn in range(2):

@@ -107,11 +107,11 @@ def value_of(spec, results, inputs):
 
 def run_halves(done, inputs, tangents):
     """Run the forward graph, then the backward graphs on what it saved; return outputs, and gradients by input."""
-    results = aten.interpret(done.forward.graph_module, *inputs)
-    outputs = [value_of(spec, results, inputs) for spec in done.halves.forward.outputs]
+    results = aten.interpret(done.partition.forward.graph_module, *inputs)
+    outputs = [value_of(spec, results, inputs) for spec in done.partition.forward.signature.outputs]
     gradients = {}
     tangents = iter(tangents)
-    for backward, halves in done.pairs():
+    for backward, halves in zip(done.partition.backwards, done.partition.halves, strict=True):
         saved = [inputs[s.position] if s.is_input else results[s.position] for s in halves.saved]
         given = [*saved, *itertools.islice(tangents, len(halves.tangents))]
         second = aten.interpret(backward.graph_module, *given)
@@ -163,7 +163,7 @@ def test_halves_equal_eager(case):
 def bytes_of_saved(done):
     """Return the bytes of all values that go from the forward graph to the backward graph."""
     saved = {}
-    for backward, halves in done.pairs():
+    for backward, halves in zip(done.partition.backwards, done.partition.halves, strict=True):
         placeholders = [n for n in backward.graph_module.graph.nodes if n.op == "placeholder"]
         saved.update(zip(halves.saved, placeholders, strict=False))
     return sum(meta.value(n).nbytes for n in saved.values())
@@ -190,8 +190,8 @@ def test_gradcheck(case):
         @staticmethod
         def forward(ctx, *xs):
             ctx.save_for_backward(*xs)
-            results = aten.interpret(done.forward.graph_module, *xs)
-            return value_of(done.halves.forward.outputs[0], results, xs).clone()
+            results = aten.interpret(done.partition.forward.graph_module, *xs)
+            return value_of(done.partition.forward.signature.outputs[0], results, xs).clone()
 
         @staticmethod
         def backward(ctx, tangent):
@@ -220,7 +220,7 @@ def test_random_numbers_are_drawn_once():
     joint = functionalize(joint_graph(layer, layer_inputs()))
     for policy in POLICIES:
         done = partition(joint, policy)
-        assert count_random(done.forward) == 1 and count_random(done.backward) == 0
+        assert count_random(done.partition.forward) == 1 and count_random(done.partition.backwards[0]) == 0
 
 
 def count_random(half):
@@ -232,7 +232,8 @@ def test_a_plan_replays():
     done = partition(joint, Budget(0))
     again = partition(joint, PartitionPlan.from_json(done.plan.to_json()))
     assert again.plan == done.plan
-    assert aten.print_ir(again.backward.graph_module) == aten.print_ir(done.backward.graph_module)
+    texts = [[aten.print_ir(graph.graph_module) for graph in p.partition.graphs] for p in (again, done)]
+    assert texts[0] == texts[1]
 
 
 def test_the_joint_graph_is_not_changed():
@@ -257,14 +258,14 @@ def test_a_choice_that_leaves_something_out_is_refused():
 def test_the_checker_finds_wrong_halves(rule):
     joint = functionalize(joint_graph(lambda x: F.dropout(x.sin(), 0.5) * x, [torch.randn(4, requires_grad=True)]))
     done = partition(joint, SaveAll())
-    half = done.backward if rule == "H2" else done.forward
+    half = done.partition.backwards[0] if rule == "H2" else done.partition.forward
     for node in list(half.graph_module.graph.nodes):
         if rule == "H3" and node.target is torch.ops.aten.bernoulli.p:
             node.args = (node.args[0], 0.25)
         elif rule != "H3" and node.target is torch.ops.aten.mul.Tensor:
             node.target = torch.ops.aten.add.Tensor
     with pytest.raises(VerifyError) as caught:
-        check_halves(joint, done.forward.graph_module, done.backward.graph_module, done.halves)
+        check_halves(joint, *[g.graph_module for g in done.partition.graphs], *done.partition.halves)
     assert rule in {finding[0] for finding in caught.value.findings}
 
 

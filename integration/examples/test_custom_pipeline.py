@@ -54,6 +54,6 @@ def test_a_wrong_order_is_refused_before_anything_runs():
     try:
         pipeline.without("lower")
     except intarsia.InvalidArgumentError as error:
-        assert "takes loops" in str(error)
+        assert "'fuse' takes Loops" in str(error)
     else:
         raise AssertionError("a pipeline without its lowering was accepted")

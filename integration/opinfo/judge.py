@@ -13,6 +13,7 @@ import torch.utils._pytree as pytree
 
 import intarsia
 from intarsia import Stage
+from intarsia.levels import Loops
 from intarsia_ir.errors import UnsupportedError
 from intarsia_loops import from_fx
 from intarsia_loops.program import Extern
@@ -43,11 +44,11 @@ class Judge:
     def __init__(self, *, dynamic: bool | None, twice: bool) -> None:
         self.dynamic, self.twice = dynamic, twice
         self.externs: list[str] = []
-        note = Stage("note", "loops", "loops", self._note, trusted=True)
+        note = Stage("note", Loops, Loops, self._note, trusted=True)
         self.pipeline = intarsia.default_pipeline().after("lower", note)
         signal.signal(signal.SIGALRM, too_long)
 
-    def _note(self, program: Any) -> Any:
+    def _note(self, program: Loops) -> Loops:
         self.externs += [str(i.target) for i in from_fx(program.graph_module).items if isinstance(i, Extern)]
         return program
 

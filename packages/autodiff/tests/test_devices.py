@@ -4,7 +4,8 @@ import torch
 
 from intarsia_autodiff import Recompute, joint_graph, partition_problem
 from intarsia_ir.aten import parse_ir
-from intarsia_ir.records import Fresh, InputSpec, Joint, Recorded, Signature, Tangent
+from intarsia_ir.records import Fresh, InputSpec, Joint, Signature, Tangent
+from intarsia_ir.values import Recorded
 
 TEXT = """// dialect: aten 1
 graph(%x: f32[8] on 'cuda:0' grad, %t: f32[8]) {

@@ -9,7 +9,8 @@ from intarsia_functionalizer import functionalize, to_aten
 from intarsia_functionalizer.builder import dense_order
 from intarsia_ir import aten, meta
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError, VerifyError
-from intarsia_ir.records import AliasOfInput, AliasOfOutput, Constant, Fresh, InputItself, Recorded, ViewStep, Write
+from intarsia_ir.records import AliasOfInput, AliasOfOutput, Constant, Fresh, InputItself, ViewStep, Write
+from intarsia_ir.values import Recorded
 
 
 def graph(signature, body):

@@ -8,7 +8,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from intarsia_functionalizer import default_decompositions, functionalize
 from intarsia_functionalizer._reference import apply_signature
 from intarsia_ir import aten, meta
-from intarsia_ir.records import Fresh, InputSpec, Recorded, Signature
+from intarsia_ir.records import Fresh, InputSpec, Signature
+from intarsia_ir.values import Recorded
 from intarsia_recorder import Recorder, graph_module, recording
 
 

@@ -12,6 +12,7 @@ import torch.fx as fx
 import intarsia
 import intarsia_runtime
 from intarsia import InvalidArgumentError, Stage, UnsupportedError
+from intarsia.levels import Half, Linked, Loops
 from intarsia_dispatch import FallbackWarning
 from intarsia_ir.errors import InternalError, VerifyError
 
@@ -89,15 +90,15 @@ def test_the_error_of_a_pass_keeps_its_class_and_the_pass_is_named():
 
 
 def test_a_stage_of_ours_that_fails_is_our_fault():
-    broken = Stage("lower", "aten", "loops", lambda p: 1 / 0, trusted=True)
+    broken = Stage("lower", Half, Loops, lambda p: 1 / 0, trusted=True)
     with pytest.raises(InternalError, match="in stage 'lower'"):
         intarsia.compile(f, pipeline=P.replace("lower", broken), options=RAISE)(x())
 
 
 def ending_in(run):
     """Return a pipeline whose callable is `run`."""
-    aten = P.until("aten").stages
-    return intarsia.Pipeline((*aten, Stage("mine", "aten", "callable", lambda p: replace(p, run=run))))
+    aten = P.until(Half).stages
+    return intarsia.Pipeline((*aten, Stage("mine", Half, Linked, lambda p: Linked(run, p.signature))))
 
 
 def test_a_graph_that_faults_where_the_program_does_not_is_told():
@@ -272,7 +273,7 @@ def test_an_error_of_the_program_is_eagers_under_every_policy(policy, program, a
     ("keywords", "message"),
     [
         ({"pipeline": [1]}, r"pipeline must be Pipeline or None, not \[1\]"),
-        ({"pipeline": P.until("aten")}, "must lead from torch to callable"),
+        ({"pipeline": P.until(Half)}, "must lead from Captured to Linked"),
         ({"pipeline": P, "backend": lambda gm, inputs: gm}, "a pipeline has no effect"),
         ({"options": ["a"]}, "options must be Mapping or None"),
         ({"options": {"verify_each": "no"}}, "verify_each is 'no', not one of True, False"),

@@ -1,18 +1,12 @@
-"""The pipeline as a value: order, editing, refusal."""
+"""The default pipeline: its order, and what it refuses."""
 
 import pytest
 import torch
 
 import intarsia
 import intarsia_cpp
-from intarsia import InvalidArgumentError, Pipeline, Program, Stage
-
-
-def stage(name, takes, gives):
-    return Stage(name, takes, gives, lambda p: p)
-
-
-SMALL = Pipeline((stage("a", "torch", "effects"), stage("b", "effects", "aten"), stage("c", "aten", "loops")))
+from intarsia import InvalidArgumentError
+from intarsia.levels import Captured, Linked
 
 
 def names(pipeline):
@@ -21,7 +15,7 @@ def names(pipeline):
 
 def test_the_default_pipeline_runs_from_torch_to_a_callable():
     stages = intarsia.default_pipeline().stages
-    assert (stages[0].takes, stages[-1].gives) == ("torch", "callable")
+    assert (stages[0].takes, stages[-1].gives) == (Captured, Linked)
     assert names(intarsia.default_pipeline()) == [
         "recognise_attention",
         "drop_full_masks",
@@ -41,34 +35,11 @@ def test_the_default_pipeline_runs_from_torch_to_a_callable():
     ]
 
 
-def test_editing_returns_a_new_pipeline():
-    def clean(gm):
-        return gm
-
-    assert names(SMALL.after("b", clean)) == ["a", "b", "clean", "c"]
-    assert names(SMALL.replace("c", stage("mine", "aten", "loops"))) == ["a", "b", "mine"]
-    assert names(SMALL.until("aten")) == ["a", "b"]
-    assert names(SMALL) == ["a", "b", "c"]
-
-
-def test_a_graph_pass_keeps_everything_else_of_the_program():
-    made = SMALL.after("a", lambda gm: "edited").stages[1].run(Program("graph", (1,)))
-    assert (made.graph_module, made.inputs) == ("edited", (1,))
-
-
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (lambda p: p.without("b"), "'c' takes aten, but 'a' gives effects"),
-        (lambda p: p.after("a", stage("b", "effects", "effects")), "two stages are called 'b'"),
-        (lambda p: p.without("x"), "no stage is called 'x'; there are a, b, c"),
-        (lambda p: p.until("kernels"), "no stage gives the dialect 'kernels'"),
-        (lambda p: p.replace("c", stage("c", "aten", "lopps")), "unknown dialect 'lopps'"),
-    ],
-)
-def test_a_wrong_pipeline_is_refused(edit, message):
-    with pytest.raises(InvalidArgumentError, match=message):
-        edit(SMALL)
+def test_a_pass_over_whole_programs_does_not_come_after_their_partition():
+    pipeline = intarsia.default_pipeline()
+    folding = pipeline.stages[pipeline.index("fold_constants")]
+    with pytest.raises(InvalidArgumentError, match="'fold_constants' takes Functional, but 'partition' gives Half"):
+        pipeline.without("fold_constants").after("partition", folding)
 
 
 def test_a_device_that_nothing_prints_kernels_for_is_refused_by_name():

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from intarsia_ir.records import Fresh, InputSpec, KernelSource, Launch, Signature
+from intarsia_ir.values import Partition
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef, load, val
-from intarsia_runtime import assembled, link
+from intarsia_runtime import Linked, assembled, link
 
 CUDA = torch.device("cuda:0")
 aten = torch.ops.aten
@@ -110,4 +111,4 @@ def test_work_on_the_cpu_is_not_replayed(linked):
     run = linked(buffers, [Extern(("z",), aten.sin.default, (ref("h", 4),))], ref("z", 4))
     signature = Signature((InputSpec("h"),), (Fresh(0),))
     with pytest.warns(RuntimeWarning, match="it runs as usual: it has tensors on the CPU"):
-        assembled(run, signature, cuda_graphs_on=CUDA)
+        assembled(Partition(Linked(run, signature, device=CUDA)), cuda_graphs=True)

@@ -6,8 +6,8 @@ Dialect in: FX(torch), for `joint_graph`; FX(aten), pure, for `partition`. Diale
 Example:
     >>> import torch
     >>> joint = joint_graph(lambda x, w: torch.relu(x @ w), (torch.zeros(4, 8), torch.zeros(8, 2, requires_grad=True)))
-    >>> halves = partition(joint, SaveAll())
-    >>> [str(n.target) for n in halves.backward.graph_module.graph.nodes if n.op == "call_function"][-3:]
+    >>> halves = partition(joint, SaveAll()).partition
+    >>> [str(n.target) for n in halves.backwards[0].graph_module.graph.nodes if n.op == "call_function"][-3:]
     ['aten.where.self', 'aten.t.default', 'aten.mm.default']
 """
 

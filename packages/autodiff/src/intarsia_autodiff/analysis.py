@@ -20,7 +20,8 @@ from intarsia_autodiff.problem import Problem, Recompute, Value
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
-from intarsia_ir.records import AliasOfOutput, Fresh, OutputSpec, Recorded, Role
+from intarsia_ir.records import AliasOfOutput, Fresh, OutputSpec, Role
+from intarsia_ir.values import Recorded
 
 __all__ = ["Analysis"]
 

@@ -17,7 +17,8 @@ import torch.fx as fx
 
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir.errors import VerifyError
-from intarsia_ir.records import AliasOfInput, AliasOfOutput, Fresh, Halves, InputItself, OutputSpec, Recorded
+from intarsia_ir.records import AliasOfInput, AliasOfOutput, Fresh, Halves, InputItself, OutputSpec
+from intarsia_ir.values import Recorded
 
 __all__ = ["check_halves"]
 

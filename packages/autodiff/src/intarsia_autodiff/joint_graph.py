@@ -34,7 +34,8 @@ from intarsia_autodiff.parts import Part, independent_parts, nodes_behind, saved
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.records import Joint, Recorded, Signature, Tangent
+from intarsia_ir.records import Joint, Signature, Tangent
+from intarsia_ir.values import Recorded
 from intarsia_recorder import Decompositions, Recorder, record, snapshot
 
 __all__ = ["joint_graph"]

@@ -21,7 +21,7 @@ import torch
 import torch.fx as fx
 
 from intarsia_ir import meta
-from intarsia_ir.records import Recorded
+from intarsia_ir.values import Recorded
 from intarsia_recorder import graph_module
 
 __all__ = ["narrow_saved_values"]

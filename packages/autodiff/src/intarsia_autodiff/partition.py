@@ -40,16 +40,15 @@ from intarsia_ir.records import (
     AliasOfOutput,
     Constant,
     Fresh,
-    Functionalized,
     Halves,
     InputItself,
     InputSpec,
     OutputSpec,
-    Recorded,
     Role,
     SavedValue,
     Signature,
 )
+from intarsia_ir.values import Functional, Half, Partition, Recorded
 from intarsia_recorder import graph_module
 
 __all__ = ["Partitioned", "partition", "partition_problem"]
@@ -59,26 +58,16 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Partitioned:
-    """The two halves of a joint graph.
+    """A partition of a joint graph, and the plan that made it.
 
     Args:
-        forward: From the inputs to the results that `halves.forward` speaks of, and the saved values.
-        backward: From the saved values and the tangents to gradients.
-        halves: How they fit together.
+        partition: The graphs: forward, from the inputs to results and saved values; one backward for each part of the
+            joint graph, from saved values and tangents to gradients.
         plan: What was decided.
-        others: Where the joint graph has several parts, the backward graphs of the others, and how each fits together
-            with the forward graph.
     """
 
-    forward: Functionalized
-    backward: Functionalized
-    halves: Halves
+    partition: Partition[Half]
     plan: PartitionPlan
-    others: tuple[tuple[Functionalized, Halves], ...] = ()
-
-    def pairs(self) -> tuple[tuple[Functionalized, Halves], ...]:
-        """Return each backward graph with how it fits together with the forward graph."""
-        return ((self.backward, self.halves), *self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +122,13 @@ def partition(joint: Recorded, policy: Policy | None = None, *, check: bool = Tr
     saved = tuple(value.name for value in problem.values if value.name in chosen)
     text = policy.policy if isinstance(policy, PartitionPlan) else str(policy)
     plan = PartitionPlan(text, saved, problem.recomputed(saved), problem.n_bytes(saved))
-    done = _Splitter(joint, analysis, plan).split()
+    made = _Splitter(joint, analysis, plan).split()
     if check:
-        aten_dialect.verify(done.forward.graph_module, functional=True)
-        for part, (backward, halves) in enumerate(done.pairs()):
+        aten_dialect.verify(made.forward.graph_module, functional=True)
+        for part, (backward, halves) in enumerate(zip(made.backwards, made.halves, strict=True)):
             aten_dialect.verify(backward.graph_module, functional=True)
-            check_halves(joint, done.forward.graph_module, backward.graph_module, halves, part)
-    return done
+            check_halves(joint, made.forward.graph_module, backward.graph_module, halves, part)
+    return Partitioned(made, plan)
 
 
 def partition_problem(joint: Recorded) -> Problem:
@@ -158,7 +147,7 @@ class _Splitter:
         by_name = {node.name: node for node in joint.graph_module.graph.nodes}
         self.saved_nodes = [by_name[name] for name in plan.saved]
 
-    def split(self) -> Partitioned:
+    def split(self) -> Partition[Half]:
         made: list[tuple[_Part, fx.GraphModule, Signature, tuple[tuple[int, ...], ...], tuple[FoundSymbol, ...]]] = []
         for part in self._parts():
             gm, signature, needs = self._backward(part, ())
@@ -168,16 +157,14 @@ class _Splitter:
             made.append((part, gm, signature, needs, sizes))
         every_size = {str(found.value.node.expr): found for *_, sizes in made for found in sizes}
         forward_gm, forward, saved, places = self._forward(every_size)
-        pairs = []
+        backwards, fits = [], []
         for part, gm, signature, needs, sizes in made:
             given = (*[saved[n] for n in part.saved], *[saved[str(found.value.node.expr)] for found in sizes])
-            halves = self._halves(part, forward, signature, needs, given, places)
-            pairs.append((Functionalized(gm, signature, self.joint.facts), halves))
-        guards = self.joint.guards if isinstance(self.joint, Functionalized) else ()
-        (backward, halves), *others = pairs
-        return Partitioned(
-            Functionalized(forward_gm, forward, self.joint.facts, guards), backward, halves, self.plan, tuple(others)
-        )
+            fits.append(self._halves(part, forward, signature, needs, given, places))
+            backwards.append(Half(gm, signature, self.joint.facts))
+        guards = self.joint.guards if isinstance(self.joint, Functional) else ()
+        whole = Half(forward_gm, forward, self.joint.facts, guards)
+        return Partition(whole, tuple(backwards), tuple(fits))
 
     def _halves(
         self,

@@ -34,24 +34,15 @@ from intarsia_functionalizer.storage import Ref
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_ir.records import (
-    AliasOfInput,
-    AliasOfOutput,
-    Constant,
-    Fresh,
-    Functionalized,
-    InputItself,
-    InputSpec,
-    Recorded,
-    Signature,
-)
+from intarsia_ir.records import AliasOfInput, AliasOfOutput, Constant, Fresh, InputItself, InputSpec, Signature
+from intarsia_ir.values import Functional, Recorded
 from intarsia_recorder import EagerMode, graph_module, snapshot
 from intarsia_shapes import facts_behind, join_facts
 
 __all__ = ["functionalize"]
 
 
-def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None, check: bool = True) -> Functionalized:
+def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None, check: bool = True) -> Functional:
     """Return the functional form of `program`: its writes and shared outputs move into the signature.
 
     Args:
@@ -98,7 +89,7 @@ def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None
     if check:
         aten_dialect.verify(new, functional=fuel is None, origins=origins)
     facts = join_facts(recorded.facts, facts_behind(meta.value(node) for node in gm.graph.find_nodes(op="placeholder")))
-    return Functionalized(new, signature, facts, overlap_guards(rewriter, signature))
+    return Functional(new, signature, facts, overlap_guards(rewriter, signature))
 
 
 def _as_recorded(gm: fx.GraphModule) -> Recorded:
@@ -137,9 +128,9 @@ def _is_functional(recorded: Recorded) -> bool:
     return True
 
 
-def _unchanged(recorded: Recorded) -> Functionalized:
-    guards = recorded.guards if isinstance(recorded, Functionalized) else ()
-    return Functionalized(recorded.graph_module, recorded.signature, recorded.facts, guards)
+def _unchanged(recorded: Recorded) -> Functional:
+    guards = recorded.guards if isinstance(recorded, Functional) else ()
+    return Functional(recorded.graph_module, recorded.signature, recorded.facts, guards)
 
 
 def _with_one_mode(graph: fx.Graph) -> tuple[fx.Graph, FakeTensorMode]:

@@ -9,7 +9,8 @@ import torch.fx as fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_functionalizer.decompositions import default_decompositions
-from intarsia_ir.records import Recorded, Signature
+from intarsia_ir.records import Signature
+from intarsia_ir.values import Recorded
 from intarsia_recorder import Decompositions, record
 
 __all__ = ["to_aten"]

@@ -46,7 +46,6 @@ from intarsia_ir.records import (
     Origin,
     OutputSpec,
     PlainAttributeSource,
-    Recorded,
     ReferentSource,
     Role,
     Signature,
@@ -62,6 +61,7 @@ from intarsia_ir.records import (
     ViewStep,
     Write,
 )
+from intarsia_ir.values import Captured, Functional, Half, Partition, Recorded
 
 __version__ = "0.1.0"
 
@@ -71,14 +71,17 @@ __all__ = [
     "ArgumentSource",
     "AttributeSource",
     "Capture",
+    "Captured",
     "CellSource",
     "Constant",
     "DictItemSource",
     "Fresh",
+    "Functional",
     "GlobalSource",
     "GraphBreak",
     "GuardKind",
     "GuardRecord",
+    "Half",
     "InputItself",
     "InputNumber",
     "InputSpec",
@@ -94,6 +97,7 @@ __all__ = [
     "NeedsFact",
     "Origin",
     "OutputSpec",
+    "Partition",
     "PlainAttributeSource",
     "Recorded",
     "ReferentSource",

@@ -1,8 +1,8 @@
 """Frozen records that cross the borders between packages. Nothing here imports torch.
 
 Groups, in flow order: where things come from (`Origin`, `Source`), what a capture relied on (`GuardRecord`,
-`SizeFacts`), what a program takes and gives (`Signature`), what capture returns (`Capture`, `GraphBreak`), what
-recording returns (`Recorded`), and what is compiled for what (`Target`, `KernelSource`).
+`SizeFacts`), what a program takes and gives (`Signature`), what capture returns (`Capture`, `GraphBreak`), and what is
+compiled for what (`Target`, `KernelSource`). `intarsia_ir.values` are the programs that are made of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ __all__ = [
     "Constant",
     "DictItemSource",
     "Fresh",
-    "Functionalized",
     "GlobalSource",
     "GraphBreak",
     "GuardKind",
@@ -44,7 +43,6 @@ __all__ = [
     "Origin",
     "OutputSpec",
     "PlainAttributeSource",
-    "Recorded",
     "ReferentSource",
     "Role",
     "SavedValue",
@@ -687,27 +685,6 @@ class Capture:
     code: LinkableCode
     breaks: tuple[GraphBreak, ...] = ()
     facts: SizeFacts = field(default_factory=SizeFacts)
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A graph with what its inputs and results mean, and the size facts it relies on."""
-
-    graph_module: Any
-    signature: Signature
-    facts: SizeFacts = field(default_factory=SizeFacts)
-
-
-@dataclass(frozen=True, slots=True)
-class Functionalized(Recorded):
-    """A functional graph: its effects on inputs, and outputs that share memory, are in the signature.
-
-    Args:
-        guards: What it relies on besides size facts: written inputs don't overlap inputs that are read later.
-            An input without a source is named by `ArgumentSource(placeholder name)`.
-    """
-
-    guards: tuple[GuardRecord, ...] = ()
 
 
 # ---- what is compiled for what ---------------------------------------------------------------------------------

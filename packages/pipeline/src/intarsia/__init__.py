@@ -11,13 +11,12 @@ from intarsia._backends import list_backends, register_backend
 from intarsia._compile import compile, explain
 from intarsia._explain import Explanation, GraphSummary
 from intarsia._options import Options
-from intarsia._pipeline import Pipeline, Stage
-from intarsia._program import Program
 from intarsia._session import compiled_code, fusion_plans, reset, stats
 from intarsia._stages import default_pipeline
 from intarsia._stats import Stats
 from intarsia_dispatch import configure_logging, disable
 from intarsia_ir.errors import IntarsiaError, InvalidArgumentError, RuntimeFault, UnsupportedError
+from intarsia_ir.pipeline import Pipeline, Planned, Stage
 from intarsia_ir.records import Target
 from intarsia_loops.kernels import KernelSummary
 from intarsia_shapes import mark_dynamic, mark_static
@@ -30,7 +29,7 @@ __all__ = [
     "KernelSummary",
     "Options",
     "Pipeline",
-    "Program",
+    "Planned",
     "RuntimeFault",
     "Stage",
     "Stats",

@@ -17,21 +17,22 @@ import intarsia_ir.torch
 import intarsia_runtime
 from intarsia._graph import GraphReport, compile_graph
 from intarsia._options import Options
-from intarsia._pipeline import Pipeline
 from intarsia._stages import default_pipeline, interpreted
 from intarsia._stats import Stats
+from intarsia.levels import Captured, Half, Kernels, Linked, Loops
 from intarsia_dispatch import Counters, ErrorPolicy
 from intarsia_ir.choices import instance_of, one_of
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.pipeline import Pipeline, level_of
 from intarsia_ir.records import Signature
 from intarsia_ir.where import warn_of_untested, warn_user
 
 __all__ = ["GraphCompiler", "UserBackend", "graph_compiler", "list_backends", "register_backend"]
 
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
-LADDER = ("eager", "aten", "loops", "kernels")
+LADDER = {"aten": Half, "loops": Loops, "kernels": Kernels}  # each stops one level later
 SERVED = {"cpp": ("cpu",), "triton": ("cuda",)}
-_BUILT_IN = frozenset({"auto", "cpp", "triton", *LADDER})
+_BUILT_IN = frozenset({"auto", "cpp", "triton", "eager", *LADDER})
 
 _registered: dict[str, UserBackend] = {}
 
@@ -118,9 +119,9 @@ def _user_backend(
 def _checked(pipeline: Pipeline, backend: str) -> Pipeline:
     """Return a user's pipeline as far as the rung of the ladder goes."""
     first, last = pipeline.stages[:1], pipeline.stages[-1:]
-    if not first or (first[0].takes, last[0].gives) != ("torch", "callable"):
-        raise InvalidArgumentError("a pipeline must lead from torch to callable", code="pipeline.order")
-    return interpreted(pipeline, backend) if backend in LADDER[1:] else pipeline
+    if not first or (first[0].takes, level_of(last[0].gives)) != (Captured, Linked):
+        raise InvalidArgumentError("a pipeline must lead from Captured to Linked", code="pipeline.order")
+    return interpreted(pipeline, LADDER[backend]) if backend in LADDER else pipeline
 
 
 def _default(
@@ -129,7 +130,7 @@ def _default(
     target = intarsia_runtime.detect_target()
     pipeline = default_pipeline(target, rng=options.rng)
     if backend in LADDER:
-        return interpreted(pipeline, backend)
+        return interpreted(pipeline, LADDER[backend])
     if target.compiler:
         return pipeline
     missing = "no C++ compiler was found; install g++ (or clang++) to get compiled kernels"
@@ -138,7 +139,7 @@ def _default(
     report.note = missing + "; running ATen operations instead"
     counters.add(fallbacks=1)
     _warn_once(report.note)
-    return interpreted(pipeline, "aten")
+    return interpreted(pipeline, Half)
 
 
 @functools.cache

@@ -15,11 +15,11 @@ from intarsia._explain import Explanation, GraphSummary, summarise
 from intarsia._frames import make_dispatcher
 from intarsia._graph import GraphReport
 from intarsia._options import Options
-from intarsia._pipeline import Pipeline
 from intarsia._session import COUNTERS, stats
 from intarsia_dispatch import CompiledModule, ErrorPolicy, FrameEvent, configure_logging, difference
 from intarsia_ir.choices import known_only, one_of
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.pipeline import Pipeline
 
 __all__ = ["compile", "explain"]
 

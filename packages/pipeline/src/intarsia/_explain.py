@@ -91,19 +91,18 @@ class Explanation:
 
 def summarise(report: GraphReport) -> GraphSummary:
     """Return the summary of one finished graph."""
-    program = report.program
-    if program is None or program.source is None:
+    if not report.sources:
         return GraphSummary((), (), 0, 0, dict(report.seconds), report.facts, report.note)
     return GraphSummary(
         report.kernels,
         tuple(str(e.target) for e in report.externs),
-        sum(half.source.n_unique for half in program.halved() if half.source is not None),
-        report.n_nests - sum(half.source.n_kernels for half in program.halved() if half.source is not None),
+        sum(source.n_unique for source in report.sources),
+        report.n_nests - sum(source.n_kernels for source in report.sources),
         dict(report.seconds),
         report.facts,
         report.note,
-        report.plans,
-        tuple(half.scheduled.plan for half in program.halved() if half.scheduled is not None),
+        report.plans_of(FusionPlan),
+        report.plans_of(SchedulePlan),
     )
 
 

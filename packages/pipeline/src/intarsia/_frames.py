@@ -61,7 +61,7 @@ def make_dispatcher(
         report = GraphReport()
         run = compile_one(left_alone(capture.graph_module), capture.example_inputs, capture.signature, report)
         # the environment is open until here: what any stage or backend asked of it is guarded
-        plans.extend(report.plans)
+        plans.extend(report.plans_of(FusionPlan))
         report.facts = join_facts(capture.facts, facts_behind(capture.example_inputs, close=True))
         if on_graph is not None:
             on_graph(report)

@@ -23,12 +23,24 @@ import intarsia_rewrites
 import intarsia_runtime
 import intarsia_scheduler
 import intarsia_triton
-from intarsia._pipeline import Pipeline, Stage, graph_pass
-from intarsia._program import Program
+from intarsia.levels import (
+    Captured,
+    Emitted,
+    Functional,
+    Half,
+    Kernels,
+    Launched,
+    Linked,
+    Loops,
+    Partition,
+    Recorded,
+)
 from intarsia_ir.choices import one_of
-from intarsia_ir.records import Recorded, Target
+from intarsia_ir.pipeline import Pipeline, Planned, Stage, graph_pass
+from intarsia_ir.records import Target
+from intarsia_loops import Contract
 
-__all__ = ["default_pipeline", "dialect_module", "interpreted"]
+__all__ = ["default_pipeline", "dialect_of", "interpreted"]
 
 EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
 
@@ -71,52 +83,55 @@ def default_pipeline(
 
     aim: Any = lambda d: given if d.type == given.device else intarsia_runtime.detect_target(d)  # noqa: E731
 
-    def fuse(p: Program) -> Program:
-        plan = intarsia_fuser.plan(p.graph_module, policy=policy, target=aim(p.device), cost=cost, check=False)
-        return replace(p, graph_module=intarsia_fuser.apply(p.graph_module, plan, check=False), plan=plan)
+    def fuse(p: Loops) -> Planned:
+        plan = intarsia_fuser.plan(p.graph_module, policy=policy, target=p.contract.target, cost=cost, check=False)
+        kernels = intarsia_fuser.apply(p.graph_module, plan, check=False)
+        return Planned(Kernels(kernels, p.contract, apart=plan.name == intarsia_fuser.NoFusion().name), plan)
 
-    def scheduled(p: Program) -> Program:
-        merges = p.plan is None or p.plan.name != intarsia_fuser.NoFusion().name
-        how = schedule or intarsia_scheduler.Measured(merges=merges)
-        return replace(p, scheduled=intarsia_scheduler.scheduled(p.graph_module, aim(p.device), how, check=False))
+    def scheduled(p: Kernels) -> Planned:
+        how = schedule or intarsia_scheduler.Measured(merges=not p.apart)
+        done = intarsia_scheduler.scheduled(p.graph_module, p.contract.target, how, check=False)
+        return Planned(Launched(p.graph_module, p.contract, done.launches), done.plan)
 
-    def emit(p: Program) -> Program:
-        assert p.scheduled is not None  # the order of dialects guarantees it
-        return replace(p, source=emitters[aim(p.device).device](p.scheduled.launches))
+    def emit(p: Launched) -> Emitted:
+        source = emitters[p.contract.target.device](p.launches)
+        return Emitted(p.graph_module, p.contract, p.launches, source)
 
-    def build(p: Program) -> Program:
+    def build(p: Emitted) -> Linked:
         cache = _cache_in(os.fspath(cache_dir or default_cache_dir()))
-        assert p.source is not None  # the order of dialects guarantees it
-        library = intarsia_runtime.build(p.source, aim(p.device), cache=cache)
-        name = intarsia_runtime.graph_name(p.graph_module, p.signature)
-        return replace(p, run=intarsia_runtime.link(p.graph_module, p.source, library, device=p.device, name=name))
+        made_for = p.contract
+        library = intarsia_runtime.build(p.source, made_for.target, cache=cache)
+        name = intarsia_runtime.graph_name(p.graph_module, made_for.signature)
+        run = intarsia_runtime.link(p.graph_module, p.source, library, device=made_for.device, name=name)
+        return Linked(run, made_for.signature, made_for.guards, made_for.device)
 
     stages = (
         *_aten_stages(partition, aim),
-        Stage("lower", "aten", "loops", lambda p: _lower(p, rng, aim)),
-        Stage("fuse", "loops", "kernels", fuse),
-        Stage("schedule", "kernels", "launches", scheduled),
-        Stage("emit", "launches", "source", emit),
-        Stage("build", "source", "callable", build),
+        Stage("lower", Half, Loops, lambda p: _lower(p, rng, aim)),
+        Stage("fuse", Loops, Kernels, fuse),
+        Stage("schedule", Kernels, Launched, scheduled),
+        Stage("emit", Launched, Emitted, emit),
+        Stage("build", Emitted, Linked, build),
     )
     return Pipeline(tuple(replace(stage, trusted=True) for stage in stages))
 
 
-def interpreted(pipeline: Pipeline, dialect: str) -> Pipeline:
-    """Return `pipeline` cut after `dialect`, ended by that dialect's interpreter: a rung of the debugging ladder."""
-    run = dialect_module(dialect).interpret
-    end = Stage("interpret", dialect, "callable", lambda p: replace(p, run=functools.partial(run, p.graph_module)))
-    return Pipeline((*pipeline.until(dialect).stages, replace(end, trusted=True)))
+def interpreted(pipeline: Pipeline, level: type) -> Pipeline:
+    """Return `pipeline` cut after `level`, ended by that level's interpreter: a rung of the debugging ladder."""
+    run = dialect_of(level).interpret
+
+    def interpret(p: Any) -> Linked:
+        known = getattr(p, "contract", p)
+        return Linked(functools.partial(run, p.graph_module), known.signature, known.guards)
+
+    end = Stage("interpret", level, Linked, interpret, trusted=True)
+    return Pipeline((*pipeline.until(level).stages, end))
 
 
-def dialect_module(dialect: str) -> ModuleType:
-    """Return the module with `verify`, `interpret`, `print_ir` and `parse_ir` of a dialect's graphs."""
-    return {
-        "torch": intarsia_ir.torch,
-        **dict.fromkeys(("effects", "aten"), intarsia_ir.aten),
-        "loops": intarsia_loops.loops,
-        **dict.fromkeys(("kernels", "launches", "source", "callable"), intarsia_loops.kernels),
-    }[dialect]
+def dialect_of(level: type) -> ModuleType:
+    """Return the module with `verify`, `interpret`, `print_ir` and `parse_ir` of the graphs of a level."""
+    above = {Captured: intarsia_ir.torch, Loops: intarsia_loops.loops}
+    return above.get(level) or (intarsia_ir.aten if issubclass(level, Recorded) else intarsia_loops.kernels)
 
 
 # the one cache of this process in a folder, so that it is told once when that can't be used
@@ -130,54 +145,45 @@ def default_cache_dir() -> Path:
 
 def _aten_stages(policy: Any, aim: Any) -> tuple[Stage, ...]:
     return (
-        *[_rewrite(rewrite, "torch") for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
-        Stage("to_aten", "torch", "effects", _to_aten),
-        Stage("functionalize", "effects", "aten", _functionalize),
-        *[_rewrite(rewrite, "aten") for rewrite in intarsia_rewrites.ON_ATEN],
-        *[graph_pass(r.__name__, "aten", functools.partial(_aimed, r, aim)) for r in intarsia_rewrites.ON_TARGET],
-        Stage("partition", "aten", "aten", lambda p: _partition(p, policy)),
+        *[_rewrite(rewrite, Captured) for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
+        Stage("to_aten", Captured, Recorded, _to_aten),
+        Stage("functionalize", Recorded, Functional, lambda p: intarsia_functionalizer.functionalize(p, check=False)),
+        *[_rewrite(rewrite, Functional) for rewrite in intarsia_rewrites.ON_ATEN],
+        *[graph_pass(r.__name__, Functional, functools.partial(_aimed, r, aim)) for r in intarsia_rewrites.ON_TARGET],
+        Stage("partition", Functional, Partition[Half], lambda p: _partition(p, policy)),
     )
 
 
-def _rewrite(rewrite: Any, dialect: str) -> Stage:
-    return graph_pass(rewrite.__name__, dialect, functools.partial(rewrite, check=False))
+def _rewrite(rewrite: Any, level: type) -> Stage:
+    return graph_pass(rewrite.__name__, level, functools.partial(rewrite, check=False))
 
 
 def _aimed(rewrite: Any, aim: Any, gm: Any) -> Any:
     return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), check=False)
 
 
-def _recorded(p: Program, r: Any) -> Program:
-    return replace(p, graph_module=r.graph_module, signature=r.signature, facts=r.facts)
-
-
-def _to_aten(p: Program) -> Program:
+def _to_aten(p: Captured) -> Recorded:
     intarsia_runtime.prepare(p.inputs)
     graded = any(getattr(spec, "requires_grad", False) for spec in p.signature.outputs)
     signature, table = p.signature if p.signature.inputs else None, intarsia_functionalizer.default_decompositions()
     if not graded and not (torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in p.inputs)):
-        front = intarsia_functionalizer.to_aten
+        front: Any = intarsia_functionalizer.to_aten
     else:
         front, table = intarsia_autodiff.joint_graph, table | intarsia_autodiff.backward_decompositions()
-    return _recorded(p, front(p.graph_module, p.inputs, decompositions=table, signature=signature))
+    recorded: Recorded = front(p.graph_module, p.inputs, decompositions=table, signature=signature)
+    return recorded
 
 
-def _functionalize(p: Program) -> Program:
-    done = intarsia_functionalizer.functionalize(Recorded(p.graph_module, p.signature, p.facts), check=False)
-    return replace(_recorded(p, done), guards=done.guards)
-
-
-def _partition(p: Program, policy: Any) -> Program:
+def _partition(p: Functional, policy: Any) -> Partition[Half] | Planned:
     if p.signature.joint is None:
-        return p
-    done = intarsia_autodiff.partition(Recorded(p.graph_module, p.signature, p.facts), policy, check=False)
-    back, *others = [replace(_recorded(p, half), guards=(), halves=halves) for half, halves in done.pairs()]
-    return replace(_recorded(p, done.forward), halves=done.halves, backward=back, others=tuple(others))
+        return Partition(Half(p.graph_module, p.signature, p.facts, p.guards))
+    done = intarsia_autodiff.partition(p, policy, check=False)
+    return Planned(done.partition, done.plan)
 
 
-def _lower(p: Program, rng: str | None, aim: Any) -> Program:
+def _lower(p: Half, rng: str | None, aim: Any) -> Loops:
     device = intarsia_ir.aten.device_of(p.graph_module)
     how: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled(), "check": False}
     how["nan_gelu"] = intarsia_runtime.nan_gelu()
     lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, target=aim(device), **how)
-    return replace(p, graph_module=lowered, device=device)
+    return Loops(lowered, Contract(p.signature, p.guards, aim(device), device))

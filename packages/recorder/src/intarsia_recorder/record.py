@@ -27,18 +27,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from intarsia_ir import meta
 from intarsia_ir.aten.fake import quiet_fake_mode
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
-from intarsia_ir.records import (
-    Constant,
-    Fresh,
-    InputItself,
-    InputSpec,
-    Origin,
-    OutputSpec,
-    Recorded,
-    Role,
-    Signature,
-    SizeFacts,
-)
+from intarsia_ir.records import Constant, Fresh, InputItself, InputSpec, Origin, OutputSpec, Role, Signature, SizeFacts
+from intarsia_ir.values import Recorded
 from intarsia_recorder._fx import attribute, graph_module
 from intarsia_recorder.checks import AsEager
 from intarsia_recorder.composites import composites_in_python

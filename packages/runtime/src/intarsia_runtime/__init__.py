@@ -28,6 +28,7 @@ from intarsia_runtime.epilogue import with_epilogue
 from intarsia_runtime.foreign import compile_by
 from intarsia_runtime.library import Library
 from intarsia_runtime.link import Runner, link
+from intarsia_runtime.linked import Linked
 from intarsia_runtime.modes import mode_options
 from intarsia_runtime.profiling import graph_name
 from intarsia_runtime.replay import Recording, replayed
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Cache",
     "Library",
+    "Linked",
     "Recording",
     "Rerun",
     "Runner",

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
-from intarsia_ir.records import Halves, Role, Signature
+from intarsia_ir.records import Role
+from intarsia_ir.values import Partition
 from intarsia_ir.where import warn_user
 from intarsia_runtime.again import Rerun
 from intarsia_runtime.epilogue import with_epilogue
+from intarsia_runtime.linked import Linked
 from intarsia_runtime.replay import cuda_stream, record_cuda_graph, replayed
 from intarsia_runtime.training import with_backward
 
@@ -23,44 +25,37 @@ Run = Callable[..., Sequence[Any]]
 
 
 def assembled(
-    run: Run,
-    signature: Signature,
-    halves: Halves | None = None,
-    backward: Run | None = None,
-    cuda_graphs_on: torch.device | None = None,
-    others: Sequence[tuple[Run, Halves]] = (),
-    rerun: Rerun | None = None,
+    program: Partition[Linked], *, cuda_graphs: bool = False, rerun: Rerun | None = None
 ) -> Callable[..., list[Any]]:
     """Return a function over flat inputs that gives the flat outputs of a captured graph.
 
     Args:
-        run: What `link` returned, or any function of the graph's inputs that gives its results.
-        signature: What inputs and results mean to the caller.
-        halves: In training: how the two graphs fit together.
-        backward: In training: as `run`, for the backward graph.
-        cuda_graphs_on: A CUDA device on which the runners that `link` made are replayed as CUDA graphs; None: nowhere.
-        others: In training: further backward graphs, and how each fits together with the forward graph.
+        program: What runs its graphs, and how they fit together.
+        cuda_graphs: On a CUDA device, the runners that `link` made are replayed as CUDA graphs.
         rerun: In training: how eager runs the captured graph, for gradients that are differentiated again.
 
     Raises:
         UnsupportedError: For outputs that would need a backward graph.
 
     Example:
-        >>> from intarsia_ir.records import Fresh
-        >>> assembled(lambda x: (x + 1,), Signature(outputs=(Fresh(0), Fresh(0))))(torch.ones(2))
+        >>> from intarsia_ir.records import Fresh, Signature
+        >>> twice = Signature(outputs=(Fresh(0), Fresh(0)))
+        >>> assembled(Partition(Linked(lambda x: (x + 1,), twice)))(torch.ones(2))
         [tensor([2., 2.]), tensor([2., 2.])]
     """
-    lifted = [n for n, spec in enumerate(signature.inputs) if spec.role in (Role.PARAMETER, Role.BUFFER)]
-    run = _replayed(run, lifted, cuda_graphs_on)
-    if halves is None or backward is None:
-        return with_epilogue(run, signature, halves)
+    forward, halves = program.forward, program.halves
+    lifted = [n for n, spec in enumerate(forward.signature.inputs) if spec.role in (Role.PARAMETER, Role.BUFFER)]
+    device = forward.device if cuda_graphs else None
+    run = _replayed(forward.run, lifted, device)
+    if not halves:
+        return with_epilogue(run, forward.signature)
     pairs = []
-    for half_run, half in ((backward, halves), *others):
+    for backward, half in zip(program.backwards, halves, strict=True):
         # what the forward graph makes lies in the memory of one of its recordings
         stay = [n for n, s in enumerate(half.saved) if not s.is_input or s.position in lifted]
-        pairs.append((_replayed(half_run, stay, cuda_graphs_on), half))
+        pairs.append((_replayed(backward.run, stay, device), half))
     run = with_backward(run, *pairs[0], pairs[1:], rerun)
-    return with_epilogue(run, signature, halves, [half for _, half in pairs[1:]])
+    return with_epilogue(run, forward.signature, halves[0], halves[1:])
 
 
 def _replayed(run: Run, stay: Collection[int], device: torch.device | None) -> Run:

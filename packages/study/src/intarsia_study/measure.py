@@ -24,13 +24,12 @@ import torch
 
 import intarsia_fuser
 import intarsia_runtime
-from intarsia import Program as Staged
-from intarsia import default_pipeline
+from intarsia import Pipeline, default_pipeline
 from intarsia_fuser import FusionPlan
 from intarsia_ir.aten import effects
 from intarsia_ir.errors import InvalidArgumentError, RuntimeFault, UnsupportedError
-from intarsia_ir.records import Target
-from intarsia_loops import from_fx, loops, to_fx
+from intarsia_ir.records import Signature, Target
+from intarsia_loops import Contract, Emitted, Kernels, from_fx, loops, to_fx
 from intarsia_loops.program import Extern, Item, Kernel, Program
 from intarsia_runtime import Cache, build, link
 
@@ -212,12 +211,11 @@ class _Built:
 
 def _built(program: Program, plan: FusionPlan, target: Target, cache: Cache) -> _Built:
     kernels = _apart(intarsia_fuser.apply_program(program, plan))
-    staged = Staged(to_fx(kernels))
     pipeline = default_pipeline(target)
-    for stage in pipeline.stages[pipeline.index("fuse") + 1 : pipeline.index("build")]:
-        staged = stage.run(staged)
+    middle = Pipeline(pipeline.stages[pipeline.index("fuse") + 1 : pipeline.index("build")])
+    contract = Contract(Signature(), (), target, torch.device("cpu"))
+    staged: Emitted = middle.run(Kernels(to_fx(kernels), contract))
     source = staged.source
-    assert source is not None, "the stage before `build` gives it"
     clock = _Clock()
     library: Any = _TimedLibrary(build(source, target, cache=cache), clock)
     run = link(staged.graph_module, source, library)

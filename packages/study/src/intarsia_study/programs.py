@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ import intarsia
 import intarsia_fuser
 import intarsia_runtime
 from intarsia import Pipeline, Stage
+from intarsia.levels import Linked, Loops
 from intarsia_fuser import CostModel, FusionPlan, FusionPolicy
 from intarsia_ir.records import Target
 from intarsia_loops import from_fx, loops, to_fx
@@ -60,8 +61,10 @@ def programs_of(
     """
     target = target or intarsia_runtime.detect_target(threads=1)
     found: list[tuple[Program, tuple[Any, ...]]] = []
-    kept = intarsia.default_pipeline(target).until("loops")
-    end = Stage("interpret", "loops", "callable", lambda p: replace(p, run=_recording(from_fx(p.graph_module), found)))
+    kept = intarsia.default_pipeline(target).until(Loops)
+    end = Stage(
+        "interpret", Loops, Linked, lambda p: Linked(_recording(from_fx(p.graph_module), found), p.contract.signature)
+    )
     with torch.no_grad():
         intarsia.compile(function, pipeline=Pipeline((*kept.stages, end)), options={"on_error": "raise"})(*args)
     label = name or getattr(function, "__name__", type(function).__name__)

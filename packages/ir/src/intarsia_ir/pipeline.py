@@ -1,0 +1,194 @@
+"""A pipeline as a value: named stages, each with the level it takes and the level it gives.
+
+A level is a class of values (`intarsia_ir.values`, `intarsia_loops.levels`, or one of yours); nothing here knows which.
+Editing returns a new pipeline, and a wrong order is refused when the value is made, before anything runs. From the
+stage that gives a `Partition` on there may be several graphs: a stage that takes a level is run on each of them, one
+that takes a partition (`Partition[Half]`) on all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, get_args, get_origin
+
+import torch.fx as fx
+
+from intarsia_ir.choices import instance_of
+from intarsia_ir.errors import InvalidArgumentError, naming_stage
+from intarsia_ir.values import Partition
+
+__all__ = ["Pipeline", "Planned", "Stage", "graph_pass", "level_of"]
+
+GraphPass = Callable[[fx.GraphModule], fx.GraphModule]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a stage returns that decided something: its value, and the plan beside it."""
+
+    value: Any
+    plan: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step of a pipeline.
+
+    Args:
+        name: Unique in its pipeline.
+        takes: Level of the value it is given: a class, or `Partition[...]` of one.
+        gives: Level of the value it returns.
+        run: The step; pure, the given value is left as it is. It may return `Planned(value, plan)`.
+        trusted: What it gives is verified only with `verify_each`: it is one of the default pipeline's.
+    """
+
+    name: str
+    takes: Any
+    gives: Any
+    run: Callable[[Any], Any]
+    trusted: bool = False
+
+    def __call__(self, value: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Return what the stage makes of a value, and its plans: of a partition, one for each graph.
+
+        Raises:
+            InvalidArgumentError: It returns something else than it says.
+        """
+        if isinstance(value, Partition) and get_origin(self.takes) is not Partition:
+            (forward, plans), *backwards = map(self._run, value.graphs)
+            plans = (*plans, *[plan for _, more in backwards for plan in more])
+            return Partition(forward, tuple(made for made, _ in backwards), value.halves), plans
+        return self._run(value)
+
+    def _run(self, value: Any) -> tuple[Any, tuple[Any, ...]]:
+        with naming_stage(self.name, ours=self.trusted):
+            made = self.run(value)
+            plans = (made.plan,) if isinstance(made, Planned) else ()
+            made = made.value if isinstance(made, Planned) else made
+            for graph in made.graphs if isinstance(made, Partition) else (made,):
+                if not isinstance(graph, level_of(self.gives)):
+                    raise InvalidArgumentError(
+                        f"the stage says that it gives {_name(self.gives)}, but gives {type(graph).__name__}",
+                        code="pipeline.level",
+                    )
+        return made, plans
+
+
+def level_of(level: Any) -> type:
+    """Return the level of the graphs in a partition; other levels as they are."""
+    return get_args(level)[0] if get_origin(level) is Partition else level  # type: ignore[no-any-return]
+
+
+def graph_pass(name: str, level: Any, function: GraphPass) -> Stage:
+    """Return a stage that applies `function` to graphs alone and stays at `level`."""
+
+    def run(value: Any) -> Any:
+        made = function(value.graph_module)
+        instance_of("what a stage gives", made, fx.GraphModule)
+        return replace(value, graph_module=made)
+
+    return Stage(name, level_of(level), level_of(level), run)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """An ordered tuple of stages.
+
+    Raises:
+        InvalidArgumentError: A stage takes another level than the one before it gives, or a name is used twice.
+
+    Example:
+        >>> lengths = Stage("measure", str, int, len)
+        >>> Pipeline((lengths, Stage("double", int, int, lambda n: 2 * n))).run("four")
+        8
+        >>> Pipeline((lengths, Stage("shout", str, str, str.upper)))
+        Traceback (most recent call last):
+        ...
+        intarsia_ir.errors.InvalidArgumentError: stage 'shout' takes str, but 'measure' gives int ...
+    """
+
+    stages: tuple[Stage, ...]
+
+    def __post_init__(self) -> None:
+        names = [s.name for s in self.stages]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidArgumentError(f"two stages are called {name!r}", code="pipeline.duplicate_stage")
+        for stage in self.stages:
+            for level in (stage.takes, stage.gives):
+                _check_level(f"stage {stage.name!r} names", level)
+        for before, after in zip(self.stages, self.stages[1:], strict=False):
+            if level_of(before.gives) is not level_of(after.takes):
+                raise InvalidArgumentError(
+                    f"stage {after.name!r} takes {_name(after.takes)}, but {before.name!r} gives {_name(before.gives)}",
+                    code="pipeline.order",
+                )
+
+    def run(self, value: Any) -> Any:
+        """Return what the stages make of a value, one after the other; their plans are dropped."""
+        for stage in self.stages:
+            value, _ = stage(value)
+        return value
+
+    def index(self, name: str) -> int:
+        """Return the position of the stage `name`.
+
+        Raises:
+            InvalidArgumentError: There is no such stage.
+        """
+        names = [s.name for s in self.stages]
+        if name not in names:
+            raise InvalidArgumentError(
+                f"no stage is called {name!r}; there are {', '.join(names)}", code="pipeline.unknown_stage"
+            )
+        return names.index(name)
+
+    def replace(self, name: str, stage: Stage | GraphPass) -> Pipeline:
+        """Return the pipeline with stage `name` replaced; a plain function must keep the level."""
+        at = self.index(name)
+        return Pipeline((*self.stages[:at], _as_stage(name, self.stages[at].takes, stage), *self.stages[at + 1 :]))
+
+    def after(self, name: str, stage: Stage | GraphPass) -> Pipeline:
+        """Return the pipeline with `stage` inserted after stage `name`."""
+        at = self.index(name) + 1
+        new = _as_stage(getattr(stage, "__name__", "user"), self.stages[at - 1].gives, stage)
+        return Pipeline((*self.stages[:at], new, *self.stages[at:]))
+
+    def before(self, name: str, stage: Stage | GraphPass) -> Pipeline:
+        """Return the pipeline with `stage` inserted before stage `name`."""
+        at = self.index(name)
+        new = _as_stage(getattr(stage, "__name__", "user"), self.stages[at].takes, stage)
+        return Pipeline((*self.stages[:at], new, *self.stages[at:]))
+
+    def without(self, name: str) -> Pipeline:
+        """Return the pipeline without stage `name`."""
+        at = self.index(name)
+        return Pipeline((*self.stages[:at], *self.stages[at + 1 :]))
+
+    def until(self, level: type) -> Pipeline:
+        """Return the stages up to the last one that gives `level`.
+
+        Raises:
+            InvalidArgumentError: None does, or there is no such level.
+        """
+        _check_level("until is given", level)
+        at = max((k for k, s in enumerate(self.stages) if level_of(s.gives) is level_of(level)), default=None)
+        if at is None:
+            raise InvalidArgumentError(f"no stage gives {_name(level)}", code="pipeline.unknown_level")
+        return Pipeline(self.stages[: at + 1])
+
+
+def _check_level(where: str, level: Any) -> None:
+    if not isinstance(level_of(level), type):
+        raise InvalidArgumentError(f"{where} {level!r}, which is no class of values", code="pipeline.unknown_level")
+
+
+def _name(level: Any) -> str:
+    return level_of(level).__name__
+
+
+def _as_stage(name: str, level: Any, stage: Stage | GraphPass) -> Stage:
+    if not callable(stage):
+        raise InvalidArgumentError(f"a stage is a Stage or a pass, not {stage!r}", code="pipeline.not_a_stage")
+    return stage if isinstance(stage, Stage) else graph_pass(name, level, stage)

@@ -1,0 +1,99 @@
+"""The values of the levels from loops down: one graph of a program between two stages.
+
+    Loops       FX(loops): one nest per op
+    Kernels     FX(kernels): the same nests, grouped into kernels, with a memory plan
+    Launched    the kernels, and how they are launched
+    Emitted     the launches, and source text of them
+
+In training there are several graphs: a level is then an `intarsia_ir.values.Partition` of these. What a program was
+captured with stays true of it on the way down, and is its `Contract`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.fx as fx
+
+from intarsia_ir.records import GuardRecord, KernelSource, Signature, Target
+from intarsia_loops.launches import Launches
+
+__all__ = ["Contract", "Emitted", "Kernels", "Launched", "Loops"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What a graph is to its caller, and where it runs.
+
+    Args:
+        signature: What inputs and results mean to the caller.
+        guards: What it relies on besides the size facts in its program.
+        target: What it is compiled for.
+        device: Where its kernels run.
+    """
+
+    signature: Signature
+    guards: tuple[GuardRecord, ...]
+    target: Target
+    device: torch.device
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """One nest per op.
+
+    Args:
+        graph_module: FX(loops).
+        contract: What it is to its caller.
+    """
+
+    graph_module: fx.GraphModule
+    contract: Contract
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Nests grouped into kernels; the order of items is that in which they run.
+
+    Args:
+        graph_module: FX(kernels).
+        contract: What it is to its caller.
+        apart: Each kernel is a launch of its own: whoever fused it wants as many as there are.
+    """
+
+    graph_module: fx.GraphModule
+    contract: Contract
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """Kernels, and how they are launched.
+
+    Args:
+        graph_module: FX(kernels), unchanged: buffers, and library calls between kernels.
+        contract: What it is to its caller.
+        launches: How its kernels are launched and walked.
+    """
+
+    graph_module: fx.GraphModule
+    contract: Contract
+    launches: Launches
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """Launches, and source text of them.
+
+    Args:
+        graph_module: As in `Launched`.
+        contract: What it is to its caller.
+        launches: As in `Launched`.
+        source: The text of its kernels.
+    """
+
+    graph_module: fx.GraphModule
+    contract: Contract
+    launches: Launches
+    source: KernelSource

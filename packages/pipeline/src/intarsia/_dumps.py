@@ -1,0 +1,53 @@
+"""Dumps: a file for each stage and graph, with the value that the stage gave; one line where it changed nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import intarsia_scheduler
+from intarsia._stages import dialect_of
+from intarsia.levels import Emitted, Launched, Linked
+
+__all__ = ["Dumps"]
+
+
+class Dumps:
+    """Writes the values of one program into a folder, made when there is something to write.
+
+    Args:
+        folder: Where.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._n_stages = 0
+        self._last: dict[int, tuple[str, str]] = {}  # number of a graph -> the file that its text is in, and the text
+
+    def write(self, stage: str, graphs: tuple[Any, ...], plans: tuple[Any, ...]) -> None:
+        """Write what a stage gave, and what it decided."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for number, graph in enumerate(graphs):
+            name = f"{self._n_stages:02d}_{stage}{f'_backward{number}' * (number > 0)}"
+            plan = plans[number] if number < len(plans) else None
+            if plan is not None:
+                (self._folder / f"{name}.plan.json").write_text(plan.to_json(), encoding="utf-8")
+            if not isinstance(graph, Linked):
+                self._write_text(number, name, graph, plan)
+        self._n_stages += 1
+
+    def _write_text(self, number: int, name: str, graph: Any, plan: Any) -> None:
+        file = f"{name}.{'cpp' if isinstance(graph, Emitted) else 'ir'}"
+        text = _text(graph, plan)
+        before, known = self._last.get(number, ("", ""))
+        self._last[number] = (before or file, text) if text == known else (file, text)
+        shown = f"// unchanged since {before}\n" if text == known else text
+        (self._folder / file).write_text(shown, encoding="utf-8")
+
+
+def _text(graph: Any, plan: Any) -> str:
+    if isinstance(graph, Emitted):
+        return graph.source.text
+    if isinstance(graph, Launched) and plan is not None:
+        return intarsia_scheduler.Scheduled(plan, graph.launches).text
+    return str(dialect_of(type(graph)).print_ir(graph.graph_module))
