@@ -14,6 +14,7 @@ Example:
     ['a']
 """
 
+from intarsia_bytecode.anew import begin_anew, surely_raises
 from intarsia_bytecode.assemble import patched_code, replacement_code
 from intarsia_bytecode.comprehensions import shares_slot
 from intarsia_bytecode.decode import Decoded, Handler, Instruction, decode
@@ -39,6 +40,7 @@ __all__ = [
     "Writer",
     "assigned_cells",
     "assigned_locals",
+    "begin_anew",
     "decode",
     "entries",
     "fill_holes",
@@ -56,4 +58,5 @@ __all__ = [
     "shares_slot",
     "stack_prefix",
     "successors",
+    "surely_raises",
 ]

@@ -45,10 +45,12 @@ class ResumeInfo:
     Args:
         places: The instructions that broke before in this call.
         native: Whether the last of them had broken before: the rest runs in CPython.
+        failed: It is no rest but all of a function: what was computed for it relied on a check that failed.
     """
 
     places: frozenset[Place]
     native: bool
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

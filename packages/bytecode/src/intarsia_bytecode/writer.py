@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
-from bytecode import BinaryOp, Instr
+from bytecode import BinaryOp, Instr, Label
 from bytecode.instr import CellVar, FreeVar, InstrLocation
 
 __all__ = ["Loader", "Writer", "parameters"]
@@ -31,7 +31,7 @@ class Writer:
     def __init__(self, code: CodeType, line: int = 0, location: InstrLocation | None = None) -> None:
         self.code = code
         self.location = location or InstrLocation(line, None, None, None)
-        self.body: list[Instr] = []
+        self.body: list[Any] = []  # instructions, and labels among them
         self.used_cells: set[str] = set()  # cells of the frame that are handed on
         self._out = self.body
         self._count = 0
@@ -108,6 +108,10 @@ class Writer:
         for flag in (8, 4, 2, 1):
             if flags & flag:
                 self.emit("SET_FUNCTION_ATTRIBUTE", flag)
+
+    def jump_if_none(self, label: Label) -> None:
+        """Pop the top, and go on at a label further on if it is None."""
+        self.emit("POP_JUMP_FORWARD_IF_NONE" if _311 else "POP_JUMP_IF_NONE", label)
 
     # -- the frame's own variables -------------------------------------------------------------------------------
 

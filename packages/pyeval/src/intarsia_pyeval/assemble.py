@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bytecode import Instr
 
@@ -50,8 +50,8 @@ def assemble_return(tx: Tracer, frame: EvaluatedFrame, value: Value, hole: str) 
     while found := [name for name in cells if name in out.used_cells]:  # the others end with the frame
         codegen.emit_effects(out, cells.pop(found[0]))
     out.emit("RETURN_VALUE")
-    graph = tx.extension.finish(tx, out.results)
-    items = [*out.call_graph(graph, hole), *out.body]
+    before, graph = out.close(hole)
+    items = [*before, *out.body, *out.behind]
     return LinkableCode(replacement_code(frame.code, items), (hole,) if graph else ()), graph
 
 
@@ -133,12 +133,12 @@ class _BreakAssembly:
         rest = rest_of(
             Stop(self.code, at.index, names, len(stack), self.number, carried, empty, bound=frozenset(bound))
         )
-        graph = self.tx.extension.finish(self.tx, out.results)
-        items = [*out.call_graph(graph, self.hole), *self._clean(out.body, graph), *rest.items]
+        before, graph = out.close(self.hole)
+        items = [*before, *self._clean(out.body, graph), *rest.items, *out.behind]
         linkable = LinkableCode(replacement_code(self.code, items), (self.hole,) if graph else (), rest.resumes)
         return linkable, graph
 
-    def _clean(self, body: list[Instr], graph: Graph | None) -> list[Instr]:
+    def _clean(self, body: list[Any], graph: Graph | None) -> list[Any]:
         """Return the body; nothing of ours stays behind in the frame that goes on."""
         if graph is None:
             return body

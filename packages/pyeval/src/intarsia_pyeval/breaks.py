@@ -17,6 +17,7 @@ __all__ = [
     "REGISTRY",
     "Break",
     "BreakKind",
+    "Foreclosed",
     "NeedsSymbols",
     "Raised",
     "Stop",
@@ -166,12 +167,20 @@ class NeedsSymbols(Exception):  # noqa: N818  (control flow inside the tracer)
     """A size is marked dynamic, and the attempt began without symbols: another must begin with them."""
 
 
+class Foreclosed(Exception):  # noqa: N818
+    """What was left open at an outermost step must be known after all: in another attempt it breaks there."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step)
+        self.step = step
+
+
 class Stop(Exception):  # noqa: N818
     """Tracing reached the planned end at an instruction of the outermost frame, before running it."""
 
 
 class Unreconstructable(Exception):  # noqa: N818
-    """Bytecode can't build `value`; `birth` is the outermost step in which it was made, or -1."""
+    """Bytecode can't build a value; `birth` is the outermost step in which it was made, or -1."""
 
     def __init__(self, reason: str, birth: int = -1) -> None:
         super().__init__(reason)

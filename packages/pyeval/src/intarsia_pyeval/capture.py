@@ -15,7 +15,7 @@ from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signa
 from intarsia_ir.stack import deep_stack, frames_below
 from intarsia_pyeval.arguments import frame_of_call
 from intarsia_pyeval.assemble import assemble_break, assemble_native, assemble_return
-from intarsia_pyeval.breaks import Break, NeedsSymbols, Raised, Stop, Unreconstructable, Whole, graph_break
+from intarsia_pyeval.breaks import Break, Foreclosed, NeedsSymbols, Raised, Stop, Unreconstructable, Whole, graph_break
 from intarsia_pyeval.evaluate import EvaluatedFrame, Pending, close_dropped
 from intarsia_pyeval.extension import Graph, Symbols
 from intarsia_pyeval.opcodes import table
@@ -186,6 +186,7 @@ class Attempts:
         self.marks = dynamic is not False
         self.room = room
         self.stop_at = -1
+        self.closed: frozenset[int] = frozenset()  # steps that leave nothing open
         self.asked_caller = False  # where it broke, an exception that the caller handles was asked for
         self.broken: GraphBreak | None = None
 
@@ -205,6 +206,8 @@ class Attempts:
         """Return why the frame isn't traced at all."""
         info = info_of(self.code)
         origin = Origin(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
+        if info is not None and info.failed:
+            return graph_break("tracer.exception", "a check of what the graph gave failed", origin)
         if info is not None and info.native:
             return graph_break("tracer.repeated", "an instruction broke before in this call", origin)
         if self.code.co_flags & _GENERATORS or not self.code.co_flags & inspect.CO_NEWLOCALS:
@@ -220,7 +223,9 @@ class Attempts:
     def _attempt(self) -> Capture | None:
         """Trace once; None when another attempt must stop earlier."""
         symbols = Symbols(self.symbolic, self.symbols, self.marks)
-        tx = Tracer(self.extension, Models, CALLABLES, table(), self.limits, symbols, self.stop_at, self.room)
+        tx = Tracer(
+            self.extension, Models, CALLABLES, table(), self.limits, symbols, self.stop_at, self.room, self.closed
+        )
         try:
             if self.asked_caller:
                 tx.raising.ask_caller()
@@ -231,6 +236,9 @@ class Attempts:
             return None
         except Unreconstructable as failed:
             return self._earlier(tx, failed)
+        except Foreclosed as found:
+            self.closed |= {found.step}
+            return None
         except RecursionError:
             return self._native(
                 graph_break("tracer.depth", "what the frame holds nests too deeply", tx.frames.origin())

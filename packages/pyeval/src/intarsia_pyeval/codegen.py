@@ -12,10 +12,10 @@ from functools import partial
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from bytecode import Instr
+from bytecode import Label
 from bytecode.instr import CellVar
 
-from intarsia_bytecode import Hole, Loader, Writer, parameters
+from intarsia_bytecode import Hole, Loader, Writer, begin_anew, parameters
 from intarsia_ir.records import (
     ArgumentSource,
     AttributeSource,
@@ -81,7 +81,8 @@ class Builder(Writer):
     def __init__(self, tx: Tracer, code: CodeType, line: int) -> None:
         super().__init__(code, line)
         self.tx = tx
-        self.fetches: list[Instr] = []
+        self.fetches: list[Any] = []
+        self.behind: list[Any] = []  # what is jumped to, behind all else
         self.results: list[Value] = []  # values that the graph gives
         self.overwritten: frozenset[str] = frozenset(code.co_cellvars)  # parameters that can't be read later
         self._temporaries: dict[int, str] = {}  # id of a model -> local that holds it
@@ -143,22 +144,54 @@ class Builder(Writer):
         self.emit("STORE_FAST", name)
         self.call(lambda: self.constant(function), [lambda: self.emit("LOAD_FAST", name)])
 
-    def call_graph(self, graph: Graph | None, hole: str) -> list[Instr]:
-        """Return what comes before the body: fetching inputs, calling the graph, keeping its results."""
-        call: list[Instr] = []
+    def close(self, hole: str) -> tuple[list[Any], Graph | None]:
+        """Return what comes before the body (fetching inputs, calling the graph, keeping its results), and the graph.
+
+        Where checks fail, the frame begins anew: `behind` has the code.
+
+        Raises:
+            Foreclosed: There are checks, and the graph can't be run in vain.
+        """
+        checks = self.tx.checks
+        runner = self.tx.extension.runs_in_vain() if checks.conditions else None
+        if checks.conditions and runner is None:
+            checks.foreclose()
+        graph = self.tx.extension.finish(self.tx, [*checks.conditions, *self.results])
+        call: list[Any] = []
         if graph is not None:
             self._out = call
             self.emit("LOAD_CONST", Hole(hole))
             self.emit("STORE_FAST", hole)
-            self.call(lambda: self.emit("LOAD_FAST", hole), [partial(self.load, i) for i in graph.inputs])
-            if graph.outputs:
-                self.emit("UNPACK_SEQUENCE", len(graph.outputs))
-                for value in graph.outputs:
-                    self.emit("STORE_FAST", self._temporaries[id(value)])
+            inputs = [partial(self.load, i) for i in graph.inputs]
+            if runner is not None:
+                self._call_checked(runner, hole, len(checks.conditions), inputs)
             else:
-                self.emit("POP_TOP")
+                self.call(lambda: self.emit("LOAD_FAST", hole), inputs)
+            self._keep(graph.outputs[len(checks.conditions) :])
             self._out = self.body
-        return [*self.fetches, *call]
+        return [*self.fetches, *call], graph
+
+    def _keep(self, results: Sequence[Value]) -> None:
+        """Keep the results of the graph, which lie on the stack in a sequence."""
+        if not results:
+            self.emit("POP_TOP")
+            return
+        self.emit("UNPACK_SEQUENCE", len(results))
+        for value in results:
+            self.emit("STORE_FAST", self._temporaries[id(value)])
+
+    def _call_checked(self, runner: Any, hole: str, count: int, inputs: Sequence[Loader]) -> None:
+        """Push the results of the graph behind its checks; where one fails, go to code that begins the frame anew."""
+        graph: list[Loader] = [lambda: self.emit("LOAD_FAST", hole), lambda: self.emit("LOAD_CONST", count)]
+        self.call(lambda: self.emit("LOAD_CONST", runner), [*graph, *inputs])
+        failed = Label()
+        self.emit("COPY", 1)
+        self.jump_if_none(failed)
+        before, self._out = self._out, self.behind
+        self.behind.append(failed)
+        self.emit("POP_TOP")
+        begin_anew(self.code, self, [hole, *self._fetched.values()])
+        self._out = before
 
     # -- values --------------------------------------------------------------------------------------------------
 

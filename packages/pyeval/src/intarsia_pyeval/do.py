@@ -7,7 +7,7 @@ special method and the like are no matter of one kind: `operators`, `iteration` 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_pyeval.breaks import Break
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "advance",
     "binary",
+    "branch",
     "call",
     "call_method",
     "call_native",
@@ -87,6 +88,12 @@ def call_native(tx: Tracer, x: Value, raw: Any, name: str, args: Sequence[Value]
 def truth(tx: Tracer, x: Value) -> bool:
     """Model `bool(x)`."""
     raise Break("tracer.operator", f"the truth of {x.describe()} isn't modelled")
+
+
+@operation
+def branch(tx: Tracer, x: Value, expected: Callable[[], bool | None]) -> bool:
+    """Model `bool(x)` for a jump; `expected` tells which truth the program goes on with, if the other surely raises."""
+    return truth(tx, x)
 
 
 @operation

@@ -10,6 +10,7 @@ from typing import Any
 from intarsia_ir.records import SizeFacts, Source
 from intarsia_pyeval.extension import Graph, Symbols
 from intarsia_pyeval.sources import Guards, Sources
+from intarsia_pyeval.state.checks import Checks
 from intarsia_pyeval.state.classes import Classes
 from intarsia_pyeval.state.effects import Effects
 from intarsia_pyeval.state.frames import Frames, Limits
@@ -140,6 +141,13 @@ class Extension:
         """Return the number of recorded operations; each is told to `tx.effects` as well, as `advanced`."""
         return 0
 
+    def runs_in_vain(self) -> Callable[..., Any] | None:
+        """Return what to call the graph by, as `checking.checked` does, so that it has done nothing if it returns None.
+
+        None: the graph does more than compute its results.
+        """
+        return None
+
     def finish(self, tx: Tracer, results: Sequence[Value]) -> Graph | None:
         """Close the graph: `results` are the recorded values that live on. None when nothing was recorded."""
         return None
@@ -164,10 +172,12 @@ class Tracer:
         symbols: Which sizes and numbers of the call are symbols.
         stop_at: Outermost step to stop before; -1 for none.
         room: Frames that the program may nest before CPython raises RecursionError.
+        closed: Outermost steps at which nothing may be left open until the graph ran.
 
     Attributes:
         effects: What the program changed.
         steps: Where the capture stands.
+        checks: What is known only once the graph ran.
         raising: Exceptions of the program.
         frames: The frames under evaluation.
         sources: Where existing objects are found.
@@ -189,10 +199,12 @@ class Tracer:
         symbols: Symbols,
         stop_at: int = -1,
         room: int = sys.maxsize,
+        closed: frozenset[int] = frozenset(),
     ) -> None:
         self.callables = callables
         self.effects = Effects()
         self.steps = Steps(self.effects, stop_at)
+        self.checks = Checks(self.steps, closed)
         self.frames = Frames(table, limits, room)
         self.sources = Sources()
         self.guards = Guards(self.frames.origin)

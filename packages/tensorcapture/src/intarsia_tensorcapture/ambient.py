@@ -51,6 +51,10 @@ class Ambient:
         now = torch.is_grad_enabled()
         return None if now == self.grad_at_entry else now
 
+    def is_changed(self) -> bool:
+        """Tell whether the state isn't that of the entry."""
+        return bool(self.entered or self.devices or self.exit_grad_mode() is not None)
+
     def closing_nodes(self, graph: torch.fx.Graph) -> list[torch.fx.Node]:
         """Close the open regions of a graph."""
         made = [graph.call_function(EXIT_AUTOCAST, (a.node,)) for a in reversed(self.entered) if a.node is not None]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributions
+import torch.fx.experimental.symbolic_shapes
 import torch.utils.checkpoint
 
 from intarsia_pyeval import do
@@ -13,11 +15,13 @@ from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics import folding, iteration
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const, boolean
+from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_pyeval.values.signatures import arity
 from intarsia_tensorcapture import contexts, optimizers
 from intarsia_tensorcapture.checkpoints import call_checkpoint
 from intarsia_tensorcapture.devices import default_device
+from intarsia_tensorcapture.items import ItemTruth
 from intarsia_tensorcapture.making import tensor_from
 from intarsia_tensorcapture.numbers import SymbolicNumber
 from intarsia_tensorcapture.tables import ANSWERS, PURE, is_leaf
@@ -93,7 +97,26 @@ def _check(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywo
         return NONE
     if isinstance(condition, SymbolicNumber) and do.truth(tx, condition):
         return NONE
+    if isinstance(condition, ItemTruth) and do.branch(tx, condition, lambda: True):
+        return NONE
     raise Break("tracer.exception", "a torch._check doesn't hold, or isn't known to hold")
+
+
+def _expect_true(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """What asks goes on where it is true, and raises else."""
+    return boolean(do.branch(tx, arity("expect_true", args, keywords, 1)[0], lambda: True))
+
+
+def _lazy_property(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """A class is asked for a lazy property of its instances: only to see that it is one."""
+    (wrapped,) = arity("lazy_property", args, keywords, 1)
+    if not isinstance(wrapped, Function):
+        raise Break("tracer.call", f"a lazy property is made of {wrapped.describe()}")
+    wrapped.guard_identity(tx.guards)
+    return tx.live.wrap(_LAZY_PROPERTY(wrapped.value), None)
+
+
+_LAZY_PROPERTY: Any = torch.distributions.utils._lazy_property_and_property
 
 
 def _one_hot(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -154,6 +177,8 @@ HANDLERS: dict[Any, Handler] = {
     torch.utils.checkpoint.checkpoint: call_checkpoint,
     torch._check: _check,
     torch._check_is_size: _nothing,
+    torch.fx.experimental.symbolic_shapes.expect_true: _expect_true,
+    _LAZY_PROPERTY: _lazy_property,
     torch._check_value: _check,
     torch._check_type: _check,
     torch._check_index: _check,

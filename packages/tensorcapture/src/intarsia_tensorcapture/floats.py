@@ -21,6 +21,7 @@ from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items
+from intarsia_tensorcapture.items import ItemNumber, holds_item
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ def _number(plugin: Recording, number: Value, beside: TensorValue) -> TensorValu
     return None if number.fake.requires_grad else number  # eager takes none that requires grad for a number
 
 
-def _input(plugin: Recording, number: OpenNumber, beside: TensorValue) -> NumberInput | None:
+def _input(plugin: Recording, number: OpenNumber, beside: TensorValue) -> TensorValue | None:
     """Return the input that stands for a number beside a tensor; None where no dtype of it would do."""
     fake = beside.fake
     if number.type() is int:
@@ -357,8 +358,14 @@ def _takes_int(number: OpenNumber, fake: torch.Tensor) -> bool:
 _INT32 = 1 << 31
 
 
-def _made(plugin: Recording, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> NumberInput:
-    """Return the one input for a number, dtype and device."""
+def _made(plugin: Recording, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> TensorValue:
+    """Return the one input for a number, dtype and device; what is in a tensor is taken from there."""
+    if isinstance(number, ItemNumber):
+        moved = plugin.record(plugin.tx, "call_method", "to", [number.tensor, Const(device), Const(dtype)], {})
+        assert isinstance(moved, TensorValue)
+        return moved
+    if holds_item(number):  # which Python computes behind the graph
+        number.settled()
     key: Hashable = number.key(), dtype, device
     found = plugin.number_inputs.get(key)
     if found is None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_ir.records import (
     ArgumentSource,
@@ -29,7 +28,6 @@ from intarsia_pyeval.extension import Symbols
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const, boolean
 from intarsia_recorder import (
-    EagerMode,
     SymbolTable,
     WholeRecurrent,
     call_as_in_eager,
@@ -37,6 +35,7 @@ from intarsia_recorder import (
 )
 from intarsia_shapes import Mark, ShapeEnv, check_marks, fake_mode, fakeify, freeze, marks_of
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
+from intarsia_tensorcapture.watching import WatchedMode
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
@@ -63,7 +62,7 @@ class Sizes:
         self.symbolic = symbols.symbolic
         self.marks_count = symbols.marks
         self.env: ShapeEnv | None = None
-        self.mode: FakeTensorMode = EagerMode()
+        self.mode = WatchedMode()
         self.symbol_sources: dict[Any, Source] = {}
         self.numbers: dict[int, SymbolicNumber] = {}  # id of a source -> its number
         self._unlifted: dict[Any, SymbolicNumber] = {}
@@ -72,7 +71,7 @@ class Sizes:
             # as without symbols: what depends on data breaks
             self.env.allow_scalar_outputs = self.env.allow_dynamic_output_shape_ops = False
             self.env.locate = tx.frames.origin
-            self.mode = fake_mode(self.env, kind=EagerMode)
+            self.mode = cast(WatchedMode, fake_mode(self.env, kind=WatchedMode))
             self.mode.allow_scalar_outputs = False
             self.table = SymbolTable(plugin.graph, self.env)
 

@@ -12,6 +12,7 @@ import torch
 from intarsia_ir.records import GuardKind, Source
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.operation import operation
 from intarsia_pyeval.semantics import iteration
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["Recording", "TensorValue", "plain_number", "recording_of", "tensors_of"]
+__all__ = ["Recording", "TensorValue", "number_in", "plain_number", "recording_of", "tensors_of"]
 
 
 _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -215,6 +216,12 @@ class TensorValue(Value):
     # -- building ------------------------------------------------------------------------------------------------
 
 
+@operation
+def number_in(tx: Tracer, x: TensorValue, name: str) -> Value | None:
+    """Model the number or numbers that a tensor gives by `item`, `tolist`, `float` or `int`; None: it breaks."""
+    return None
+
+
 @do.hash_key.rule(TensorValue)
 def hash_key(tx: Tracer, x: TensorValue) -> Hashable:
     """Recording hash by identity."""
@@ -229,9 +236,24 @@ def truth(tx: Tracer, x: TensorValue) -> bool:
     raise Break(code, f"the truth of {x.describe()} is asked for")
 
 
+@do.branch.rule(TensorValue)
+def branch(tx: Tracer, x: TensorValue, expected: Callable[[], bool | None]) -> bool:
+    """Go on where the other way raises: whether it does is looked at once the graph has run."""
+    way = None if x._has_several() or tx.checks.step() is None else expected()
+    if way is None:
+        return do.truth(tx, x)
+    zero = Const(False) if x.fake.dtype is torch.bool else Const(0)
+    condition = x.plugin.record(tx, "call_function", operator.ne if way else operator.eq, [x, zero], {})
+    tx.checks.expect(condition)
+    return way
+
+
 @do.convert.rule(TensorValue)
 def convert(tx: Tracer, x: TensorValue, cls: Any) -> Value | None:
-    """Turning a tensor into a number needs its data."""
+    """Turning a tensor into a number needs its data, at once or once the graph ran."""
+    found = None if x._has_several() else number_in(tx, x, cls.__name__)
+    if found is not None:
+        return found
     raise Break("tracer.tensor_value", f"{x.describe()} becomes a Python {cls.__name__}")
 
 
@@ -308,6 +330,10 @@ def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], ke
     code = BREAKING_METHODS.get(name)
     if name == "item" and x._has_several():
         code = "tracer.operation_raised"
+    if code == "tracer.tensor_value" and not args and not keywords:
+        found = number_in(tx, x, name) if name in ("item", "tolist") else None
+        if found is not None:
+            return found
     if code is not None:
         raise Break(code, f"{name}() of {x.describe()} is called")
     if name == "__len__":

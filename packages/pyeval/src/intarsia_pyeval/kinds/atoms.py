@@ -67,6 +67,12 @@ def _with_unknown(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywor
     raise Break("tracer.call", f"{type(x.value).__name__}.{name} is called with {unknown}")
 
 
+@do.branch.rule(Const)
+def branch(tx: Tracer, x: Const, expected: Callable[[], bool | None]) -> bool:
+    """Test the atom: both ways are known."""
+    return do.truth(tx, x)
+
+
 @do.truth.rule(Const)
 def truth(tx: Tracer, x: Const) -> bool:
     """Return the truth of the atom."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from intarsia_bytecode import surely_raises
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Raised
 from intarsia_pyeval.evaluate import EvaluatedFrame, Signal
@@ -48,14 +50,20 @@ def jump_backward(f: EvaluatedFrame, i: Instruction) -> None:
 
 def pop_jump_if_false(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump if the top is false."""
-    if not do.truth(f.tx, f.stack.pop()):
+    if not do.branch(f.tx, f.stack.pop(), partial(_expected, f, i, jumps=False)):
         _jump(f, i)
 
 
 def pop_jump_if_true(f: EvaluatedFrame, i: Instruction) -> None:
     """Jump if the top is true."""
-    if do.truth(f.tx, f.stack.pop()):
+    if do.branch(f.tx, f.stack.pop(), partial(_expected, f, i, jumps=True)):
         _jump(f, i)
+
+
+def _expected(f: EvaluatedFrame, i: Instruction, *, jumps: bool) -> bool | None:
+    """Return the truth that goes on, where the other surely raises; `jumps` is the one that jumps."""
+    ways = {jumps: surely_raises(f.code, i.target), not jumps: surely_raises(f.code, i.index + 1)}
+    return None if ways[True] == ways[False] else ways[False]
 
 
 def pop_jump_if_none(f: EvaluatedFrame, i: Instruction) -> None:
