@@ -389,3 +389,23 @@ def test_the_spread_of_equal_numbers_is_0(n):
     std, var, _ = fast(x)
     std.sum().backward()
     assert not std.any() and not var.any() and not x.grad.any()
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_copy_of_a_part_is_addressed_from_its_own_beginning(dynamic, requires_grad):
+    def f(x):
+        y = x * 1
+        y.as_strided((2, 2), (2, 1), 1).mul_(2)
+        return y + x.clone().as_strided((3,), (1,), 1).sum()
+
+    fast = intarsia.compile(f, dynamic=dynamic, options=RAISE)
+    for offset in (0, 2, 1):
+        whole, expected = (torch.arange(40.0).reshape(10, 4).requires_grad_(requires_grad) for _ in range(2))
+        result, wanted = fast(whole[offset : offset + 4]), f(expected[offset : offset + 4])
+        torch.testing.assert_close(result, wanted, rtol=0, atol=0)
+        if requires_grad:
+            result.square().sum().backward()
+            wanted.square().sum().backward()
+            torch.testing.assert_close(whole.grad, expected.grad)
+    assert intarsia.stats().fallbacks == 0

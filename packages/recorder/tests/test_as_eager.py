@@ -93,3 +93,21 @@ def test_a_recurrent_network_on_the_cpu_comes_apart():
     with torch.no_grad():
         recorded = record(lambda x: module(x)[0], (torch.randn(5, 2, 4),))
     assert "aten.gru.input" not in targets(recorded)
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 5), (5, 2), (9, 2), (3, 3, 3), (2, 2, 2, 2), (0, 3), (3, 0), (4, 1)])
+def test_a_diagonal_is_filled_through_views(shape, wrap):
+    for x in (torch.randn(shape), torch.randn((shape[0] + 1, *shape[1:]))[1:], torch.randn(shape[::-1]).mT):
+        if x.shape == shape and (x.is_contiguous() or not wrap):
+            expected = x.clone().fill_diagonal_(2, wrap=wrap)
+            recorded = record(lambda y: y.fill_diagonal_(2, wrap), (x.clone(),))
+            assert not any("as_strided" in target for target in targets(recorded))
+            aten.interpret(recorded.graph_module, x)
+            assert torch.equal(x, expected)
+
+
+def test_what_eager_does_not_fill_raises():
+    for x in (torch.randn(3), torch.randn(2, 3, 3)):
+        with pytest.raises(RuntimeError, match="dimension"):
+            record(lambda y: y.fill_diagonal_(2), (x,))

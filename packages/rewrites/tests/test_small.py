@@ -212,3 +212,24 @@ def test_constants_that_repeat_elements_are_folded(views: list[str], strides: tu
     assert stored.stride() == strides
     x = torch.ones(stored.shape)
     torch.testing.assert_close(interpret(folded, x), interpret(gm, x))
+
+
+@pytest.mark.parametrize("copy", ["clone.default(%x)", "mul.Tensor(%x, 1)", "_to_copy.default(%x, dtype=f32)"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["f32[2]@(2)+1 = aten.as_strided.default(%0, [2], [2], 1)"],
+        ["f32[4] = aten.view.default(%0, [4])", "f32[2]@(2)+1 = aten.as_strided.default(%1, [2], [2], 1)"],
+        ["f32[4] = aten.as_strided_scatter.default(%0, %y, [2], [2], 1)"],
+    ],
+)
+def test_what_is_addressed_in_its_storage_stays_there(copy: str, lines: list[str]) -> None:
+    """An input may begin anywhere in its storage, a copy begins at the beginning of its own."""
+    gm = program("%x: f32[4], %y: f32[2]", f"f32[4] = aten.{copy}", *lines, returns=f"%{len(lines)}")
+    folded = fold_constants(gm)
+    assert calls(folded)[0] == f"aten.{copy.partition('(')[0]}"
+    x, y = torch.arange(9.0)[3:7], torch.zeros(2)
+    assert x.storage_offset() == 3
+    torch.testing.assert_close(interpret(folded, x, y), interpret(gm, x, y))
+    plain = program("%x: f32[4], %y: f32[2]", f"f32[4] = aten.{copy}", "f32[4] = aten.neg.default(%0)", returns="%1")
+    assert calls(fold_constants(plain)) == ["aten.neg.default"]

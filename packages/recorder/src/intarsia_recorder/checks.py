@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from intarsia_ir.errors import UnsupportedError
+from intarsia_recorder.composites import fill_diagonal
 from intarsia_recorder.operand_numbers import number_check
 from intarsia_recorder.operand_shapes import expands_to
 from intarsia_recorder.recorder import Recorder
@@ -22,7 +23,7 @@ __all__ = ["AsEager"]
 
 
 class AsEager(TorchFunctionMode):
-    """Puts the check of a composite op in front of it, and records recurrent networks on a GPU whole.
+    """Puts the check of a composite op in front of it, fills diagonals, and records recurrent networks on a GPU whole.
 
     Args:
         recorder: Where to.
@@ -37,6 +38,8 @@ class AsEager(TorchFunctionMode):
         if whole is not None:
             op, results = whole
             return self.recorder.whole(op, args, results)
+        if func is torch.Tensor.fill_diagonal_:
+            return fill_diagonal(*args, **(kwargs or {}))
         check = _CHECKS.get(func)
         if check is not None:
             check(*args, **(kwargs or {}))

@@ -11,7 +11,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["COMPOSITES_IN_CPP", "call_as_in_eager", "composites_in_python"]
+__all__ = ["COMPOSITES_IN_CPP", "call_as_in_eager", "composites_in_python", "fill_diagonal"]
 
 _NN, _ATEN = torch._C._nn, torch.ops.aten
 _PACKETS = [_ATEN.softshrink, _ATEN.hardshrink, _ATEN.multi_margin_loss, _ATEN.multilabel_margin_loss]
@@ -170,3 +170,37 @@ def _of_sizes(packet: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _C
 def _scaled(size: Any, scale: float) -> Any:
     """Return a size times a scale, in doubles and cut off, as ATen computes it."""
     return size * int(scale) if scale == int(scale) else torch.sym_int(size * scale)
+
+
+def fill_diagonal(tensor: torch.Tensor, fill_value: complex, wrap: bool = False) -> torch.Tensor:
+    """Fill a diagonal as `Tensor.fill_diagonal_` does, through views of the tensor; it addresses the storage instead.
+
+    Args:
+        tensor: Of two dimensions or more; written.
+        fill_value: The number.
+        wrap: Go on after the last row of a square, as `Tensor.fill_diagonal_` says.
+
+    Raises:
+        RuntimeError: As eager does.
+
+    Example:
+        >>> fill_diagonal(torch.zeros(2, 3), 1)
+        tensor([[1., 0., 0.],
+                [0., 1., 0.]])
+    """
+    rank, sizes = tensor.dim(), tensor.shape
+    wraps = wrap and rank == 2
+    if rank < 2 or (rank > 2 and any(n != sizes[0] for n in sizes)) or (wraps and not _can_wrap(tensor)):
+        return tensor.fill_diagonal_(fill_value, wrap)
+    starts = range(0, sizes[0], sizes[1] + 1) if wraps else (0,)
+    for start in starts:
+        diagonal = (tensor[start:] if start else tensor).diagonal()
+        for _ in range(rank - 2):
+            diagonal = diagonal.diagonal(0, 0, -1)
+        diagonal.fill_(fill_value)
+    return tensor
+
+
+def _can_wrap(tensor: torch.Tensor) -> bool:
+    """Tell whether steps by address come to the elements that steps by index come to, and how many there are."""
+    return all(type(n) is int for n in tensor.shape) and tensor.is_contiguous()
