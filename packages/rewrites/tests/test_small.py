@@ -221,6 +221,8 @@ def test_constants_that_repeat_elements_are_folded(views: list[str], strides: tu
         ["f32[2]@(2)+1 = aten.as_strided.default(%0, [2], [2], 1)"],
         ["f32[4] = aten.view.default(%0, [4])", "f32[2]@(2)+1 = aten.as_strided.default(%1, [2], [2], 1)"],
         ["f32[4] = aten.as_strided_scatter.default(%0, %y, [2], [2], 1)"],
+        ["f64[2] = aten.view.dtype(%0, f64)"],
+        ["f32[2, 2] = aten.view.default(%0, [2, 2])", "c64[2] = aten.view_as_complex.default(%1)"],
     ],
 )
 def test_what_is_addressed_in_its_storage_stays_there(copy: str, lines: list[str]) -> None:

@@ -46,7 +46,7 @@ class Draft:
         self.root: dict[str, Any] = {n.target: _attribute(gm, n.target) for n in gm.graph.nodes if n.op == "get_attr"}
         self.fired: Counter[str] = Counter()
         self._escaping = self._roots_of_results()
-        self._addresses = any(_counts_from_storage(n.target) for n in self.graph.nodes)
+        self._has_addresses = any(_counts_from_storage(n.target) for n in self.graph.nodes)
 
     def burn(self, rule: str) -> bool:
         """Use up fuel for one edit by `rule`; False when there is none left."""
@@ -67,13 +67,13 @@ class Draft:
 
         A caller may write to a result afterwards, so a result that had storage of its own must keep that: `old`
         must not reach a result, or share its memory with `new` already, or `new` must be storage that neither an
-        input, nor a constant, nor another result uses. Nor may what is addressed by its place in its storage, as
+        input, nor a constant, nor another result uses. Nor may what a call addresses by its place in its storage, as
         `as_strided` does, come to lie elsewhere in another one: an input may begin anywhere in its own.
         """
         before, after = roots(old), roots(new)
         if before == after:
             return True
-        if self._addresses and _is_addressed(old):
+        if self._has_addresses and _is_addressed(old):
             return False
         if not before & self._escaping:
             return True
@@ -161,14 +161,19 @@ def is_removable(node: fx.Node) -> bool:
     return node.op == "call_function" and aten.node_effects(node).removable
 
 
+_ALIGNED = frozenset({torch.ops.aten.view.dtype, torch.ops.aten.view_as_complex.default})
+"""Calls that take an operand only where it begins at a whole element of another type."""
+
+
 def _counts_from_storage(target: Any) -> bool:
-    """Tell whether a call addresses its operand's storage, as `as_strided` does, and not the operand."""
+    """Tell whether it matters to a call where in its storage an operand begins, as it does to `as_strided`."""
     schema = getattr(target, "_schema", None)
-    return schema is not None and any(argument.name == "storage_offset" for argument in schema.arguments)
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    return "storage_offset" in names or target in _ALIGNED
 
 
 def _is_addressed(node: fx.Node) -> bool:
-    """Tell whether a call addresses the storage of a node, or of a view of it."""
+    """Tell whether it matters to a call where in its storage a node, or a view of it, begins."""
     return any(
         _counts_from_storage(user.target) or (node in aten.viewed_nodes(user) and _is_addressed(user))
         for user in node.users
