@@ -51,9 +51,9 @@ PROGRAMS: dict[str, Program] = {
 NEVER_RAISE = {"compare", "divide", "multiply", "pad by nothing", "pad less", "remainder of nothing"}
 
 
-def _raises(program: Program, *given: Any) -> bool:
+def _raises(program: Program, *arguments: Any) -> bool:
     try:
-        program(*given)
+        program(*arguments)
     except RuntimeError:
         return True
     return False
@@ -61,14 +61,14 @@ def _raises(program: Program, *given: Any) -> bool:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_numbers_raise_where_eager_raises(name: str) -> None:
-    program, expected, found = PROGRAMS[name], {}, {}
+    program, expected, recorded = PROGRAMS[name], {}, {}
     for dtype in TYPES:
         x = torch.arange(1, 7).reshape(2, 3).to(dtype)
         for number in NUMBERS:
             key = dtype, repr(number)
             expected[key] = _raises(program, x.clone(), number)
-            found[key] = _raises(lambda y, n=number: record(lambda z: program(z, n), (y,), fake_mode=EagerMode()), x)
-    assert found == expected
+            recorded[key] = _raises(lambda y, n=number: record(lambda z: program(z, n), (y,), fake_mode=EagerMode()), x)
+    assert recorded == expected
     assert any(expected.values()) == (name not in NEVER_RAISE)
 
 
@@ -76,13 +76,17 @@ def test_the_words_are_those_of_eager() -> None:
     x = torch.zeros(2, dtype=torch.uint8)
     with pytest.raises(RuntimeError) as eager:
         F.pad(x, (1, 2), value=300)
-    with pytest.raises(RuntimeError) as found:
+    with pytest.raises(RuntimeError) as ours:
         record(lambda y: F.pad(y, (1, 2), value=300), (x,), fake_mode=EagerMode())
-    assert str(found.value) == str(eager.value)
+    assert str(ours.value) == str(eager.value)
 
 
 def test_a_range_of_bools_is_refused_as_in_eager() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.arange(3, dtype=torch.bool) | x
+
+    x = torch.ones(3, dtype=torch.bool)
     with pytest.raises(RuntimeError, match="arange"):
-        record(
-            lambda x: torch.arange(3, dtype=torch.bool) | x, (torch.ones(3, dtype=torch.bool),), fake_mode=EagerMode()
-        )
+        program(x)
+    with pytest.raises(RuntimeError, match="arange"):
+        record(program, (x,), fake_mode=EagerMode())

@@ -28,13 +28,13 @@ def _raises(program: Program, *operands: torch.Tensor) -> bool:
 
 def _differences(program: Program, cases: list[tuple[torch.Tensor, ...]]) -> list[Any]:
     """Return the shapes for which fakes raise and eager doesn't, or the other way round."""
-    found = []
+    differing = []
     for operands in cases:
         expected = _raises(program, *[x.clone() for x in operands])
-        if _raises(lambda *given: record(program, given, fake_mode=EagerMode()), *operands) != expected:
-            found.append(([tuple(x.shape) for x in operands], "eager raises" if expected else "eager takes them"))
+        if _raises(lambda *inputs: record(program, inputs, fake_mode=EagerMode()), *operands) != expected:
+            differing.append(([tuple(x.shape) for x in operands], "eager raises" if expected else "eager takes them"))
     assert len({_raises(program, *[x.clone() for x in operands]) for operands in cases}) == 2
-    return found
+    return differing
 
 
 IN_PLACE = {
@@ -58,9 +58,9 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_what_is_written_in_place_does_not_grow(name: str) -> None:
-    made = [torch.ones(shape, dtype=IN_PLACE[name]) for shape in SHAPES]
+    operands = [torch.ones(shape, dtype=IN_PLACE[name]) for shape in SHAPES]
     program = getattr(torch.Tensor, name)
-    assert _differences(program, list(itertools.product(made, made))) == []
+    assert _differences(program, list(itertools.product(operands, operands))) == []
 
 
 INDEXED: dict[str, Program] = {
@@ -78,7 +78,7 @@ INDEXED: dict[str, Program] = {
 
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("name", INDEXED)
-def test_sources_have_a_part_for_each_index(name: str) -> None:
+def test_indices_and_sources_go_together(name: str) -> None:
     targets = [torch.ones(shape) for shape in [(5,), (5, 5), (5, 1)]]
     indices = [torch.zeros(shape, dtype=torch.int64) for shape in [(), (1,), (3,), (3, 1)]]
     sources = [torch.ones(shape) for shape in [(1,), (3,), (1, 5), (3, 5), (3, 1), (5, 3)]]

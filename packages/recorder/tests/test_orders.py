@@ -27,10 +27,7 @@ _OF_TWO = """
 _OF_ONE = ("exp", "sigmoid", "sqrt", "isinf", "isnan", "abs", "neg")
 _OPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     **{name: getattr(torch, name) for name in _OF_TWO.split()},
-    **{
-        name: (lambda a, b, f=getattr(torch, name): f(a))
-        for name in ["exp", "sigmoid", "sqrt", "isinf", "isnan", "abs", "neg"]
-    },
+    **{name: (lambda a, b, f=getattr(torch, name): f(a)) for name in _OF_ONE},
     "add with alpha": lambda a, b: torch.add(a, b, alpha=2),
     "div, rounded": lambda a, b: torch.div(a, b, rounding_mode="floor"),
     "where": lambda a, b: torch.where(a > 1, a, b),
@@ -73,7 +70,7 @@ def test_results_lie_in_eagers_order(name: str) -> None:
             continue
         mode = EagerMode()
         with mode:
-            found = _OPS[name](mode.from_tensor(a), mode.from_tensor(b))
-        told = [(x.dtype, x.shape, x.stride()) for x in (a, b)]
-        assert (found.dtype, found.shape, found.stride()) == (eager.dtype, eager.shape, eager.stride()), told
+            ours = _OPS[name](mode.from_tensor(a), mode.from_tensor(b))
+        operands = [(x.dtype, x.shape, x.stride()) for x in (a, b)]
+        assert (ours.dtype, ours.shape, ours.stride()) == (eager.dtype, eager.shape, eager.stride()), operands
         compared += 1

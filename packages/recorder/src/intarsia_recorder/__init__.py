@@ -14,7 +14,8 @@ Example:
 
 from intarsia_recorder._fx import graph_module
 from intarsia_recorder.composites import call_as_in_eager, composites_in_python
-from intarsia_recorder.eager import EagerMode, refused_types
+from intarsia_recorder.eager import EagerMode
+from intarsia_recorder.element_types import refused_types
 from intarsia_recorder.environment import ShapeEnvironment
 from intarsia_recorder.metacache import MetaCache, snapshot
 from intarsia_recorder.record import record, recording

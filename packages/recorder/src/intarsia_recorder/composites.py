@@ -83,10 +83,10 @@ def call_as_in_eager(function: Any, args: Sequence[Any], kwargs: Mapping[str, An
         >>> call_as_in_eager(torch.dropout, (torch.ones(2), 0.5, False), {})
         tensor([1., 1.])
     """
-    found = _in_cpp(function, args, kwargs)
-    if found is None:
+    replacement = _in_cpp(function, args, kwargs)
+    if replacement is None:
         return function(*args, **kwargs)
-    function, args, kwargs = found
+    function, args, kwargs = replacement
     with torch._C._DisablePythonDispatcher():
         return function(*args, **kwargs)
 
@@ -96,10 +96,10 @@ def _in_cpp(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _C
     if function in COMPOSITES_IN_CPP:
         return function, args, kwargs
     if function is torch.nn.functional.interpolate:
-        found = _interpolation(*args, **kwargs)
-        if found is None:
+        interpolation = _interpolation(*args, **kwargs)
+        if interpolation is None:
             return None
-        function, args, kwargs = found
+        function, args, kwargs = interpolation
     packet = _SIZED.get(function)
     return None if packet is None else _of_sizes(packet, args, kwargs)
 
@@ -123,8 +123,8 @@ def _interpolation(
     if packet is None or (size is None) == (scale_factor is None) or torch.are_deterministic_algorithms_enabled():
         return None
     sizes, scales = [
-        list(given) if isinstance(given, (list, tuple)) else None if given is None else [given] * rank
-        for given in (size, scale_factor)
+        list(value) if isinstance(value, (list, tuple)) else None if value is None else [value] * rank
+        for value in (size, scale_factor)
     ]
     linear = "nearest" not in mode
     if len(sizes or scales or ()) != rank or (align_corners is not None and not linear):
@@ -154,16 +154,16 @@ def _of_sizes(packet: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _C
     The C++ form computes sizes from scales only where all are plain integers. What it refuses it is given as it is.
     """
     names = [argument.name for argument in packet.vec._schema.arguments]
-    given = {"output_size": None, "scale_factors": None} | dict(zip(names, args, strict=False)) | dict(kwargs)
-    if len(args) > len(names) or set(given) != set(names):
+    arguments = {"output_size": None, "scale_factors": None} | dict(zip(names, args, strict=False)) | dict(kwargs)
+    if len(args) > len(names) or set(arguments) != set(names):
         return packet, args, kwargs
-    x, sizes, scales = given["input"], given["output_size"], given["scale_factors"]
+    x, sizes, scales = arguments["input"], arguments["output_size"], arguments["scale_factors"]
     wanted = [n for n in (sizes, scales) if n is not None]
     if len(wanted) != 1 or not isinstance(wanted[0], (list, tuple)) or len(wanted[0]) != x.dim() - 2:
         return packet, args, kwargs
     if scales is not None:
         sizes = [_scaled(size, scale) for size, scale in zip(x.shape[2:], scales, strict=True)]
-    between = [given["align_corners"]] if "align_corners" in given else []
+    between = [arguments["align_corners"]] if "align_corners" in arguments else []
     return packet.default, (x, sizes, *between, *(scales or [None] * len(sizes))), {}
 
 

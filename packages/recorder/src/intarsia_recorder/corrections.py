@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._mode_utils import no_dispatch
 
-from intarsia_recorder.iteration import is_dense, is_row_major, iterated_strides, known_numbers
+from intarsia_recorder.iteration import is_dense, is_row_major, is_static, iterated_strides, known_numbers
+from intarsia_recorder.operands import device_of, is_empty, op_name
 
-__all__ = ["Correction", "correction_of", "device_of", "is_empty"]
+__all__ = ["Correction", "correction_of"]
 
 Correction = Callable[[FakeTensorMode, Any, Sequence[Any], Mapping[str, Any]], Any]
 
@@ -58,20 +60,30 @@ def _ordered(mode: FakeTensorMode, result: Any, tensors: Sequence[torch.Tensor],
         return result
     if not _has_single_dimension(result) and is_row_major(result) and all(_is_plain(x, result) for x in tensors):
         return result
-    numbers = [known_numbers(n) for x in (result, *tensors) for n in (x.shape, x.stride())]
-    known = [n for n in numbers if n is not None]
-    if len(known) < len(numbers):
+    layouts = _known_layouts(result, *tensors)
+    if layouts is None:
         return result
-    shape, own, *rest = known
+    (shape, unordered), *of_tensors = layouts
     laid = [
-        torch.empty_strided(*of, dtype=x.dtype, device="meta").to(kind)
-        for x, of, kind in zip(tensors, zip(rest[::2], rest[1::2], strict=True), types, strict=True)
+        torch.empty_strided(*layout, dtype=x.dtype, device="meta").to(dtype)
+        for x, layout, dtype in zip(tensors, of_tensors, types, strict=True)
     ]
     strides = iterated_strides(laid, shape)
-    if all(_is_known(x) for x in (result, *tensors)):
+    if all(is_static(x) for x in (result, *tensors)):
         return _with_strides(mode, result, strides)
     moving = [dim for dim, size in enumerate(shape) if size != 1]
-    return result if all(own[d] == strides[d] for d in moving) else _in_order_of(mode, result, strides)
+    return result if all(unordered[d] == strides[d] for d in moving) else _in_order_of(mode, result, strides)
+
+
+def _known_layouts(*tensors: torch.Tensor) -> list[tuple[list[int], list[int]]] | None:
+    """Return sizes and strides of each tensor in the first call; None where one isn't known."""
+    layouts = []
+    for x in tensors:
+        shape, strides = known_numbers(x.shape), known_numbers(x.stride())
+        if shape is None or strides is None:
+            return None
+        layouts.append((shape, strides))
+    return layouts
 
 
 def _is_plain(x: torch.Tensor, result: torch.Tensor) -> bool:
@@ -92,8 +104,8 @@ def _common_type(result: torch.Tensor, args: Sequence[Any]) -> torch.dtype | Non
         numbers = (torch.Tensor, bool, int, float, complex)
         both = len(args) > 1 and isinstance(args[0], numbers) and isinstance(args[1], numbers)
         return torch.result_type(args[0], args[1]) if both else None
-    made = result.is_complex() and not any(isinstance(x, torch.Tensor) and x.is_complex() for x in args)
-    return None if made else result.dtype
+    of_parts = result.is_complex() and not any(isinstance(x, torch.Tensor) and x.is_complex() for x in args)
+    return None if of_parts else result.dtype
 
 
 def _without_normed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -129,10 +141,10 @@ def _like_integers(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwarg
     return _in_order_with_numbers(mode, absolute, (absolute, 1.0), kwargs)
 
 
-def _kept(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _as_dense_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Give dimensions of one element the strides of the operand, where it is dense."""
     preserved = kwargs.get("memory_format") in (None, torch.preserve_format)
-    if not preserved or not _has_single_dimension(result) or not _is_known(args[0]) or not is_dense(args[0]):
+    if not preserved or not _has_single_dimension(result) or not is_static(args[0]) or not is_dense(args[0]):
         return result
     return _with_strides(mode, result, args[0].stride())
 
@@ -144,10 +156,6 @@ def _has_single_dimension(result: Any) -> bool:
     if not isinstance(result, torch.Tensor) or result.dim() < 2:
         return False
     return any(type(size) is int and size == 1 for size in result.shape)
-
-
-def _is_known(tensor: torch.Tensor) -> bool:
-    return all(type(n) is int for n in (*tensor.shape, *tensor.stride()))
 
 
 def _both(first: Correction, second: Correction) -> Correction:
@@ -175,7 +183,7 @@ def _contiguous(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: 
 
 def _row_major(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor in order, dimensions of one element included."""
-    if not _has_single_dimension(tensor) or not _is_known(tensor):
+    if not _has_single_dimension(tensor) or not is_static(tensor):
         return tensor.contiguous()
     strides = torch.empty(tensor.shape, device="meta").stride()
     return _with_strides(mode, tensor, strides)
@@ -198,7 +206,7 @@ def _in_format_of_second(mode: FakeTensorMode, result: Any, args: Sequence[Any],
 
 def _formatted(mode: FakeTensorMode, result: torch.Tensor, memory_format: torch.memory_format) -> torch.Tensor:
     """Return a tensor with the strides of a new one of a memory format."""
-    if not _is_known(result):
+    if not is_static(result):
         with mode:
             return torch.empty(result.shape, dtype=result.dtype, device=result.device, memory_format=memory_format)
     return _with_strides(mode, result, torch.empty(result.shape, device="meta", memory_format=memory_format).stride())
@@ -218,7 +226,7 @@ def _rolled(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapp
     if not dims or is_empty(args[0]):
         return result if dims else _row_major(mode, result)
     dims, shifts = [[x] if isinstance(x, int) else x for x in (dims, shifts)]
-    if not _is_known(args[0]) or not all(type(shift) is int for shift in shifts):
+    if not is_static(args[0]) or not all(type(shift) is int for shift in shifts):
         return _in_format(mode, result, args, kwargs)
     with no_dispatch():
         x = torch.empty_strided(args[0].shape, args[0].stride(), device="meta")
@@ -260,11 +268,10 @@ def _indexed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Map
     indices = [args[1][place] for place in places]
     if any(i.dtype in (torch.bool, torch.uint8) for i in indices) or all(i.dim() < 2 for i in indices):
         return result
-    numbers = [known_numbers(n) for x in (result, args[0], *indices) for n in (x.shape, x.stride())]
-    known = [n for n in numbers if n is not None]
-    if len(known) < len(numbers):
+    layouts = _known_layouts(result, args[0], *indices)
+    if layouts is None:
         return result
-    shape, _, _, strides, *of_indices = known
+    (shape, _), (_, strides), *of_indices = layouts
     # what is indexed makes room for the shape of the indices; it moves to the front if it isn't side by side
     before = places[0] if places[-1] - places[0] == len(places) - 1 else 0
     rest = [n for dim, n in enumerate(strides) if dim not in places]
@@ -272,8 +279,7 @@ def _indexed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Map
     behind = [1] * (len(rest) - before)
     source = torch.empty_strided(shape, [*rest[:before], *[0] * n_indexed, *rest[before:]], device="meta")
     room = torch.empty(shape[before : before + n_indexed], device="meta")
-    laid = [torch.empty_strided(*of, device="meta") for of in zip(of_indices[::2], of_indices[1::2], strict=True)]
-    laid = [x.expand(room.shape) for x in laid]
+    laid = [torch.empty_strided(*layout, device="meta").expand(room.shape) for layout in of_indices]
     if device_of(args[0]) != "cpu" and any(x.stride() != laid[0].stride() for x in laid):
         laid = [x.contiguous() for x in laid]
     laid = [x.reshape([*[1] * before, *room.shape, *behind]) for x in laid]
@@ -282,11 +288,11 @@ def _indexed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Map
 
 def _in_order_of(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     """Lay a dense result out in the order of strides, which are those of the first call's sizes."""
-    made: list[Any] = [1] * result.dim()
+    dense: list[Any] = [1] * result.dim()
     size: Any = 1
     for dim in sorted(range(result.dim()), key=lambda dim: (strides[dim], -dim)):
-        made[dim], size = size, size * result.shape[dim]
-    return _with_strides(mode, result, made)
+        dense[dim], size = size, size * result.shape[dim]
+    return _with_strides(mode, result, dense)
 
 
 def _transformed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -390,8 +396,8 @@ def _by_device(on_cpu: Correction, elsewhere: Correction) -> Correction:
 
 def _power_of_bool(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """A bool tensor to the power of a bool is one of bools."""
-    own = torch.result_type(args[0], args[1])
-    return result.to(own) if own is torch.bool else result
+    dtype = torch.result_type(args[0], args[1])
+    return result.to(dtype) if dtype is torch.bool else result
 
 
 def _empty_mask(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -417,7 +423,7 @@ _ROW_MAJOR = """
     grid_sampler_2d huber_loss_backward im2col isin mse_loss_backward nll_loss2d_forward pow.Scalar rrelu_with_noise
     rrelu_with_noise_functional smooth_l1_loss_backward
 """
-_KEPT = "empty_like flip full_like ones_like rand_like randint_like randn_like zeros_like"
+_AS_DENSE_OPERAND = "empty_like flip full_like ones_like rand_like randint_like randn_like zeros_like"
 _BY_MEMORY_FORMAT = """
     _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
     _native_batch_norm_legit_no_training native_batch_norm
@@ -436,7 +442,7 @@ _CORRECTED: dict[str, Correction] = {
     **dict.fromkeys(_ITERATED.split(), _iterated),
     **dict.fromkeys(_ROW_MAJOR.split(), _contiguous),
     **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _both(_by_device(_suggested, _first_as_operand), _ON_CPU_MIXED)),
-    **dict.fromkeys(_KEPT.split(), _kept),
+    **dict.fromkeys(_AS_DENSE_OPERAND.split(), _as_dense_operand),
     "_batch_norm_with_update_functional": _both(
         _both(_by_device(_suggested, _first_as_operand), _running_types), _ON_CPU_MIXED
     ),
@@ -471,7 +477,7 @@ _CORRECTED: dict[str, Correction] = {
 
 # how an elementwise op orders the dimensions, where its overload's name doesn't tell
 _ORDERED: dict[str, Correction] = {
-    **dict.fromkeys(["clone", "deg2rad", "hardtanh", "nan_to_num", "rad2deg", "relu6"], _kept),
+    **dict.fromkeys(["clone", "deg2rad", "hardtanh", "nan_to_num", "rad2deg", "relu6"], _as_dense_operand),
     "ldexp": _unchanged,
     "lerp.Scalar": _in_order,
     "masked_fill": _contiguous,
@@ -490,19 +496,9 @@ def _order_of(overload: str) -> Correction:
     return _in_order_with_numbers if overload.startswith("Tensor") or "calar" in overload else _in_order
 
 
-def is_empty(tensor: torch.Tensor) -> bool:
-    """Tell whether a tensor has no elements, as far as its size is known."""
-    return any(type(n) is int and n == 0 for n in tensor.shape)
-
-
-def device_of(tensor: torch.Tensor) -> str:
-    """Return the type of the device that a tensor is on, or that a fake one stands for."""
-    return (tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device).type
-
-
-def correction_of(func: torch._ops.OpOverload) -> Correction | None:
+def correction_of(func: OpOverload) -> Correction | None:
     """Return what gives the result of an overload the strides and the type that eager gives it; None: nothing to do."""
-    name = func._schema.name.partition("::")[2]
+    name = op_name(func)
     full = f"{name}.{func._overloadname}"
     fresh = not any(returned.alias_info is not None for returned in func._schema.returns)
     correct = (_CORRECTED.get(full) or _CORRECTED.get(name)) if fresh else None

@@ -1,46 +1,82 @@
 """Whether the part of a tensor that an op reads or writes lies in it: what meta kernels leave unchecked.
 
-Those of torch 2.11 take any index for `select`; those of no version compare the source of `slice_scatter` with what it
-replaces. A kernel generated for open sizes would then read or write beyond the end, so each question asked here becomes
-a guard, and an assertion in the graph where the number depends on data.
+Some take any dimension; those of torch 2.11 take any index for `select`; those of no version compare the source of
+`slice_scatter` with what it replaces. A kernel generated for open sizes would then read or write beyond the end, so
+each question asked here becomes a guard, and an assertion in the graph where the number depends on data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-__all__ = ["depends_on_data", "index_check"]
+from intarsia_recorder.operands import Check, base_name, by_name
+
+__all__ = ["depends_on_data", "dimension_check", "index_check"]
 
 aten = torch.ops.aten
 
 
-def index_check(func: torch._ops.OpOverload) -> Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None:
-    """Return what raises as eager does for operands of `func` under a mode; None: nothing to check.
+def dimension_check(op: OpOverload) -> Check | None:
+    """Return what raises as eager does for a dimension that the first operand doesn't have; None: nothing to check.
+
+    Raises, when called:
+        IndexError: In eager's words.
+    """
+    names = _DIMENSIONS.get(base_name(op), ())
+    dims = [
+        argument.name for argument in op._schema.arguments if argument.name in names and str(argument.type) == "int"
+    ]
+    if not dims:
+        return None
+
+    def check(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        arguments, rank = by_name(op, args, kwargs), max(args[0].dim(), 1)
+        for dim in (arguments.get(name, 0) for name in dims):
+            if isinstance(dim, int) and not -rank <= dim < rank:
+                expected = f"expected to be in range of [{-rank}, {rank - 1}], but got {dim}"
+                raise IndexError(f"Dimension out of range ({expected})")
+
+    return check
+
+
+_DIMENSIONS = {
+    "_softmax": ("dim",),
+    "diagonal_scatter": ("dim1", "dim2"),
+    "select": ("dim",),
+    "select_scatter": ("dim",),
+    "slice_scatter": ("dim",),
+    "sort": ("dim",),
+}
+"""Op -> its arguments that name a dimension, which meta kernels leave unchecked."""
+
+
+def index_check(op: OpOverload) -> Check | None:
+    """Return what raises as eager does for an index, or the source of a part, under a mode; None: nothing to check.
 
     Raises, when called:
         IndexError: For an index beyond the end.
         RuntimeError: For a source of another shape than the part that it replaces.
     """
-    if func in _SELECTING:
+    if op in _SELECTING:
         return _check_index
-    part_of = _REPLACING.get(func)
+    part_of = _REPLACING.get(op)
     if part_of is None:
         return None
 
-    def check(mode: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        given = zip(func._schema.arguments, args, strict=False)
-        named = {**{argument.name: value for argument, value in given}, **kwargs}
-        whole, src = named.pop("self"), named.pop("src")
-        sizes = [*whole.shape, *src.shape]
-        if any(depends_on_data(n) for n in (*sizes, *named.values())):
+    def check(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        place = by_name(op, args, kwargs)
+        whole, source = place.pop("self"), place.pop("src")
+        if any(depends_on_data(n) for n in (*whole.shape, *source.shape, *place.values())):
             return
         with mode:
-            part = part_of(whole, **named)
-        if part.dim() != src.dim() or any(own != new for own, new in zip(part.shape, src.shape, strict=True)):
-            raise RuntimeError(f"{func} replaces a part of shape {list(part.shape)} by {list(src.shape)}")
+            part = part_of(whole, **place)
+        if part.dim() != source.dim() or any(n != m for n, m in zip(part.shape, source.shape, strict=True)):
+            raise RuntimeError(f"{op} replaces a part of shape {list(part.shape)} by {list(source.shape)}")
 
     return check
 
@@ -52,7 +88,7 @@ _REPLACING: dict[Any, Any] = {
 }
 
 
-def _check_index(mode: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _check_index(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise for an index beyond either end of its dimension."""
     tensor, dim, index = [*args, *[kwargs[name] for name in ("self", "dim", "index")[len(args) :]]]
     if tensor.dim() == 0:

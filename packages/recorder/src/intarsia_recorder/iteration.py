@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["is_dense", "is_row_major", "iterated_strides", "known_numbers"]
+__all__ = ["is_dense", "is_row_major", "is_static", "iterated_strides", "known_numbers"]
 
 
 def iterated_strides(tensors: Sequence[torch.Tensor], shape: Sequence[int]) -> tuple[int, ...]:
@@ -51,6 +51,11 @@ def is_dense(tensor: torch.Tensor) -> bool:
     return True
 
 
+def is_static(tensor: torch.Tensor) -> bool:
+    """Tell whether sizes and strides of a tensor are plain numbers."""
+    return all(type(n) is int for n in (*tensor.shape, *tensor.stride()))
+
+
 def is_row_major(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor is contiguous for the sizes of the first call; False where these are unknown."""
     shape, strides = known_numbers(tensor.shape), known_numbers(tensor.stride())
@@ -66,8 +71,8 @@ def is_row_major(tensor: torch.Tensor) -> bool:
 
 def known_numbers(numbers: Sequence[Any]) -> list[int] | None:
     """Return what sizes are in the first call, without relying on them; None where one isn't known."""
-    found = [n if type(n) is int else n.node.hint for n in numbers]
-    return None if None in found else found
+    hints = [n if type(n) is int else n.node.hint for n in numbers]
+    return None if None in hints else hints
 
 
 def _agreed_strides(tensors: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
@@ -84,32 +89,32 @@ def _agreed_strides(tensors: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
 def _strides_in(tensor: torch.Tensor, shape: Sequence[int]) -> list[int]:
     """Return an operand's strides in the shape of the result; 0 where it is repeated."""
     missing = len(shape) - tensor.dim()
-    own = zip(tensor.shape, tensor.stride(), shape[missing:], strict=True)
-    return [0] * missing + [0 if size == 1 and wanted != 1 else stride for size, stride, wanted in own]
+    dims = zip(tensor.shape, tensor.stride(), shape[missing:], strict=True)
+    return [0] * missing + [0 if size == 1 and expanded != 1 else stride for size, stride, expanded in dims]
 
 
 def _sorted_dimensions(strides: Sequence[Sequence[int]], shape: Sequence[int]) -> list[int]:
     """Return the dimensions, the fastest one first, by insertion as in eager: the comparison isn't transitive."""
     order = list(reversed(range(len(shape))))
     for start in range(1, len(order)):
-        here = start
+        inserted = start
         for before in reversed(range(start)):
-            sign = _compare(strides, shape, order[before], order[here])
+            sign = _compare(strides, shape, order[before], order[inserted])
             if sign < 0:
                 break
             if sign > 0:
-                order[before], order[here] = order[here], order[before]
-                here = before
+                order[before], order[inserted] = order[inserted], order[before]
+                inserted = before
     return order
 
 
 def _compare(strides: Sequence[Sequence[int]], shape: Sequence[int], one: int, other: int) -> int:
     """Return 1 if the dimension `one` is to come after `other`, -1 if before, 0 if nothing tells."""
-    for own in strides:
-        if own[one] == 0 or own[other] == 0:
+    for of_operand in strides:
+        if of_operand[one] == 0 or of_operand[other] == 0:
             continue
-        if own[one] != own[other]:
-            return 1 if own[one] > own[other] else -1
+        if of_operand[one] != of_operand[other]:
+            return 1 if of_operand[one] > of_operand[other] else -1
         if shape[one] > shape[other]:
             return 1
     return 0

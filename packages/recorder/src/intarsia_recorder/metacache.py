@@ -19,6 +19,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from intarsia_recorder.fakes import fake_of
+from intarsia_recorder.iteration import is_dense, is_static
 
 __all__ = ["MetaCache", "snapshot"]
 
@@ -30,8 +31,6 @@ _NEVER = {
     torch.Tag.inplace_view,
 }
 _NEVER_NAMED = ("set_", "resize", "lift", "scalar_tensor")
-
-
 _META = torch.device("meta")
 _Undispatched: Any = torch._C._DisableTorchDispatch  # ends when the object goes
 
@@ -75,27 +74,6 @@ class _Several(NamedTuple):
 
     kind: type
     items: tuple[Any, ...]
-
-
-_LOOPS_OVER_IMAGES = ("Slow2d", "Slow3d", "SlowTranspose2d", "SlowTranspose3d")
-_CONVOLUTION_BACKWARD = torch.ops.aten.convolution_backward.default
-_BINDINGS: Any = torch._C
-_SLICED = frozenset(getattr(_BINDINGS._ConvBackend, name) for name in _LOOPS_OVER_IMAGES)
-
-
-def _is_pointwise_in_slices(args: Sequence[Any]) -> bool:
-    """Tell whether a kernel of one point is convolved by the loop over images: its gradient has its own strides.
-
-    They differ from those of the channels-last format in dimensions of size 1 alone.
-    """
-    _, x, weight, _, stride, padding, dilation, transposed, output_padding, groups, _ = args
-    numbers = (*x.shape, *weight.shape)
-    if not all(type(n) is int for n in numbers) or any(n != 1 for n in weight.shape[2:]) or x.device.type != "cpu":
-        return False
-    backend = _BINDINGS._select_conv_backend(
-        x, weight, None, stride, padding, dilation, transposed, output_padding, groups
-    )
-    return backend in _SLICED
 
 
 class MetaCache:
@@ -142,7 +120,8 @@ class MetaCache:
         A tensor like a dense one has its very strides in eager, also in dimensions of size 1, which address nothing.
         """
         result = op(*args, **kwargs)
-        if op in _LIKE and kwargs.get("memory_format") in (None, torch.preserve_format) and _is_dense(args[0]):
+        preserves = op in _LIKE and kwargs.get("memory_format") in (None, torch.preserve_format)
+        if preserves and is_static(args[0]) and is_dense(args[0]):
             shape, strides = tuple(args[0].shape), args[0].stride()
             if result.stride() != strides:
                 return self._build(_New(shape, strides, result.dtype, result.device), ())
@@ -201,24 +180,32 @@ def snapshot(mode: FakeTensorMode, tensor: torch.Tensor) -> FakeTensor:
         del undispatched
 
 
+_LOOPS_OVER_IMAGES = ("Slow2d", "Slow3d", "SlowTranspose2d", "SlowTranspose3d")
+_CONVOLUTION_BACKWARD = torch.ops.aten.convolution_backward.default
+_BINDINGS: Any = torch._C
+_SLICED = frozenset(getattr(_BINDINGS._ConvBackend, name) for name in _LOOPS_OVER_IMAGES)
+
+
+def _is_pointwise_in_slices(args: Sequence[Any]) -> bool:
+    """Tell whether a kernel of one point is convolved by the loop over images: its gradient has its own strides.
+
+    They differ from those of the channels-last format in dimensions of size 1 alone.
+    """
+    _, x, weight, _, stride, padding, dilation, transposed, output_padding, groups, _ = args
+    numbers = (*x.shape, *weight.shape)
+    if not all(type(n) is int for n in numbers) or any(n != 1 for n in weight.shape[2:]) or x.device.type != "cpu":
+        return False
+    backend = _BINDINGS._select_conv_backend(
+        x, weight, None, stride, padding, dilation, transposed, output_padding, groups
+    )
+    return backend in _SLICED
+
+
 _BY_VALUE = frozenset({int, bool, type(None)})
 _MISSING, _NO_RECIPE = object(), object()
 _LIKE = frozenset(
     getattr(torch.ops.aten, f"{name}_like").default for name in ("empty", "full", "ones", "rand", "randn", "zeros")
 )
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """Tell whether the elements of a tensor of known size fill a piece of memory, each once."""
-    layout = [*zip(tensor.stride(), tensor.shape, strict=True)]
-    if any(type(n) is not int or type(s) is not int for s, n in layout):
-        return False
-    expected = 1
-    for stride, size in sorted((s, n) for s, n in layout if n != 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
 
 
 def _is_cacheable(op: Callable[..., Any]) -> bool:

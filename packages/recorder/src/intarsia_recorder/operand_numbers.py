@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.utils._mode_utils import no_dispatch
 
-from intarsia_recorder.corrections import device_of
+from intarsia_recorder.operands import Check, base_name, by_name, device_of
 
-__all__ = ["number_check"]
+__all__ = ["check_numbers", "number_check"]
 
-_Check = Callable[[Any, Sequence[Any], Mapping[str, Any]], None]
-_Question = tuple[tuple[str, Any], ...]  # name of an argument -> an _Operand, a _Number, or the argument itself
+_Question = tuple[tuple[str, Any], ...]  # arguments by name: each an _Operand, a _Number, or itself
 _NAMES = """
     addbmm addmm addmv addr arange baddbmm constant_pad_nd copysign eq fill floor_divide full full_like ge gt index_add
     index_fill le lt masked_fill ne new_full scatter threshold where xlogy
@@ -53,55 +53,55 @@ class _Number:
         return hash(self._key)
 
 
-def number_check(func: torch._ops.OpOverload) -> _Check | None:
+def number_check(op: OpOverload) -> Check | None:
     """Return what raises where the type of an op's operands can't hold a number beside them; None: nothing to check.
 
-    Args:
-        func: An overload of ATen's.
-
-    Raises, when called with a mode and the arguments:
-        RuntimeError: With eager's own words.
+    Raises, when called:
+        RuntimeError: In eager's words.
     """
-    name = func._schema.name.partition("::")[2]
-    base = name.removesuffix("_") if func._schema.is_mutable else name
-    if torch.Tag.nondeterministic_seeded in func.tags:
+    if torch.Tag.nondeterministic_seeded in op.tags:
         return None
-    if base not in _LIKE_POINTWISE and torch.Tag.pointwise not in func.tags:
+    if base_name(op) not in _LIKE_POINTWISE and torch.Tag.pointwise not in op.tags:
         return None
-    names = [argument.name for argument in func._schema.arguments]
-
-    def check(mode: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        if _has_number(given) and _is_of_cpu(given) and not _pads_nothing(given):
-            problem = _problem(func, tuple((key, _asked(key, x)) for key, x in given.items() if key not in _LEFT_OUT))
-            if problem is not None:
-                raise RuntimeError(problem)
-
-    return check
+    return lambda mode, args, kwargs: check_numbers(op, args, kwargs)
 
 
-def _has_number(given: Mapping[str, Any]) -> bool:
+def check_numbers(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise where the type of a call's operands can't hold a number beside them.
+
+    Raises:
+        RuntimeError: In eager's words.
+    """
+    arguments = by_name(op, args, kwargs)
+    if _has_number(arguments) and _is_of_cpu(arguments) and not _pads_nothing(arguments):
+        question = [(name, _stand_in(name, x)) for name, x in arguments.items() if name not in _LEFT_OUT]
+        problem = _problem(op, tuple(question))
+        if problem is not None:
+            raise RuntimeError(problem)
+
+
+def _has_number(arguments: Mapping[str, Any]) -> bool:
     """Tell whether there is a number to convert, and none that depends on sizes or data."""
-    numbers = [x for key, x in given.items() if key not in _SMALLEST and key != "size"]
+    numbers = [x for name, x in arguments.items() if name not in _SMALLEST and name != "size"]
     if any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool) for x in numbers):
         return False
-    return "end" in given or any(isinstance(x, int | float | complex) for x in numbers)
+    return "end" in arguments or any(isinstance(x, int | float | complex) for x in numbers)
 
 
-def _is_of_cpu(given: Mapping[str, Any]) -> bool:
-    tensors = [x for x in given.values() if isinstance(x, torch.Tensor)]
+def _is_of_cpu(arguments: Mapping[str, Any]) -> bool:
+    tensors = [x for x in arguments.values() if isinstance(x, torch.Tensor)]
     if tensors:
         return all(device_of(x) == "cpu" for x in tensors)
-    return torch.device(given.get("device") or "cpu").type == "cpu"
+    return torch.device(arguments.get("device") or "cpu").type == "cpu"
 
 
-def _pads_nothing(given: Mapping[str, Any]) -> bool:
+def _pads_nothing(arguments: Mapping[str, Any]) -> bool:
     """Tell whether nothing is added, where eager doesn't look at the number."""
-    return "pad" in given and all(type(n) is int and n <= 0 for n in given["pad"])
+    return "pad" in arguments and all(type(n) is int and n <= 0 for n in arguments["pad"])
 
 
-def _asked(name: str, value: Any) -> Any:
-    """Return what an argument is in the question: as small as can be, and the key of a cache."""
+def _stand_in(name: str, value: Any) -> Any:
+    """Return what stands for an argument in a question: as small as can be, and fit for the key of a cache."""
     if isinstance(value, torch.Tensor):
         return _Operand(value.dtype, _small(value.shape))
     if name == "size":
@@ -118,21 +118,21 @@ def _small(shape: Sequence[Any]) -> tuple[int, ...]:
     return tuple(min(n, 2) if type(n) is int else 2 for n in shape)
 
 
-def _answered(name: str, value: Any) -> Any:
-    """Return the argument that a part of a question stands for."""
-    if isinstance(value, _Operand):
+def _argument(name: str, stand_in: Any) -> Any:
+    """Return an argument that eager can be asked with."""
+    if isinstance(stand_in, _Operand):
         fill = torch.zeros if name == "index" else torch.ones
-        return fill(value.shape, dtype=value.dtype)
-    return value.value if isinstance(value, _Number) else value
+        return fill(stand_in.shape, dtype=stand_in.dtype)
+    return stand_in.value if isinstance(stand_in, _Number) else stand_in
 
 
 @functools.lru_cache(maxsize=4096)
-def _problem(func: torch._ops.OpOverload, question: _Question) -> str | None:
-    """Return what eager says about a call; None where it takes it, or where what it says isn't about a number."""
+def _problem(op: OpOverload, question: _Question) -> str | None:
+    """Return what eager says about a call; None where it takes it."""
     with no_dispatch(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager's warnings are those of the user's call
         try:
-            func(**{name: _answered(name, value) for name, value in question})
+            op(**{name: _argument(name, stand_in) for name, stand_in in question})
         except RuntimeError as error:
             return str(error)
     return None

@@ -11,51 +11,50 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_ir.errors import UnsupportedError
-from intarsia_recorder.corrections import device_of
 from intarsia_recorder.indices import depends_on_data
+from intarsia_recorder.operands import Check, base_name, device_of, op_name
 
 __all__ = ["expands_to", "shape_check"]
 
 aten = torch.ops.aten
-_Check = Callable[..., str | None]  # of the op's arguments by position, all of them; returns what doesn't fit
+_Problem = Callable[..., str | None]  # of the op's arguments by position, all of them: what doesn't fit
 
 
-def shape_check(func: torch._ops.OpOverload) -> Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None:
+def shape_check(op: OpOverload) -> Check | None:
     """Return what raises where the shapes of an op's operands don't go together; None: nothing to check.
 
-    Args:
-        func: An overload of ATen's.
-
-    Raises, when called with a mode and the arguments:
+    Raises, when called:
         RuntimeError: As eager does, in other words.
         UnsupportedError: Whether eager takes them depends on more.
     """
-    name = func._schema.name.partition("::")[2]
-    base = name.removesuffix("_") if func._schema.is_mutable else name
-    fits = _fits_in_place if _is_written_pointwise(func) else _IN_PLACE.get(name) or _CHECKS.get(base)
-    if fits is None:
+    problem_of = (
+        _fits_in_place if _is_written_pointwise(op) else _IN_PLACE.get(op_name(op)) or _PROBLEMS.get(base_name(op))
+    )
+    if problem_of is None:
         return None
 
-    def check(mode: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        given = [*args, *(kwargs.get(a.name, a.default_value) for a in func._schema.arguments[len(args) :])]
-        if not any(depends_on_data(n) for x in given if isinstance(x, torch.Tensor) for n in x.shape):
-            problem = fits(*given)
+    def check(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        rest = (kwargs.get(a.name, a.default_value) for a in op._schema.arguments[len(args) :])
+        arguments = [*args, *rest]
+        if not any(depends_on_data(n) for x in arguments if isinstance(x, torch.Tensor) for n in x.shape):
+            problem = problem_of(*arguments)
             if problem is not None:
-                raise RuntimeError(f"{func}: {problem}")
+                raise RuntimeError(f"{op}: {problem}")
 
     return check
 
 
-def _is_written_pointwise(func: torch._ops.OpOverload) -> bool:
+def _is_written_pointwise(op: OpOverload) -> bool:
     """Tell whether an op writes its first operand, element by element of that and others."""
-    name = func._schema.name.partition("::")[2]
-    if not (func._schema.is_mutable and name.endswith("_")):
+    if not (op._schema.is_mutable and op_name(op).endswith("_")):
         return False
-    base = name.removesuffix("_")
-    counterpart = getattr(getattr(aten, base, None), func._overloadname or "default", func)
-    return base in _POINTWISE or torch.Tag.pointwise in func.tags or torch.Tag.pointwise in counterpart.tags
+    base = base_name(op)
+    counterpart = getattr(getattr(aten, base, None), op._overloadname or "default", op)
+    return base in _POINTWISE or torch.Tag.pointwise in op.tags or torch.Tag.pointwise in counterpart.tags
 
 
 _POINTWISE = frozenset({"floor_divide"})
@@ -80,18 +79,18 @@ def _fits_at_index(self: torch.Tensor, dim: int, index: torch.Tensor, source: to
         return f"an index of {index.dim()} dimensions"
     if self.dim() == 0 or source.dim() == 0:
         return None  # the op itself says so
-    own, given = list(self.shape), list(source.shape)
-    if len(own) != len(given):
-        return f"the source has {len(given)} dimensions, what it goes to {len(own)}"
-    dim = dim % len(own)
-    if index.numel() != given[dim]:
-        return f"there are {index.numel()} indices for {given[dim]} parts of the source along dimension {dim}"
-    if any(own[d] != given[d] for d in range(len(own)) if d != dim):
-        return f"a source of shape {given} doesn't fit into {own} along dimension {dim}"
+    target, parts = list(self.shape), list(source.shape)
+    if len(target) != len(parts):
+        return f"the source has {len(parts)} dimensions, what it goes to {len(target)}"
+    dim = dim % len(target)
+    if index.numel() != parts[dim]:
+        return f"there are {index.numel()} indices for {parts[dim]} parts of the source along dimension {dim}"
+    if any(target[d] != parts[d] for d in range(len(target)) if d != dim):
+        return f"a source of shape {parts} doesn't fit into {target} along dimension {dim}"
     return None
 
 
-def _adds_to_product(rank: int) -> _Check:
+def _adds_to_product(rank: int) -> _Problem:
     """Make a check that what a product is added to has no more dimensions than the product."""
 
     def check(self: torch.Tensor, *rest: Any) -> str | None:
@@ -115,16 +114,16 @@ def _takes_outer_product(self: torch.Tensor, first: torch.Tensor, second: torch.
 
 
 def _weighs_targets(x: torch.Tensor, target: torch.Tensor, weight: Any = None, positive: Any = None, *rest: Any) -> Any:
-    for given in (weight, positive):
-        if isinstance(given, torch.Tensor) and not expands_to(given, target.shape):
-            return f"a weight of shape {list(given.shape)} for a target of {list(target.shape)}"
+    for weights in (weight, positive):
+        if isinstance(weights, torch.Tensor) and not expands_to(weights, target.shape):
+            return f"a weight of shape {list(weights.shape)} for a target of {list(target.shape)}"
     return None
 
 
 def _scales_channels(x: torch.Tensor, weight: Any, bias: Any, batch: Any, channels: Any, *rest: Any) -> str | None:
-    for given in (weight, bias):
-        if isinstance(given, torch.Tensor) and (given.dim() != 1 or given.shape[0] != channels):
-            return f"a parameter of shape {list(given.shape)} for {channels} channels"
+    for parameter in (weight, bias):
+        if isinstance(parameter, torch.Tensor) and (parameter.dim() != 1 or parameter.shape[0] != channels):
+            return f"a parameter of shape {list(parameter.shape)} for {channels} channels"
     return None
 
 
@@ -192,7 +191,7 @@ _NORMALISING = """
     _batch_norm_with_update _batch_norm_with_update_functional _native_batch_norm_legit
     _native_batch_norm_legit_functional _native_batch_norm_legit_no_training native_batch_norm
 """
-_CHECKS: dict[str, _Check] = {
+_PROBLEMS: dict[str, _Problem] = {
     **dict.fromkeys(["index_add", "index_copy", "index_reduce"], _fits_at_index),
     **dict.fromkeys(_UPSAMPLED.split(), _can_be_resampled),
     **dict.fromkeys(["_softmax_backward_data", "_log_softmax_backward_data"], _fit_each_other),
@@ -208,4 +207,4 @@ _CHECKS: dict[str, _Check] = {
     "nll_loss2d_forward": _looks_up_targets,
     "soft_margin_loss": _takes_target,
 }
-_IN_PLACE: dict[str, _Check] = {"addr_": _takes_outer_product, "masked_scatter_": _masks_in_place}
+_IN_PLACE: dict[str, _Problem] = {"addr_": _takes_outer_product, "masked_scatter_": _masks_in_place}

@@ -9,32 +9,44 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from intarsia_recorder.corrections import device_of, is_empty
+from intarsia_recorder.operands import Check, base_name, device_of, is_empty
 
-__all__ = ["Check", "mismatch_check"]
+__all__ = ["mismatch_check"]
 
-Check = Callable[[Sequence[Any], Mapping[str, Any]], bool]
-_Check = Callable[..., bool]  # of the positional arguments
+_Mismatch = Callable[..., bool]  # of the positional arguments: whether their types don't go together
+_KeywordMismatch = Callable[[Sequence[Any], Mapping[str, Any]], bool]
 _HALVES = (torch.float16, torch.bfloat16)
 _MASKS = (torch.bool, torch.uint8)
 _POSITIONS = (torch.int32, torch.int64)
 
 
-def mismatch_check(name: str, func: torch._ops.OpOverload) -> Check | None:
-    """Return what tells whether the types of an op's positional arguments don't go together; None: no check.
+def mismatch_check(op: OpOverload) -> Check | None:
+    """Return what raises where the types of an op's operands don't go together; None: nothing to check.
 
-    Args:
-        name: The op's name without its overload's, and without the underscore of an in-place form.
-        func: The overload.
+    Raises, when called:
+        RuntimeError: In other words than eager's.
+        IndexError: A mask among indices doesn't fit what it masks.
     """
-    if func._overloadname == "dtype":  # the result's type is an argument: these are checked
+    if op._overloadname == "dtype":  # the result's type is an argument: these are checked
         return None
-    named = _NAMED.get(name)
-    if named is not None:
-        return named
-    check = _CHECKS.get(name)
-    return None if check is None else lambda args, kwargs: check(*args)
+    differ, differ_by_keyword = _MISMATCHES.get(base_name(op)), _KEYWORD_MISMATCHES.get(base_name(op))
+    if differ is None and differ_by_keyword is None:
+        return None
+
+    def check(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if (differ is not None and differ(*args)) or (
+            differ_by_keyword is not None and differ_by_keyword(args, kwargs)
+        ):
+            raise RuntimeError(f"{op} isn't implemented for {', '.join(map(_type_of, args))}")
+
+    return check
+
+
+def _type_of(x: Any) -> str:
+    return str(x.dtype) if isinstance(x, torch.Tensor) else type(x).__name__
 
 
 def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
@@ -46,17 +58,17 @@ def _differ(*args: Any) -> bool:
     return len({x.dtype for x in _tensors(args)}) > 1
 
 
-def _differ_at(*positions: int) -> _Check:
+def _differ_at(*positions: int) -> _Mismatch:
     """Make a check that the tensors at some positions are of one type."""
     return lambda *args: _differ(*[args[position] for position in positions if position < len(args)])
 
 
-def _is_other(position: int, *types: torch.dtype) -> _Check:
+def _is_other(position: int, *types: torch.dtype) -> _Mismatch:
     """Make a check that the tensor at a position is of one of these types."""
     return lambda *args: position < len(args) and args[position] is not None and args[position].dtype not in types
 
 
-def _any_of(*checks: _Check) -> _Check:
+def _any_of(*checks: _Mismatch) -> _Mismatch:
     return lambda *args: any(check(*args) for check in checks)
 
 
@@ -114,12 +126,12 @@ def _divides_integers(x: Any, dividend: Any, divisor: Any) -> bool:
 
 def _adds_other_slices(x: Any, dim: int, index: Any, source: Any, *rest: Any) -> bool:
     """Tell whether types differ; raise where slices of the source have other sizes. Meta kernels check neither."""
-    mine, theirs = list(x.shape), list(source.shape)
-    if mine and theirs and -len(mine) <= dim < len(mine):
-        position = dim % len(mine)
-        mine, theirs = mine[:position] + mine[position + 1 :], theirs[:position] + theirs[position + 1 :]
-    known = all(type(n) is int for n in (*mine, *theirs))
-    if len(mine) != len(theirs) or (known and mine != theirs):
+    target, slices = list(x.shape), list(source.shape)
+    if target and slices and -len(target) <= dim < len(target):
+        position = dim % len(target)
+        target, slices = target[:position] + target[position + 1 :], slices[:position] + slices[position + 1 :]
+    is_static = all(type(n) is int for n in (*target, *slices))
+    if len(target) != len(slices) or (is_static and target != slices):
         raise RuntimeError(f"slices of a source of shape {tuple(source.shape)} can't be added to {tuple(x.shape)}")
     return bool(x.dtype != source.dtype)
 
@@ -132,7 +144,7 @@ _NORMALISATIONS = """
     _native_batch_norm_legit_functional _native_batch_norm_legit_no_training native_batch_norm native_group_norm
     native_layer_norm
 """
-_CHECKS: dict[str, _Check] = {
+_MISMATCHES: dict[str, _Mismatch] = {
     **dict.fromkeys(_SAME_TYPE.split(), _differ),
     **dict.fromkeys(_NORMALISATIONS.split(), _normalises_others),
     **dict.fromkeys(
@@ -158,7 +170,7 @@ _CHECKS: dict[str, _Check] = {
     "multilabel_margin_loss_forward": _any_of(_is_other(1, torch.int64), _gives_nothing),
     "put": _puts_wrongly,
 }
-_NAMED: dict[str, Check] = {
+_KEYWORD_MISMATCHES: dict[str, _KeywordMismatch] = {
     **dict.fromkeys(["cumprod", "cumsum"], lambda args, kwargs: kwargs.get("dtype") is torch.bool),
     "searchsorted": lambda args, kwargs: kwargs.get("sorter") is not None and kwargs["sorter"].dtype is not torch.int64,
 }

@@ -9,16 +9,18 @@ Source: aten/src/ATen/MemoryOverlap.cpp; differs: layouts that are too hard for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._mode_utils import no_dispatch
+
+from intarsia_recorder.operands import Check, by_name, op_name
 
 __all__ = ["overlap_check"]
 
-_Check = Callable[[Sequence[Any], Mapping[str, Any]], None]
 # what they write is the same whatever was there, and the same everywhere
 _UNIFORM = frozenset({"fill_", "zero_"})
 # eager's words
@@ -34,40 +36,42 @@ _LARGEST = 1 << 20
 """Layouts of more elements than this, too hard otherwise, are taken for ones that don't overlap."""
 
 
-def overlap_check(op: OpOverload) -> _Check | None:
-    """Return a function of the arguments of an op that raises for writes which no graph can say; None: there are none.
+def overlap_check(op: OpOverload) -> Check | None:
+    """Return what raises for writes of an op which no graph can say; None: there are none.
 
-    Raises:
-        RuntimeError: From what is returned.
+    Raises, when called:
+        RuntimeError: In eager's words.
     """
-    name = op._schema.name.partition("::")[2]
-    arguments = op._schema.arguments
-    written = [a.alias_info is not None and a.alias_info.is_write for a in arguments]
-    if not any(written) or torch.Tag.inplace_view in op.tags or name in ("set_", "resize_", "resize_as_", "detach_"):
+    name = op_name(op)
+    written = {a.name: a.alias_info is not None and a.alias_info.is_write for a in op._schema.arguments}
+    if (
+        not any(written.values())
+        or torch.Tag.inplace_view in op.tags
+        or name in ("set_", "resize_", "resize_as_", "detach_")
+    ):
         return None
-    writes = [(k, a.name) for k, a in enumerate(arguments) if written[k]]
-    reads = [(k, a.name) for k, a in enumerate(arguments) if not written[k]]
 
-    def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        targets = _tensors(writes, args, kwargs)
+    def check(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        arguments = by_name(op, args, kwargs).items()
+        targets = _tensors(value for name, value in arguments if written[name])
         if name not in _UNIFORM and any(map(_overlaps_itself, targets)):
             raise RuntimeError(_SEVERAL)
         places: dict[int, list[torch.Tensor]] = {}
         for target in targets:
             places.setdefault(_storage(target), []).append(target)
-        for source in _tensors(reads, args, kwargs):
+        for source in _tensors(value for name, value in arguments if not written[name]):
             if any(_overlap_in_part(target, source) for target in places.get(_storage(source), ())):
                 raise RuntimeError(_IN_PART)
 
     return check
 
 
-def _tensors(places: Sequence[tuple[int, str]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for position, name in places:
-        value = args[position] if position < len(args) else kwargs.get(name)
-        found += [x for x in (value if isinstance(value, list | tuple) else (value,)) if _has_layout(x)]
-    return found
+def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
+    """Return the tensors of known layout among arguments, and in lists among these."""
+    tensors: list[torch.Tensor] = []
+    for value in values:
+        tensors += [x for x in (value if isinstance(value, list | tuple) else (value,)) if _has_layout(x)]
+    return tensors
 
 
 def _has_layout(value: Any) -> bool:

@@ -30,9 +30,9 @@ from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Constant, Fresh, InputItself, InputSpec, Origin, OutputSpec, Role, Signature, SizeFacts
 from intarsia_ir.values import Recorded
 from intarsia_recorder._fx import attribute, graph_module
-from intarsia_recorder.checks import AsEager
 from intarsia_recorder.composites import composites_in_python
 from intarsia_recorder.metacache import MetaCache
+from intarsia_recorder.recorded_composites import RecordedComposites
 from intarsia_recorder.recorder import Decompositions, Recorder
 from intarsia_recorder.stacks import raising_frames
 from intarsia_shapes import ShapeEnv, fake_mode, freeze
@@ -141,7 +141,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
         with (
             quiet_fake_mode(),
             composites_in_python(recorder.fake_mode),
-            AsEager(recorder),
+            RecordedComposites(recorder),
             recorder.fake_mode,
             recorder,
         ):

@@ -26,10 +26,10 @@ from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_recorder._fx import call_node
 from intarsia_recorder.composites import COMPOSITES_IN_CPP
-from intarsia_recorder.eager import with_strides_of
 from intarsia_recorder.iteration import is_row_major
 from intarsia_recorder.metacache import MetaCache, snapshot
 from intarsia_recorder.stacks import user_frames
+from intarsia_recorder.strides import with_strides_of
 from intarsia_recorder.symbols import SymbolTable
 
 __all__ = ["Decompositions", "Recorder"]

@@ -34,9 +34,9 @@ def user_frames(
             is in the key.
     """
     known = {} if known is None else known
-    found: list[Origin] = []
+    origins: list[Origin] = []
     frame: FrameType | None = sys._getframe(skip)
-    while frame is not None and len(found) < limit:
+    while frame is not None and len(origins) < limit:
         code = frame.f_code
         key = id(code), frame.f_lasti  # hashing a code object, and finding a line, cost more than the rest
         entry = known.get(key)
@@ -47,9 +47,9 @@ def user_frames(
             entry = known[key] = code, None if foreign else Origin(code.co_filename, frame.f_lineno, code.co_qualname)
         origin = entry[1]
         if origin is not None:
-            found.append(origin)
+            origins.append(origin)
         frame = frame.f_back
-    return tuple(reversed(found)) or _NOWHERE
+    return tuple(reversed(origins)) or _NOWHERE
 
 
 def _is_ours(frame: FrameType) -> bool:
@@ -59,11 +59,11 @@ def _is_ours(frame: FrameType) -> bool:
 
 def raising_frames(error: BaseException) -> tuple[Origin, ...]:
     """Return the user frames through which `error` came, outermost first."""
-    found: list[Origin] = []
+    origins: list[Origin] = []
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if not code.co_filename.startswith((*_SKIPPED, contextlib.__file__)):
-            found.append(Origin(code.co_filename, trace.tb_lineno, code.co_qualname))
+            origins.append(Origin(code.co_filename, trace.tb_lineno, code.co_qualname))
         trace = trace.tb_next
-    return tuple(found)
+    return tuple(origins)

@@ -1,7 +1,7 @@
-"""Composite ops that aren't themselves on fake tensors: checks that they leave out, those of data kept as nodes.
+"""Composite ops while a program is recorded: with checks that they leave out on fake tensors, or whole.
 
 `one_hot` looks at its classes before it computes, except where there is no data to look at. A graph recorded there
-would give a row of zeros for a class that eager refuses.
+would give a row of zeros for a class that eager refuses. What depends on data becomes an assertion in the graph.
 """
 
 from __future__ import annotations
@@ -14,19 +14,23 @@ from torch.overrides import TorchFunctionMode
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_recorder.composites import fill_diagonal
-from intarsia_recorder.operand_numbers import number_check
+from intarsia_recorder.operand_numbers import check_numbers
 from intarsia_recorder.operand_shapes import expands_to
 from intarsia_recorder.recorder import Recorder
 from intarsia_recorder.recurrent import whole_recurrent
 
-__all__ = ["AsEager"]
+__all__ = ["RecordedComposites"]
 
 
-class AsEager(TorchFunctionMode):
+class RecordedComposites(TorchFunctionMode):
     """Puts the check of a composite op in front of it, fills diagonals, and records recurrent networks on a GPU whole.
 
     Args:
-        recorder: Where to.
+        recorder: Of the program that calls them.
+
+    Raises:
+        RuntimeError: From a composite whose operands eager refuses.
+        UnsupportedError: From one that eager's own kernel refuses, and its parts don't; code "recorder.operand_type".
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -82,10 +86,8 @@ def _chosen_number(condition: torch.Tensor, input: Any = None, other: Any = None
     """A number that `where` chooses fits into the type that it has with the tensor beside it."""
     if isinstance(input, torch.Tensor) == isinstance(other, torch.Tensor):
         return
-    by_number = torch.ops.aten.where.ScalarOther if isinstance(input, torch.Tensor) else torch.ops.aten.where.ScalarSelf
-    check = number_check(by_number)
-    assert check is not None
-    check(None, (condition, input, other), {})
+    op = torch.ops.aten.where.ScalarOther if isinstance(input, torch.Tensor) else torch.ops.aten.where.ScalarSelf
+    check_numbers(op, (condition, input, other), {})
 
 
 def _chosen_number_of(self: Any, condition: torch.Tensor, other: Any) -> None:
