@@ -1,127 +1,26 @@
-"""What generated functions call at run time, and the text of extern calls."""
+"""What generated functions call at run time, beside operators and kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Set
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from intarsia_ir.aten import effects
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InternalError, UnsupportedError
-from intarsia_loops.index import IndexExpr
-from intarsia_loops.program import Buffer, Extern, Program, TensorRef
-from intarsia_runtime._names import Names
-from intarsia_runtime._refs import RefWriter, shape_text, size_text
+from intarsia_loops.program import Buffer, TensorRef
 
-__all__ = ["ExternCall", "as_tensor", "autograd_and_autocast_keys", "check_tensor", "copy", "is_ref", "restride"]
-
-# Python bindings of these take the overload's arguments unchanged and cost 1.5 us less than the overload object.
-DIRECT = frozenset(
-    {"mm", "bmm", "addmm", "baddbmm", "convolution", "embedding", "_scaled_dot_product_flash_attention_for_cpu"}
-)
-# Namespaces of operators whose results torch predicts.
-_TORCHS = frozenset({"aten", "prims", "quantized", "torchvision", "_c10d_functional", "c10d", "higher_order"})
-# Returns its operand itself when it isn't training.
-MAY_RETURN_OPERAND = frozenset({"aten.native_dropout.default"})
-
-
-class ExternCall:
-    """Text of one call of an ATen overload.
-
-    Args:
-        item: The call.
-        names: Names of the function being written.
-        refs: Writes its tensor operands.
-        used: Results that something reads.
-    """
-
-    def __init__(self, item: Extern, names: Names, refs: RefWriter, used: Set[str]) -> None:
-        self.item, self.names, self.refs = item, names, refs
-        self.outs = tuple(name if name in used else "" for name in item.outs)
-
-    def lines(self, program: Program) -> list[str]:
-        """Return the statements that make the call and give every used result the layout of its buffer."""
-        arguments = [self._argument(a) for a in self.item.args]
-        arguments += [f"{name}={self._argument(a)}" for name, a in self.item.kwargs]
-        call = f"{self._function()}({', '.join(arguments)})"
-        used = [name for name in self.outs if name]
-        if not used:
-            return [call]
-        lines = [f"{self._targets()} = {call}"]
-        for name in used:
-            lines += self._layout(self.names.local(name), program.buffers[name])
-        return lines
-
-    def _function(self) -> str:
-        target = self.item.target
-        name = str(target).removeprefix("aten.").removesuffix(".default")
-        binding = getattr(torch._C._VariableFunctions, name, target) if name in DIRECT else target
-        return self.names.bind("_" + str(target).replace(".", "_"), binding)
-
-    def _argument(self, value: Any) -> str:
-        if isinstance(value, TensorRef):
-            return self.refs.tensor(value)
-        if isinstance(value, IndexExpr):
-            return size_text(value)
-        if isinstance(value, (tuple, list)):
-            return f"[{', '.join(map(self._argument, value))}]"
-        return self.names.literal(value)
-
-    def _targets(self) -> str:
-        """Return the left side of the assignment: one name, or a name or `_` for each position of the result."""
-        returns = self.item.target._schema.returns
-        outs = iter(self.outs)
-        if len(returns) == 1 and not _is_list(returns[0]):
-            return self.names.local(next(outs))
-        if len(returns) == 1:
-            return "".join(f"{self._target(name)}, " for name in outs).rstrip()
-        if len(self.outs) == len(returns):
-            return ", ".join(map(self._target, outs))
-        # outs has no entry for results that aren't tensors
-        return ", ".join(self._target(next(outs, "")) if _is_tensor(r) else "_" for r in returns)
-
-    def _target(self, name: str) -> str:
-        return self.names.local(name) if name else "_"
-
-    def _layout(self, name: str, buffer: Buffer) -> list[str]:
-        shape, strides = shape_text(buffer.shape), shape_text(buffer.strides)
-        lines = []
-        if _may_alias(self.item.target):
-            lines.append(f"{name} = {self.names.bind('_copy', copy)}({name})")
-        self.names.bind("_restride", restride)
-        check = self._check()
-        dtype = self.names.bind(f"_{buffer.dtype}", dtype_from_name(buffer.dtype))
-        # kernels read it as what was predicted, so a wrong prediction must never reach one
-        lines.append(f"if {name}.dtype is not {dtype} or {name}.shape != {shape}: {check}({name}, {shape}, {dtype})")
-        lines.append(f"if {name}.stride() != {strides}: {name} = _restride({name}, {shape}, {strides})")
-        return lines
-
-    def _check(self) -> str:
-        """Return the name of what raises for a result that isn't as predicted."""
-        target = self.item.target
-        if getattr(target, "namespace", "aten") in _TORCHS:
-            return self.names.bind("_check_result", check_result)
-        told = partial(check_custom_result, str(target).removesuffix(".default"))
-        return self.names.bind("_check_" + str(target).replace(".", "_"), told)
-
-
-def _is_list(returned: Any) -> bool:
-    return isinstance(returned.type, torch.ListType)
-
-
-def _is_tensor(returned: Any) -> bool:
-    kind = returned.type
-    if isinstance(kind, torch.OptionalType):
-        kind = kind.getElementType()
-    return isinstance(kind, torch.TensorType)
-
-
-def _may_alias(target: Any) -> bool:
-    return str(target) in MAY_RETURN_OPERAND or bool(effects(target).views)
+__all__ = [
+    "as_tensor",
+    "autograd_and_autocast_keys",
+    "check_custom_result",
+    "check_result",
+    "check_tensor",
+    "copy",
+    "is_ref",
+    "restride",
+]
 
 
 def check_result(value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:

@@ -26,16 +26,16 @@ class Names:
 
     def local(self, name: str) -> str:
         """Return the identifier of a buffer or symbol; the same one at every call."""
-        found = self._locals.get(name)
-        if found is None:
-            found = re.sub(r"\W", "_", name).lstrip("_") or "t"
-            if keyword.iskeyword(found) or found[0].isdigit():
-                found = f"t_{found}"
-            while found in self._used:
-                found += "_"
-            self._used.add(found)
-            self._locals[name] = found
-        return found
+        identifier = self._locals.get(name)
+        if identifier is None:
+            identifier = re.sub(r"\W", "_", name).lstrip("_") or "t"
+            if keyword.iskeyword(identifier) or identifier[0].isdigit():
+                identifier = f"t_{identifier}"
+            while identifier in self._used:
+                identifier += "_"
+            self._used.add(identifier)
+            self._locals[name] = identifier
+        return identifier
 
     def bind(self, name: str, value: Any) -> str:
         """Make `value` a global called `name`, and return the name."""

@@ -152,7 +152,7 @@ def gradients_again(rerun: Rerun, halves: Halves) -> Callable[..., list[Tensor |
     wanted = halves.gradients
     places = [_output_of(position, halves.forward) for position in halves.tangents]
 
-    def gradients(
+    def again(
         saved: Sequence[Tensor], others: Remembered | None, tangents: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
         if rerun.refusal:
@@ -162,13 +162,14 @@ def gradients_again(rerun: Rerun, halves: Halves) -> Callable[..., list[Tensor |
             for n, spec in enumerate(halves.forward.inputs)
         ]
         # each under a name of its own: one may have been computed from another, whose gradient that isn't
-        own = {n: inputs[n].view_as(inputs[n]) for n in wanted if inputs[n].requires_grad}
-        results = rerun([own.get(n, value) for n, value in enumerate(inputs)])
+        renamed = {n: inputs[n].view_as(inputs[n]) for n in wanted if inputs[n].requires_grad}
+        results = rerun([renamed.get(n, value) for n, value in enumerate(inputs)])
         pairs = [(results[at], t) for at, t in zip(places, tangents, strict=True) if t is not None]
-        found = dict.fromkeys(wanted) | dict(zip(own, _differentiate(pairs, list(own.values())), strict=True))
-        return [found[n] for n in wanted]
+        gradients = _differentiate(pairs, list(renamed.values()))
+        computed = dict.fromkeys(wanted) | dict(zip(renamed, gradients, strict=True))
+        return [computed[n] for n in wanted]
 
-    return gradients
+    return again
 
 
 def _differentiate(pairs: Sequence[tuple[Tensor, Tensor]], inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
@@ -176,10 +177,10 @@ def _differentiate(pairs: Sequence[tuple[Tensor, Tensor]], inputs: Sequence[Tens
     if not outputs or not inputs:
         return [None] * len(inputs)
     results, tangents = zip(*outputs, strict=True)
-    found: Sequence[Tensor | None] = torch.autograd.grad(
+    gradients: Sequence[Tensor | None] = torch.autograd.grad(
         results, inputs, tangents, create_graph=True, allow_unused=True
     )
-    return found
+    return gradients
 
 
 def _output_of(position: int, forward: Signature) -> int:

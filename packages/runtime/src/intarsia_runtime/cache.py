@@ -32,15 +32,14 @@ from pathlib import Path
 import filelock
 
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
-from intarsia_ir.interrupts import let_through
 from intarsia_ir.where import warn_user
+from intarsia_runtime.waiting import waits
 
 __all__ = ["Cache", "cache_folder_of_user", "check_room"]
 
 SCHEMA = "v1"
 MAGIC = "intarsia-cache"
 LEFTOVER_SECONDS = 3600.0
-ASK_S = 0.2  # seconds between looks at whether an interrupt is held back
 ROOM = 1 << 18  # bytes; a unit takes less
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # the last one is memory
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -71,7 +70,7 @@ class Cache:
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self.temporary, self._told = False, False
+        self.temporary, self._has_warned = False, False
         self.directory = Path(directory) / SCHEMA
         try:
             self.directory = Path(os.path.abspath(os.path.expanduser(directory))) / SCHEMA
@@ -103,13 +102,13 @@ class Cache:
                 code="runtime.no_directory",
                 hints=("set TMPDIR to a directory that this user can write",),
             ) from second
-        self._tell(error)
+        self._warn_once(error)
         self.directory, self.temporary = root, True
         weakref.finalize(self, _remove_own, root.parent, os.getpid())
 
-    def _tell(self, error: OSError) -> None:
-        if not self._told:
-            self._told = True
+    def _warn_once(self, error: OSError) -> None:
+        if not self._has_warned:
+            self._has_warned = True
             warn_user(
                 f"the cache directory {self.directory} can't be used ({error}); compiled kernels won't outlive this "
                 "process",
@@ -121,8 +120,8 @@ class Cache:
         """Return the key for everything an entry depends on; lengths keep `("ab", "c")` and `("a", "bc")` apart."""
         digest = hashlib.sha256()
         for part in parts:
-            data = part.encode()
-            digest.update(b"%d:" % len(data) + data)
+            encoded = part.encode()
+            digest.update(b"%d:" % len(encoded) + encoded)
         return digest.hexdigest()
 
     def get(self, key: str) -> bytes | None:
@@ -131,10 +130,10 @@ class Cache:
         Raises:
             InvalidArgumentError: `key` isn't one that `Cache.key` returns.
         """
-        data = _read_regular(self._path(key))
-        if data is None:
+        content = _read_regular(self._path(key))
+        if content is None:
             return None
-        header, _, payload = data.partition(b"\n")
+        header, _, payload = content.partition(b"\n")
         if header != _header(key, payload):
             _log.warning("cache entry %s is damaged and will be made again", key[:16])
             return None
@@ -151,7 +150,7 @@ class Cache:
                 _clear_folder(path)
                 os.replace(aside, path)
         except OSError as error:
-            self._tell(error)
+            self._warn_once(error)
             return False
         return True
 
@@ -163,30 +162,30 @@ class Cache:
             make: Slow; runs while no other process that waits for its lock makes an entry of the same lock.
             patience_s: Seconds to wait for another maker before making the entry here as well.
         """
-        found = self.get(key)
-        if found is not None:
-            return found
+        payload = self.get(key)
+        if payload is not None:
+            return payload
         with self.lock(key, patience_s=patience_s):
-            found = self.get(key)
-            if found is None:
-                found = make()
-                self.put(key, found)
-        return found
+            payload = self.get(key)
+            if payload is None:
+                payload = make()
+                self.put(key, payload)
+        return payload
 
     @contextlib.contextmanager
     def lock(self, key: str, *, patience_s: float = 300.0) -> Iterator[bool]:
         """Hold the lock of `key`; yields False when it couldn't be had in time, or not at all."""
         path = self.directory / "locks" / self._path(key).parent.name
-        held = filelock.FileLock(path, mode=0o600)
+        file_lock = filelock.FileLock(path, mode=0o600)
         try:
             self._folder("locks")
-            _acquire(held, time.monotonic() + patience_s)
+            _acquire(file_lock, time.monotonic() + patience_s)
         except (OSError, NotImplementedError) as error:  # Timeout is an OSError
             _log.warning("working without the cache lock: %s", error)
         try:
-            yield held.is_locked
+            yield file_lock.is_locked
         finally:
-            held.release()
+            file_lock.release()
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -233,15 +232,11 @@ def _acquire(lock: filelock.BaseFileLock, deadline: float) -> None:
     Raises:
         OSError: It can't be had, or not in time.
     """
-    while True:
-        let_through()
-        left = deadline - time.monotonic()
-        try:
-            lock.acquire(timeout=max(min(left, ASK_S), 0.0))
+    for wait_s in waits(deadline):
+        with contextlib.suppress(filelock.Timeout):
+            lock.acquire(timeout=wait_s)
             return
-        except filelock.Timeout:
-            if left <= ASK_S:
-                raise
+    raise filelock.Timeout(lock.lock_file)
 
 
 def cache_folder_of_user() -> Path:

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from intarsia_ir.errors import InternalError, UnsupportedError
-from intarsia_ir.interrupts import let_through
 from intarsia_ir.records import KernelSource, Target
+from intarsia_runtime.waiting import waits
 
 __all__ = ["compile_shared_object", "compiler_flags"]
 
@@ -35,7 +35,6 @@ FLAGS = (
     "-fno-exceptions",
     "-fno-asynchronous-unwind-tables",
 )
-ASK_S = 0.2  # seconds between looks at whether an interrupt is held back
 LINK_FLAGS = ("-shared", "-nostartfiles", "-nodefaultlibs", "-Wl,--hash-style=gnu")
 # -lgcc: conversions of half types; what a unit doesn't use is not linked
 LIBRARIES = ("-Wl,--as-needed", "-lmvec", "-lm", "-lgcc")
@@ -153,14 +152,10 @@ def _wait(
 
 def _status(process: subprocess.Popen[bytes], deadline: float) -> int | None:
     """Return the exit status, None when there is none in time; interrupts are let through meanwhile."""
-    while True:
-        let_through()
-        left = deadline - time.monotonic()
-        try:
-            return process.wait(timeout=max(min(left, ASK_S), 0.0))
-        except subprocess.TimeoutExpired:
-            if left <= ASK_S:
-                return None
+    for wait_s in waits(deadline):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=wait_s)
+    return None
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

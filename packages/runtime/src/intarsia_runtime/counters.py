@@ -27,10 +27,10 @@ class Counters:
         """
         if is_recorded(self._device.index):
             return self._zeros()
-        found = self._of_stream.get(stream)
-        if found is None:
-            found = self._of_stream[stream] = self._zeros()
-        return found
+        counters = self._of_stream.get(stream)
+        if counters is None:
+            counters = self._of_stream[stream] = self._zeros()
+        return counters
 
     def _zeros(self) -> Tensor:
         return torch.zeros(self._n, dtype=torch.int32, device=self._device)

@@ -102,10 +102,10 @@ def with_epilogue(
         lines.append(f"_set_grad_enabled({signature.exit_grad_mode})")
     text = "\n    ".join(["def call(*inputs):", *lines, "return outputs"]) + "\n"
     exec(compile(text, "<intarsia epilogue>", "exec"), bound)
-    call: Any = bound["call"]
-    call.source = text
-    made: Callable[..., list[Any]] = call
-    return made
+    written: Any = bound["call"]
+    written.source = text
+    call: Callable[..., list[Any]] = written
+    return call
 
 
 def _fault(error: Exception, inputs: Sequence[Any]) -> RuntimeFault:
@@ -141,16 +141,16 @@ def owners(signature: Signature) -> tuple[int, ...]:
 
 def own(results: Results, owners: Sequence[int], inputs: Sequence[Any]) -> Results:
     """Copy the results in `owners` that share memory with an input or with an earlier owner."""
-    made = list(results)
-    taken = {_storage(x) for x in inputs if isinstance(x, Tensor)}
+    owned = list(results)
+    in_use = {_storage(x) for x in inputs if isinstance(x, Tensor)}
     for position in owners:
-        value = made[position]
+        value = owned[position]
         if isinstance(value, Tensor):
-            if _storage(value) in taken:
+            if _storage(value) in in_use:
                 with torch.no_grad():
-                    made[position] = value = copy(value)
-            taken.add(_storage(value))
-    return made
+                    owned[position] = value = copy(value)
+            in_use.add(_storage(value))
+    return owned
 
 
 def _storage(value: Tensor) -> int:
@@ -251,11 +251,11 @@ def _viewer(layout: tuple[Any, Any, Any], steps: Sequence[ViewStep]) -> Callable
             return torch.as_strided(base, shape, strides, base.storage_offset() + offset)
 
         return laid_out
-    made = tuple((_overload(step.op), step.args, step.item) for step in steps)
+    calls = tuple((_overload(step.op), step.args, step.item) for step in steps)
 
     def view(base: Tensor, sizes: Mapping[str, int] = _NO_SIZES) -> Tensor:
         value: Any = base
-        for op, arguments, item in made:
+        for op, arguments, item in calls:
             value = op(value, *(filled(arguments, sizes) if sizes else arguments))
             if item is not None:
                 value = value[item]
@@ -270,5 +270,5 @@ def _overload(name: str) -> Callable[..., Any]:
     value: Any = torch.ops
     for part in name.split("."):
         value = getattr(value, part)
-    found: Callable[..., Any] = value
-    return found
+    overload: Callable[..., Any] = value
+    return overload

@@ -33,10 +33,10 @@ def compile_by(
         (3,)
     """
     with naming_stage(f"backend {getattr(backend, '__name__', '')}".strip(), ours=False):
-        made = backend(gm, list(inputs))
-    if not callable(made):
+        compiled = backend(gm, list(inputs))
+    if not callable(compiled):
         raise InvalidArgumentError(
-            f"the backend returned {made!r}, not a function over the inputs of the graph",
+            f"the backend returned {compiled!r}, not a function over the inputs of the graph",
             code="backend.function",
             hints=("return gm.forward to run the graph as it is",),
         )
@@ -44,13 +44,14 @@ def compile_by(
     n = len(results) if isinstance(results, (tuple, list)) else None
 
     def run(*values: Any) -> Any:
-        got = made(*values)
-        if n is not None and (not isinstance(got, (tuple, list)) or len(got) != n):
-            what = f"{len(got)} results" if isinstance(got, (tuple, list)) else f"an object of {type(got)}"
+        returned = compiled(*values)
+        if n is not None and (not isinstance(returned, (tuple, list)) or len(returned) != n):
+            several = isinstance(returned, (tuple, list))
+            what = f"{len(returned)} results" if several else f"an object of {type(returned)}"
             raise InvalidArgumentError(
                 f"the function that the backend made returned {what}; the graph has {n} in a tuple",
                 code="backend.results",
             )
-        return got
+        return returned
 
     return run

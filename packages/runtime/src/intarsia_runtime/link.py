@@ -44,6 +44,7 @@ from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Extern, Kernel, Program
 from intarsia_runtime import _calls
 from intarsia_runtime._device import Device
+from intarsia_runtime._extern import ExternCall
 from intarsia_runtime._names import Names
 from intarsia_runtime._refs import RefWriter, shape_text, size_text
 from intarsia_runtime.cache import Cache
@@ -112,11 +113,11 @@ def link(
     writer = _Writer(program, source, library, device or torch.device("cpu"), debug)
     parameters, contexts, body = writer.write()
     label = f"intarsia graph {name}".rstrip()
-    head, bound = f"def run({parameters}):", writer.names.bound
-    profiled = _text([head, f"with _range({label!r}):", *contexts], ranged(body))
+    bound = writer.names.bound
+    profiled = _text(parameters, [f"with _range({label!r}):", *contexts], ranged(body))
     bound |= {"_profiled": is_profiled, "_ranged": _when_called(profiled, bound)}
-    asks = f"    if _profiled(): return _ranged({parameters})\n"
-    run = _compile_text(f"{head}\n{asks}{_text([head, *contexts], body).partition(chr(10))[2]}", bound)
+    text = _text(parameters, contexts, body, before=(f"if _profiled(): return _ranged({parameters})",))
+    run = _compile_text(text, bound)
     run.label = label
     run.symbolic = writer.refs.is_symbolic()
     run.draws = any(isinstance(item, Extern) and _draws(item) for item in program.items)
@@ -128,21 +129,23 @@ def _program(kernels: fx.GraphModule | Program) -> Program:
     return kernels if isinstance(kernels, Program) else from_fx(kernels)
 
 
-def _text(heads: Sequence[str], lines: Sequence[str]) -> str:
-    """Return lines under heads that are nested in one another."""
-    nested = ["    " * depth + head for depth, head in enumerate(heads)]
-    return "\n".join([*nested, *("    " * len(heads) + line for line in lines), ""])
+def _text(parameters: str, contexts: Sequence[str], lines: Sequence[str], before: Sequence[str] = ()) -> str:
+    """Return the text of a function whose lines run under contexts, those `before` these excepted."""
+    indented = [f"    {line}" for line in before]
+    indented += ["    " * depth + context for depth, context in enumerate(contexts, 1)]
+    indented += ["    " * (len(contexts) + 1) + line for line in lines]
+    return "\n".join([f"def run({parameters}):", *indented, ""])
 
 
 def _when_called(text: str, bound: Mapping[str, Any]) -> Callable[..., Any]:
     """Return the function of a text that is compiled when it is called for the first time, without a cycle to it."""
-    own = {**bound, "_range": record_function}
+    namespace = {**bound, "_range": record_function}
 
     @functools.cache
-    def made() -> Runner:
-        return _compile_text(text, own)
+    def compiled() -> Runner:
+        return _compile_text(text, namespace)
 
-    return lambda *inputs: made()(*inputs)
+    return lambda *inputs: compiled()(*inputs)
 
 
 def _compile_text(text: str, namespace: dict[str, Any]) -> Runner:
@@ -153,8 +156,8 @@ def _compile_text(text: str, namespace: dict[str, Any]) -> Runner:
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     weakref.finalize(run, linecache.cache.pop, filename, None).atexit = False
     run.source, run.owns_results = text, True
-    made: Runner = run
-    return made
+    runner: Runner = run
+    return runner
 
 
 class _Writer:
@@ -207,8 +210,8 @@ class _Writer:
             for name in self.program.inputs:
                 if name in self.program.buffers:
                     self.lines.append(self._check(name, "input"))
-        kept = {*self.on_host, *_taken_as_they_are(self.program)}
-        tensors = [n for n in self.program.inputs if n in self.program.buffers and n not in kept]
+        unmoved = {*self.on_host, *_taken_as_they_are(self.program)}
+        tensors = [n for n in self.program.inputs if n in self.program.buffers and n not in unmoved]
         self.lines += self.device.prologue(self.names, [self.names.local(name) for name in tensors])
         placement = self.program.placement
         if placement is not None and placement.offsets:  # buffers without elements have an address as well
@@ -252,12 +255,12 @@ class _Writer:
         return f"{self.names.local(name)}.data_ptr()"
 
     def _extern(self, item: Extern, used: Set[str]) -> None:
-        call = _calls.ExternCall(item, self.names, self.refs, used)
+        call = ExternCall(item, self.names, self.refs, used)
         self.lines += call.lines(self.program)
-        made = [name for name in item.outs if name in used]
-        self.live.update(made)
+        results = [name for name in item.outs if name in used]
+        self.live.update(results)
         if self.debug:
-            self.lines += [self._check(name, str(item.target)) for name in made]
+            self.lines += [self._check(name, str(item.target)) for name in results]
 
     def _check(self, name: str, what: str) -> str:
         buffer = self.program.buffers[name]
@@ -273,16 +276,16 @@ class _Writer:
 
     def _results(self) -> list[str]:
         """Return the text of each result; what would share memory with an input or another result is copied."""
-        taken = {*self.program.inputs, *self.program.constants, *self.offsets}
+        shared = {*self.program.inputs, *self.program.constants, *self.offsets}
         texts = []
         for output in self.program.outputs:
             if not _calls.is_ref(output):
                 texts.append(size_text(output) if isinstance(output, IndexExpr) else self.names.literal(output))
                 continue
             text = self.refs.tensor(output)
-            if output.buffer in taken:
+            if output.buffer in shared:
                 text = f"{self.names.bind('_copy', _calls.copy)}({text})"
-            taken.add(output.buffer)
+            shared.add(output.buffer)
             texts.append(text)
         return texts
 
@@ -325,8 +328,8 @@ def _draws(item: Extern) -> bool:
     arguments = item.target._schema.arguments if isinstance(item.target, torch._ops.OpOverload) else ()
     for position, argument in enumerate(arguments):
         if argument.name == "dropout_p":
-            given = item.args[position] if position < len(item.args) else dict(item.kwargs).get("dropout_p", 0.0)
-            return bool(given != 0.0)
+            dropout = item.args[position] if position < len(item.args) else dict(item.kwargs).get("dropout_p", 0.0)
+            return bool(dropout != 0.0)
     return True
 
 

@@ -57,10 +57,10 @@ def ranged(lines: Iterable[str]) -> list[str]:
         >>> ranged(["a()", RangedLine("b()", "kernel b")])
         ['a()', "with _range('kernel b'):", '    b()']
     """
-    made: list[str] = []
+    result: list[str] = []
     for line in lines:
-        made += [f"with _range({line.label!r}):", f"    {line}"] if isinstance(line, RangedLine) else [line]
-    return made
+        result += [f"with _range({line.label!r}):", f"    {line}"] if isinstance(line, RangedLine) else [line]
+    return result
 
 
 def graph_name(gm: fx.GraphModule, signature: Signature) -> str:

@@ -53,7 +53,7 @@ def detect_target(
     if device is not None and device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         isa = _architecture(properties)
-        return Target("cuda", isa, compiler, threads or torch.get_num_threads(), _asked(isa, properties))
+        return Target("cuda", isa, compiler, threads or torch.get_num_threads(), _machine(isa, properties))
     return Target("cpu", _isa(platform.machine(), cpu_features()), compiler, threads or torch.get_num_threads())
 
 
@@ -81,18 +81,18 @@ def _architecture(properties: Any) -> str:
     return f"sm_{properties.major}{properties.minor}"
 
 
-def _asked(isa: str, properties: Any) -> Machine | None:
+def _machine(isa: str, properties: Any) -> Machine | None:
     """Return the numbers of a GPU as far as its driver tells them; its rates are those of the table's processors."""
-    known = nearest_machine("cuda", isa)
-    if known is None:
+    nearest = nearest_machine("cuda", isa)
+    if nearest is None:
         return None
-    found = known.scaled(properties.multi_processor_count)
+    scaled = nearest.scaled(properties.multi_processor_count)
     return replace(
-        found,
+        scaled,
         lanes=properties.warp_size,
-        register_bytes=4 * getattr(properties, "regs_per_multiprocessor", known.register_bytes // 4),
+        register_bytes=4 * getattr(properties, "regs_per_multiprocessor", nearest.register_bytes // 4),
         shared_bytes=properties.shared_memory_per_multiprocessor,
-        l2_bytes=max(properties.L2_cache_size, known.l2_bytes if torch.version.hip is not None else 0),
+        l2_bytes=max(properties.L2_cache_size, nearest.l2_bytes if torch.version.hip is not None else 0),
     )
 
 

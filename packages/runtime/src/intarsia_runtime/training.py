@@ -28,7 +28,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -106,10 +106,10 @@ def with_backward(
         calls.append(f"_apply{number}(box, inputs{linked})")
     call = _CALL.format(calls="\n            ".join(calls), again="\n                ".join(calls))
     exec(compile(call, "<intarsia autograd node>", "exec"), bound)
-    run: Any = bound["run"]
-    run.source, run.owns_results = "".join([*texts, call]), True
-    made: Callable[..., Results] = run
-    return made
+    written: Any = bound["run"]
+    written.source, written.owns_results = "".join([*texts, call]), True
+    run: Callable[..., Results] = written
+    return run
 
 
 def _node(
@@ -161,8 +161,8 @@ def _owning(forward: Callable[..., Results], positions: Sequence[int]) -> Callab
 def _linked(halves: Halves) -> tuple[int, ...]:
     """Return the inputs that have a gradient; all that require grad where none has one."""
     pairs = zip(halves.gradients, halves.backward.outputs, strict=True)
-    found = tuple(position for position, spec in pairs if not isinstance(spec, Constant))
-    return found or tuple(n for n, spec in enumerate(halves.forward.inputs) if spec.requires_grad)
+    graded = tuple(position for position, spec in pairs if not isinstance(spec, Constant))
+    return graded or tuple(n for n, spec in enumerate(halves.forward.inputs) if spec.requires_grad)
 
 
 def _node_text(halves: Halves, number: int, of_others: Collection[int]) -> str:
@@ -183,9 +183,7 @@ def _forward_text(halves: Halves, number: int, of_others: Collection[int]) -> li
             return f"inputs[{value.position}]"
         return f"results[{value.position}]{'.detach()' * (value.position in of_others)}"
 
-    places = [place(value) for value in halves.saved]
-    tensors = [p for p, spec in zip(places, halves.backward.inputs, strict=False) if spec.role is not Role.SIZE]
-    numbers = [p for p, spec in zip(places, halves.backward.inputs, strict=False) if spec.role is Role.SIZE]
+    tensors, numbers = _split(halves, [place(value) for value in halves.saved])
     results = [f"results[{position}]" for position in dict.fromkeys(halves.tangents)]
     lines = ["def forward(ctx, box, inputs, *linked):"]
     lines += ["    results = box[0]"] if number else ["    results = _forward(*inputs)", "    box.append(results)"]
@@ -206,52 +204,75 @@ def _forward_text(halves: Halves, number: int, of_others: Collection[int]) -> li
 
 def _backward_text(halves: Halves) -> list[str]:
     """Return the lines of a node's `backward`."""
-    names = [f"s{number}" for number in range(len(halves.saved))]
-    specs = halves.backward.inputs[: len(names)]
-    tensors = [n for n, spec in zip(names, specs, strict=True) if spec.role is not Role.SIZE]
-    numbers = [n for n, spec in zip(names, specs, strict=True) if spec.role is Role.SIZE]
     tangents = [f"t{number}" for number in range(len(halves.tangents))]
-    linked = _linked(halves)
+    without = [f"n{number}" for number in range(len(tangents))]
+    tensors, _ = _split(halves, [f"s{number}" for number in range(len(halves.saved))])
     lines = [f"def backward(ctx, {', '.join(tangents)}):"]
-    lines += [f"    n{number} = {tangent} is None" for number, tangent in enumerate(tangents)]
-    every = " and ".join(f"n{number}" for number in range(len(tangents)))
-    nothing = ", ".join(["None"] * (2 + len(linked)))
-    lines += [f"    if {every}: return {nothing}"]
+    lines += [f"    {missing} = {tangent} is None" for missing, tangent in zip(without, tangents, strict=True)]
+    lines.append(f"    if {' and '.join(without)}: {_return(halves, {})}")
     if halves.raises:
         return [*lines, f"    raise RuntimeError({halves.raises!r})"]
     if halves.frees and not tensors:
         lines.append("    ctx.saved_tensors")
-    again = {n: f"a[{place}]" for place, n in enumerate(halves.gradients)}
+    saved, others = "ctx.saved_tensors" if tensors else "()", "ctx.others" if remembering(halves) else None
     lines += [
         "    if _grad_enabled():",
-        f"        a = _again({'ctx.saved_tensors' if tensors else '()'}, "
-        f"{'ctx.others' if remembering(halves) else None}, ({', '.join(tangents)},))",
-        f"        return {', '.join(['None', 'None', *[again.get(n, 'None') for n in linked]])}",
+        f"        a = _again({saved}, {others}, ({', '.join(tangents)},))",
+        f"        {_return(halves, {n: f'a[{place}]' for place, n in enumerate(halves.gradients)})}",
+        f"    _unobserved(({', '.join(tangents)},))",
     ]
-    lines.append(f"    _unobserved(({', '.join(tangents)},))")
-    if tensors:
-        lines.append(f"    {', '.join(tensors)}, = ctx.saved_tensors")
-    if halves.watched:
-        lines.append("    _check(ctx.watched)")
-    if numbers:
-        lines.append(f"    {', '.join(numbers)}, = ctx.numbers")
-    gradients = [f"g{number}" for number in range(len(halves.gradients))]
-    missing = [
-        f"        {gradient} = None"
-        if isinstance(spec, Constant)
-        else f"        if {' and '.join(f'n{t}' for t in needs) or 'False'}: {gradient} = None"
-        for gradient, spec, needs in zip(gradients, halves.backward.outputs, halves.needs, strict=True)
-    ]
-    for number, tangent in enumerate(tangents):
-        layout = halves.layouts[number]
+    lines += _recall_text(halves)
+    if halves.gradients:
+        lines += _gradients_text(halves, tangents, without)
+    return [*lines, f"    {_return(halves, {n: f'g{place}' for place, n in enumerate(halves.gradients)})}"]
+
+
+def _return(halves: Halves, gradients: Mapping[int, str]) -> str:
+    """Return the statement that gives autograd a gradient for each argument of `forward`.
+
+    Args:
+        halves: What the node is for.
+        gradients: Input -> the text of its gradient; for the others None is returned.
+    """
+    return f"return {', '.join(['None', 'None', *[gradients.get(n, 'None') for n in _linked(halves)]])}"
+
+
+def _recall_text(halves: Halves) -> list[str]:
+    """Return the lines that fetch saved values, as s0, s1, ..., and check that nobody wrote what eager saves."""
+    tensors, numbers = _split(halves, [f"s{number}" for number in range(len(halves.saved))])
+    lines = [f"    {', '.join(tensors)}, = ctx.saved_tensors"] if tensors else []
+    lines += ["    _check(ctx.watched)"] if halves.watched else []
+    return [*lines, f"    {', '.join(numbers)}, = ctx.numbers"] if numbers else lines
+
+
+def _gradients_text(halves: Halves, tangents: Sequence[str], without: Sequence[str]) -> list[str]:
+    """Return the lines that lay tangents out, run the backward graph, and take back what none of them reaches.
+
+    Args:
+        halves: What the node is for.
+        tangents: Their names.
+        without: For each the name that is true where it is missing.
+    """
+    lines = []
+    for number, (tangent, layout) in enumerate(zip(tangents, halves.layouts, strict=True)):
         where = f"{layout[0]}, {layout[1]}" if _is_static(layout) else f"*ctx.layouts[{number}]"
         lines.append(f"    {tangent} = _fit({tangent}, {where}, {layout[2]!r}, {layout[3]!r})")
-    if gradients:
-        lines.append(f"    {', '.join(gradients)}, = _backward({', '.join([*names, *tangents])})")
-        if len(tangents) > 1:
-            lines += [f"    if {' or '.join(f'n{t}' for t in range(len(tangents)))}:", *missing]
-    given = dict(zip(halves.gradients, gradients, strict=True))
-    return [*lines, f"    return {', '.join(['None', 'None', *[given.get(n, 'None') for n in linked]])}"]
+    gradients = [f"g{place}" for place in range(len(halves.gradients))]
+    arguments = [*[f"s{number}" for number in range(len(halves.saved))], *tangents]
+    lines.append(f"    {', '.join(gradients)}, = _backward({', '.join(arguments)})")
+    if len(tangents) == 1:
+        return lines
+    lines.append(f"    if {' or '.join(without)}:")
+    for gradient, spec, needs in zip(gradients, halves.backward.outputs, halves.needs, strict=True):
+        condition = "" if isinstance(spec, Constant) else f"if {' and '.join(without[t] for t in needs) or 'False'}: "
+        lines.append(f"        {condition}{gradient} = None")
+    return lines
+
+
+def _split(halves: Halves, texts: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the texts of the saved values apart: those of tensors, and those of sizes."""
+    pairs = [*zip(texts, halves.backward.inputs, strict=False)]
+    return [t for t, s in pairs if s.role is not Role.SIZE], [t for t, s in pairs if s.role is Role.SIZE]
 
 
 def _is_static(layout: tuple[Any, ...]) -> bool:

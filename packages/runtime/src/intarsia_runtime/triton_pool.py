@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from intarsia_ir.errors import InternalError, UnsupportedError
-from intarsia_ir.interrupts import let_through
+from intarsia_runtime.waiting import waits
 
 __all__ = ["prepare", "run"]
 
@@ -30,8 +30,7 @@ WORKER = Path(__file__).with_name("triton_worker.py")
 # how an answer begins; other lines are warnings
 ANSWER = b"statuses "
 # servers kept waiting; more are started while more are needed
-ASK_S = 0.2  # seconds between looks at whether an interrupt is held back
-KEPT = 4
+MOST_WAITING = 4
 
 _waiting: list[_Server] = []
 _lock = threading.Lock()
@@ -105,22 +104,21 @@ class _Server:
     def answer(self, allowed_s: float) -> list[int]:
         """Return the line that it answers with: the exit statuses."""
         assert self.process.stdout is not None
-        said, poll = b"", select.poll()  # unlike select, it takes any file number
+        output, poll = b"", select.poll()  # unlike select, it takes any file number
         poll.register(self.process.stdout, select.POLLIN)
-        end = time.monotonic() + allowed_s
-        while not (said.endswith(b"\n") and said.splitlines()[-1].startswith(ANSWER)):
-            let_through()
-            if not poll.poll(1000 * max(0.0, min(end - time.monotonic(), ASK_S))):
-                if time.monotonic() < end:
-                    continue
-                raise UnsupportedError(f"Triton did not finish within {allowed_s:g} s", code="runtime.compiler_timeout")
+        for wait_s in waits(time.monotonic() + allowed_s):
+            if not poll.poll(1000 * wait_s):
+                continue
             piece = os.read(self.process.stdout.fileno(), 65536)
             if not piece:
-                message = said.decode(errors="replace").strip()[-4000:] or "it printed nothing"
+                message = output.decode(errors="replace").strip()[-4000:] or "it printed nothing"
                 raise InternalError(f"Triton's process ended:\n{message}", code="runtime.triton_failed")
-            said += piece
-        statuses: list[int] = json.loads(said.splitlines()[-1].removeprefix(ANSWER))
-        return statuses
+            output += piece
+            last = output.splitlines()[-1]
+            if output.endswith(b"\n") and last.startswith(ANSWER):
+                statuses: list[int] = json.loads(last.removeprefix(ANSWER))
+                return statuses
+        raise UnsupportedError(f"Triton did not finish within {allowed_s:g} s", code="runtime.compiler_timeout")
 
     def stop(self) -> None:
         """End the process and what it forked."""
@@ -145,7 +143,7 @@ def _take() -> _Server:
 
 def _give_back(server: _Server) -> None:
     with _lock:
-        if len(_waiting) < KEPT:
+        if len(_waiting) < MOST_WAITING:
             _waiting.append(server)
             return
     server.stop()
