@@ -42,6 +42,6 @@ class Loud:
 )
 def test_a_guard_is_one_short_line(kind: GuardKind, value: object, text: str) -> None:
     capture = Capture(None, SIGNATURE, (), (GuardRecord(kind, X, value),), LinkableCode((lambda: None).__code__))
-    told = describe_frame(FrameEvent(EventKind.COMPILED, "f", Origin("user.py", 3, "f"), capture=capture))
-    _, line = told.splitlines()
+    description = describe_frame(FrameEvent(EventKind.COMPILED, "f", Origin("user.py", 3, "f"), capture=capture))
+    _, line = description.splitlines()
     assert line.startswith(f"  guard {text}") and len(line) < 200

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import pdb
+import shutil
 import sys
 
+import torch
 from toy_passes import Toy, native
 
 from intarsia_dispatch import debugger_active
+from intarsia_dispatch.skipping import is_handler, is_import, is_repeated_later, library_code
 
 
 def f(x):
@@ -69,3 +73,21 @@ def test_coverage_is_not_a_debugger():
     finally:
         sys.settrace(None)
     assert len(toy.captured) == 1
+
+
+def test_layers_are_no_library_but_what_calls_them_is():
+    is_library = library_code(("intarsia_dispatch",))
+    library = [torch.nn.functional.relu, shutil.copy, torch.nn.Module._call_impl, library_code.__wrapped__]
+    assert [is_library(function.__code__) for function in library] == [True] * 4
+    assert not is_library(torch.nn.Linear.forward.__code__) and not is_library(f.__code__)
+
+
+def test_code_that_torch_or_python_runs_by_itself_is_told_by_its_name_or_file():
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    assert is_handler(Mode.__torch_function__.__code__) and not is_handler(f.__code__)
+    assert is_import(compile("x = 1", "user.py", "exec")) and not is_import(f.__code__)
+    checkpoint = inspect.unwrap(torch.utils.checkpoint.checkpoint)
+    assert is_repeated_later(checkpoint.__code__) and not is_repeated_later(f.__code__)

@@ -27,6 +27,7 @@ from intarsia_dispatch.graphs import graph_caller
 from intarsia_dispatch.hidden import hidden_from_user
 from intarsia_dispatch.hooked_calls import call_of, call_then, has_hooks, is_call, unwrapped
 from intarsia_dispatch.reports import as_intarsia_error, break_error, compilers_fault, first_line, line_of, warn_of
+from intarsia_dispatch.roots import root_codes
 from intarsia_dispatch.stats import Counters, DispatchStats, as_fallbacks
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
 from intarsia_dispatch.working_directory import some_working_directory
@@ -104,7 +105,7 @@ class Dispatcher:
         """
         _check_callable(function)
         target = unwrapped(function)
-        codes = skipping.root_codes(target)
+        codes = root_codes(target)
         if codes and codes[0].co_flags & _SUSPENDS:
             return cast(_F, functools.wraps(target)(self._in_eager(target, codes[0])))
         # without code of its own, or with a library's that the hook passes over, its call is the frame

@@ -20,8 +20,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 def has_hooks(target: object) -> bool:
     """Tell whether `target` is an object that runs hooks around its `forward`, as `nn.Module` does."""
-    own = getattr(target, "__dict__", {})
-    return any(own.get(name) for name in _HOOKS) and hasattr(target, "forward")
+    attributes = getattr(target, "__dict__", {})
+    return any(attributes.get(name) for name in _HOOKS) and hasattr(target, "forward")
 
 
 def call_of(target: Callable[..., Any]) -> FunctionType:
@@ -41,18 +41,21 @@ def is_call(code: CodeType) -> bool:
 
 
 def call_then(code: CodeType, after: Callable[[], None]) -> CodeType:
-    """Return code in place of `call_of`'s that calls `after` when its target has returned."""
-    target: Any = None
+    """Return code in place of `call_of`'s that calls `after` when its target has returned.
+
+    Replacing code has the free variables of what it replaces, so `after` is a constant in it and no other variable.
+    """
+    target: Any = None  # free in `call`, which gets the cell of `call_of`'s
 
     def call(*args: Any, **kwargs: Any) -> Any:
         result = target(*args, **kwargs)
-        tell: Any = "what is called afterwards"
+        tell: Any = "what is called afterwards"  # the text of _AFTER, for which `after` stands in
         tell()
         return result
 
-    made = call.__code__
-    constants = tuple(after if constant == _AFTER else constant for constant in made.co_consts)
-    return made.replace(
+    template = call.__code__
+    constants = tuple(after if constant == _AFTER else constant for constant in template.co_consts)
+    return template.replace(
         co_consts=constants, co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname
     )
 

@@ -74,8 +74,8 @@ class CompiledModule(torch.nn.Module):
         return getattr(self._orig_mod, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        own = name in torch.nn.Module.__dict__ or (name.startswith("_") and name in self.__dict__)
-        if own or name in ("_orig_mod", "_call", "_again", "_compiled_forward"):
+        is_wrappers = name in torch.nn.Module.__dict__ or (name.startswith("_") and name in self.__dict__)
+        if is_wrappers or name in ("_orig_mod", "_call", "_again", "_compiled_forward"):
             super().__setattr__(name, value)
         else:
             setattr(self._orig_mod, name, value)
@@ -123,7 +123,8 @@ def _like(original: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(original)
     except (TypeError, ValueError):  # something written in C
         return forward
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    if own.name not in signature.parameters:
-        forward.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])  # type: ignore[attr-defined]
+    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    if first.name not in signature.parameters:
+        parameters = [first, *signature.parameters.values()]
+        forward.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return forward

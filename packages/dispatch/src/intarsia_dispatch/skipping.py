@@ -1,10 +1,9 @@
-"""Which code is left alone: that of libraries, and that of somebody who is debugging; and which code was asked for."""
+"""Which code is left alone: that of libraries, what they run again or for each operation, and what is debugged."""
 
 from __future__ import annotations
 
 import bdb
 import functools
-import inspect
 import os
 import sys
 import sysconfig
@@ -27,7 +26,6 @@ __all__ = [
     "is_repeated_later",
     "left_alone",
     "library_code",
-    "root_codes",
 ]
 
 _DEBUGGER_CALLS = frozenset({"breakpoint", "set_trace"})
@@ -110,20 +108,6 @@ def is_import(code: CodeType) -> bool:
 def is_handler(code: CodeType) -> bool:
     """Whether torch calls code for each operation, with that as an argument: nearly each needs a version."""
     return code.co_name in _HANDLERS
-
-
-def root_codes(function: Any) -> tuple[CodeType, ...]:
-    """Return the code objects of a callable, its wrappers' first: of the function, a method, a module's `forward`."""
-    if isinstance(function, functools.partial):
-        return root_codes(function.func)
-    if isinstance(function, torch.nn.Module):
-        return root_codes(function.forward)
-    function = getattr(function, "__func__", function)
-    if not inspect.isfunction(function):
-        call = inspect.getattr_static(type(function), "__call__", None)
-        return root_codes(call) if inspect.isfunction(call) else ()
-    wrapped = getattr(function, "__wrapped__", None)
-    return (function.__code__, *(root_codes(wrapped) if callable(wrapped) and wrapped is not function else ()))
 
 
 def calls_debugger(code: CodeType) -> bool:

@@ -38,8 +38,8 @@ class Version:
 
     def is_replaced_as_by(self, captured: LinkableCode) -> bool:
         """Tell whether it is the original with a break at the same place as `captured`: one goes on as the other."""
-        mine = self.captured
-        return mine.verbatim and captured.verbatim and _instructions(mine) == _instructions(captured)
+        ours = self.captured
+        return ours.verbatim and captured.verbatim and _instructions(ours) == _instructions(captured)
 
     def holds(self, values: tuple[Any, ...], frame: FrameInfo) -> bool:
         """Whether this version may run for a frame with these values, as `frame_values` lists them."""
@@ -110,14 +110,14 @@ class CodeTable:
         rows[key] = (weakref.ref(code, lambda _: rows.pop(key, None)), state)
         return state
 
-    def has_graph(self, code: CodeType, seen: frozenset[CodeType] = frozenset()) -> bool:
+    def has_graph(self, code: CodeType, visited: frozenset[CodeType] = frozenset()) -> bool:
         """Tell whether some version of a code object runs a compiled graph, itself or by a resume function."""
         state = self.find(code)
-        if state is None or code in seen:
+        if state is None or code in visited:
             return False
-        made = [version.code for version in state.versions if version.code is not None]
-        resumes = [c for replacement in made for c in replacement.co_consts if isinstance(c, CodeType)]
-        return any(v.graph for v in state.versions) or any(self.has_graph(c, seen | {code}) for c in resumes)
+        replacements = [version.code for version in state.versions if version.code is not None]
+        resumes = [c for replacement in replacements for c in replacement.co_consts if isinstance(c, CodeType)]
+        return any(v.graph for v in state.versions) or any(self.has_graph(c, visited | {code}) for c in resumes)
 
     def codes(self) -> Iterator[CodeType]:
         """Yield the code objects that still live."""

@@ -24,7 +24,7 @@ def some_working_directory() -> Iterator[None]:
     try:
         os.getcwd()
     except FileNotFoundError:
-        gone = os.open(".", os.O_PATH)
+        deleted = os.open(".", os.O_PATH)
     else:
         yield
         return
@@ -32,5 +32,5 @@ def some_working_directory() -> Iterator[None]:
         os.chdir(_READ_ONLY)
         yield
     finally:
-        os.fchdir(gone)
-        os.close(gone)
+        os.fchdir(deleted)
+        os.close(deleted)

@@ -66,25 +66,25 @@ def addresses() -> dict[str, int]:
 
 
 def _addresses() -> dict[str, int]:
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     folder = os.path.join(torch.__path__[0], "lib")
     for file, symbols in _SYMBOLS.items():
         library = ctypes.CDLL(os.path.join(folder, file))
         for name, symbol in symbols.items():
             try:
-                found[name] = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+                values[name] = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
             except AttributeError:
                 raise LookupError(f"torch {torch.__version__} has no symbol {symbol}") from None
     panel = _panel()
-    found["payload"] = _offset(
+    values["payload"] = _offset(
         [(id(t), torch._C.TensorBase.__basicsize__, t._cdata) for t in panel], "a tensor's implementation"
     )
-    found["key_set"] = _offset(
+    values["key_set"] = _offset(
         [(t._cdata, _IMPLEMENTATION_BYTES, torch._C._dispatch_keys(t).raw_repr()) for t in panel], "the dispatch keys"
     )
-    found |= _metadata(found["key_set"])
-    found |= {f"observer_key{n}": int(key) for n, key in enumerate(OBSERVER_KEYS)}
-    return found
+    values |= _metadata(values["key_set"])
+    values |= {f"observer_key{n}": int(key) for n, key in enumerate(OBSERVER_KEYS)}
+    return values
 
 
 @contextlib.contextmanager
@@ -140,13 +140,13 @@ def _state(native: Any) -> tuple[Any, ...]:
 
 def _panel() -> list[torch.Tensor]:
     """Return tensors whose objects, implementations and key sets differ."""
-    made: Sequence[Callable[[], torch.Tensor]] = (
+    makers: Sequence[Callable[[], torch.Tensor]] = (
         lambda: torch.empty(2, 3, device="cpu"),
         lambda: torch.empty(3, device="cpu", dtype=torch.complex64).conj(),
         lambda: torch.empty(2, device="meta", dtype=torch.float64, requires_grad=True),
         lambda: torch.nn.Parameter(torch.empty(1, device="cpu", dtype=torch.float32)),
     )
-    tensors = [make() for make in made]
+    tensors = [make() for make in makers]
     with torch.inference_mode():
         tensors.append(torch.empty(1, device="cpu"))
     return tensors
@@ -162,10 +162,10 @@ def _metadata(key_set: int) -> dict[str, int]:
     """
     unknown = {"metadata": 0, "n_metadata": 0, "inline_dims": 0}
 
-    def made(n: int = 5, dtype: torch.dtype = torch.int8) -> torch.Tensor:
+    def strided(n: int = 5, dtype: torch.dtype = torch.int8) -> torch.Tensor:
         return torch.empty_strided(_SIZES[:n], _STRIDES[:n], dtype=dtype, device="meta")
 
-    base = made()
+    base = strided()
     words = list(memoryview(ctypes.string_at(base._cdata, _IMPLEMENTATION_BYTES)).cast("Q"))
     try:
         first = words.index(_SIZES[0])
@@ -175,15 +175,23 @@ def _metadata(key_set: int) -> dict[str, int]:
     if words[first - 1] != 5 or words[first : first + 10] != [*_SIZES, *_STRIDES] or not 0 < n_bytes <= _MOST_BYTES:
         return unknown
 
-    def seen(tensor: torch.Tensor) -> bytes:
+    def metadata(tensor: torch.Tensor) -> bytes:
         return ctypes.string_at(tensor._cdata + start, n_bytes)
 
-    changed = [made(4), made(dtype=torch.uint8), made(dtype=torch.float32), made().transpose(0, 1), made()[1:]]
-    one, conjugate = made(dtype=torch.complex64), made(dtype=torch.complex64).conj()
+    changed = [
+        strided(4),
+        strided(dtype=torch.uint8),
+        strided(dtype=torch.float32),
+        strided().transpose(0, 1),
+        strided()[1:],
+    ]
+    one, conjugate = strided(dtype=torch.complex64), strided(dtype=torch.complex64).conj()
     cpu, meta = (torch.empty(0, dtype=torch.int8, device=device) for device in ("cpu", "meta"))
     pairs = [*((other, base) for other in changed), (one, conjugate), (cpu, meta)]
-    told = seen(made()) == seen(base) and all(seen(left) != seen(right) for left, right in pairs)
-    return {"metadata": start, "n_metadata": n_bytes, "inline_dims": 5} if told else unknown
+    is_complete = metadata(strided()) == metadata(base) and all(
+        metadata(left) != metadata(right) for left, right in pairs
+    )
+    return {"metadata": start, "n_metadata": n_bytes, "inline_dims": 5} if is_complete else unknown
 
 
 def _offset(rows: Sequence[tuple[int, int, int]], what: str) -> int:
@@ -195,8 +203,8 @@ def _offset(rows: Sequence[tuple[int, int, int]], what: str) -> int:
     common: set[int] | None = None
     for address, size, value in rows:
         words = memoryview(ctypes.string_at(address, size // 8 * 8)).cast("Q")
-        here = {8 * i for i, word in enumerate(words) if word == value}
-        common = here if common is None else common & here
+        offsets = {8 * i for i, word in enumerate(words) if word == value}
+        common = offsets if common is None else common & offsets
     if common is None or len(common) != 1:
         raise LookupError(f"where {what} lies in torch {torch.__version__} can't be told: {sorted(common or ())}")
     return common.pop()

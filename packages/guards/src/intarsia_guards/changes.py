@@ -11,12 +11,13 @@ from intarsia_guards import lookup, meaning
 from intarsia_guards.codegen import HeldGuard
 from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.held import release
+from intarsia_guards.sets import GuardSet
 from intarsia_ir.records import GuardKind, Source, Symbolic, TensorFacts
 
 __all__ = ["changed"]
 
 
-def changed(guards: Any, values: Mapping[str, Any], globals: Mapping[str, Any]) -> Symbolic:
+def changed(guards: GuardSet, values: Mapping[str, Any], globals: Mapping[str, Any]) -> Symbolic:
     """Return where sizes, strides and numbers differ; what can't be fetched, or is of another kind, isn't among them.
 
     Args:
@@ -70,7 +71,9 @@ def _alike(expected: TensorFacts, actual: torch.Tensor) -> bool:
     return len(expected.shape) == actual.dim() and expected.dtype == actual.dtype
 
 
-def _note(found: dict[Source, frozenset[int]], source: Source, expected: Iterable[Any], actual: Iterable[int]) -> None:
+def _note(
+    changes: dict[Source, frozenset[int]], source: Source, expected: Iterable[Any], actual: Iterable[int]
+) -> None:
     dims = frozenset(d for d, (old, new) in enumerate(zip(expected, actual)) if old is not None and old != new)
     if dims:
-        found[source] = dims
+        changes[source] = dims

@@ -174,8 +174,8 @@ def numbered(guards: Sequence[HeldGuard]) -> tuple[dict[Source, int], list[tuple
 
 def lengths_of(sources: Iterable[Source], guards: Sequence[HeldGuard]) -> tuple[int | None, ...]:
     """Return how many bytes each tensor spans, where its guard tells."""
-    known = {guard.source: meaning.bytes_of(guard.value) for guard in guards if guard.kind is GuardKind.TENSOR}
-    return tuple(known.get(source) for source in sources)
+    lengths = {guard.source: meaning.bytes_of(guard.value) for guard in guards if guard.kind is GuardKind.TENSOR}
+    return tuple(lengths.get(source) for source in sources)
 
 
 @dataclass(slots=True)
@@ -203,8 +203,8 @@ class _Writer:
 
     def constant(self, value: Any) -> str:
         """Return a name for an object."""
-        for name, known in self.constants.items():
-            if known is value:
+        for name, constant in self.constants.items():
+            if constant is value:
                 return name
         name = f"k{len(self.constants)}"
         self.constants[name] = value
@@ -425,8 +425,7 @@ class _Writer:
         if None not in wanted:
             return [f"{text} == {wanted!r}"]
         checks = [f"len({text}) == {len(wanted)}"]
-        known = [(i, n) for i, n in enumerate(wanted) if n is not None]
-        return checks + [f"{text}[{i}] == {n}" for i, n in known]
+        return checks + [f"{text}[{i}] == {n}" for i, n in enumerate(wanted) if n is not None]
 
     def _ambient(self, guard: HeldGuard) -> None:
         match guard.kind:

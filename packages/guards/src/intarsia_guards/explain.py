@@ -194,15 +194,15 @@ _BITS = {"Conjugate": "conjugate bit", "Negative": "negative bit"}
 
 
 def _shown_fact(name: str, facts: TensorFacts, other: TensorFacts) -> str:
-    """Return the text of a fact that differs in others; of key sets, the bits that one of them has, if that's it."""
-    mine, theirs = facts.dispatch_keys, other.dispatch_keys
-    if name == "dispatch_keys" and mine is not None and theirs is not None:
+    """Return the text of a fact that differs from another's; of dispatch keys the first bit that one of them lacks."""
+    keys, other_keys = facts.dispatch_keys, other.dispatch_keys
+    if name == "dispatch_keys" and keys is not None and other_keys is not None:
         key_set = torch._C.DispatchKeySet.from_raw_repr
         for key, text in _BITS.items():
             bit = getattr(torch._C.DispatchKey, key)
-            has = key_set(mine).has(bit)
-            if has != key_set(theirs).has(bit):
-                return f"{'a' if has else 'no'} {text}"
+            has_bit = key_set(keys).has(bit)
+            if has_bit != key_set(other_keys).has(bit):
+                return f"{'a' if has_bit else 'no'} {text}"
     return f"{name} {getattr(facts, name)}"
 
 

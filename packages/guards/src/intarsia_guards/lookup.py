@@ -138,10 +138,10 @@ def dict_item(value: Any, key: Any) -> Any:
     Raises:
         KeyError: There is none, or it is no dict.
     """
-    found = dict.get(value, key, _NOTHING) if issubclass(type(value), dict) else _NOTHING
-    if found is _NOTHING:
+    entry = dict.get(value, key, _NOTHING) if issubclass(type(value), dict) else _NOTHING
+    if entry is _NOTHING:
         raise KeyError(key)
-    return found
+    return entry
 
 
 def referent(value: Any) -> Any:
@@ -239,9 +239,9 @@ _SHOWN = frozenset(
 def _in_class(cls: type, name: str) -> Any:
     """What a class or a base defines, `_NOTHING` when none does."""
     for parent in _MRO(cls):
-        found = _SPACE(parent).get(name, _NOTHING)
-        if found is not _NOTHING:
-            return found
+        definition = _SPACE(parent).get(name, _NOTHING)
+        if definition is not _NOTHING:
+            return definition
     return _NOTHING
 
 
@@ -272,15 +272,15 @@ def _class_attribute(cls: Any, meta: type, name: str) -> Any:
 
 def _from_hook(value: Any, cls: type, name: str) -> Any:
     """What is said of a name that look-up didn't find."""
-    given: tuple[Any, ...] = (value, name)
+    arguments: tuple[Any, ...] = (value, name)
     hook = _in_class(cls, "__getattr__")
     if hook is _NOTHING and issubclass(cls, types.ModuleType):
-        hook, given = object.__getattribute__(value, "__dict__").get("__getattr__", _NOTHING), (name,)
+        hook, arguments = object.__getattribute__(value, "__dict__").get("__getattr__", _NOTHING), (name,)
     if hook is _NOTHING:
         raise AttributeError(name)
     if not _is_ours(hook):
         raise RefusedError(f"__getattr__ of the user says what {name!r} is")
-    return hook(*given)
+    return hook(*arguments)
 
 
 def _is_read_by_us(raw: Any) -> bool:

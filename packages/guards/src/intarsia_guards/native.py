@@ -114,13 +114,13 @@ class _Writer:
         self.n_registers = self.globals + 1
         self.registers: dict[Source, int] = {}
         self.by_identity: dict[int, int] = {}
-        self.kept: list[Source] = []  # so that no identity is used twice
+        self.fetched: list[Source] = []  # kept alive, so that no identity is used twice
         self.constants: dict[int, tuple[int, Any]] = {}
         self.classes: dict[Source, Any] = {}
         self.wants_globals = False
         self.tensors: set[Source] = set()
         self.tensor_types: set[tuple[Source | None, Any]] = set()
-        self.seen: set[tuple[Any, ...]] = set()
+        self.checked: set[tuple[Any, ...]] = set()
 
     def finish(self) -> tuple[Any, bool]:
         # without globals their register is never read, and comes first of those that are fetched into
@@ -139,9 +139,9 @@ class _Writer:
         self, name: str, read: int, number: int = 0, object: Any = None, more: Any = None, out: int = -1
     ) -> None:
         key = (name, read, number, id(object), more, out)
-        if key in self.seen:
+        if key in self.checked:
             return
-        self.seen.add(key)
+        self.checked.add(key)
         self.rows.append((self.codes[name], out, read, number, object, more))
 
     def _call(self, function: Callable[..., Any], *registers: int) -> None:
@@ -157,14 +157,14 @@ class _Writer:
     def fetch(self, source: Source) -> int:
         """Return the register that holds what `source` names, after the operations that fetch it."""
         # guards share the objects that sources are made of; comparing sources by value takes ten times as long
-        found = self.by_identity.get(id(source))
-        if found is None:
-            found = self.registers.get(source)
-            if found is None:
-                found = self.registers[source] = self._fetched(source)
-            self.by_identity[id(source)] = found
-            self.kept.append(source)
-        return found
+        register = self.by_identity.get(id(source))
+        if register is None:
+            register = self.registers.get(source)
+            if register is None:
+                register = self.registers[source] = self._fetched(source)
+            self.by_identity[id(source)] = register
+            self.fetched.append(source)
+        return register
 
     def _fetched(self, source: Source) -> int:
         match source:
@@ -391,12 +391,12 @@ class _Writer:
         registers = tuple(self.fetch(source) for source in sources)
         function = size_function(len(sources), definitions, sizes.relations)
         read_int = self.native.READ_INT
-        made = size_code(self.native.SIZE_OPERATIONS, read_int, definitions, sizes.relations)
-        reads, code = made or ((), ())
+        native_code = size_code(self.native.SIZE_OPERATIONS, read_int, definitions, sizes.relations)
+        reads, code = native_code or ((), ())
         pairs = list(zip(reads[::2], reads[1::2]))
         # a size is read past Python's attributes only where a guard before has checked that it's a tensor
         safe = all(how == read_int or sources[value] in self.tensors for value, how in pairs)
-        if made is None or not safe:
+        if native_code is None or not safe:
             self._call(function, *registers)
         else:
             self._check("SIZES", -1, 0, function, (registers, reads, code))
@@ -409,16 +409,16 @@ def _slow(kind: GuardKind, value: Any) -> Callable[[Any], bool]:
 
 def _never_registered(held: Held) -> Callable[[Any], bool]:
     """Return a check that a class isn't one of an abstract class; asked again when a class was registered anywhere."""
-    seen: tuple[Callable[[], Any], object] | None = None
+    answered: tuple[Callable[[], Any], object] | None = None
 
     def check(actual: Any) -> bool:
-        nonlocal seen
+        nonlocal answered
         token = abc.get_cache_token()
-        if seen is not None and seen[0]() is actual and seen[1] == token:
+        if answered is not None and answered[0]() is actual and answered[1] == token:
             return True
         if not meaning.holds(GuardKind.SUBCLASS, (release(held), False), actual, meaning.NO_FRAME):
             return False
-        seen = weakref.ref(actual), token
+        answered = weakref.ref(actual), token
         return True
 
     return check
@@ -450,5 +450,5 @@ def _dtype_number(dtype: torch.dtype) -> int:
 def _device_number(kind: str) -> int | None:
     """Return torch's number of a kind of device; None for those that its C interface doesn't name."""
     library = ctypes.CDLL(os.path.join(torch.__path__[0], "lib", "libtorch_cpu.so"))
-    found = getattr(library, f"aoti_torch_device_type_{kind}", None)
-    return None if found is None else int(found())
+    number_of = getattr(library, f"aoti_torch_device_type_{kind}", None)
+    return None if number_of is None else int(number_of())

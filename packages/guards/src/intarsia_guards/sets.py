@@ -53,22 +53,22 @@ def build_guards(
         guard failed (constant): flag was True, now it is False
           remedy: keep flag fixed, or accept one entry for each of its values
     """
-    held = order([_hold(record) for record in records if record.kind not in without])
+    ordered = order([_hold(record) for record in records if record.kind not in without])
     facts = facts if facts is not None and GuardKind.SIZE not in without else SizeFacts()
-    further = tuple(guard.value.relation for guard in held if guard.kind is GuardKind.SIZE)
-    return GuardSet(held, facts, size_texts(facts, further), function, _choose(native))
+    further = tuple(guard.value.relation for guard in ordered if guard.kind is GuardKind.SIZE)
+    return GuardSet(ordered, facts, size_texts(facts, further), function, _choose(native))
 
 
 def _choose(native: bool | None) -> Any:
     """Return the extension when it is to be used, else None."""
-    found = extension() if native is not False else None
-    if native and found is None:
+    native_module = extension() if native is not False else None
+    if native and native_module is None:
         raise InvalidArgumentError(
             "the extension of intarsia_guards isn't there",
             code="guards.native",
             hints=("run `python -m intarsia_guards.build` once; it needs a C compiler",),
         )
-    return found
+    return native_module
 
 
 class FrameCheck(NamedTuple):
@@ -162,22 +162,22 @@ class GuardSet:
         return write(self._guards, self._sizes, Layout(parameter_names(code), code.co_freevars)).text
 
     def _check(self, layout: Layout) -> FrameCheck:
-        found = self._by_layout.get(layout)
-        if found is None:
+        frame_check = self._by_layout.get(layout)
+        if frame_check is None:
             if self._native is not None:
-                found = FrameCheck(*assemble(self._native, self._guards, self._sizes, layout))
+                frame_check = FrameCheck(*assemble(self._native, self._guards, self._sizes, layout))
             else:
                 predicate = write(self._guards, self._sizes, layout)
-                found = FrameCheck(predicate.function, predicate.wants_globals)
-            self._by_layout[layout] = found
-        return found
+                frame_check = FrameCheck(predicate.function, predicate.wants_globals)
+            self._by_layout[layout] = frame_check
+        return frame_check
 
     def _holds(self, layout: Layout, values: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:
         """Whether a check that is there already says that all guards hold: telling it one by one takes long."""
         names = (*layout.arguments, *layout.cells)
         check, wants_globals = self._by_layout[layout]
-        given = all(name in values for name in names)
-        return given and bool(check(*(values[name] for name in names), *([globals] if wants_globals else [])))
+        has_all = all(name in values for name in names)
+        return has_all and bool(check(*(values[name] for name in names), *([globals] if wants_globals else [])))
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Frame:
         if self._function is None:
