@@ -29,22 +29,23 @@ def main(arguments: list[str]) -> int:
 
 def replay(path: str, backend: str = "eager", *words: str) -> int:
     """Run one program again; with the further word `reduce`, print the smallest that still differs."""
-    from integration.fuzz.programs import guarded
+    from integration.fuzz.batches import guarded
     from integration.fuzz.reduce import reduce
     from integration.fuzz.run import check
 
-    def found(source: str) -> str:
-        outcome = guarded(check, source, backend)
+    def difference(source: str) -> str:
+        """Return what differs from eager, or went wrong; "" when nothing does."""
+        outcome = guarded(lambda: check(source, backend))
         return outcome if isinstance(outcome, str) else outcome.difference
 
     source = Path(path).read_text()
-    first = found(source)
+    first = difference(source)
     print(first or "no difference", file=sys.stderr)
     if first and "reduce" in words:
         kind = first.split(":")[0] if not first.startswith("step") else "step"
-        small = reduce(source, lambda text: found(text).startswith(kind))
+        small = reduce(source, lambda text: difference(text).startswith(kind))
         print(small)
-        print(found(small), file=sys.stderr)
+        print(difference(small), file=sys.stderr)
     return 1 if first else 0
 
 

@@ -8,12 +8,10 @@ value; what eager raises must be raised. A program that differs is made small by
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import re
-import subprocess
-import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -21,17 +19,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import intarsia
 from intarsia import UnsupportedError
+from integration.fuzz.batches import BATCH, guarded, run_examples, spawn
 from integration.fuzz.operator_table import EXPRESSIONS, NUMBERS, SPECIAL, TYPES
 from integration.fuzz.run import load
 
 __all__ = ["Program", "check", "main", "programs", "run_batch"]
 
-BATCH = 100
 _BYTES = 4000
 _COUNTED = ("frames_compiled", "kernels_generated", "fallbacks")
 _LARGEST = 4000  # elements of a value
@@ -200,13 +197,13 @@ class Outcome:
 def check(program: Program) -> Outcome:
     """Run a program both ways; a refusal is no difference."""
     function = load(program.source()).f
-    wanted = _run(function, program)
+    eager = _run(function, program)
     intarsia.reset()
     try:
-        got = _run(intarsia.compile(function, options={"on_error": "raise"}), program)
+        ours = _run(intarsia.compile(function, options={"on_error": "raise"}), program)
     except UnsupportedError as error:
         return Outcome("", error.code, intarsia.stats())
-    return Outcome(_difference(program, got, wanted), "", intarsia.stats())
+    return Outcome(_difference(program, ours, eager), "", intarsia.stats())
 
 
 def _run(function: Callable[..., Any], program: Program) -> Any:
@@ -219,26 +216,35 @@ def _run(function: Callable[..., Any], program: Program) -> Any:
         return error
 
 
-def _difference(program: Program, got: Any, wanted: Any) -> str:
-    if isinstance(wanted, Exception) or isinstance(got, Exception):
-        same = type(got) is type(wanted) and str(got) == str(wanted)
-        return "" if same else f"raised {got!r:.200}, eager {wanted!r:.200}"
+def _difference(program: Program, ours: Any, eager: Any) -> str:
+    """Return the first line whose value differs from eager's, or how errors differ; "" when nothing does."""
+    if isinstance(eager, Exception) or isinstance(ours, Exception):
+        same = type(ours) is type(eager) and str(ours) == str(eager)
+        return "" if same else f"raised {ours!r:.200}, eager {eager!r:.200}"
     names: dict[str, Any] = {}
     exec(_PRELUDE, names)
     names.update(zip("abc", program.arguments, strict=True))
-    for (name, text), ours, eager in zip(program.lines, got, wanted, strict=True):
-        kind = _roughest(text, names, eager.dtype)
-        found = _tensor_difference(ours, eager, kind)
-        if found.startswith("values"):
-            # a line may make much of the last bits of the lines before it: what does eager make of our values?
-            again = _value(text, names)
-            found = found if again is None or isinstance(again, Exception) else _tensor_difference(ours, again, kind)
-        if found.startswith("values") and _EAGER_IS_OFF.search(text):
-            found = found if _values_apart(ours, _exact(text, names).to(ours.dtype), kind).any() else ""
-        if found:
-            return f"{name} = {text}: {found}"
-        names[name] = ours
+    for (name, text), our_value, eager_value in zip(program.lines, ours, eager, strict=True):
+        difference = _line_difference(text, names, our_value, eager_value)
+        if difference:
+            return f"{name} = {text}: {difference}"
+        names[name] = our_value
     return ""
+
+
+def _line_difference(text: str, names: dict[str, Any], ours: torch.Tensor, eager: torch.Tensor) -> str:
+    """Return how the value of a line differs; `names` are our values of the lines before it."""
+    kind = _roughest(text, names, eager.dtype)
+    difference = _tensor_difference(ours, eager, kind)
+    if difference.startswith("values"):
+        # a line may make much of the last bits of the lines before it: what does eager make of our values?
+        again = _value(text, names)
+        if isinstance(again, torch.Tensor):
+            difference = _tensor_difference(ours, again, kind)
+    if difference.startswith("values") and _EAGER_IS_OFF.search(text):
+        is_right = not _values_apart(ours, _exact(text, names).to(ours.dtype), kind).any()
+        return "" if is_right else difference
+    return difference
 
 
 def _roughest(text: str, names: dict[str, Any], dtype: torch.dtype) -> torch.dtype:
@@ -282,18 +288,11 @@ def _reduced(program: Program, difference: str) -> tuple[Program, str]:
         if not rest or any(re.search(rf"\b{name}\b", text) for _, text in rest):
             continue
         smaller = Program(rest, program.arguments)
-        found = _guarded(smaller)
-        if not isinstance(found, str) and not found.difference:
-            continue
-        program, difference = smaller, found if isinstance(found, str) else found.difference
+        outcome = guarded(functools.partial(check, smaller))
+        what = outcome if isinstance(outcome, str) else outcome.difference
+        if what:
+            program, difference = smaller, what
     return program, difference
-
-
-def _guarded(program: Program) -> Outcome | str:
-    from integration.fuzz.programs import guarded
-
-    found: Outcome | str = guarded(lambda p, _: check(p), program, "")
-    return found
 
 
 # ---- running ------------------------------------------------------------------------------------------------
@@ -326,14 +325,14 @@ def run_batch(batch: int, count: int) -> dict[str, Any]:
     sums: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     differences: list[str] = []
-    seen: set[str] = set()
+    texts: set[str] = set()
 
     def one(program: Program) -> None:
         text = str(program)
-        if not program.lines or text in seen or len(seen) >= count:
+        if not program.lines or text in texts or len(texts) >= count:
             return
-        seen.add(text)
-        outcome = _guarded(program)
+        texts.add(text)
+        outcome = guarded(lambda: check(program))
         if not isinstance(outcome, str):
             if outcome.refused:
                 refused[outcome.refused] += 1
@@ -344,30 +343,20 @@ def run_batch(batch: int, count: int) -> dict[str, Any]:
             smaller, difference = _reduced(program, outcome)
             differences.append(f"{difference[:400]}\n{smaller}")
 
-    chosen = settings(max_examples=count + 10, database=None, deadline=None, phases=[Phase.generate],
-                      suppress_health_check=list(HealthCheck))  # fmt: skip
-    started = time.monotonic()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seed(batch)(chosen(given(programs())(one)))()
-    seconds = round(time.monotonic() - started, 1)
-    return {"batch": batch, "programs": len(seen), "seconds": seconds, "differences": differences,
+        seconds = run_examples(programs(), one, count, batch)
+    return {"batch": batch, "programs": len(texts), "seconds": seconds, "differences": differences,
             "refused": dict(refused), "sums": dict(sums)}  # fmt: skip
 
 
 def _spawn(batch: int, count: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "integration.fuzz", "operators", "--one", str(batch), "--count", str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        why = f"the process ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
-        return {"batch": batch, "programs": 0, "seconds": 0, "differences": [why]}
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+    return {"batch": batch, **spawn(["operators", "--one", str(batch), "--count", str(count)])}
 
 
 def _line(row: dict[str, Any]) -> str:
-    found = "".join(f"\n  {text}" for text in row["differences"])
-    return f"batch {row['batch']} {row['programs']} programs in {row['seconds']} s, refused {row.get('refused')}{found}"
+    head = f"batch {row['batch']} {row['programs']} programs in {row['seconds']} s, refused {row.get('refused')}"
+    return "\n  ".join([head, *row["differences"]])
 
 
 def _sum_up(rows: list[dict[str, Any]]) -> int:

@@ -9,26 +9,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-import traceback
-import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
-
+from integration.fuzz.batches import BATCH, guarded, run_examples, spawn
 from integration.fuzz.writer import programs
 
-__all__ = ["guarded", "main", "run_batch"]
-
-BATCH = 100
-SECONDS = 60
-"""The longest that one program may take."""
+__all__ = ["main", "run_batch"]
 
 
 def main(arguments: list[str]) -> int:
@@ -59,14 +47,14 @@ def main(arguments: list[str]) -> int:
     return _sum_up([rows[batch] for batch in batches])
 
 
-def run_batch(batch: int, count: int, backend: str, found: Path | None = None) -> dict[str, Any]:
+def run_batch(batch: int, count: int, backend: str, folder: Path | None = None) -> dict[str, Any]:
     """Run one batch in this process and return its row.
 
     Args:
         batch: Seed of the batch.
         count: Programs in it.
         backend: As for `intarsia.compile`.
-        found: Folder for what differs.
+        folder: Where what differs is written.
     """
     from integration.fuzz import coverage
     from integration.fuzz.run import check
@@ -80,34 +68,25 @@ def run_batch(batch: int, count: int, backend: str, found: Path | None = None) -
         if source in sources or len(sources) >= count:
             return
         sources.add(source)
-        if found is not None:
-            (found / f"running-{batch}.py").write_text(source)
-        outcome = guarded(check, source, backend)
+        if folder is not None:
+            (folder / f"running-{batch}.py").write_text(source)
+        outcome = guarded(lambda: check(source, backend))
         if isinstance(outcome, str):
-            differences.append(_report(source, outcome, backend, found))
+            differences.append(_report(source, outcome, backend, folder))
             return
         sums.update({n: getattr(outcome.stats, n) for n in outcome.stats.__dataclass_fields__})
         sums.update(programs_with_graphs=outcome.stats.graphs > 0, steps_raising=outcome.raised)
         if outcome.refused:
             refused[outcome.refused] += 1
         if outcome.difference:
-            differences.append(_report(source, outcome.difference, backend, found))
+            differences.append(_report(source, outcome.difference, backend, folder))
 
-    # a few more than asked for, because Hypothesis may repeat itself
-    chosen = settings(
-        max_examples=count + 10,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    started = time.monotonic()
-    seed(batch)(chosen(given(programs())(one)))()
+    seconds = run_examples(programs(), one, count, batch)
     return {
         "batch": batch,
         "backend": backend,
         "programs": len(sources),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": seconds,
         "differences": differences,
         "refused": dict(refused),
         "sums": dict(sums),
@@ -116,36 +95,10 @@ def run_batch(batch: int, count: int, backend: str, found: Path | None = None) -
     }
 
 
-def guarded(check: Any, source: str, backend: str) -> Any:
-    """Run a program under the clock; a string says what went wrong besides a difference."""
-
-    def late(number: int, frame: Any) -> None:
-        raise _LateError
-
-    previous = signal.signal(signal.SIGALRM, late)
-    signal.alarm(SECONDS)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return check(source, backend)
-    except _LateError:
-        return f"it takes more than {SECONDS} s"
-    except Exception as error:
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__}: {error} (at {os.path.basename(at.filename)}:{at.lineno})"
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, previous)
-
-
-class _LateError(BaseException):
-    """A program takes too long; programs catch `Exception`."""
-
-
-def _report(source: str, what: str, backend: str, found: Path | None) -> str:
+def _report(source: str, what: str, backend: str, folder: Path | None) -> str:
     name = hashlib.sha256(source.encode()).hexdigest()[:12]
-    if found is not None:
-        (found / f"{name}.py").write_text(f"# backend {backend}\n# {what[:2000]!r}\n{source}")
+    if folder is not None:
+        (folder / f"{name}.py").write_text(f"# backend {backend}\n# {what[:2000]!r}\n{source}")
     return f"{name}: {what[:400]}"
 
 
@@ -155,18 +108,12 @@ def _size(options: argparse.Namespace, batch: int) -> int:
 
 def _spawn(batch: int, options: argparse.Namespace) -> dict[str, Any]:
     backend = options.backend or ("auto" if (batch + 1) % options.generated == 0 else "eager")
-    command = [sys.executable, "-m", "integration.fuzz", "programs", "--one", str(batch), "--backend", backend]
-    command += ["--count", str(options.count), "--seed", str(options.seed)]
+    words = ["programs", "--one", str(batch), "--backend", backend]
+    words += ["--count", str(options.count), "--seed", str(options.seed)]
     if options.found:
         options.found.mkdir(parents=True, exist_ok=True)
-        command += ["--found", str(options.found)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        why = done.stderr.strip().splitlines()[-1:] or [""]
-        return {"batch": batch, "backend": backend, "programs": 0, "seconds": 0,
-                "differences": [f"the process ended with {done.returncode}: {why[0]}"]}  # fmt: skip
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+        words += ["--found", str(options.found)]
+    return {"batch": batch, "backend": backend, **spawn(words)}
 
 
 def _finished(state: Path | None) -> dict[int, dict[str, Any]]:
@@ -182,10 +129,10 @@ def _keep(state: Path | None, row: dict[str, Any]) -> None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    found = "".join(f"\n    {text}" for text in row["differences"])
+    differences = "".join(f"\n    {text}" for text in row["differences"])
     return (
         f"batch {row['batch']} {row['backend']:6} {row['programs']} programs in {row['seconds']} s, "
-        f"{len(row['differences'])} differences, refused {row.get('refused', {})}{found}"
+        f"{len(row['differences'])} differences, refused {row.get('refused', {})}{differences}"
     )
 
 

@@ -21,6 +21,7 @@ import torch
 import intarsia
 from intarsia import IntarsiaError, UnsupportedError
 from intarsia_dispatch import EventKind, FrameEvent
+from intarsia_dispatch import difference as counts_since
 from intarsia_ir.errors import InternalError
 from integration.fuzz.observe import Observation, difference, observe
 
@@ -61,28 +62,28 @@ def check(source: str, backend: str) -> Outcome:
     wanted, raised = _steps(source, lambda f: f)
     before = intarsia.stats()
     with _Failures() as failures:
-        found = _compare(source, _compiler(backend, "raise"), wanted, exact=backend == "eager")
-        if found:
+        mismatch = _compare(source, _compiler(backend, "raise"), wanted, exact=backend == "eager")
+        if mismatch:
             # a refusal may have been caught by the program itself: without one, the difference stands
             failures.codes.clear()
             again = _compare(source, _compiler(backend, "eager"), wanted, exact=backend == "eager")
-            if LIMIT in found:
+            if LIMIT in mismatch:
                 failures.codes.append(LIMIT)
-            found = again or ("" if failures.codes else found)
+            mismatch = again or ("" if failures.codes else mismatch)
         refused = next((code for code in failures.codes), "")
-    return Outcome(found, refused, _minus(intarsia.stats(), before), raised)
+    return Outcome(mismatch, refused, counts_since(intarsia.stats(), before), raised)
 
 
 def _compare(source: str, compiler: Callable[[Any], Any], wanted: list[Observation], *, exact: bool) -> str:
     """Return what differs first; a refusal that ends the run is a difference."""
     try:
-        got, _ = _steps(source, compiler)
+        ours, _ = _steps(source, compiler)
     except UnsupportedError as error:
         return f"refused: {error}"
-    for number, (a, e) in enumerate(zip(got, wanted, strict=True)):
-        found = difference(a, e, exact=exact)
-        if found:
-            return f"step {number}: {found}"
+    for number, (a, e) in enumerate(zip(ours, wanted, strict=True)):
+        mismatch = difference(a, e, exact=exact)
+        if mismatch:
+            return f"step {number}: {mismatch}"
     return ""
 
 
@@ -127,10 +128,6 @@ def _compiler(backend: str, on_error: str) -> Callable[[Any], Any]:
     return lambda f: intarsia.compile(f, backend=backend, options={"on_error": on_error})
 
 
-def _minus(later: intarsia.Stats, earlier: intarsia.Stats) -> intarsia.Stats:
-    return intarsia.Stats(**{n: getattr(later, n) - getattr(earlier, n) for n in intarsia.Stats.__dataclass_fields__})
-
-
 def load(source: str) -> types.ModuleType:
     """Run a module and return it; tracebacks and the tracer see its lines."""
     name = f"<fuzz {next(_numbers)}>"
@@ -156,7 +153,7 @@ def _steps(source: str, compiler: Callable[[Any], Any]) -> tuple[list[Observatio
     function = compiler(names["f"])
     arguments: dict[str, Any] = {}
     results: list[Any] = []
-    seen: list[Observation] = []
+    observations: list[Observation] = []
     raised = 0
     for event, assignments in names["STEPS"]:
         with torch.no_grad():
@@ -178,8 +175,8 @@ def _steps(source: str, compiler: Callable[[Any], Any]) -> tuple[list[Observatio
         scales = {name: members.get("scale") for name, members in classes.items()}
         modes = {"grad": torch.is_grad_enabled(), "autocast": torch.is_autocast_enabled("cpu")}
         roots = {"results": results, "arguments": arguments, **shared, "scales": scales, "modes": modes}
-        seen.append(observe(roots, printed.getvalue()))
-    return seen, raised
+        observations.append(observe(roots, printed.getvalue()))
+    return observations, raised
 
 
 def _place(error: Exception) -> int:

@@ -26,6 +26,7 @@ LOST = 3
 
 
 def main(arguments: list[str]) -> int:
+    """Run the sweep, or the work of one of its processes; 0 when nothing is wrong."""
     options = _parser().parse_args(arguments)
     options.until = options.until or time.time() + (options.seconds or 1e9)
     if options.worker is not None:
@@ -81,7 +82,7 @@ def sweep(options: argparse.Namespace, path: Path) -> list[dict[str, Any]]:
                     running[k] = _start(options, path, k)
                 elif process.returncode:
                     crashes += 1
-                    _blame(options, path, process)
+                    _blame(options, path, k, process)
                     if crashes > CRASHES:
                         raise SystemExit("too many workers died")
                     running[k] = _start(options, path, k)
@@ -92,6 +93,7 @@ def sweep(options: argparse.Namespace, path: Path) -> list[dict[str, Any]]:
 
 
 def _start(options: argparse.Namespace, path: Path, number: int, *more: str) -> subprocess.Popen[bytes]:
+    """Start a worker by its number, with the options of the parent and more words."""
     command = [sys.executable, "-m", "integration.layouts", "--json", str(path), "--worker", str(number), *more]
     for name in ("stride", "samples", "device", "backend", "shard", "jobs", "until"):
         command += [f"--{name}", str(getattr(options, name))]
@@ -108,9 +110,8 @@ def rows_of(path: Path) -> dict[str, dict[str, Any]]:
     return {row["sample"]: row for row in map(json.loads, filter(None, lines))}
 
 
-def _blame(options: argparse.Namespace, path: Path, process: subprocess.Popen[bytes]) -> None:
+def _blame(options: argparse.Namespace, path: Path, number: int, process: subprocess.Popen[bytes]) -> None:
     """Write down what killed a worker: the sample that it had begun, or eager, where that alone dies as well."""
-    number = int(process.args[process.args.index("--worker") + 1])  # type: ignore[index, union-attr, arg-type]
     for row in rows_of(path).values():
         if row.get("worker") == process.pid:
             alone = _start(options, path, number, "--eager-of", row["sample"]).wait()
@@ -131,10 +132,10 @@ def show(rows: list[dict[str, Any]]) -> int:
     codes: Counter[str] = Counter()
     wrong = [f"{row['sample']}: not finished" for row in rows if "worker" in row]
     for row in rows:
-        for layout, found in row.get("layouts", {}).items():
-            counts.setdefault(layout, Counter())[found["result"]] += 1
-            codes[found.get("why", "")] += found["result"] == "refused"
-            wrong += [f"{row['sample']}, {layout}: {found['why']}"] if found["result"] == "wrong" else []
+        for layout, verdict in row.get("layouts", {}).items():
+            counts.setdefault(layout, Counter())[verdict["result"]] += 1
+            codes[verdict.get("why", "")] += verdict["result"] == "refused"
+            wrong += [f"{row['sample']}, {layout}: {verdict['why']}"] if verdict["result"] == "wrong" else []
     for layout, n in counts.items():
         print(f"{layout:32}{n['same']:6} same{n['refused']:6} refused{n['eager']:6} eager{n['wrong']:6} wrong")
     print("refused:", ", ".join(f"{code} {n}" for code, n in codes.most_common() if n) or "nothing")
@@ -155,7 +156,7 @@ def work(options: argparse.Namespace) -> int:
         os.environ["INTARSIA_CACHE_DIR"] = cache
         import torch
 
-        from integration.layouts.judge import DeviceLost, Judge
+        from integration.layouts.judge import Judge
         from integration.layouts.mismatched import Mismatched
 
         torch.set_num_threads(1)
@@ -164,23 +165,31 @@ def work(options: argparse.Namespace) -> int:
         if options.eager_of:
             judge.run_eager(next(sample for sample in chosen(options) if sample.name == options.eager_of))
             return 0
-        done = rows_of(options.json)
+        rows = rows_of(options.json)
         for sample in chosen(options):
             if time.time() > options.until:
                 break
-            known = done.get(sample.name)
-            if known is None or "worker" in known:
-                lost = (known or {}).get("lost", {})
-                begun = {"sample": sample.name, "worker": os.getpid()}
-                keep(options.json, {**begun, "lost": lost} if lost else begun)
-                start = time.perf_counter()
-                try:
-                    row = {"sample": sample.name, "layouts": judge(sample, lost)}
-                except DeviceLost as error:
-                    keep(options.json, {**begun, "lost": {**lost, error.layout: error.verdict}})
-                    return LOST
-                keep(options.json, {**row, "seconds": round(time.perf_counter() - start, 3)})
+            row = rows.get(sample.name, {"worker": 0})
+            if "worker" in row and not _judged(judge, sample, row.get("lost", {}), options.json):
+                return LOST
     return 0
+
+
+def _judged(judge: Any, sample: Any, lost: dict[str, Any], path: Path) -> bool:
+    """Judge one sample and keep its row, which is there from the beginning; tell whether the GPU outlives it."""
+    from integration.layouts.judge import DeviceLost
+
+    begun = {"sample": sample.name, "worker": os.getpid()}
+    keep(path, {**begun, "lost": lost} if lost else begun)
+    start = time.perf_counter()
+    try:
+        verdicts = judge(sample, lost)
+    except DeviceLost as error:
+        keep(path, {**begun, "lost": {**lost, error.layout: error.verdict}})
+        return False
+    seconds = round(time.perf_counter() - start, 3)
+    keep(path, {"sample": sample.name, "layouts": verdicts, "seconds": seconds})
+    return True
 
 
 def chosen(options: argparse.Namespace) -> Iterator[Any]:
@@ -191,31 +200,28 @@ def chosen(options: argparse.Namespace) -> Iterator[Any]:
 
     from integration.opinfo.samples import Sample, own, seed
 
-    shard, n_shards = map(int, options.shard.split("/"))
     for number, op in enumerate(op_db):
-        place = number // n_shards
-        if (
-            number % n_shards != shard
-            or place % options.stride
-            or place // options.stride % options.jobs != options.worker
-        ):
-            continue
-        if (options.op and op.full_name not in options.op) or (options.inplace and op.inplace_variant is None):
-            continue
-        for dtype in options.dtype or ("float32", "complex64"):
-            if getattr(torch, dtype) not in op.supported_dtypes(options.device) or (
-                options.backward and not op.supports_autograd
-            ):
+        for name in options.dtype or ("float32", "complex64"):
+            dtype = getattr(torch, name)
+            if not _is_chosen(options, number, op, dtype):
                 continue
             seed(number)
-            inputs = list(op.sample_inputs(options.device, getattr(torch, dtype), requires_grad=options.backward))
-            rank: dict[int, tuple[int, int]] = {
-                k: _rank(pytree.tree_leaves((s.input, s.args, s.kwargs))) for k, s in enumerate(inputs)
-            }
-            for k in sorted(rank, key=lambda k: rank[k], reverse=True)[: options.samples]:
-                s = inputs[k]
-                name = f"{dtype} {op.full_name} {k}"
-                yield Sample(name, op, own(op.op), (s.input, tuple(s.args), dict(s.kwargs)))
+            inputs = list(op.sample_inputs(options.device, dtype, requires_grad=options.backward))
+            ranks = [_rank(pytree.tree_leaves((s.input, s.args, s.kwargs))) for s in inputs]
+            for k in sorted(range(len(inputs)), key=ranks.__getitem__, reverse=True)[: options.samples]:
+                operands = (inputs[k].input, tuple(inputs[k].args), dict(inputs[k].kwargs))
+                yield Sample(f"{name} {op.full_name} {k}", op, own(op.op), operands)
+
+
+def _is_chosen(options: argparse.Namespace, number: int, op: Any, dtype: Any) -> bool:
+    """Tell whether a worker judges an operator, the `number`th of all, with an element type."""
+    shard, n_shards = map(int, options.shard.split("/"))
+    place, remainder = divmod(number, n_shards)
+    if remainder != shard or place % options.stride or place // options.stride % options.jobs != options.worker:
+        return False
+    if (options.op and op.full_name not in options.op) or (options.inplace and op.inplace_variant is None):
+        return False
+    return dtype in op.supported_dtypes(options.device) and (not options.backward or op.supports_autograd)
 
 
 def _rank(leaves: list[Any]) -> tuple[int, int]:

@@ -66,28 +66,28 @@ class Judge:
             DeviceLost: A layout that isn't among them, or all at once, stopped the GPU.
         """
         function = sample.op.inplace_variant if self.inplace else sample.function
-        found: dict[str, dict[str, Any]] = {}
+        verdicts: dict[str, dict[str, Any]] = {}
         fitting: dict[str, Any] = {}
         for layout in (*LAYOUTS, *MIXED):
             if layout in lost:
-                found[layout] = lost[layout]
+                verdicts[layout] = lost[layout]
                 continue
             expected = self._run(function, sample, [layout])
             if expected is None:
                 continue
             if isinstance(expected, Exception):
-                found[layout] = {"result": "eager", "why": line(expected)}
+                verdicts[layout] = {"result": "eager", "why": line(expected)}
                 if self.inplace:
-                    found[layout] |= self._raises(function, sample, layout)
+                    verdicts[layout] |= self._raises(function, sample, layout)
             else:
                 fitting[layout] = expected
         if len(fitting) > 1 and "all" not in lost:
             together = self._judge(function, sample, list(fitting), None)
             if together["result"] == "same":
-                return found | dict.fromkeys(fitting, together)
+                return verdicts | dict.fromkeys(fitting, together)
         for layout, expected in fitting.items():
-            found[layout] = self._judge(function, sample, [layout], expected)
-        return found
+            verdicts[layout] = self._judge(function, sample, [layout], expected)
+        return verdicts
 
     def run_eager(self, sample: Sample) -> None:
         """Run the sample in eager in every layout, to see whether the process outlives it."""
@@ -149,10 +149,10 @@ class Judge:
         try:
             with torch.set_grad_enabled(self.backward):
                 results = (call or _caller(function))(calls)
-                made = [(r, c, self._gradients(r, c)) for r, c in zip(results, calls, strict=True)]
+                runs = [(r, c, self._gradients(r, c)) for r, c in zip(results, calls, strict=True)]
             if torch.cuda.is_initialized():
                 torch.cuda.synchronize()  # what fails there fails here
-            return made
+            return runs
         except Exception as error:  # eager's own error, or what a compiled function makes of it
             if _device_is_lost():
                 layout = layouts[0] if len(layouts) == 1 else "all"
@@ -162,8 +162,8 @@ class Judge:
 
     def _overwrites(self, function: Callable[..., Any], sample: Sample, layout: str, after: Any) -> bool:
         """Tell whether eager writes an operand on a GPU that it leaves alone on the CPU."""
-        here = [t.device.type for t in _tensors(sample.inputs)]
-        if "cuda" not in here or not _changed(after, relaid(sample.inputs, layout)):
+        devices = [t.device.type for t in _tensors(sample.inputs)]
+        if "cuda" not in devices or not _changed(after, relaid(sample.inputs, layout)):
             return False
         on_cpu = sample._replace(inputs=pytree.tree_map_only(Tensor, lambda t: t.detach().cpu(), sample.inputs))
         ran = self._run(function, on_cpu, [layout])
@@ -173,13 +173,13 @@ class Judge:
         if not self.backward:
             return []
         leaves = [t for t in pytree.tree_leaves(inputs) if isinstance(t, Tensor) and t.requires_grad]
-        outputs = [o for o in pytree.tree_leaves(results) if isinstance(o, Tensor) and o.requires_grad]
+        outputs = [t for t in pytree.tree_leaves(results) if isinstance(t, Tensor) and t.requires_grad]
         if not leaves or not outputs:
             return []
         torch.manual_seed(1)
-        found = torch.autograd.grad(outputs, leaves, [_tangent(o, narrow) for o in outputs], allow_unused=True)
+        gradients = torch.autograd.grad(outputs, leaves, [_tangent(t, narrow) for t in outputs], allow_unused=True)
         # of a running maximum of nothing eager's gradient is the operand itself, which requires grad
-        return [g.detach() if g is not None and not g.numel() else g for g in found]
+        return [g.detach() if g is not None and not g.numel() else g for g in gradients]
 
     def _difference(self, sample: Sample, inputs: Call, actual: Any, expected: Any) -> str | None:
         values = sample.op.name not in UNDEFINED

@@ -29,13 +29,13 @@ def other_shapes(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
         >>> other_shapes((2,))["longer 0"], other_shapes((2,))["in front"]
         ((3,), (1, 2))
     """
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for d, n in enumerate(shape):
         sizes = {"longer": n + 1, "single": 1, "shorter": max(n - 1, 0), "empty": 0}
-        found |= {f"{what} {d}": (*shape[:d], size, *shape[d + 1 :]) for what, size in sizes.items()}
-    found |= {"behind": (*shape, 1), "in front": (1, *shape), "twice": (2, *shape), "none": ()}
-    found |= {"without first": shape[1:], "without last": shape[:-1]} if shape else {}
-    return {what: new for what, new in found.items() if new != shape}
+        shapes |= {f"{what} {d}": (*shape[:d], size, *shape[d + 1 :]) for what, size in sizes.items()}
+    shapes |= {"behind": (*shape, 1), "in front": (1, *shape), "twice": (2, *shape), "none": ()}
+    shapes |= {"without first": shape[1:], "without last": shape[:-1]} if shape else {}
+    return {what: new for what, new in shapes.items() if new != shape}
 
 
 class Mismatched(Judge):
@@ -51,7 +51,7 @@ class Mismatched(Judge):
             lost: Nothing: no GPU is used.
         """
         function = sample.op.inplace_variant if self.inplace else sample.function
-        found: dict[str, dict[str, Any]] = {}
+        verdicts: dict[str, dict[str, Any]] = {}
         for change, inputs in _changed(sample.inputs):
             expected = _error_of(function, inputs)
             if expected is None:
@@ -59,12 +59,12 @@ class Mismatched(Judge):
             intarsia.reset()
             raised = _error_of(self._compile(function), inputs)
             if raised is None:
-                found[change] = {"result": "wrong", "why": f"eager raises {line(expected)}, ours doesn't"}
+                verdicts[change] = {"result": "wrong", "why": f"eager raises {line(expected)}, ours doesn't"}
             elif isinstance(raised, InternalError | TimeoutError):
-                found[change] = {"result": "wrong", "why": line(raised)}
+                verdicts[change] = {"result": "wrong", "why": line(raised)}
             else:
-                found[change] = {"result": "same"}
-        return found
+                verdicts[change] = {"result": "same"}
+        return verdicts
 
     def run_eager(self, sample: Sample) -> None:
         """Run the sample in eager in every shape, to see whether the process outlives it."""

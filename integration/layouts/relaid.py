@@ -142,16 +142,16 @@ def relaid(inputs: Any, layout: str) -> Any:
     """
     first, rest = MIXED.get(layout, (layout, layout))
     leaves, spec = pytree.tree_flatten(inputs)
-    made, n_laid, n_tensors = [], 0, 0
+    operands, n_laid, n_tensors = [], 0, 0
     for leaf in leaves:
         if not isinstance(leaf, Tensor) or leaf.layout is not torch.strided or leaf.is_quantized:
-            made.append(leaf)
+            operands.append(leaf)
             continue
         new = LAYOUTS[rest if n_tensors else first](leaf.detach())
         n_tensors += 1
         n_laid += new is not None
         value = _contiguous(leaf.detach()) if new is None else new.detach()
-        made.append(value.requires_grad_(leaf.requires_grad))
+        operands.append(value.requires_grad_(leaf.requires_grad))
     if not n_laid or (layout in MIXED and n_tensors < 2):
         return None
-    return pytree.tree_unflatten(made, spec)
+    return pytree.tree_unflatten(operands, spec)
