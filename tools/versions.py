@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def tested() -> dict[str, tuple[str, ...]]:
     """Return the tables of tested versions, read without importing the package."""
     tree = ast.parse((ROOT / "packages" / "ir" / "src" / "intarsia_ir" / "tested.py").read_text(encoding="utf-8"))
-    rows = [node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
-    return {row.targets[0].id: ast.literal_eval(row.value) for row in rows}
+    assignments = [node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
+    return {assignment.targets[0].id: ast.literal_eval(assignment.value) for assignment in assignments}
 
 
 PACKAGES = sorted(p.parent.name for p in ROOT.glob("packages/*/pyproject.toml"))
@@ -53,6 +53,7 @@ Results = dict[str, dict[str, dict[str, Any]]]
 
 
 def main(arguments: list[str]) -> int:
+    """Run the rows that are named, print the table; 0 when every part of them has passed."""
     parser = argparse.ArgumentParser(prog="nox -s versions --", description=__doc__, allow_abbrev=False)
     parser.add_argument("rows", nargs="*", metavar="row", help=f"of {', '.join(ROWS)}; all if none is given")
     parser.add_argument("--parts", nargs="+", metavar="PART", help=f"only these: {', '.join(SHOWN)}, or packages/NAME")
@@ -92,9 +93,18 @@ class Book:
         """Tell whether a part has passed."""
         return bool(self.results.get(row, {}).get(part, {}).get("passed"))
 
-    def keep(self, row: str, part: str, **found: Any) -> None:
-        """Write down how a part went."""
-        self.results.setdefault(row, {})[part] = found
+    def keep(self, row: str, part: str, *, passed: bool, summary: str, **more: Any) -> None:
+        """Write down how a part went today.
+
+        Args:
+            row: Of the matrix.
+            part: A name of `PARTS`, or "install".
+            passed: Whether it did.
+            summary: What it came to, in a few words.
+            more: Whatever else is known, such as seconds.
+        """
+        result = {"passed": passed, "summary": summary, "date": datetime.date.today().isoformat(), **more}
+        self.results.setdefault(row, {})[part] = result
         new = self.path.with_suffix(".new")
         new.write_text(json.dumps(self.results, indent=1, sort_keys=True), encoding="utf-8")
         new.replace(self.path)
@@ -111,18 +121,18 @@ def run_row(row: str, parts: list[str], book: Book, options: argparse.Namespace)
     if not options.environment:
         interpreter = find_interpreter(version)
         if interpreter is None:
-            book.keep(row, "install", passed=False, summary=f"python{version} is missing", date=today())
+            book.keep(row, "install", passed=False, summary=f"python{version} is missing")
             print(f"{row}: python{version} is missing", flush=True)
             return
         if not make_environment(environment, interpreter, torch):
-            book.keep(row, "install", passed=False, summary="can't be installed", date=today())
+            book.keep(row, "install", passed=False, summary="can't be installed")
             return
     python = str(environment / "bin" / "python")
     install_packages(python)
     build = build_of(python)
     if not build.startswith(torch):
         raise SystemExit(f"{environment} has torch {build}, not {torch}")
-    book.keep(row, "install", passed=True, summary=build, date=today())
+    book.keep(row, "install", passed=True, summary=build)
     for part in left:
         run_part(row, part, python, book, options.folder, quick=options.quick and part == "demo")
     if not options.environment:
@@ -154,8 +164,8 @@ def make_environment(folder: Path, interpreter: str, torch: str) -> bool:
 def dependencies() -> list[str]:
     """Return what the packages require beside each other and torch."""
     projects = [tomllib.loads((ROOT / "packages" / p / "pyproject.toml").read_text("utf-8")) for p in PACKAGES]
-    found = {requirement for project in projects for requirement in project["project"]["dependencies"]}
-    return sorted(r for r in found if not re.match(r"(intarsia|torch)\b", r))
+    requirements = {requirement for project in projects for requirement in project["project"]["dependencies"]}
+    return sorted(r for r in requirements if not re.match(r"(intarsia|torch)\b", r))
 
 
 def install_packages(python: str) -> None:
@@ -184,10 +194,10 @@ def run_part(row: str, part: str, python: str, book: Book, folder: Path, *, quic
     command = [python, *PARTS[part], *(["--quick"] if quick else [])]
     start = datetime.datetime.now()
     with log.open("w", encoding="utf-8") as out:
-        done = subprocess.run(command, cwd=ROOT, env=variables(), stdout=out, stderr=subprocess.STDOUT)
+        ended = subprocess.run(command, cwd=ROOT, env=variables(), stdout=out, stderr=subprocess.STDOUT)
     seconds = round((datetime.datetime.now() - start).total_seconds())
-    passed, summary = done.returncode == 0, summary_of(log) + (" (quick)" if quick else "")
-    book.keep(row, part, passed=passed, summary=summary, seconds=seconds, date=today(), commit=commit())
+    passed, summary = ended.returncode == 0, summary_of(log) + (" (quick)" if quick else "")
+    book.keep(row, part, passed=passed, summary=summary, seconds=seconds, commit=commit())
     print(f"{row} {part}: {'passed' if passed else f'FAILED, see {log}'}; {summary}", flush=True)
 
 
@@ -198,11 +208,8 @@ def summary_of(log: Path) -> str:
     return re.sub(r" in \d.*", "", counted[-1].strip("= ")) if counted else (lines or ["nothing was printed"])[-1]
 
 
-def today() -> str:
-    return datetime.date.today().isoformat()
-
-
 def commit() -> str:
+    """Return the short name of the commit that is checked out."""
     return subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
 
 
@@ -210,27 +217,29 @@ def table(results: Results) -> str:
     """Return the rows that ran, in Markdown."""
     lines = ["| CPython | torch | " + " | ".join(SHOWN) + " | date |", "| --- " * (len(SHOWN) + 3) + "|"]
     for row in ROWS:
-        found = results.get(row)
-        if found:
+        parts = results.get(row)
+        if parts:
             python, _, torch = row.partition("-")
-            build = found["install"]["summary"] if found.get("install", {}).get("passed") else torch
-            dates = sorted({one["date"] for one in found.values()})
-            cells = [python, build, *(cell(found, part) for part in SHOWN), dates[-1]]
+            build = parts["install"]["summary"] if parts.get("install", {}).get("passed") else torch
+            last = max(result["date"] for result in parts.values())
+            cells = [python, build, *(cell(parts, part) for part in SHOWN), last]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def cell(found: dict[str, dict[str, Any]], part: str) -> str:
+def cell(parts: dict[str, dict[str, Any]], shown: str) -> str:
     """Return how a part went: of the packages, how many tests passed in how many of them."""
-    ran = {name: one for name, one in found.items() if name.partition("/")[0] == part}
-    if not ran:
+    results = {part: result for part, result in parts.items() if part.partition("/")[0] == shown}
+    if not results:
         return "not run"
-    counts = [int(n) for one in ran.values() for n in re.findall(r"(\d+) passed", one["summary"])]
-    failed = sorted(name.partition("/")[2] or name for name, one in ran.items() if not one["passed"])
-    of = f" in {len(ran)} of {len(PACKAGES)}" if part == "packages" and len(ran) < len(PACKAGES) else ""
-    how = " (quick)" if any(one["summary"].endswith("(quick)") for one in ran.values()) else ""
-    told = f"{sum(counts):,} pass{of}" if sum(counts) else f"passes{how}"
-    return told if not failed else f"{told if sum(counts) else ''} FAILED: {', '.join(failed)}".strip()
+    counts = [int(n) for result in results.values() for n in re.findall(r"(\d+) passed", result["summary"])]
+    failed = sorted(part.partition("/")[2] or part for part, result in results.items() if not result["passed"])
+    of = f" in {len(results)} of {len(PACKAGES)}" if shown == "packages" and len(results) < len(PACKAGES) else ""
+    how = " (quick)" if any(result["summary"].endswith("(quick)") for result in results.values()) else ""
+    if not failed:
+        return f"{sum(counts):,} pass{of}" if sum(counts) else f"passes{how}"
+    passed = f"{sum(counts):,} pass{of} " if sum(counts) else ""
+    return f"{passed}FAILED: {', '.join(failed)}"
 
 
 if __name__ == "__main__":
