@@ -26,19 +26,18 @@ from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import graph_caller
 from intarsia_dispatch.hidden import hidden_from_user
 from intarsia_dispatch.hooked_calls import call_of, call_then, has_hooks, is_call, unwrapped
-from intarsia_dispatch.reports import as_intarsia_error, break_error, compilers_fault, first_line, line_of, warn_of
+from intarsia_dispatch.outcomes import Outcomes
+from intarsia_dispatch.reports import break_error, first_line
 from intarsia_dispatch.roots import root_codes
 from intarsia_dispatch.stats import Counters, DispatchStats, as_fallbacks
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
 from intarsia_dispatch.working_directory import some_working_directory
 from intarsia_ir.errors import (
-    IntarsiaError,
     InternalError,
     InvalidArgumentError,
     NeedsFact,
     RuntimeFault,
     UnsupportedError,
-    raised_by,
 )
 from intarsia_ir.interrupts import held_back
 from intarsia_ir.observers import observer
@@ -85,6 +84,7 @@ class Dispatcher:
         self._config = config
         self._table = CodeTable(owner=object())
         self._counts = Counters(DispatchStats, as_fallbacks(config.count))
+        self._outcomes = Outcomes(config, self._counts)
         # code of the functions that were given to `compile`: of these, people expect that something is compiled; and of
         # what resumes them after a break as long as nothing was, with the number of graphs until then
         self._roots: dict[int, tuple[weakref.ref[CodeType], int | None]] = {}
@@ -133,7 +133,7 @@ class Dispatcher:
             with self._config.lock:
                 state = self._table.find(code) or self._see(code)
                 if not state.eager:
-                    self._failed(code, state, error, "capturing")
+                    self._outcomes.failed(code, state, error, "capturing")
             return function(*args, **kwargs)
 
         return cast(_F, call)
@@ -174,7 +174,8 @@ class Dispatcher:
 
     def _fitting(self, code: CodeType, frame: FrameInfo) -> _Answer:
         if skipping.is_repeated_later(code):
-            self._native(code, None, "what it calls is run again in the backward pass, and both runs must be alike")
+            reason = "what it calls is run again in the backward pass, and both runs must be alike"
+            self._outcomes.native(code, None, reason)
             framehook.quiet(code)
             return None
         if skipping.is_import(code):
@@ -190,7 +191,7 @@ class Dispatcher:
             return None
         watcher = observer(tuple(frame.locals.values()))
         if watcher:  # it is shown what eager shows it
-            self._native(code, None, f"{watcher} is active, and sees no operation of compiled code")
+            self._outcomes.native(code, None, f"{watcher} is active, and sees no operation of compiled code")
             return ...
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
         with self._config.lock, held_back(), some_working_directory(), hidden_from_user(), deep_stack():
@@ -222,21 +223,21 @@ class Dispatcher:
     ) -> _Answer:
         dynamic = self._dynamic(state, frame)
         try:
-            made = self._version(code, frame, state, values, dynamic)
+            compiled = self._version(code, frame, state, values, dynamic)
         except _CannotHaveSymbols as refused:
             state.static = True
             reason = f"{reason} (with sizes as symbols: {refused.__cause__}; compiled for constants)"
         if dynamic is not False and state.static:  # out of the handler: captures ask what is being handled
-            made = self._version(code, frame, state, values, False)
-        if made is None:
-            return self._told_afterwards(code, state)
-        version, capture = made
+            compiled = self._version(code, frame, state, values, False)
+        if compiled is None:
+            return self._checked_afterwards(code, state)
+        version, capture = compiled
         again = state.is_compiled()
         state.versions.append(version)
         if version.code is not None:
             self._counts.add(frames_compiled=1, recompiles=again)
             kind = EventKind.RECOMPILED if again else EventKind.COMPILED
-            self._tell(FrameEvent(kind, code.co_qualname, first_line(code), reason, capture))
+            self._outcomes.tell(FrameEvent(kind, code.co_qualname, first_line(code), reason, capture))
         return version.guard.predicate, version.code, version.guard.wants_globals
 
     def _dynamic(self, state: CodeState, frame: FrameInfo) -> bool | Symbolic:
@@ -264,13 +265,13 @@ class Dispatcher:
         except Exception as error:
             if dynamic is not False and capture.facts.symbols and _is_refusal(error):
                 raise _CannotHaveSymbols from error
-            self._failed(code, state, error, "compiling")
+            self._outcomes.failed(code, state, error, "compiling")
             return None
 
     def _capture(self, code: CodeType, frame: FrameInfo, state: CodeState, dynamic: bool | Symbolic) -> Capture | None:
         """Return what to compile; None when the frame is to run natively."""
         if skipping.calls_debugger(code):
-            self._native(code, None, "it stops in a debugger")
+            self._outcomes.native(code, None, "it stops in a debugger")
             return None
         fullgraph = self._config.policy.fullgraph
         number = self._counts.snapshot().graphs
@@ -281,7 +282,7 @@ class Dispatcher:
                 raise
             if dynamic and _is_refusal(error):
                 raise _CannotHaveSymbols from error
-            self._failed(code, state, error, "capturing")
+            self._outcomes.failed(code, state, error, "capturing")
             return None
         # an operation that raised on fake tensors raises in eager too, as the program's own; else it is told after that
         if fullgraph and capture.breaks and capture.breaks[0].code not in (_RAISES, _RAISED_ON_FAKES):
@@ -298,14 +299,14 @@ class Dispatcher:
         graph: CompiledGraph | None = None
         if capture.graph_module is not None:
             with torch._C._EnableTorchFunction():  # a backend may trace by it
-                made = config.compile_graph(capture)
-            graph = made if isinstance(made, CompiledGraph) else CompiledGraph(made)
+                run = config.compile_graph(capture)
+            graph = run if isinstance(run, CompiledGraph) else CompiledGraph(run)
             self._counts.add(graphs=1)
         new_code = None
         if capture.code.code is not code:  # what resumes a frame in the same way has its versions already
             same = [version.code for version in state.versions if version.is_replaced_as_by(capture.code)]
-            told = capture.breaks and capture.breaks[0].code == _RAISED_ON_FAKES
-            new_code = same[0] if same and not told else self._link(code, capture, graph)
+            has_raised = capture.breaks and capture.breaks[0].code == _RAISED_ON_FAKES
+            new_code = same[0] if same and not has_raised else self._link(code, capture, graph)
         if new_code is not None and not framehook.fits(code, new_code):
             raise InternalError(
                 f"the replacement of {code.co_qualname} has other parameters or free variables",
@@ -385,30 +386,33 @@ class Dispatcher:
         if broken is not None and broken.code == _TOO_DEEP:  # of the callees too
             complaint = broken
         if complaint is not None:
-            self._failed(
+            self._outcomes.failed(
                 code, state, break_error(code, (complaint,), "nothing could be captured"), "capturing", capture
             )
             return False
         if broken is not None:
-            self._left_to_eager(state)
-        self._native(code, capture, broken.reason if broken is not None else "no tensor work")
+            self._outcomes.left_to_eager(state)
+        self._outcomes.native(code, capture, broken.reason if broken is not None else "no tensor work")
         return True
 
-    def _told_afterwards(self, code: CodeType, state: CodeState) -> CodeType | None:
-        """Of a call that goes through a library, such as one that wraps a module: was anything in it compiled?"""
+    def _checked_afterwards(self, code: CodeType, state: CodeState) -> CodeType | None:
+        """Return code for a call through a library that asks in the end whether anything in it was compiled.
+
+        Such is the call of an object that wraps a module. If nothing was, that is a failure. None: nobody asks.
+        """
         missed, state.passed_on = state.passed_on, None
         if missed is None or state.warned:
             return None
-        before, me, code_ref = self._counts.snapshot().graphs, weakref.ref(self), weakref.ref(code)
+        before, dispatcher_ref, code_ref = self._counts.snapshot().graphs, weakref.ref(self), weakref.ref(code)
 
         def after() -> None:
-            dispatcher, known = me(), code_ref()
-            if dispatcher is None or known is None:
+            dispatcher, called = dispatcher_ref(), code_ref()
+            if dispatcher is None or called is None:
                 return
             state.hands_on = dispatcher._counts.snapshot().graphs > before
             if not state.hands_on:
-                error = break_error(known, (missed,), "nothing could be captured")
-                dispatcher._failed(known, state, error, "capturing")
+                error = break_error(called, (missed,), "nothing could be captured")
+                dispatcher._outcomes.failed(called, state, error, "capturing")
 
         return call_then(code, framehook.Hooked(after, None))  # none of its frames is a part of the program
 
@@ -432,29 +436,11 @@ class Dispatcher:
         ref, graphs, broken = self._after_raise.get(id(code), (None, 0, None))
         return broken if ref is not None and ref() is code and graphs == self._counts.snapshot().graphs else None
 
-    def _native(self, code: CodeType, capture: Capture | None, reason: str) -> None:
-        self._tell(FrameEvent(EventKind.NATIVE, code.co_qualname, first_line(code), reason, capture))
-
-    def _failed(
-        self, code: CodeType, state: CodeState, error: Exception, doing: str, capture: Capture | None = None
-    ) -> None:
-        """The error policy."""
-        named = as_intarsia_error(error, code, while_doing=doing)
-        if self._config.policy.raises(named):
-            try:
-                if named is error or raised_by(error):  # whoever gave the backend or the pass knows its error
-                    raise error
-                raise named from error
-            finally:
-                del named, error  # their traceback holds this frame, and all below it
-        self._counts.add(fallbacks=1)
-        self._leave(EventKind.FAILED, code, state, str(named), named, capture)
-
     def _guard_failed(self, code: CodeType, state: CodeState, error: Exception) -> None:
         """A guard raised: its versions can't be trusted any more."""
         framehook.reset(code, self._table.owner)
         state.versions.clear()
-        self._failed(code, state, error, "checking guards of")
+        self._outcomes.failed(code, state, error, "checking guards of")
 
     def _limit_reached(self, code: CodeType, state: CodeState, frame: FrameInfo, reason: str) -> _Answer:
         """No version fits, and there are to be no more: the frame runs as written from now on.
@@ -464,70 +450,17 @@ class Dispatcher:
         """
         if skipping.is_handler(code):
             framehook.reset(code, self._table.owner)
-            self._native(code, None, "it is called for each operation, with another one each time")
+            self._outcomes.native(code, None, "it is called for each operation, with another one each time")
             return None
         loose = [v.code for v in state.versions if v.captured.verbatim and v.code is not None]
         graphs = self._table.has_graph(code)
         if state.versions and not any(v.graph for v in state.versions) and (loose or not graphs):
             framehook.reset(code, self._table.owner)  # it is asked no more, and pays for no guards
             what = "before its break" if graphs else "of it"
-            self._native(code, None, f"no tensor work in {len(state.versions)} versions {what}")
+            self._outcomes.native(code, None, f"no tensor work in {len(state.versions)} versions {what}")
             return (framehook.always, loose[-1], False) if graphs else None
-        self._tell_limit(code, state, frame, reason)
+        self._outcomes.limit_reached(code, state, frame, reason)
         return None
-
-    def _tell_limit(self, code: CodeType, state: CodeState, frame: FrameInfo, reason: str) -> None:
-        others = dict.fromkeys(version.why_not(frame).partition("\n")[0] for version in state.versions[-2::-1])
-        text = (
-            f"it was compiled {len(state.versions)} times (recompile_limit), and no version fits this call; "
-            f"the guard that failed in the latest: {reason}"
-        )
-        text += "".join(f"\n  in an earlier one: {other}" for other in others)
-        if self._config.policy.raises():
-            raise UnsupportedError(text, code="dispatch.too_many_versions", where=(first_line(code),))
-        self._leave(EventKind.LIMIT, code, state, text, None)
-
-    def _leave(
-        self,
-        kind: EventKind,
-        code: CodeType,
-        state: CodeState,
-        text: str,
-        error: IntarsiaError | None,
-        capture: Capture | None = None,
-    ) -> None:
-        self._left_to_eager(state)
-        origin = line_of(code, error)
-        self._tell(FrameEvent(kind, code.co_qualname, origin, text, capture))
-        if not state.warned:
-            state.warned = True
-            warn_of(code, origin, text)
-
-    def _left_to_eager(self, state: CodeState) -> None:
-        self._counts.add(frames_eager=not state.eager)
-        state.eager = True
-
-    def _note_fault(self, code: CodeType, fault: RuntimeFault) -> None:
-        self._counts.add(faults=1)
-        self._tell(FrameEvent(EventKind.FAULT, code.co_qualname, line_of(code, fault), str(fault)))
-
-    def _blame_compiler(self, code: CodeType, fault: RuntimeFault) -> None:
-        """A compiled graph raised where the program, run in eager just now, did not."""
-        error = compilers_fault(fault, (first_line(code),))
-        self._tell(FrameEvent(EventKind.FAILED, code.co_qualname, error.where[-1], str(error)))
-        if self._config.policy.raises(error):
-            try:
-                raise error from fault
-            finally:
-                del error, fault  # their traceback holds this frame
-        state = self._table.find(code) or self._table.add(code)
-        if not state.warned:
-            state.warned = True
-            warn_of(code, error.where[-1], str(error))
-
-    def _tell(self, event: FrameEvent) -> None:
-        _log.debug("%s", event)
-        self._config.on_event(event)
 
 
 class _CannotHaveSymbols(Exception):  # noqa: N818  (control flow inside this file)
@@ -586,14 +519,15 @@ def _fault_tellers(
     """
     code_ref = weakref.ref(code)
 
-    def fault(fault: RuntimeFault) -> None:
-        target, known = dispatcher(), code_ref()
-        if target is not None and known is not None:
-            target._note_fault(known, fault)
+    def on_fault(fault: RuntimeFault) -> None:
+        target, faulty = dispatcher(), code_ref()
+        if target is not None and faulty is not None:
+            target._outcomes.faulted(faulty, fault)
 
-    def returned(fault: RuntimeFault) -> None:
-        target, known = dispatcher(), code_ref()
-        if target is not None and known is not None:
-            target._blame_compiler(known, fault)
+    def on_return(fault: RuntimeFault) -> None:
+        target, faulty = dispatcher(), code_ref()
+        if target is not None and faulty is not None:
+            state = target._table.find(faulty) or target._table.add(faulty)
+            target._outcomes.compilers_fault(faulty, state, fault)
 
-    return fault, returned
+    return on_fault, on_return
