@@ -39,10 +39,10 @@ def call_node(graph: fx.Graph, target: Callable[..., Any], args: tuple[Any, ...]
 
 def _candidate(target: Callable[..., Any]) -> str:
     """Return the name that FX would give a call of `target`, but for the number behind it."""
-    known = _CANDIDATES.get(id(target))
-    if known is None:
-        known = _CANDIDATES[id(target)] = fx.Graph()._target_to_str(target), target
-    return known[0]
+    entry = _CANDIDATES.get(id(target))
+    if entry is None:
+        entry = _CANDIDATES[id(target)] = fx.Graph()._target_to_str(target), target
+    return entry[0]
 
 
 _CANDIDATES: dict[int, tuple[str, Any]] = {}  # by address, because overloads hash in Python; it keeps them alive

@@ -50,7 +50,7 @@ def _in_order(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Ma
 def _in_order_with_condition(
     mode: FakeTensorMode, result: torch.Tensor, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """The same for `where`, which converts the values only."""
+    """Give strides in the order of eager's iteration to `where`, which converts the values only."""
     return _ordered(mode, result, args, [args[0].dtype, result.dtype, result.dtype])
 
 
@@ -119,7 +119,7 @@ def _without_normed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwar
 
 
 def _in_order_with_numbers(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The same for ops that make a 0-dim operand of a number."""
+    """Give strides in the order of eager's iteration to ops that make a 0-dim operand of a number."""
     if not isinstance(result, torch.Tensor) or result.dim() < 2:
         return result
     common = _common_type(result, args)
@@ -129,7 +129,7 @@ def _in_order_with_numbers(mode: FakeTensorMode, result: Any, args: Sequence[Any
 
 
 def _in_order_of_second(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The same for ops that iterate over their second operand first."""
+    """Give strides in the order of eager's iteration to ops that iterate over their second operand first."""
     return _in_order(mode, result, (args[1], args[0]), kwargs)
 
 
@@ -159,6 +159,7 @@ def _has_single_dimension(result: Any) -> bool:
 
 
 def _both(first: Correction, second: Correction) -> Correction:
+    """Return the correction that makes one and then another."""
     return lambda mode, result, args, kwargs: second(mode, first(mode, result, args, kwargs), args, kwargs)
 
 
@@ -201,6 +202,7 @@ def _in_format(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: M
 
 
 def _in_format_of_second(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Lay the result out by the memory format that suits the second operand."""
     return _formatted(mode, result, _format_of(args[1]))
 
 
@@ -241,12 +243,12 @@ def _row_major_of_complex(mode: FakeTensorMode, result: Any, args: Sequence[Any]
 
 
 def _as_target(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A gradient that eager computes step by step from the third operand."""
+    """Lay a gradient out that eager computes step by step from the third operand."""
     return _iterated(mode, result, (args[2],), kwargs)
 
 
 def _as_second_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The same for gradients, whose first operand is the tangent."""
+    """Lay a gradient out as `empty_like` of the second operand; the first one is the tangent."""
     return _as_first_operand(mode, result, args[1:], kwargs)
 
 
@@ -387,6 +389,8 @@ def _statistics_of_mixed_types(
 
 
 def _by_device(on_cpu: Correction, elsewhere: Correction) -> Correction:
+    """Return the correction that the device of the first operand chooses."""
+
     def correct(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         chosen = on_cpu if device_of(args[0]) == "cpu" else elsewhere
         return chosen(mode, result, args, kwargs)

@@ -108,12 +108,12 @@ def record(
     meta.set_value(output, tuple(meta.value(node) for node in results))
     meta.set_origins(output, ())
     recorder.forget_autograd()
-    given = (signature.inputs if signature is not None else ()) or (InputSpec(""),) * len(leaves)
-    given = (*given, *[InputSpec("", Role.TANGENT)] * (len(fakes) - len(leaves)))
+    listed = (signature.inputs if signature is not None else ()) or (InputSpec(""),) * len(leaves)
+    listed = (*listed, *[InputSpec("", Role.TANGENT)] * (len(fakes) - len(leaves)))
     return Recorded(
         graph_module(recorder.root, recorder.graph),
         Signature(
-            inputs=tuple(map(_input_spec, given, placeholders, fakes)),
+            inputs=tuple(map(_input_spec, listed, placeholders, fakes)),
             outputs=specs,
             output_tree=None if _is_flat(result) else output_tree,
             exit_grad_mode=None if exit_grad_mode == entry_grad_mode else exit_grad_mode,
@@ -218,11 +218,11 @@ def _input_names(
     return names
 
 
-def _input_spec(given: InputSpec, node: fx.Node, fake: Any) -> InputSpec:
+def _input_spec(listed: InputSpec, node: fx.Node, fake: Any) -> InputSpec:
     requires_grad = isinstance(fake, torch.Tensor) and fake.requires_grad
     counts = isinstance(fake, torch.Tensor) and not fake.is_inference()
     return dataclasses.replace(
-        given, name=node.name, requires_grad=requires_grad, n_writes=fake._version if counts else None
+        listed, name=node.name, requires_grad=requires_grad, n_writes=fake._version if counts else None
     )
 
 
@@ -231,14 +231,14 @@ def _run_graph(
 ) -> Any:
     """Run FX(torch) node by node and return what its output node holds."""
     values: dict[fx.Node, Any] = {}
-    given = iter(zip(fakes, placeholders, strict=True))
+    inputs = iter(zip(fakes, placeholders, strict=True))
     with contextlib.ExitStack() as regions:
         for line, node in enumerate(program.graph.nodes, 1):
             where = meta.origins(node) or (Origin("<graph>", line, "forward", node.name),)
             recorder.where = tuple([dataclasses.replace(origin, op=node.name) for origin in where])
             recorder.mark = meta.region(node)
             if node.op == "placeholder":
-                values[node], placeholder = next(given)
+                values[node], placeholder = next(inputs)
                 meta.set_origins(placeholder, recorder.where)
             elif node.op == "output":
                 return fx.map_arg(node.args[0], values.__getitem__)

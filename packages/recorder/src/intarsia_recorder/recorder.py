@@ -79,35 +79,41 @@ class _Kind(NamedTuple):
         is_assertion: It only raises, which is for the running program to do, even if the data is known already.
         changes_view: It changes what a view shows, in place.
         takes_tensor: Its first operand is a tensor.
-        is_special: Any of the first three, or no op of one schema.
+        is_special: It has a replacement, is a query or a composite, or no op of one schema.
     """
 
     op: Any
     replacement: Callable[..., Any] | None
     is_query: bool
-    is_composite: bool
-    is_lift: bool
-    is_assertion: bool
-    changes_view: bool
-    takes_tensor: bool
-    is_special: bool
+    is_composite: bool = False
+    is_lift: bool = False
+    is_assertion: bool = False
+    changes_view: bool = False
+    takes_tensor: bool = False
+    is_special: bool = True
 
 
 def _kind_of(func: Any, decompositions: Decompositions, is_symbolic: bool) -> _Kind:
     replacement, is_query = decompositions.get(func), func in _QUERIES
     key = DispatchKey.CompositeImplicitAutograd
     if is_query or not isinstance(func, OpOverload):  # the dispatcher doesn't know all that ask
-        return _Kind(func, replacement, is_query, False, False, False, False, False, True)
+        return _Kind(func, replacement, is_query)
     if is_symbolic and func not in COMPOSITES_IN_CPP:
-        composite = func.has_kernel_for_dispatch_key(key)
+        is_composite = func.has_kernel_for_dispatch_key(key)
     else:
-        composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
-    special = is_query or composite or replacement is not None
-    changes = torch.Tag.inplace_view in func.tags
-    assertion = func in _ASSERTIONS
+        is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
     operands = func._schema.arguments
-    takes_tensor = bool(operands) and operands[0].type.isSubtypeOf(torch._C.TensorType.get())
-    return _Kind(func, replacement, is_query, composite, func in _LIFTS, assertion, changes, takes_tensor, special)
+    return _Kind(
+        func,
+        replacement,
+        is_query,
+        is_composite,
+        is_lift=func in _LIFTS,
+        is_assertion=func in _ASSERTIONS,
+        changes_view=torch.Tag.inplace_view in func.tags,
+        takes_tensor=bool(operands) and operands[0].type.isSubtypeOf(torch._C.TensorType.get()),
+        is_special=is_composite or replacement is not None,
+    )
 
 
 class Recorder(TorchDispatchMode):
@@ -185,13 +191,13 @@ class Recorder(TorchDispatchMode):
             real: Any tensor that isn't fake.
             name: Preferred name of the buffer, such as the path of a parameter.
         """
-        known = self._constants.get(id(real))
-        if known is None:
+        pair = self._constants.get(id(real))
+        if pair is None:
             fake = self.fake_mode.from_tensor(real, static_shapes=True)
-            known = self._constants[id(real)] = real, fake
+            pair = self._constants[id(real)] = real, fake
             self._constant_names[id(fake)] = name.replace(".", "_")
             self._reals[id(fake)] = real
-        return known[1]
+        return pair[1]
 
     def real_constant(self, fake: torch.Tensor) -> torch.Tensor | None:
         """Return the real tensor that `fake` stands for, or None when a node computes it."""
@@ -399,9 +405,9 @@ class Recorder(TorchDispatchMode):
                     hints=("a tensor may have been kept from an earlier recording, in a list or an attribute",),
                 )
             fake = self.constant(real)
-        known = self._producers.get(id(fake))
-        if isinstance(known, fx.Node):
-            return known
+        producer = self._producers.get(id(fake))
+        if isinstance(producer, fx.Node):
+            return producer
         name = self._free_name(self._constant_names.get(id(fake)) or "constant")
         self.root.register_buffer(name, real)
         node = self.graph.get_attr(name)
@@ -491,9 +497,9 @@ def _count_writes_of_lists(func: OpOverload, args: tuple[Any, ...]) -> None:
 def _of_numbers(func: OpOverload, numbers: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     """Return what an op makes of literals in place of tensors, such as the conjugate of `1j` in a gradient."""
     with unset_fake_temporarily():
-        given = [
+        operands = [
             torch.scalar_tensor(number, dtype=_DTYPES[type(number)]) if argument.type.kind() == "TensorType" else number
             for number, argument in zip(numbers, func._schema.arguments, strict=False)
         ]
-        found: torch.Tensor = func(*given, **kwargs)
-        return found.resolve_conj().resolve_neg()
+        result: torch.Tensor = func(*operands, **kwargs)
+        return result.resolve_conj().resolve_neg()

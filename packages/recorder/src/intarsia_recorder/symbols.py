@@ -133,11 +133,11 @@ class SymbolTable:
 
     def _fold(self, function: Callable[..., Any], terms: Sequence[Any], rebuild: Callable[..., Any]) -> fx.Node:
         """Apply a two-argument function from left to right."""
-        done = terms[0]
-        result = self.node(done)
+        folded = terms[0]
+        result = self.node(folded)
         for term in terms[1:]:
-            done = rebuild(done, term)
-            result = self._call(function, (result, self.node(term)), done)
+            folded = rebuild(folded, term)
+            result = self._call(function, (result, self.node(term)), folded)
         assert isinstance(result, fx.Node)
         return result
 

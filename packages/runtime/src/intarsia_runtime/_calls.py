@@ -32,7 +32,7 @@ def check_result(value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> N
 
 
 def check_custom_result(target: str, value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """The same for an operator of the user's, whose own fake predicted it.
+    """Raise unless the result of a user's operator is of the size and type that the operator's own fake predicts.
 
     Raises:
         UnsupportedError: The fake is wrong.
