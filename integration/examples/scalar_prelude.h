@@ -5,6 +5,7 @@
 typedef struct { uint16_t bits; } bf16;
 static int64_t fd(int64_t a, int64_t b) { return b ? a / b - (a % b != 0 && (a < 0) != (b < 0)) : 0; }
 static int64_t fm(int64_t a, int64_t b) { return b ? a - fd(a, b) * b : a; }
+static int64_t saturated(int64_t a) { return a < INT32_MIN ? INT32_MIN : a > INT32_MAX ? INT32_MAX : a; }
 static int64_t ip(int64_t a, int64_t b) {
   if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
   int64_t r = 1; while (b--) r = (int64_t)((uint64_t)r * (uint64_t)a); return r; }

@@ -1,4 +1,4 @@
-"""A third printer of tiles, as plain scalar C: `print_c` gives the text of a program.
+"""A third printer of tiles, as plain scalar C: `print_c` gives the text of a program whose walks are written out.
 
 It knows nothing of kernels, targets or vectors: all it needs is in the tiles. Lanes come one after the other, an
 accumulator is an array over the positions of its `per`, and a monoid's rules are printed like any body.
@@ -14,7 +14,7 @@ from typing import Any
 
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.ops import FLOATS
-from intarsia_loops.program import Val
+from intarsia_loops.program import Val, load
 from intarsia_loops.rewrites import postorder
 from intarsia_loops.tiles import MONOIDS, Acc, For, Launch, Tiles, statements
 
@@ -63,11 +63,9 @@ class _Launch:
         yield from (head, *self.body(s.then), "} else {", *self.body(s.orelse), "}")
 
     def _hold(self, s: Any) -> Iterator[str]:
-        if s.value is not None:
-            yield from self.assigned(f"{s.dtype} {s.name}_;", s.name + "_", s.value)
-            return
         self.shapes[s.name] = s.shape
-        yield f"{s.dtype} {s.name}_[{' * '.join(f'({self.number(n)})' for n in s.shape)} + 1];"
+        array = f"{s.dtype} {s.name}_[{' * '.join(f'({self.number(n)})' for n in s.shape)} + 1];"
+        yield from [array] if s.value is None else self.assigned(f"{s.dtype} {s.name}_;", s.name + "_", s.value)
 
     def _put(self, s: Any) -> Iterator[str]:
         yield from self.when(s.when, self.assigned("", self.element(s.target, s.index, {}), s.value))
@@ -81,24 +79,28 @@ class _Launch:
     def _fold(self, s: Any) -> Iterator[str]:
         yield from self.when(s.when, self.added(s))
 
+    def place(self, acc: Acc) -> str:
+        below = [math.prod(self.sizes[b] for b in acc.per[k + 1 :]) for k in range(len(acc.per))]
+        return " + ".join([f"{b}_ * {n}" for b, n in zip(acc.per, below, strict=True)]) or "0"
+
     def added(self, s: Any) -> Iterator[str]:
-        acc, row = self.accs[s.acc], MONOIDS[self.accs[s.acc].monoid]
-        place = "0"
-        for b in acc.per:
-            place = f"({place} * {self.sizes[b]} + {b}_)"
+        acc, row, place = self.accs[s.acc], MONOIDS[self.accs[s.acc].monoid], self.place(self.accs[s.acc])
         names = {f: f"{acc.name}_{f}[{place}]" for f in row.fields}
         lines, found = self.values(s.values, {})
-        more, results = self.values(row.rules(acc.dtype).fold, names | dict(zip(row.operands, found, strict=True)))
-        stores = [f"{names[f]} = {r};" for f, r in zip(row.fields, results, strict=True)]
+        more, made = self.values(row.rules(acc.dtype).fold, names | dict(zip(row.operands, found, strict=True)))
+        stores = [f"{names[f]} = {r};" for f, r in zip(row.fields, made, strict=True)]
         yield from ("{", *lines, *more, *stores, "}")
 
     def _run(self, s: Any) -> Iterator[str]:
         yield from self.added(s)
-        yield from self.results(self.accs[s.acc], (s.name,))
+        yield from self.results(self.accs[s.acc], (s.name,), self.place(self.accs[s.acc]))
 
     def _take(self, s: Any) -> Iterator[str]:
         acc = self.accs[s.acc]
         row, n = MONOIDS[acc.monoid], math.prod(self.sizes[b] for b in acc.per)
+        if s.order in ("each", "state"):
+            yield from self.results(acc, s.names, self.place(acc), s.order == "state")
+            return
         names = {f: f"{acc.name}_{f}[0]" for f in row.fields}
         lines, merged = self.values(
             row.rules(acc.dtype).merge, names | {f"other_{f}": f"{acc.name}_{f}[k]" for f in row.fields}
@@ -107,10 +109,11 @@ class _Launch:
         yield from (f"for (int k = 1; k < {n}; k++) {{", *lines, *stores, "}")
         yield from self.results(acc, s.names)
 
-    def results(self, acc: Acc, names: Sequence[str]) -> Iterator[str]:
+    def results(self, acc: Acc, names: Sequence[str], place: str = "0", raw: bool = False) -> Iterator[str]:
         row, rules = MONOIDS[acc.monoid], MONOIDS[acc.monoid].rules(acc.dtype)
-        for name, value in zip(names, rules.finish, strict=True):
-            state = {f: f"{acc.name}_{f}[0]" for f in row.fields}
+        state = {f: f"{acc.name}_{f}[{place}]" for f in row.fields}
+        fields = [load(f, (), t) for f, t in zip(row.fields, rules.types, strict=True)]
+        for name, value in zip(names, fields if raw else rules.finish, strict=True):
             yield from self.assigned(f"{value.dtype} {name}_;", f"{name}_", value, state)
 
     def _update(self, s: Any) -> Iterator[str]:
@@ -133,8 +136,6 @@ class _Launch:
         lines, (value,) = self.values((s.value,), {})
         text = s.text.replace("\\", "\\\\").replace('"', '\\"')
         yield from ("{", *lines, f'if (!{value}) return "{text}"; }}')
-
-    # ---- values
 
     def when(self, condition: Val | None, body: Iterator[str]) -> Iterator[str]:
         lines, found = self.values((condition,), {}) if condition is not None else ([], ["1"])
@@ -159,7 +160,7 @@ class _Launch:
             special = isinstance(x, float) and not math.isfinite(x)
             return f"({v.dtype}){'NAN' if x != x else ('-' if x < 0 else '') + 'INFINITY'}" if special else _number(x)
         if v.op == "index":
-            return self.number(v.args[0])
+            return self.number(v.args[0]) if v.dtype != "i32" else f"saturated({self.number(v.args[0])})"
         if v.op in ("load", "gather"):
             return names.get(v.args[0]) or self.element(v.args[0], v.args[1], done)
         args = [done[a] for a in v.args if isinstance(a, Val)]

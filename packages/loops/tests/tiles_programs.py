@@ -30,7 +30,10 @@ from intarsia_loops.tiles import (
     Tiles,
     Turn,
     Update,
+    VectorWalk,
 )
+from intarsia_loops.vectors.steps import Array, Block, Step
+from intarsia_loops.vectors.walks import Inner, Rows, Share
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "i64": torch.int64, "i32": torch.int32, "b8": torch.bool}
 ZERO = lift(0)
@@ -323,12 +326,39 @@ def parts(maker: Maker) -> Made:
     return Made(tiles, flat, (x.sum(1),))
 
 
+def walked(maker: Maker) -> Made:
+    """Sums of rows, then what each number of a row has beside its row's sum, as vectors and threads walk them."""
+    rng, n, m = maker.rng, maker.rng.randint(1, 9), maker.rng.randint(1, 40)
+    maker.is_gpu, maker.target = False, Target(isa="avx2", threads=4)
+    i, j, lanes = axis("i0", n), axis("r0", m), rng.choice((1, 2, 4, 8))
+    start, side_by_side = axis("start", n), rng.random() < 0.5
+    block = Block(0, start, lanes * rng.randint(1, 3)) if side_by_side else None
+    x, y = numbers((n, m), "f32"), lift(i) - lift(start) if side_by_side else ZERO
+    here = lift(i) * m + lift(j)
+    total = Step("s", (), (j,), "sum", load("x", (here,), "f32"), y, "f32", False)
+    rest = Step("y", (j,), (), "map", op("sub", load("x", (here,), "f32"), load("s", (y,), "f32")), here, "f32", True)
+    unroll, chain = (rng.randint(1, 5) if side_by_side else rng.choice((1, 2, 4))), rng.choice((0, 1, 2, 5))
+    length = chain * (1 if side_by_side else unroll * lanes)
+    shared = Share(rng.randint(2, 4), lift(n * m))
+    who, parts = rng.choice(((shared, 1), (None, 1), (None, rng.randint(2, 5))))
+    inner = (
+        Inner("folds" if side_by_side else "shared", (j,), (total,), (), unroll, chain, length,
+              chain > 0 and m > 2 * length, parts, shared if parts > 1 else None),
+        Inner("shared", (j,), (rest,)),
+    )  # fmt: skip
+    arrays = {"s": Array((), (), "f32", block)}
+    rows = Rows(lanes, (i,), inner, block, arrays, frozenset(), False, who, 4)
+    tiles, flat = maker.program([VectorWalk((rows,), ("y",))], ({"x": x},), {"y": buffer((n, m), "f32")})
+    return Made(tiles, flat, (x - x.sum(1, keepdim=True),))
+
+
 MAKERS: dict[str, Callable[[Maker], Made]] = {
     "kept": kept,
     "scans": scans,
     "updates": updates,
     "turned": turned,
     "parts": parts,
+    "walked": walked,
     **{f"fold {m}": lambda maker, m=m: folds(maker, m) for m in MONOIDS},
 }
 

@@ -286,11 +286,11 @@ def _inner_folds(state: _Columns, place: Scope, inner: Inner) -> None:
 
 
 def _scan(state: _Columns, place: Scope, inner: Inner) -> None:
-    """A running value. Sums of f32 carry their rounding errors along, for about the accuracy of f64 as in eager."""
+    """A running value, perhaps with its rounding errors beside it."""
     context = state.context
     (scanned,), (step,) = inner.loops, inner.steps
     acc, ctype = context.temp("acc"), vector(step.dtype, context.lanes)
-    compensated = step.kind == "cumsum" and step.dtype == "f32"
+    compensated = inner.carry == "errors"
     names = [acc, f"{acc}_error"] if compensated else [acc]
 
     def point(scope: Scope) -> None:

@@ -97,11 +97,11 @@ def _finish(row: Scope, fold: Fold, parts: int) -> None:
 
 
 def _scan(row: Scope, inner: Inner) -> list[str]:
-    """A running value, prefixes of a vector at a time. f32 runs in f64, as in eager."""
+    """A running value, prefixes of a vector at a time."""
     context, outer = row.context, inner.outer
     (lane,), (step,) = inner.loops, inner.steps
     ctype, acc, lanes = vector(step.dtype, context.lanes), context.temp("acc"), context.lanes
-    wide = "f64" if step.dtype == "f32" else element(step.dtype)
+    wide = "f64" if inner.carry == "wide" else element(step.dtype)
     what = step.kind.removeprefix("cum")
     run = f"halves_{what}" if wide == "f64" and lanes == 16 else f"running_{what}<{wide}x{lanes}>"
 

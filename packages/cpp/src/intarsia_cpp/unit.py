@@ -1,9 +1,10 @@
-"""Launches -> C++ text: all launches of a program in one translation unit."""
+"""Launches, or tiles -> C++ text: all launches of a program in one translation unit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from intarsia_cpp._context import Context, Parameters, size_name
 from intarsia_cpp._ops import element
@@ -16,7 +17,10 @@ from intarsia_cpp.scatter import emit_points
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops.launches import Launches, LaunchPlan
+from intarsia_loops.program import Buffer
 from intarsia_loops.rewrites import postorder
+from intarsia_loops.tiles import Launch as TileLaunch
+from intarsia_loops.tiles import Tiles
 from intarsia_loops.vectors.walks import Maps, Part, Points, VectorWalk
 
 __all__ = ["emit_unit"]
@@ -36,13 +40,13 @@ class _Function:
 
     Args:
         text: Definition, under the name it was asked for.
-        params: Positions of the canonical buffers that it takes, in order.
+        params: The buffers that it takes, by their names in the walk, in order.
         types: Their C types.
         sizes: Size symbols that it takes after them.
     """
 
     text: str
-    params: tuple[int, ...]
+    params: tuple[str, ...]
     types: tuple[str, ...]
     sizes: tuple[str, ...]
 
@@ -56,23 +60,41 @@ class _Call:
     buffers: tuple[str, ...]
 
 
-def emit_unit(launches: Launches) -> KernelSource:
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """A launch: how its points are walked, its buffers' layouts and real names, which items of the program it is."""
+
+    walk: VectorWalk
+    layouts: Mapping[str, Buffer]
+    names: Mapping[str, str]
+    items: tuple[int, int]
+
+    @property
+    def key(self) -> object:
+        """Equal for launches that are one function."""
+        used = sorted(set().union(*self.walk.touched()))
+        layouts = [self.layouts[b] for b in used]
+        return self.walk, tuple((n, b.shape, b.strides, b.dtype) for n, b in zip(used, layouts, strict=True))
+
+
+def emit_unit(program: Launches | Tiles) -> KernelSource:
     """Return the C++ of all launches of a program; equal ones become one function.
 
     Each run of launches between extern calls is one C entry.
 
     Args:
-        launches: What is launched, and how its points are walked.
+        program: What is launched, and how its points are walked: `Launches`, or the tiles that say what these mean. Of
+            both, C++ prints the same walks, and the text is the same.
 
     Raises:
         UnsupportedError: C++ hasn't a type or an op.
-        InvalidArgumentError: `cpp.walk`: nobody said how a launch walks its points.
+        InvalidArgumentError: `cpp.walk`: nobody said how a launch walks its points in vectors.
     """
-    target = launches.target
+    target, launches = program.target, _walked(program)
     functions: dict[object, tuple[str, _Function]] = {}
     entries: list[str] = []
     made: list[Launch] = []
-    for run in _runs(launches.launches):
+    for run in _runs(launches):
         calls = [_call(plan, functions) for plan in run]
         for low, high in _pieces(calls):
             items = (run[low].items[0], run[high - 1].items[1])
@@ -81,18 +103,49 @@ def emit_unit(launches: Launches) -> KernelSource:
             entries.append(_entry(launch.entry, launch.buffers, launch.sizes, calls[low:high]))
     bodies = "\n".join(f.text for _, f in functions.values())
     text = prelude(bodies, target.isa) + "\n" + bodies + "\n" + "\n".join(entries)
+    n_kernels = program.n_kernels if isinstance(program, Launches) else len(launches)
     n_unique = len(functions)
-    return KernelSource(text, "cpp", "", (), tuple(made), launches.n_kernels, n_unique, _options(text, target))
+    return KernelSource(text, "cpp", "", (), tuple(made), n_kernels, n_unique, _options(text, target))
 
 
-def _call(plan: LaunchPlan, functions: dict[object, tuple[str, _Function]]) -> _Call:
-    """A call of the function for this launch, which is emitted unless an equal one was."""
-    if plan.key not in functions:
-        name = f"kernel{len(functions)}"
-        functions[plan.key] = (name, _function(plan, name))
-    name, function = functions[plan.key]
+def _walked(program: Launches | Tiles) -> list[_Walked]:
+    """The launches of a program; on a CPU each is one item of it, and so is what they mean."""
+    if isinstance(program, Launches):
+        return [_of_plan(plan) for plan in program.launches]
+    items = enumerate(program.items)
+    return [_of_tiles(item, program, k) for k, item in items if isinstance(item, TileLaunch)]
+
+
+def _of_plan(plan: LaunchPlan) -> _Walked:
     (names,) = plan.sets
-    return _Call(name, function, tuple(names[k] for k in function.params))
+    walk = plan.walk if isinstance(plan.walk, VectorWalk) else _nobody_said(names)
+    return _Walked(walk, plan.layouts, {f"b{k}": n for k, n in enumerate(names)}, plan.items)
+
+
+def _of_tiles(launch: TileLaunch, tiles: Tiles, position: int) -> _Walked:
+    (names,) = launch.sets
+    (walk,) = launch.body if len(launch.body) == 1 else (None,)
+    if not isinstance(walk, VectorWalk):
+        walk = _nobody_said(names)
+    layouts = {p: tiles.buffers[n] for p, n in zip(launch.params, names, strict=True)}
+    return _Walked(walk, layouts, dict(zip(launch.params, names, strict=True)), (position, position + 1))
+
+
+def _nobody_said(names: Sequence[str]) -> NoReturn:
+    raise InvalidArgumentError(
+        f"nobody said how the launch over {', '.join(names)} walks its points in vectors", code="cpp.walk",
+        hints=("schedule for a target whose machine is a CPU",),
+    )  # fmt: skip
+
+
+def _call(plan: _Walked, functions: dict[object, tuple[str, _Function]]) -> _Call:
+    """A call of the function for this launch, which is emitted unless an equal one was."""
+    key = plan.key
+    if key not in functions:
+        name = f"kernel{len(functions)}"
+        functions[key] = (name, _function(plan, name))
+    name, function = functions[key]
+    return _Call(name, function, tuple(plan.names[b] for b in function.params))
 
 
 def _pieces(calls: list[_Call]) -> list[tuple[int, int]]:
@@ -106,9 +159,9 @@ def _pieces(calls: list[_Call]) -> list[tuple[int, int]]:
     return [*pieces, (start, len(calls))]
 
 
-def _runs(launches: Sequence[LaunchPlan]) -> list[list[LaunchPlan]]:
+def _runs(launches: Sequence[_Walked]) -> list[list[_Walked]]:
     """The launches, in runs of such as have no call between them."""
-    runs: list[list[LaunchPlan]] = []
+    runs: list[list[_Walked]] = []
     for plan in launches:
         if runs and runs[-1][-1].items[1] == plan.items[0]:
             runs[-1].append(plan)
@@ -123,15 +176,10 @@ def _launch(entry: str, calls: list[_Call], items: tuple[int, int]) -> Launch:
     return Launch(entry, buffers, sizes, items)
 
 
-def _function(plan: LaunchPlan, name: str) -> _Function:
+def _function(plan: _Walked, name: str) -> _Function:
     """The function of a launch."""
     walk, layouts = plan.walk, plan.layouts
-    if not isinstance(walk, VectorWalk):
-        raise InvalidArgumentError(
-            f"nobody said how the launch over {', '.join(plan.sets[0])} walks its points in vectors", code="cpp.walk",
-            hints=("schedule for a target whose machine is a CPU",),
-        )  # fmt: skip
-    for v in (v for s in plan.kernel.steps for v in postorder(s.body)):
+    for v in (v for s in walk.steps() for v in postorder(s.body)):
         element(v.dtype)  # which refuses a type that C++ hasn't
     taken = Parameters()
     texts = [_part(Context(part, taken), part) for part in walk.parts]
@@ -146,8 +194,7 @@ def _function(plan: LaunchPlan, name: str) -> _Function:
     params += [f"const i64 {size_name(s)}" for s in taken.sizes]
     head = f"static __attribute__((noinline)) void {name}({', '.join(params)}) {{"
     text = indented([head, *lines, "}"])
-    order = tuple(int(b[1:]) for b in taken.buffers)
-    return _Function(text, order, tuple(types), taken.sizes)
+    return _Function(text, tuple(taken.buffers), tuple(types), taken.sizes)
 
 
 def _part(context: Context, part: Part) -> list[str]:

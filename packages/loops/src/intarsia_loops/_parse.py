@@ -414,8 +414,9 @@ class Parser:
             return val("const", number, dtype=name)
         if name == "index":
             expr = self.expr()
+            dtype = self.kind("name") if self.accept(",") else "i64"
             self.expect(")")
-            return val("index", expr, dtype="i64")
+            return val("index", expr, dtype=dtype)
         if name in ("load", "gather"):
             return self._load(name, line)
         if name not in SCALAR_OPS and name != "scatter":

@@ -171,7 +171,7 @@ def _call(v: Val, done: Mapping[Val, str]) -> str:
     if v.op == "const":
         return f"{v.dtype}({_number(v.args[0])})"
     if v.op == "index":
-        return f"index({v.args[0]!r})"
+        return f"index({v.args[0]!r})" if v.dtype == "i64" else f"index({v.args[0]!r}, {v.dtype})"
     if v.op in ("load", "gather"):
         entries = [f"[{done[i]}]" if isinstance(i, Val) else repr(i) for i in v.args[1]]
         return f"{v.op}({', '.join([f'%{v.args[0]}', *entries])})"

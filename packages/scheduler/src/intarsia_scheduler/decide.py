@@ -97,9 +97,10 @@ class Asked:
     def walk(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> KernelPlan:
         """Ask, unless a kernel of this kind came before."""
         found = self._choices(kernel, buffers)
-        if CHOICES[0] not in found:
+        words = _words(self.target)
+        if not found or any(word not in found for word in words):
             made = self.policy.choose(kernel, buffers, self.target)
-            missing = [word for word in CHOICES if word not in made]
+            missing = [word for word in words if word not in made]
             if missing:
                 raise InvalidArgumentError(
                     f"policy {self.policy.name!r} doesn't choose {', '.join(missing)}", code="schedule.policy"
@@ -161,7 +162,7 @@ class Replayed:
 
     def walk(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> KernelPlan:
         """Look the choices for a launch up."""
-        return self._found(kernel, buffers, CHOICES)
+        return self._found(kernel, buffers, _words(self.target))
 
     def vectors(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> VectorWalk:
         """Make it of what the plan says."""
@@ -183,6 +184,11 @@ class Replayed:
         found = self._kinds[kind]
         _demand(found, *[word for word in words if word not in found.choices])
         return found
+
+
+def _words(target: Target) -> tuple[str, ...]:
+    """What a policy says of every kernel; on a CPU, questions may be left plain."""
+    return CHOICES if target.is_gpu else ()
 
 
 def _demand(found: KernelPlan, *missing: str) -> None:

@@ -1,5 +1,7 @@
 """One launch and what was chosen for it -> tiles: every buffer flat, every step a loop nest.
 
+On a CPU, a launch does what its walk says, which C++ prints, over the buffers' canonical names. On a grid:
+
     map      for inner axes: put out[..] = body; or check body
     fold     for inner axes: acc; for reduced axes: fold body; take; put
     scan     for the other inner axes: acc; for the scanned axis: run body; put
@@ -37,11 +39,12 @@ from intarsia_loops.tiles import (
     index_width,
     touched,
 )
+from intarsia_loops.vectors.walks import VectorWalk
 from intarsia_scheduler.grid.walk import rows_of_chunks
 from intarsia_scheduler.plan import KernelPlan
 from intarsia_scheduler.simple import is_pointwise
 
-__all__ = ["launches_of"]
+__all__ = ["launches_of", "walked_launch"]
 
 UPDATES = {"scatter_sum": "sum", "scatter_max": "max", "scatter_min": "min"}
 ACROSS = ("serial", "threads", "program")
@@ -70,6 +73,20 @@ def launches_of(plan: LaunchPlan, chosen: KernelPlan, name: str) -> tuple[Launch
         parts = [body.rows()]
     names = [name] if len(parts) == 1 else [f"{name}_{k}" for k in range(len(parts))]
     return tuple(_launch(part, alone, n) for part, n in zip(parts, names, strict=True))
+
+
+def walked_launch(plan: LaunchPlan, walk: VectorWalk, name: str) -> Launch:
+    """Return the launch of a kernel that vectors and threads walk.
+
+    Args:
+        plan: The launch.
+        walk: What it does.
+        name: Of the launch.
+    """
+    used = set().union(*walk.touched())
+    kept = [k for k in range(len(plan.sets[0])) if f"b{k}" in used]
+    sets = tuple(tuple(names[k] for k in kept) for names in plan.sets)
+    return Launch(name, tuple(f"b{k}" for k in kept), sets, (walk,), "i64", 0, plan.origins)
 
 
 def _named(plan: LaunchPlan) -> LaunchPlan:

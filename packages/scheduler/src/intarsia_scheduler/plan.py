@@ -17,8 +17,8 @@ from intarsia_loops.program import Buffer, Kernel
 
 __all__ = ["CHOICES", "WALK", "Choice", "KernelPlan", "Merge", "SchedulePlan", "SchedulePolicy", "key_of"]
 
-SCHEMA = 3
-# what a policy decides for every kernel that is launched
+SCHEMA = 4
+# what a policy decides for every kernel that is launched on a grid
 CHOICES = ("order", "across", "lanes", "unroll", "space", "update")
 # and, if it knows how a grid's tiles are laid out, for one on a grid
 WALK = ("walk", "inner", "block", "tile", "warps", "persistent", "parts", "joins", "align")
@@ -48,8 +48,8 @@ class KernelPlan:
 
     Args:
         key: Names that form.
-        choices: For a kernel that is launched, one for each word of `CHOICES`; on a grid perhaps one for each of
-            `WALK`, on a CPU one for each question of `intarsia_scheduler.vectors`; for one that may be several
+        choices: For a kernel that is launched on a grid, one for each word of `CHOICES`, and perhaps one for each of
+            `WALK`; on a CPU one for each question of `intarsia_scheduler.vectors`; for one that may be several
             launches, `apart`, `spread`, `cut`, `chunk`, `finish`, as far as there was something to choose.
     """
 

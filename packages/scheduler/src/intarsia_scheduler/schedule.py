@@ -15,9 +15,10 @@ from intarsia_loops.launches import Launches, LaunchPlan
 from intarsia_loops.program import Extern, Kernel, Placement, Program, TensorRef
 from intarsia_loops.rewrites import reads_in_order
 from intarsia_loops.tiles import Launch, Tiles, print_ir, verify
+from intarsia_loops.vectors.walks import VectorWalk
 from intarsia_scheduler.arrange import arranged
 from intarsia_scheduler.decide import Asked, Replayed, kind_of
-from intarsia_scheduler.lower import launches_of
+from intarsia_scheduler.lower import launches_of, walked_launch
 from intarsia_scheduler.measured import Measured
 from intarsia_scheduler.plan import SchedulePlan, SchedulePolicy
 
@@ -115,6 +116,9 @@ def apply(kernels: GraphModule | Program, plan: SchedulePlan, *, check: bool = T
     done: set[int] = set()
     for k, one in enumerate(made.launches):
         done.update(range(*one.items))
+        if isinstance(one.walk, VectorWalk):
+            items.append((one.items[0], walked_launch(one, one.walk, f"kernel{k}")))
+            continue
         for part, finishes in _apart(one):
             chosen = decide.walk(*kind_of(part.kernel, part.layouts)[:2])
             items += [(one.items[0], t) for t in launches_of(part, chosen, f"kernel{k}{'_end' * finishes}")]

@@ -1,12 +1,12 @@
 """`Simple`: one way to run each kind of kernel, right for all of them. Nothing is merged, split or aligned.
 
-A pointwise kernel has its lanes along the axis that its last result lies along in memory; a kernel with folds or scans
-has them along the inner axes of each step. The longest of the other rows is given to threads or programs.
+On a grid, a pointwise kernel has its lanes along the axis that its last result lies along in memory; a kernel with
+folds or scans has them along the inner axes of each step. The longest of the other rows is given to programs. On a CPU,
+every question has its plain answer.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +14,6 @@ from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Target
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.program import Buffer, Kernel, Nest, scatter_of
-from intarsia_loops.rewrites import postorder
 from intarsia_scheduler.plan import Choice
 
 __all__ = ["Simple", "is_pointwise"]
@@ -27,28 +26,22 @@ def is_pointwise(kernel: Kernel) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Simple:
-    """The policy.
-
-    Args:
-        serial_points: Body evaluations below which threads aren't woken.
-        chains: Accumulators of a fold in each lane on a CPU, which hide how long an addition takes.
-    """
-
-    serial_points: int = 1 << 13
-    chains: int = 4
+    """The policy."""
 
     name = "simple"
     version = "1"
 
     def choose(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Mapping[str, Choice]:
-        """Return a choice for each decision."""
+        """Return a choice for each word of `CHOICES` on a grid; on a CPU, leave all of them plain."""
+        if not target.is_gpu:
+            return {}
         return {
             "order": self._order(kernel, buffers),
-            "across": self._across(kernel, target),
+            "across": Choice("program", "a GPU has nothing but programs"),
             "lanes": self._lanes(kernel, target),
-            "unroll": self._unroll(kernel, target),
-            "space": self._space(kernel, buffers, target),
-            "update": self._update(kernel, target),
+            "unroll": Choice(1, "other lanes hide how long an operation takes", (2, 4)),
+            "space": self._space(kernel, target),
+            "update": self._update(kernel),
         }
 
     def apart(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
@@ -96,31 +89,12 @@ class Simple:
         order = [longest, *(k for k in rows if k != longest)]
         return Choice(_text(order), "the longest row axis has the most for whoever shares it", _orders(rows))
 
-    def _across(self, kernel: Kernel, target: Target) -> Choice:
-        if target.is_gpu:
-            return Choice("program", "a GPU has nothing but programs")
-        if target.threads == 1:
-            return Choice("serial", "there is one thread", ("threads",))
-        if _points(kernel) < self.serial_points:
-            return Choice("serial", f"{_points(kernel)} points cost less than waking threads", ("threads",))
-        return Choice("threads", f"{_points(kernel)} points are shared", ("serial",))
-
     def _lanes(self, kernel: Kernel, target: Target) -> Choice:
         machine = target.machine
-        if target.is_gpu:
-            n = machine.lanes * (4 if is_pointwise(kernel) else 1)
-            return Choice(n, f"{machine.lanes} lanes run in step", (n // 2, 2 * n, 4 * n))
-        types = {v.dtype for s in kernel.steps for v in postorder(s.body)}
-        widest = max(4, max((itemsize(t) for t in types), default=4))
-        n = max(1, machine.vector_bytes // widest)
-        return Choice(n, f"a register of {machine.vector_bytes} bytes has {n} of the widest type", (1, 2 * n))
+        n = machine.lanes * (4 if is_pointwise(kernel) else 1)
+        return Choice(n, f"{machine.lanes} lanes run in step", (n // 2, 2 * n, 4 * n))
 
-    def _unroll(self, kernel: Kernel, target: Target) -> Choice:
-        if target.is_gpu or not any(s.red for s in kernel.steps):
-            return Choice(1, "other lanes hide how long an operation takes", (2, 4))
-        return Choice(self.chains, "so many additions are under way at once", (1, 2, 8))
-
-    def _space(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
+    def _space(self, kernel: Kernel, target: Target) -> Choice:
         arrays = [s for s in kernel.steps if s.out in kernel.local and len(s.axes) > len(kernel.rows)]
         sizes = [_bytes(s, len(kernel.rows)) for s in arrays]
         if not arrays:
@@ -128,17 +102,15 @@ class Simple:
         if any(n is None for n in sizes):
             return Choice("heap", "a row's length is known at run time only")
         total = sum(n for n in sizes if n is not None)
-        most = target.machine.register_bytes // 2 if target.is_gpu else target.machine.stack_bytes
+        most = target.machine.register_bytes // 2
         if total > most:
             return Choice("heap", f"{total} bytes of a row are more than {most}")
-        return Choice("reg" if target.is_gpu else "stack", f"{total} bytes of a row fit", ("heap",))
+        return Choice("reg", f"{total} bytes of a row fit", ("heap",))
 
-    def _update(self, kernel: Kernel, target: Target) -> Choice:
+    def _update(self, kernel: Kernel) -> Choice:
         if scatter_of(kernel.steps[-1]) is None:
             return Choice("none", "it is no scatter")
-        if target.is_gpu:
-            return Choice("atomic", "points of a grid have no order")
-        return Choice("ordered", "points of one thread have an order")
+        return Choice("atomic", "points of a grid have no order")
 
 
 def _contiguous(kernel: Kernel, buffers: Mapping[str, Buffer]) -> int:
@@ -152,10 +124,6 @@ def _contiguous(kernel: Kernel, buffers: Mapping[str, Buffer]) -> int:
 def _size(axis: Atom) -> int:
     known = axis.extent.const()
     return known if known is not None else 1 << 20
-
-
-def _points(kernel: Kernel) -> int:
-    return max((math.prod(_size(a) for a in {*s.axes, *s.red}) for s in kernel.steps), default=0)
 
 
 def _bytes(step: Nest, depth: int) -> int | None:

@@ -1,7 +1,7 @@
 """The tiles dialect: launches, how each walks its points, and where numbers are kept. Between kernels and source text.
 
 Example:
-    >>> tiles = parse_ir('''// dialect: tiles 1
+    >>> tiles = parse_ir('''// dialect: tiles 2
     ... target cpu 'avx2' 'g++' threads 2
     ... graph(%x: f32[100]) {
     ...   buffer %y: f32[]
@@ -24,6 +24,7 @@ Example:
 
 from intarsia_loops.tiles.interpret import interpret
 from intarsia_loops.tiles.monoids import MONOIDS, Monoid, Rules
+from intarsia_loops.tiles.names import touched
 from intarsia_loops.tiles.program import (
     SCHEMA,
     Acc,
@@ -42,10 +43,12 @@ from intarsia_loops.tiles.program import (
     Tiles,
     Turn,
     Update,
+    VectorWalk,
     statements,
 )
 from intarsia_loops.tiles.text import parse_ir, print_ir
-from intarsia_loops.tiles.verify import index_width, touched, verify
+from intarsia_loops.tiles.verify import index_width, verify
+from intarsia_loops.tiles.walks.expand import expand, expanded
 
 __all__ = [
     "MONOIDS",
@@ -68,6 +71,9 @@ __all__ = [
     "Tiles",
     "Turn",
     "Update",
+    "VectorWalk",
+    "expand",
+    "expanded",
     "index_width",
     "interpret",
     "parse_ir",

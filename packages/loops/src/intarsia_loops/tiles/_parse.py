@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from intarsia_ir.records import Machine, Target
-from intarsia_loops._parse import Parser, fail, tokens_after_head
+from intarsia_loops._parse import fail, tokens_after_head
 from intarsia_loops.index import ZERO, IndexExpr, axis
-from intarsia_loops.program import Buffer, Extern, Val
+from intarsia_loops.program import Extern, Val
 from intarsia_loops.tiles.monoids import MONOIDS
 from intarsia_loops.tiles.program import (
     SCHEMA,
@@ -31,11 +31,14 @@ from intarsia_loops.tiles.program import (
     Tiles,
     Turn,
     Update,
+    VectorWalk,
 )
+from intarsia_loops.tiles.walks.parse import WalkParser
 
 __all__ = ["parse_tiles"]
 
 BINDS = ("unroll", "lanes", "parts")
+ORDERS = ("tree", "halves", "each", "state")
 
 
 def parse_tiles(text: str, constants: Mapping[str, torch.Tensor] | None = None) -> Tiles:
@@ -43,7 +46,7 @@ def parse_tiles(text: str, constants: Mapping[str, torch.Tensor] | None = None) 
     return _Tiles(tokens_after_head(text, "tiles", SCHEMA), constants or {}).tiles()
 
 
-class _Tiles(Parser):
+class _Tiles(WalkParser):
     """Adds launches and their statements; what a launch names is a buffer without a layout while it is read."""
 
     def tiles(self) -> Tiles:
@@ -193,9 +196,6 @@ class _Tiles(Parser):
 
     # ---- statements without others in them
 
-    def _define(self, name: str, dtype: str, shape: tuple[IndexExpr, ...] = ()) -> None:
-        self.buffers[name] = Buffer(shape, shape, dtype)
-
     def _read_hold(self) -> Hold:
         name = self.kind("buffer")[1:]
         self.expect(":")
@@ -203,25 +203,25 @@ class _Tiles(Parser):
         shape = self.exprs("[", "]")
         space = self.kind("name")
         pad = self.integer() if self.accept("pad") else 0
-        self._define(name, dtype, shape)
+        self.define(name, dtype, shape)
         return Hold(name, space, shape, dtype, pad)
 
     def _read_reg(self) -> Hold:
         name = self.kind("buffer")[1:]
         self.expect("=")
-        value = self._whole()
-        self._define(name, value.dtype)
+        value = self.whole()
+        self.define(name, value.dtype)
         return Hold(name, "reg", (), value.dtype, 0, value)
 
     def _read_put(self) -> Put:
         target = self.kind("buffer")[1:]
         index = self.exprs("[", "]")
         self.expect("=")
-        value = self._whole()
+        value = self.whole()
         return Put(target, index, value, self._when())
 
     def _when(self) -> Val | None:
-        return self._whole() if self.accept("when") else None
+        return self.whole() if self.accept("when") else None
 
     def _read_acc(self) -> Acc:
         name = self.kind("buffer")[1:]
@@ -247,9 +247,9 @@ class _Tiles(Parser):
         return self.monoids[name]
 
     def _values(self) -> tuple[Val, ...]:
-        found = [self._whole()]
+        found = [self.whole()]
         while self.accept(","):
-            found.append(self._whole())
+            found.append(self.whole())
         return tuple(found)
 
     def _read_fold(self) -> Fold:
@@ -262,7 +262,7 @@ class _Tiles(Parser):
         self.expect("=")
         acc = self._accumulator()
         values = self._values()
-        self._define(name, self._results(acc)[0])
+        self.define(name, self._results(acc)[0])
         return Run(acc.name, values, name)
 
     def _results(self, acc: Acc) -> tuple[str, ...]:
@@ -274,23 +274,28 @@ class _Tiles(Parser):
             names.append(self.kind("buffer")[1:])
         self.expect("=")
         acc = self._accumulator()
-        for name, dtype in zip(names, self._results(acc), strict=False):
-            self._define(name, dtype)
-        return Take(acc.name, tuple(names), "tree" if self.accept("tree") else "in order")
+        order = next((word for word in ORDERS if self.accept(word)), "in order")
+        types = MONOIDS[acc.monoid].rules(acc.dtype).types if order == "state" else self._results(acc)
+        for name, dtype in zip(names, types, strict=False):
+            self.define(name, dtype)
+        return Take(acc.name, tuple(names), order)
+
+    def _read_walk(self) -> VectorWalk:
+        return self.read_walk()
 
     def _read_update(self) -> Update:
         buffer = self.kind("buffer")[1:]
         self.expect("[")
         place: Any
         if self.accept("["):
-            place = self._whole()
+            place = self.whole()
             self.expect("]")
         else:
             place = self.expr()
         self.expect("]")
         monoid = self.kind("name")
         self.expect("=")
-        value = self._whole()
+        value = self.whole()
         how = self.kind("name")
         own = []
         if self.accept("own"):
@@ -304,13 +309,5 @@ class _Tiles(Parser):
         return Turn(self.kind("buffer")[1:])
 
     def _read_check(self) -> Check:
-        value = self._whole()
+        value = self.whole()
         return Check(value, self.string())
-
-    def _whole(self) -> Val:
-        """A value, in a block when some of it is named."""
-        self.values = {}
-        if not self.accept("{"):
-            return self.value()
-        self.origins()
-        return self.block()

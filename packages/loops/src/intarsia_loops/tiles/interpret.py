@@ -8,6 +8,7 @@ with the path of parallel loops that wrote it: two paths that part in the same l
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,8 +42,11 @@ from intarsia_loops.tiles.program import (
     Tiles,
     Turn,
     Update,
+    VectorWalk,
+    has_order,
     statements,
 )
+from intarsia_loops.tiles.walks.expand import expand
 
 __all__ = ["interpret"]
 
@@ -195,12 +199,15 @@ class _Runner:
         self.width = 1 << 63
         self._loops = 0
         self._orders: dict[Val, list[Val]] = {}
+        self._binds: dict[str, int] = {}
+        self._walks: dict[VectorWalk, tuple[Statement, ...]] = {}
 
     # ---- launches
 
     def launch(self, launch: Launch) -> None:
         self.width = 1 << 31 if launch.width == "i32" else 1 << 63
         number = self._loop()
+        self._binds.clear()
         for k in self._shuffled(range(len(launch.sets))):
             self.params = dict(zip(launch.params, launch.sets[k], strict=True))
             self._body(launch.body, _Frame(((number, k),)))
@@ -232,6 +239,7 @@ class _Runner:
             getattr(self, f"_{type(s).__name__.lower()}")(s, frame)
 
     def _for(self, s: For, frame: _Frame) -> None:
+        self._binds.update((b.name, b.size) for b in s.binds)
         low, high = self._number(s.low, frame), min(self._number(e, frame) for e in s.high)
         tiles = list(self._tiles(s, low, high, frame))
         if s.back:
@@ -239,7 +247,9 @@ class _Runner:
         elif s.is_parallel:
             self.order.shuffle(tiles)
         number = self._loop()
-        in_order = any(isinstance(x, Run) for x in statements(s.body))
+        runs = [x.acc for x in statements(s.body) if isinstance(x, Run)]
+        states = {name: state.acc for name in runs if (state := frame.find("states", name)) is not None}
+        in_order = has_order(s, states)
         for tile in tiles:
             path = (*frame.path, (number, tile[0])) if s.is_parallel else frame.path
             self._tile(s, tile, frame.inside(path), in_order)
@@ -254,8 +264,9 @@ class _Runner:
         elif s.ends == "none" and (high - low) % s.points and high > low:
             raise RuntimeFault(f"{high - low} points of {s.axis.key} in tiles of {s.points}", code="tiles.ends")
         while start < high:
-            yield range(start, min(start + s.points, high))
-            start += s.points
+            n = s.points if s.ends != "peel" or start + s.points <= high else s.vector
+            yield range(start, min(start + n, high))
+            start += n
 
     def _tile(self, s: For, tile: range, frame: _Frame, in_order: bool) -> None:
         """Run the points of a tile: those that are unrolled in order, lanes in none unless they are scanned."""
@@ -266,13 +277,16 @@ class _Runner:
             return
         number = self._loop()
         points = list(enumerate(tile))
+        alone = s.ends == "peel" and len(tile) < s.points  # what is unrolled has its first position
+        binds = [b for b in s.binds if not (alone and b.kind == "unroll")]
         if not in_order and any(b.kind != "unroll" for b in s.binds):
             self.order.shuffle(points)
         for k, point in points:
             side = () if in_order or all(b.kind == "unroll" for b in s.binds) else ((number, k),)
             inner = frame.inside((*frame.path, *side))
             inner.axes[s.axis] = point
-            for one in reversed(s.binds):
+            inner.positions.update((b.name, 0) for b in s.binds)
+            for one in reversed(binds):
                 k, inner.positions[one.name] = divmod(k, one.size)
             self._body(s.body, inner)
 
@@ -305,17 +319,20 @@ class _Runner:
     def _run(self, s: Run, frame: _Frame) -> None:
         self._add(s.acc, s.values, frame)
         state: _State = frame.find("states", s.acc)
-        (now,) = state.values.values()
+        now = state.values[self._position(state, frame)]
         fields = MONOIDS[state.acc.monoid].fields
         (frame.numbers[s.name],) = self._results(state.rules.finish, dict(zip(fields, now, strict=True)))
 
     def _add(self, name: str, values: Sequence[Val], frame: _Frame) -> None:
         state: _State = frame.find("states", name)
         row = MONOIDS[state.acc.monoid]
-        key = tuple(frame.positions[b] for b in state.acc.per)
+        key = self._position(state, frame)
         names = dict(zip(row.fields, self._start(state, key), strict=True))
         names |= dict(zip(row.operands, [self._value(v, frame) for v in values], strict=True))
         state.values[key] = self._results(state.rules.fold, names)
+
+    def _position(self, state: _State, frame: _Frame) -> tuple[int, ...]:
+        return tuple(frame.positions[b] for b in state.acc.per)
 
     def _start(self, state: _State, key: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
         return state.values.get(key) or self._results(state.rules.identity, {})
@@ -323,7 +340,16 @@ class _Runner:
     def _take(self, s: Take, frame: _Frame) -> None:
         state: _State = frame.find("states", s.acc)
         row = MONOIDS[state.acc.monoid]
-        parts = [state.values[key] for key in sorted(state.values)] or [self._start(state, ())]
+        if s.order in ("each", "state"):
+            here = self._start(state, self._position(state, frame))
+            if s.order == "each":
+                here = self._results(state.rules.finish, dict(zip(row.fields, here, strict=True)))
+            frame.numbers.update(zip(s.names, here, strict=True))
+            return
+        if s.order == "halves":
+            parts = [self._halves(state)]
+        else:
+            parts = [state.values[key] for key in sorted(state.values)] or [self._start(state, ())]
         while len(parts) > 1:
             merged = [self._merged(state, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             if s.order == "tree":
@@ -332,6 +358,21 @@ class _Runner:
                 parts = [merged[0], *parts[2:]]
         results = self._results(state.rules.finish, dict(zip(row.fields, parts[0], strict=True)))
         frame.numbers.update(zip(s.names, results, strict=True))
+
+    def _halves(self, state: _State) -> tuple[torch.Tensor, ...]:
+        """All positions joined: those of the last bind first apart, then by halves."""
+        *outer, last = [self._binds.get(b, 1) for b in state.acc.per] or [1]
+        vectors = [
+            [self._start(state, (*key, lane)) for lane in range(last)] for key in itertools.product(*map(range, outer))
+        ]
+        while len(vectors) > 1:
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [[self._merged(state, a, b) for a, b in zip(x, y, strict=True)] for x, y in pairs]
+        (parts,) = vectors
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [self._merged(state, a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
+        return parts[0]
 
     def _merged(
         self, state: _State, a: tuple[torch.Tensor, ...], b: tuple[torch.Tensor, ...]
@@ -374,6 +415,13 @@ class _Runner:
             # what it runs comes after all that its group did
             self._body(s.body, frame.inside(((self._loop(), 0),)))
 
+    def _vectorwalk(self, s: VectorWalk, frame: _Frame) -> None:
+        for name in s.outs:  # also those that have no element
+            self._buffer(name)
+        if s not in self._walks:
+            self._walks[s] = expand(s)
+        self._body(self._walks[s], frame)
+
     def _check(self, s: Check, frame: _Frame) -> None:
         if not bool(self._value(s.value, frame)):
             raise RuntimeFault(s.text, code="tiles.check")
@@ -414,12 +462,15 @@ class _Runner:
         if v.op == "const":
             return torch.full((), v.args[0], dtype=dtype)
         if v.op == "index":
-            return torch.full((), self._number(v.args[0], frame), dtype=dtype)
+            number = self._number(v.args[0], frame)
+            if v.dtype == "i32":  # see `vectors.narrow`: what doesn't fit keeps its sign
+                number = min(max(number, -(1 << 31)), (1 << 31) - 1)
+            return torch.full((), number, dtype=dtype)
         if v.op in ("load", "gather"):
             name, entries = v.args
-            number: torch.Tensor | None = None if entries else frame.find("numbers", name)
-            if number is not None:
-                return number
+            held: torch.Tensor | None = None if entries else frame.find("numbers", name)
+            if held is not None:
+                return held
             index = [int(memo[e]) if isinstance(e, Val) else self._number(e, frame) for e in entries]
             store, at = self._element(name, index, frame)
             return store.read(name, at, frame.path).clone()

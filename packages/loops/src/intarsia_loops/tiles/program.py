@@ -11,6 +11,8 @@ Update   folds a point into an element of a buffer that other points may update 
 Turn     transposes a square of held numbers
 Last     what the last program of a group to arrive does
 Check    stops with a message where a value is false
+VectorWalk    a whole kernel as a CPU's vectors and threads walk it (`intarsia_loops.vectors.walks`), which stands for
+    the statements that `expand` writes out
 
 Values are the `Val`s of the loops dialect. A buffer is read, and written, at one flat element number; what is held, at
 one index a dimension; a name that `Acc`, `Run` or a `Hold` with a value gave is read by `load(name, ())`.
@@ -26,6 +28,7 @@ from typing import Any
 from intarsia_ir.records import Origin, SizeFacts, Target
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.program import Buffer, Extern, Placement, Val
+from intarsia_loops.vectors.walks import VectorWalk
 
 __all__ = [
     "SCHEMA",
@@ -45,10 +48,12 @@ __all__ = [
     "Tiles",
     "Turn",
     "Update",
+    "VectorWalk",
+    "has_order",
     "statements",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
 Place = IndexExpr | Val
 
 
@@ -60,7 +65,8 @@ class Bind:
         kind: `"unroll"`: one after the other, written out; `"lanes"`: side by side, in any order; `"parts"`: likewise,
             but each lane's own points.
         size: How many.
-        name: What accumulators are indexed with; unique in its launch.
+        name: What accumulators are indexed with. Loops that don't lie in one another may share it, with its kind and
+            size: they go through the positions of one accumulator.
     """
 
     kind: str
@@ -82,7 +88,8 @@ class For:
         dim: Dimension of the grid, for `"program"`.
         binds: Layout of a tile, outermost first; none: tiles of one point.
         ends: What happens to a tile that isn't full. `"none"`: there is none; `"mask"`: its last points do nothing;
-            `"peel"`: likewise, in code of its own; `"always"`: every tile is masked; `"align"`: tiles start where
+            `"peel"`: its points are taken in tiles without what is unrolled, at the first position of that, the last of
+            them masked, in code of its own; `"always"`: every tile is masked; `"align"`: tiles start where
             `start` is a multiple of `align`, with a head and a tail around them.
         align: Points, for `"align"`.
         start: Element number of the first point, for `"align"`.
@@ -109,6 +116,14 @@ class For:
         n = 1
         for bind in self.binds:
             n *= bind.size
+        return n
+
+    @property
+    def vector(self) -> int:
+        """Points of a tile without what is unrolled."""
+        n = 1
+        for bind in self.binds:
+            n *= bind.size if bind.kind != "unroll" else 1
         return n
 
     @property
@@ -214,7 +229,10 @@ class Take:
     Args:
         acc: The accumulator.
         names: One for each result of its monoid; unique in the launch.
-        order: `"tree"` or `"in order"`: how the positions of `per` are joined.
+        order: `"tree"` or `"in order"`: how the positions of `per` are joined. `"halves"`: two by two along all of
+            `per` but the last, and along that each in the first half with the one as far into the second. `"each"`:
+            they aren't joined; this is the result of the position of the loops around it, which have the binds of
+            `per`. `"state"`: likewise, and the names are those of the fields, unfinished.
     """
 
     acc: str
@@ -276,7 +294,7 @@ class Check:
     text: str
 
 
-Statement = For | If | Hold | Put | Acc | Fold | Run | Take | Update | Turn | Last | Check
+Statement = For | If | Hold | Put | Acc | Fold | Run | Take | Update | Turn | Last | Check | VectorWalk
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,3 +355,17 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from statements(s.body)
         elif isinstance(s, If):
             yield from statements((*s.then, *s.orelse))
+
+
+def has_order(loop: For, accs: Mapping[str, Acc]) -> bool:
+    """Return whether points of a tile come in order although they are in lanes: those of a scan do.
+
+    Args:
+        loop: The loop.
+        accs: The accumulators around it, and perhaps others.
+    """
+    apart = {b.name for b in loop.binds if b.kind != "unroll"}
+    inside = list(statements(loop.body))
+    own = {s.name for s in inside if isinstance(s, Acc)}
+    runs = [s.acc for s in inside if isinstance(s, Run) and s.acc in accs and s.acc not in own]
+    return any(not apart <= {*accs[name].per} for name in runs)

@@ -1,6 +1,6 @@
 """Tile programs as text and back.
 
-    // dialect: tiles 1
+    // dialect: tiles 2
     target cpu 'avx2' 'g++' threads 8
     graph(%x: f32[4096, 1003]) {
       buffer %y: f32[4096, 1003]
@@ -20,6 +20,7 @@
 A loop names its variable with its extent; `from .. to` follows where the range is another one, of which more than one
 end means the least. A number is `reg %v = value`, an array `hold %e: type space`. A value that is used more than once
 in a statement is named in a block, as in the loops dialect, and so are buffers, types, extern calls and facts written.
+Walks of vectors and threads are in `walks.text`.
 """
 
 from __future__ import annotations
@@ -37,8 +38,6 @@ from intarsia_loops._text import (
     head_lines,
     item_text,
     origins_text,
-    shared_values,
-    value_with,
 )
 from intarsia_loops.index import ZERO
 from intarsia_loops.program import Extern, Program, Val
@@ -60,7 +59,9 @@ from intarsia_loops.tiles.program import (
     Tiles,
     Turn,
     Update,
+    VectorWalk,
 )
+from intarsia_loops.tiles.walks.text import value_lines, walk_lines
 
 __all__ = ["parse_ir", "print_ir"]
 
@@ -153,6 +154,8 @@ def _statement(s: Statement) -> Iterator[str]:
             yield f"last %{s.counter}[{s.group!r}] of {s.arrivals} {{"
             yield from _inside(s.body)
             yield "}"
+        case VectorWalk():
+            yield from walk_lines(s)
         case _:
             yield from _simple(s).splitlines()
 
@@ -178,34 +181,28 @@ def _simple(s: Statement) -> str:
             pad = f" pad {s.pad}" if s.pad else ""
             return f"hold %{s.name}: {s.dtype}[{', '.join(map(repr, s.shape))}] {s.space}{pad}"
         case Hold():
-            return f"reg %{s.name} = {_value(s.value)}" if s.value is not None else ""
+            return f"reg %{s.name} = {value_lines(s.value)}" if s.value is not None else ""
         case Put():
-            return f"put %{s.target}[{', '.join(map(repr, s.index))}] = {_value(s.value)}{_when(s.when)}"
+            return f"put %{s.target}[{', '.join(map(repr, s.index))}] = {value_lines(s.value)}{_when(s.when)}"
         case Acc():
             per = f" per ({', '.join(s.per)})" if s.per else ""
             return f"acc %{s.name}: {s.monoid} {s.dtype}{per}"
         case Fold():
-            return f"fold %{s.acc} {', '.join(map(_value, s.values))}{_when(s.when)}"
+            return f"fold %{s.acc} {', '.join(map(value_lines, s.values))}{_when(s.when)}"
         case Run():
-            return f"run %{s.name} = %{s.acc} {', '.join(map(_value, s.values))}"
+            return f"run %{s.name} = %{s.acc} {', '.join(map(value_lines, s.values))}"
         case Take():
-            return f"take {_names(s.names)} = %{s.acc}{' tree' if s.order == 'tree' else ''}"
+            return f"take {_names(s.names)} = %{s.acc}{f' {s.order}' if s.order != 'in order' else ''}"
         case Update():
-            place = f"[{_value(s.place)}]" if isinstance(s.place, Val) else repr(s.place)
+            place = f"[{value_lines(s.place)}]" if isinstance(s.place, Val) else repr(s.place)
             own = f" own ({', '.join(f'{a.key}' for a in s.own)})" if s.own else ""
-            return f"update %{s.buffer}[{place}] {s.monoid} = {_value(s.value)} {s.how}{own}"
+            return f"update %{s.buffer}[{place}] {s.monoid} = {value_lines(s.value)} {s.how}{own}"
         case Turn():
             return f"turn %{s.name}"
         case Check():
-            return f"check {_value(s.value)} {s.text!r}"
+            return f"check {value_lines(s.value)} {s.text!r}"
     raise AssertionError(s)
 
 
 def _when(condition: Val | None) -> str:
-    return f" when {_value(condition)}" if condition is not None else ""
-
-
-def _value(body: Val) -> str:
-    names, lines = shared_values(body)
-    last = value_with(body, names)
-    return "\n".join(["{", *(f"  {line}" for line in lines), f"  {last}", "}"]) if lines else last
+    return f" when {value_lines(condition)}" if condition is not None else ""

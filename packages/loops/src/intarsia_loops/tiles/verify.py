@@ -1,16 +1,19 @@
 """The rules of the tiles dialect.
 
-T1: a name is defined once in its launch, before it is used and around where it is used; a launch's parameters are the
-    buffers that its body touches; each set has as many, of the same types; sets write no byte that another one touches.
+T1: a name is defined once in its launch, before it is used and around where it is used; loops with a bind of one name
+    have its kind and size, and don't lie in one another; a launch's parameters are the buffers that its body touches;
+    each set has as many, of the same types; sets write no byte that another one touches.
 T2: index expressions, and their parts, fit the launch's index width.
 T3: a loop's words are known, its tile is positive, its end within its variable's extent, and a range without ends is a
     multiple of the tile; nothing inside lanes is given to threads or programs; where iterations run side by side, what
-    they store in memory, or in what is held outside, differs with the loop's variable.
+    they store in memory, or in what is held outside, differs with the loop's variable, or with that of a loop in it
+    which starts where that says.
 T4: what is held has a known space and positive sizes; registers have constant ones; what a stack holds fits the
     target's; it is used with an index a dimension.
 T5: an accumulator's row, type and operands agree; between it and what folds into it no loop is given to threads or
-    programs, and each bind of lanes or parts is one of its `per`; `Take` names each result.
-T6: a scan's accumulator has no `per`, and the loops between it and `Run` are serial and go forwards.
+    programs, and each bind of lanes or parts is one of its `per`; `Take` names each result, or each field; it is
+    outside the loops of what is folded, or, where it takes one position, in loops that fold nothing and have its binds.
+T6: between a scan's accumulator and `Run`, loops are serial and go forwards, but for those with binds of its `per`.
 T7: an update's row has one field of the value's type; unless it is atomic, variables of loops around it whose points
     have no order are its own, and own variables are those of loops around it.
 T8: `Last` is in a loop over programs, outside of lanes; its counter is scratch of i32, its group inside it, and
@@ -18,9 +21,11 @@ T8: `Last` is in a loop over programs, outside of lanes; its counter is scratch 
 T9: a check has a text, and a value of b8.
 T10: what an item reads is defined before; inputs and constants are not written; placed buffers are made by launches,
     are no output, lie inside the arena, and share bytes only when their lives are over.
-T11: values obey L5 and L8, and have the type of what they are stored in; a buffer is read at one element number.
+T11: values obey L5 and L8, but that an index may be of i32, where what doesn't fit is saturated; they have the type of
+    what they are stored in; a buffer is read at one element number.
 T12: an element number that is affine in variables with one end each is inside its buffer, unless a condition (`when`)
     says at which points it is used.
+T13 to T17 are those of a `VectorWalk`, in `walks.rules`; the statements that it stands for keep T1 to T12.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ from intarsia_loops.kernels.verify import ALIGNMENT, byte_span
 from intarsia_loops.program import Buffer, Extern, TensorRef, Val
 from intarsia_loops.rewrites import postorder
 from intarsia_loops.tiles.monoids import MONOIDS
+from intarsia_loops.tiles.names import defined, numbers_of, touched, values_of
 from intarsia_loops.tiles.program import (
     Acc,
     Check,
@@ -52,15 +58,20 @@ from intarsia_loops.tiles.program import (
     Tiles,
     Turn,
     Update,
+    VectorWalk,
+    has_order,
     statements,
 )
+from intarsia_loops.tiles.walks.expand import written_out
+from intarsia_loops.tiles.walks.rules import check_walk
 
-__all__ = ["index_width", "touched", "verify"]
+__all__ = ["index_width", "verify"]
 
 SPACES = ("reg", "stack", "heap")
 ACROSS = ("serial", "threads", "program")
 ENDS = ("none", "mask", "peel", "always", "align")
 BINDS = ("unroll", "lanes", "parts")
+ORDERS = ("tree", "in order", "halves", "each", "state")
 WIDTHS = {"i32": 1 << 31, "i64": INF}
 
 
@@ -98,73 +109,6 @@ def _error(tiles: Tiles, findings: Findings) -> VerifyError:
     launch = next((i for i in tiles.items if isinstance(i, Launch) and i.name == where.partition(".")[0]), None)
     lines = list(launch_lines(launch))[:10] if launch is not None else []
     return VerifyError("tiles", findings.found, excerpt="\n".join(lines), where=launch.origins if launch else ())
-
-
-def touched(launch: Launch) -> tuple[set[str], set[str]]:
-    """Return the names that a launch's body reads from, and writes to, that it doesn't define itself."""
-    reads: set[str] = set()
-    writes: set[str] = set()
-    own: set[str] = set()
-    for s in statements(launch.body):
-        own |= {*_defined(s)}
-        reads |= {v.args[0] for body in _values(s) for v in body.loads}
-        if isinstance(s, Put):
-            writes.add(s.target)
-        elif isinstance(s, Update):
-            reads.add(s.buffer)
-            writes.add(s.buffer)
-        elif isinstance(s, Last):
-            reads.add(s.counter)
-    return reads - own, writes - own
-
-
-def _defined(s: Statement) -> tuple[str, ...]:
-    if isinstance(s, Hold | Acc | Run):
-        return (s.name,)
-    return s.names if isinstance(s, Take) else ()
-
-
-def _values(s: Statement) -> Iterator[Val]:
-    match s:
-        case Hold(value=Val() as value) | Check(value=value):
-            yield value
-        case Put():
-            yield s.value
-            if s.when is not None:
-                yield s.when
-        case Fold():
-            yield from s.values
-            if s.when is not None:
-                yield s.when
-        case Run():
-            yield from s.values
-        case Update():
-            yield s.value
-            if isinstance(s.place, Val):
-                yield s.place
-
-
-def _numbers(s: Statement) -> Iterator[IndexExpr]:
-    """Every index expression of a statement, without those inside the statements in it."""
-    match s:
-        case For():
-            yield from (s.low, *s.high, *((s.start,) if s.start is not None else ()))
-        case If():
-            yield from (s.left, s.right)
-        case Hold():
-            yield from s.shape
-        case Put():
-            yield from s.index
-        case Last():
-            yield s.group
-        case Update(place=IndexExpr() as place):
-            yield place
-    for body in _values(s):
-        for v in postorder(body):
-            if v.op == "index":
-                yield v.args[0]
-            elif v.op in ("load", "gather"):
-                yield from (e for e in v.args[1] if isinstance(e, IndexExpr))
 
 
 # ---- one launch -------------------------------------------------------------------------------------------------
@@ -205,13 +149,15 @@ class _Body:
             p: tiles.buffers[n] for p, n in zip(launch.params, first, strict=False) if n in tiles.buffers
         }
         self.limit = WIDTHS.get(launch.width, INF)
+        self.accs = {s.name: s for s in statements(launch.body) if isinstance(s, Acc)}
+        self.binds = {b.name: b for s in statements(launch.body) if isinstance(s, For) for b in s.binds}
 
     def add(self, rule: str, message: str, name: str = "") -> None:
         self.findings.add(rule, f"{self.launch.name}.{name}" if name else self.launch.name, message)
 
     def check(self) -> None:
-        names = [n for s in statements(self.launch.body) for n in _defined(s)]
-        names += [b.name for s in statements(self.launch.body) if isinstance(s, For) for b in s.binds]
+        names = [n for s in statements(self.launch.body) for n in defined(s)]
+        names += self.binds
         for name in sorted({n for n in names if names.count(n) > 1} | ({*names} & {*self.launch.params})):
             self.add("T1", "is defined twice", name)
         if self.launch.width not in WIDTHS:
@@ -229,14 +175,14 @@ class _Body:
         for s in body:
             self.numbers(s, scope)
             always = not (isinstance(s, Put | Fold) and s.when is not None)
-            for value in _values(s):
+            for value in values_of(s):
                 self.value(value, scope, always)
             getattr(self, f"_{type(s).__name__.lower()}")(s, scope)
             scope = _after(s, scope)
 
     def numbers(self, s: Statement, scope: _Scope) -> None:
         """Rules T1 and T2 for index expressions."""
-        for e in _numbers(s):
+        for e in numbers_of(s):
             if not e.axes() <= scope.axes:
                 self.add("T1", f"{e} uses a loop variable that isn't around it")
             if self.limit < INF and not all(-self.limit <= p.lo and p.hi < self.limit for p in _parts(e)):
@@ -246,7 +192,8 @@ class _Body:
         """Rules T1, T4, T11 and T12 for a value."""
         found = Findings("tiles")
         for v in postorder(body):
-            sound = check_value(v, self.launch.name, found)
+            narrow = v.op == "index" and v.dtype == "i32"
+            sound = narrow or check_value(v, self.launch.name, found)
             if sound and v.op in ("load", "gather"):
                 self.element(v.args[0], v.args[1], v.dtype, scope, always)
         for rule, _, message in found.found:
@@ -281,9 +228,12 @@ class _Body:
             self.add("T3", f"{s.high[0] - s.low} points of {s.axis.key} in tiles of {s.points} have ends")
         if (s.ends == "align") != (s.align > 0 and s.start is not None):
             self.add("T3", f"the loop over {s.axis.key} is aligned to nothing")
+        for b in s.binds:
+            if b.name in scope.binds or self.binds[b.name] != b:
+                self.add("T1", f"is {b.kind} of {b.size}, and {self.binds[b.name].kind} elsewhere or around", b.name)
         if s.axis in scope.axes:
             self.add("T1", f"two loops, one in the other, are over {s.axis.key}")
-        if s.is_parallel and any(_lanes(x) for x in scope.loops):
+        if s.is_parallel and any(map(self.lanes, scope.loops)):
             self.add("T3", f"the loop over {s.axis.key} is given to {s.across} inside lanes")
         if s.axis.extent is not lift(0) and len(s.high) == 1 and not _within(s.high[0], s.axis.extent):
             self.add("T3", f"the loop over {s.axis.key} ends at {s.high[0]}, beyond {s.axis.extent}")
@@ -307,9 +257,10 @@ class _Body:
         self.element(s.target, s.index, s.value.dtype, scope, s.when is None)
         self._condition(s.when)
         depth = scope.held[s.target][1] if s.target in scope.held else 0
-        for loop in scope.loops[depth:]:
-            apart = loop.is_parallel or _lanes(loop)
-            if apart and loop.axis.extent is not ONE and not any(loop.axis in e.axes() for e in s.index):
+        for k, loop in enumerate(scope.loops[depth:], depth):
+            apart = loop.is_parallel or self.lanes(loop)
+            moving = _moved_by(scope.loops[k:])
+            if apart and loop.axis.extent is not ONE and not any(moving & e.axes() for e in s.index):
                 self.add("T3", f"is stored at {list(s.index)} by every point of {loop.axis.key}", s.target)
 
     def _condition(self, when: Val | None) -> None:
@@ -337,7 +288,7 @@ class _Body:
             apart = [b.name for b in loop.binds if b.kind != "unroll" and b.name not in acc.per]
             if loop.is_parallel:
                 self.add("T5", f"is shared by {loop.across} along {loop.axis.key}", name)
-            if apart and loop.axis.extent is not ONE and not _scans(loop, name):
+            if apart and loop.axis.extent is not ONE and not has_order(loop, {name: acc}):
                 self.add("T5", f"is shared by the lanes {apart}", name)
         return found
 
@@ -350,9 +301,10 @@ class _Body:
         if found is None:
             return
         acc, depth = found
-        if acc.per:
+        between = [x for x in scope.loops[depth:] if not {*acc.per} & {b.name for b in x.binds}]
+        if not between or (acc.per and not {*acc.per} <= scope.binds):
             self.add("T6", f"a scan is per {list(acc.per)}", s.acc)
-        if any(x.is_parallel or x.back for x in scope.loops[depth:]):
+        if any(x.is_parallel or x.back for x in between):
             self.add("T6", "a scan's points are in no order, or go backwards", s.acc)
         row = MONOIDS.get(acc.monoid)
         if row is not None and len(row.results) != 1:
@@ -363,11 +315,24 @@ class _Body:
         if found is None:
             self.add("T1", "is taken before it is defined, or outside of where it is", s.acc)
             return
-        row = MONOIDS.get(found[0].monoid)
-        if s.order not in ("tree", "in order") or (row is not None and len(row.results) != len(s.names)):
-            self.add("T5", f"{len(s.names)} names for the results of a {found[0].monoid}, {s.order}", s.acc)
-        if len(scope.loops) != found[1]:
+        (acc, depth), row = found, MONOIDS.get(found[0].monoid)
+        given = () if row is None else row.fields if s.order == "state" else row.results
+        if s.order not in ORDERS or (given and len(given) != len(s.names)):
+            self.add("T5", f"{len(s.names)} names for the results of a {acc.monoid}, {s.order}", s.acc)
+        between = scope.loops[depth:]
+        folds = any(isinstance(x, Fold | Run) and x.acc == s.acc for loop in between for x in statements(loop.body))
+        if folds or (between and s.order not in ("each", "state")):
             self.add("T5", "is taken inside of a loop that folds into it", s.acc)
+        if s.order == "halves" and any(
+            self.binds[b].size & (self.binds[b].size - 1) for b in acc.per if b in self.binds
+        ):
+            self.add(
+                "T5", f"positions of {list(acc.per)} aren't joined by halves: their numbers aren't powers of two", s.acc
+            )
+        if s.order in ("each", "state") and not {*acc.per} <= scope.binds:
+            self.add(
+                "T5", f"one position of {list(acc.per)} is taken, and only {sorted(scope.binds)} are around", s.acc
+            )
 
     def _update(self, s: Update, scope: _Scope) -> None:
         row = MONOIDS.get(s.monoid)
@@ -383,7 +348,7 @@ class _Body:
             self.add("T11", f"a place of {s.place.dtype}", s.buffer)
         if s.how not in ("ordered", "vector", "atomic") or not {*s.own} <= scope.axes:
             self.add("T7", f"is updated {s.how}, with {list(s.own)} its own", s.buffer)
-        shared = [x.axis.key for x in scope.loops if (x.is_parallel or _lanes(x)) and x.axis not in s.own]
+        shared = [x.axis.key for x in scope.loops if (x.is_parallel or self.lanes(x)) and x.axis not in s.own]
         if s.how != "atomic" and shared:
             self.add("T7", f"is updated {s.how} by points of {shared}, which have no order", s.buffer)
 
@@ -401,10 +366,22 @@ class _Body:
             self.add("T8", "counts programs and is no scratch of i32", s.counter)
         elif not less(s.group, counter.shape[0]):
             self.add("T8", f"counts at {s.group} of {counter.shape[0]}", s.counter)
-        if s.arrivals < 1 or not any(x.across == "program" for x in scope.loops) or any(map(_lanes, scope.loops)):
+        if s.arrivals < 1 or not any(x.across == "program" for x in scope.loops) or any(map(self.lanes, scope.loops)):
             self.add("T8", f"{s.arrivals} programs arrive, outside of programs or inside lanes", s.counter)
         # what the others stored is read; what is stored depends on the group, not on who is last
         self.body(s.body, _Scope(tuple(replace(x, across="serial") for x in scope.loops)))
+
+    def lanes(self, loop: For) -> bool:
+        """Whether points of a tile are side by side, which those of a scan are not."""
+        return any(b.kind != "unroll" for b in loop.binds) and not has_order(loop, self.accs)
+
+    def _vectorwalk(self, s: VectorWalk, scope: _Scope) -> None:
+        before = len(self.findings.found)
+        check_walk(s, self.buffers, self.tiles.target, self.add)
+        if scope != _Scope() or len(self.launch.body) > 1:
+            self.add("T13", "shares a launch with other statements")
+        if len(self.findings.found) == before:  # else it may stand for nothing
+            _Body(written_out(self.launch, s), self.tiles, self.findings).check()
 
     def _check(self, s: Check, scope: _Scope) -> None:
         if s.value.dtype != "b8" or not s.text:
@@ -425,21 +402,24 @@ def _after(s: Statement, scope: _Scope) -> _Scope:
     elif isinstance(s, Run | Take) and s.acc in accs:
         acc = accs[s.acc][0]
         row = MONOIDS.get(acc.monoid)
-        results = row.rules(acc.dtype).finish if row is not None and acc.dtype in row.types else ()
+        rules = row.rules(acc.dtype) if row is not None and acc.dtype in row.types else None
+        types = () if rules is None else tuple(v.dtype for v in rules.finish)
+        if rules is not None and isinstance(s, Take) and s.order == "state":
+            types = rules.types
         names = s.names if isinstance(s, Take) else (s.name,)
-        numbers = {**numbers, **{n: v.dtype for n, v in zip(names, results, strict=False)}}
+        numbers = {**numbers, **dict(zip(names, types, strict=False))}
     else:
         return scope
     return _Scope(scope.loops, held, numbers, accs)
 
 
-def _lanes(loop: For) -> bool:
-    """Whether points of a tile are side by side, which those of a scan are not."""
-    return any(b.kind != "unroll" for b in loop.binds) and not any(isinstance(s, Run) for s in statements(loop.body))
-
-
-def _scans(loop: For, name: str) -> bool:
-    return any(isinstance(s, Run) and s.acc == name for s in statements(loop.body))
+def _moved_by(loops: tuple[For, ...]) -> frozenset[Atom]:
+    """The variable of the first of loops, one in the other, and those of loops in it that start where that one says."""
+    moved = {loops[0].axis}
+    for loop in loops[1:]:
+        if moved & loop.low.axes():
+            moved.add(loop.axis)
+    return frozenset(moved)
 
 
 def _within(end: IndexExpr, extent: IndexExpr) -> bool:
@@ -562,5 +542,5 @@ def _touched_by(item: Launch | Extern) -> set[str]:
 def index_width(body: Iterable[Statement]) -> str:
     """Return the narrowest index width in which a launch's body keeps rule T2."""
     limit = WIDTHS["i32"]
-    parts = (p for s in statements(tuple(body)) for e in _numbers(s) for p in _parts(e))
+    parts = (p for s in statements(tuple(body)) for e in numbers_of(s) for p in _parts(e))
     return "i32" if all(-limit <= p.lo and p.hi < limit for p in parts) else "i64"

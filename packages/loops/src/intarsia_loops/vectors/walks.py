@@ -11,7 +11,7 @@ Share        whether threads share a loop
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.program import Val
@@ -93,6 +93,8 @@ class Inner:
         cut: Whether the last loop is cut into pieces of that length; if not, it is at most about that long.
         parts: Into how many parts the first loop is cut, each with accumulators of its own, which are joined in order.
         share: Whether threads share these.
+        carry: What a scan goes on with: `"plain"`: a number of its type; `"wide"`: one of the next wider float;
+            `"errors"`: one of its type, and what rounding took from it.
     """
 
     kind: str
@@ -105,6 +107,7 @@ class Inner:
     cut: bool = False
     parts: int = 1
     share: Share | None = None
+    carry: str = "plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ class Rows:
     rows: tuple[Atom, ...]
     inner: tuple[Inner, ...]
     block: Block | None
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, Array] = field(hash=False)
     stored: frozenset[str]
     heap: bool = False
     share: Share | None = None
@@ -179,3 +182,21 @@ class VectorWalk:
 
     parts: tuple[Part, ...]
     outs: tuple[str, ...]
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return every step, in order."""
+        return tuple(step for part in self.parts for step in _steps(part))
+
+    def touched(self) -> tuple[set[str], set[str]]:
+        """Return the names of the buffers in memory that are read, and of those that are written."""
+        inside = {s.out for s in self.steps() if not s.in_memory}
+        bodies = [s.body for s in self.steps()]
+        bodies += [v for p in self.parts if isinstance(p, Points) for v in (p.value, p.moving) if v is not None]
+        reads = {v.args[0] for body in bodies for v in body.loads} - inside
+        return reads | {p.step.out for p in self.parts if isinstance(p, Points)}, {*self.outs}
+
+
+def _steps(part: Part) -> tuple[Step, ...]:
+    if isinstance(part, Rows):
+        return tuple(step for inner in part.inner for step in inner.steps)
+    return part.steps if isinstance(part, Maps) else (part.step,)

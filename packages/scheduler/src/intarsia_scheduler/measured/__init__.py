@@ -54,13 +54,13 @@ class Measured:
     version = "1"
 
     def choose(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Mapping[str, Choice]:
-        """Return a choice for each word of `CHOICES`; on a GPU, for what is one launch of tiles, of `WALK`.
+        """Return a choice for each word of `CHOICES`, and of `WALK` where a kernel is one launch of tiles.
 
-        On a CPU, there is one for each question of `intarsia_scheduler.vectors` besides.
+        On a CPU, there is one for each question of `intarsia_scheduler.vectors` instead.
         """
-        made = self.simple.choose(kernel, buffers, target)
         if not target.is_gpu:
-            return {**made, **chosen(kernel, buffers, target, vector_rule)}
+            return chosen(kernel, buffers, target, vector_rule)
+        made = self.simple.choose(kernel, buffers, target)
         has_tiles = is_tiled(kernel) or is_scan(kernel)
         return {**made, **_walk(kernel, buffers, target)} if has_tiles else made
 

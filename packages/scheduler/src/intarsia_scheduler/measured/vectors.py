@@ -17,6 +17,7 @@ from intarsia_loops.vectors.lanes import lane_row
 from intarsia_scheduler.plan import Choice
 from intarsia_scheduler.vectors.questions import (
     Accumulators,
+    Carry,
     Chain,
     Keep,
     Lane,
@@ -145,6 +146,15 @@ def _chain(q: Chain) -> Choice:
     return Choice(q.plain, "the error of a sum grows with its length", (q.usual // 2, 2 * q.usual))
 
 
+def _carry(q: Carry) -> Choice:
+    why = {
+        "plain": "eager goes on with this type as well",
+        "wide": "eager goes on with f64",
+        "errors": "eager goes on with f64, of which a register has half as many rows",
+    }
+    return Choice(q.plain, why[str(q.plain)])
+
+
 def _who(q: Who) -> Choice:
     """Loops, where rows are few; threads are then woken for each row or block of rows, and must save more than that."""
     n = q.count
@@ -209,6 +219,6 @@ def _split(q: Split) -> Choice:
 
 _RULES: Mapping[type, Callable[[Any], Choice]] = MappingProxyType({
     Narrow: _narrow, Vector: _vector, Least: _least, Shape: _shape, Order: _order, Lane: _lane,
-    Accumulators: _accumulators, Lines: _lines, Chain: _chain, Who: _who, Parts: _parts, Keep: _keep, Tile: _tile,
-    Pieces: _pieces, PointLane: _point_lane, Split: _split,
+    Accumulators: _accumulators, Lines: _lines, Chain: _chain, Carry: _carry, Who: _who, Parts: _parts, Keep: _keep,
+    Tile: _tile, Pieces: _pieces, PointLane: _point_lane, Split: _split,
 })  # fmt: skip

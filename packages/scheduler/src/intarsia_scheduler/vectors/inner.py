@@ -13,7 +13,7 @@ from intarsia_loops.vectors.groups import Group
 from intarsia_loops.vectors.steps import Block, Step
 from intarsia_loops.vectors.walks import Inner, Share
 from intarsia_loops.vectors.work import work_of
-from intarsia_scheduler.vectors.questions import Accumulators, Ask, Chain, Lane, Lines, Order, Parts
+from intarsia_scheduler.vectors.questions import Accumulators, Ask, Carry, Chain, Lane, Lines, Order, Parts
 
 __all__ = ["Nests"]
 
@@ -50,7 +50,8 @@ class Nests:
         if step.is_scan:
             (scanned,) = step.red
             outer = tuple(a for a in step.inner if a is not scanned)
-            return Inner("scan", (scanned,), (step,), outer)
+            carry = str(self.ask(f"carry {number}", Carry(step, self.block is not None)))
+            return Inner("scan", (scanned,), (step,), outer, carry=carry)
         if self.block is not None:
             return self.side_by_side(number, group)
         return self.at_points(number, step) if step.is_fold and step.inner else self.shared(number, group)

@@ -20,6 +20,7 @@ __all__ = [
     "Accumulators",
     "Answer",
     "Ask",
+    "Carry",
     "Chain",
     "Keep",
     "Lane",
@@ -207,6 +208,28 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
+class Carry:
+    """What a scan goes on with: a `"plain"` number, a `"wide"` one, or one with the `"errors"` of its additions.
+
+    `along_rows`: whether lanes are rows.
+    """
+
+    step: Step
+    along_rows: bool
+
+    @property
+    def plain(self) -> Answer:
+        """As exact as eager, which scans f32 in f64; neighbouring rows in lanes have no room for that."""
+        if self.step.dtype != "f32":
+            return "plain"
+        return "errors" if self.along_rows else "wide"
+
+    def allows(self, value: Answer) -> bool:
+        """Tell whether this may be said: scans are as exact as eager's."""
+        return value == self.plain
+
+
+@dataclass(frozen=True, slots=True)
 class Who:
     """Whether threads share `"rows"`, or the loops inside of them, `"loops"`.
 
@@ -344,8 +367,8 @@ class Split:
 
 
 Question = (
-    Narrow | Vector | Least | Shape | Order | Lane | Accumulators | Lines | Chain | Who | Parts | Keep | Tile | Pieces
-    | PointLane | Split
+    Narrow | Vector | Least | Shape | Order | Lane | Accumulators | Lines | Chain | Carry | Who | Parts | Keep | Tile
+    | Pieces | PointLane | Split
 )  # fmt: skip
 
 
