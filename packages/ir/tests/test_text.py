@@ -161,7 +161,7 @@ def test_symbolic_sizes_are_made_by_the_caller() -> None:
 
     text = "// dialect: aten 1\ngraph(%x: f32[s0, `2*s0 + 1`], %n: int`s0`) { return (%x, `s0`) }"
     gm = aten.parse_ir(text, symbols=symbols)
-    assert asked == [("s0", "int"), ("2*s0 + 1", "int"), ("s0", "int"), ("s0", "int")]
+    assert asked == [("s0", "size"), ("2*s0 + 1", "size"), ("s0", "int"), ("s0", "int")]
     assert meta.value(next(iter(gm.graph.nodes))).shape == (4, 9)
     with pytest.raises(InvalidArgumentError, match="symbolic number s0"):
         aten.parse_ir(text)

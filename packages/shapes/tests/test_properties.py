@@ -10,7 +10,7 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._pytree import tree_leaves
 
-from intarsia_shapes import ShapeEnv, check_source, fake_mode, fakeify, freeze
+from intarsia_shapes import ShapeEnv, check_source, fake_mode, fakeify, freeze, thawed
 
 _spec = importlib.util.spec_from_file_location("shape_cases", Path(__file__).parent / "cases.py")
 _cases = importlib.util.module_from_spec(_spec)
@@ -120,3 +120,18 @@ def test_programs_with_unbacked_sizes_run():
             refused.append((name, type(error).__name__))
     # the same two fail with torch's own environment
     assert len(refused) <= 2, refused
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_thawed_facts_are_the_facts(case):
+    """What is frozen of an environment that was made of facts is these facts, and it answers what the first did."""
+    _, inputs, function = case
+    env, fakes, outputs = record(inputs, function)
+    facts = freeze(env)
+    mode, symbols = thawed(facts)
+    assert freeze(mode.shape_env) == facts
+    for number in (n for t in tree_leaves((fakes, outputs)) if isinstance(t, torch.Tensor) for n in t.shape):
+        if isinstance(number, torch.SymInt) and not number.node.expr.is_Integer:
+            again = symbols(str(number.node.expr), "size")
+            assert (again.node.expr, again.node.hint) == (number.node.expr, number.node.hint)
+    assert freeze(mode.shape_env) == facts

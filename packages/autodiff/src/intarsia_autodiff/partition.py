@@ -50,6 +50,7 @@ from intarsia_ir.records import (
 )
 from intarsia_ir.values import Functional, Half, Partition, Recorded
 from intarsia_recorder import graph_module
+from intarsia_shapes import plain_size
 
 __all__ = ["Partitioned", "partition", "partition_problem"]
 
@@ -366,7 +367,8 @@ def _number(graph: fx.Graph, found: FoundSymbol, tensor: fx.Node) -> fx.Node:
 
 
 def _layout(value: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], str, str]:
-    return tuple(value.shape), tuple(value.stride()), str(value.dtype).removeprefix("torch."), str(value.device)
+    dtype = str(value.dtype).removeprefix("torch.")
+    return tuple(map(plain_size, value.shape)), tuple(map(plain_size, value.stride())), dtype, str(value.device)
 
 
 def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:

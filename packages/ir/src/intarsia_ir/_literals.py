@@ -55,8 +55,9 @@ def literal(value: Any, node_name: Callable[[fx.Node], str], opaque: Opaque) -> 
         return _float(value)
     if type(value) is complex:
         return f"complex({_float(value.real)}, {_float(value.imag)})"
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return f"`{_expression(value)}`"
+    if isinstance(value, _SYMBOLIC):
+        known = _known(value)
+        return f"`{_expression(value)}`" if known is None else text(known)
     if isinstance(value, torch.Size):
         return f"Size([{', '.join(map(text, value))}])"
     if type(value) is tuple:
@@ -92,6 +93,15 @@ def _float(value: float) -> str:
     return repr(value)
 
 
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def _known(value: Any) -> Any:
+    """Return the number that a symbolic number is whatever the inputs are, or None."""
+    expr = value.node.expr
+    return None if expr.free_symbols else value.node.pytype(expr)
+
+
 def _expression(value: Any) -> str:
     """Text of a symbolic number. Never compares symbolic numbers: that could record a guard."""
     return str(value.node.expr)
@@ -106,9 +116,8 @@ def value_type(value: Any, opaque: Opaque) -> str:
         if isinstance(value, list):
             return f"[{inner}]"
         return f"({inner}{',' if len(value) == 1 else ''})"
-    for kind, name in ((torch.SymInt, "int"), (torch.SymFloat, "float"), (torch.SymBool, "bool")):
-        if isinstance(value, kind):
-            return f"{name}`{_expression(value)}`"
+    if isinstance(value, _SYMBOLIC) and _known(value) is None:
+        return f"{value.node.pytype.__name__}`{_expression(value)}`"
     return "=" + literal(value, _no_node, opaque)
 
 
@@ -138,7 +147,11 @@ def _tensor_type(value: torch.Tensor) -> str:
 
 
 def _size(value: Any) -> str:
-    return str(value) if type(value) is int else f"`{_expression(value)}`"
+    known = value if type(value) is int else _known(value)
+    if known is not None:
+        return str(known)
+    # a symbol stands for itself, as it is declared; what is computed from symbols is quoted
+    return _expression(value) if value.node.expr.is_Symbol else f"`{_expression(value)}`"
 
 
 def _is_contiguous(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
@@ -152,4 +165,7 @@ def _is_contiguous(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    return value if type(value) is int else value.node.expr
+    if type(value) is int:
+        return value
+    known = _known(value)
+    return value.node.expr if known is None else known

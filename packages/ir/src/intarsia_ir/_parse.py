@@ -14,9 +14,11 @@ attributes, and objects without a text come from the mapping `constants`.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -32,7 +34,7 @@ from intarsia_ir.dtypes import DTYPE_NAMES, dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Origin
 
-__all__ = ["parse_graph"]
+__all__ = ["Reader", "parse_graph"]
 
 _HEADER = re.compile(r"\s*// dialect: (?P<name>\S+) (?P<schema>\d+)(?: +made by: .*)?\n")
 _SYMBOLS = re.compile(r"symbols:[^\n]*\n")
@@ -61,14 +63,18 @@ def parse_graph(
     body = _SYMBOLS.sub("\n", body, count=1)
     tokens = Tokens(tokenize(body))
     keep_device_guard()
-    reader = _Reader(tokens, dialect, constants, symbols, fake_mode or FakeTensorMode())
-    gm = reader.graph("")
+    mode = fake_mode or FakeTensorMode()
+    reader = Reader(tokens, dialect, constants, symbols, mode)
+    with mode.shape_env.suppress_guards() if mode.shape_env is not None else contextlib.nullcontext():
+        gm = reader.graph("")
     tokens.expect_kind("end")
     return gm
 
 
 @dataclass(slots=True)
-class _Reader:
+class Reader:
+    """Reads graphs and constants from tokens; functions, attributes and opaque objects come from `constants`."""
+
     tokens: Tokens
     dialect: Dialect
     constants: Mapping[str, Any]
@@ -90,7 +96,7 @@ class _Reader:
             if node in self.attributes:
                 attributes[str(node.target)] = self.attributes[node]
         node = graph.output(self.value())
-        self._origins(node)
+        self.note_origins(node)
         self.tokens.expect("}")
         return fx.GraphModule(_holder(attributes), graph)
 
@@ -102,9 +108,10 @@ class _Reader:
             if self.tokens.accept(":"):
                 meta.set_value(node, self.type())
             self._define(name, node)
+            self._attributes(node)
             if not self.tokens.accept(",") and self.tokens.peek().text != ")":
                 fail("expected ',' or ')' after an input", self.tokens.line)
-            self._origins(node)
+            self.note_origins(node)
 
     def _define(self, name: str, node: fx.Node) -> None:
         if name in self.nodes:
@@ -116,40 +123,56 @@ class _Reader:
         has_value = self.tokens.accept(":")
         val = self.type() if has_value else None
         self.tokens.expect("=")
-        node = self._region(graph, prefix) if self.tokens.accept("region") else self._call(graph, prefix)
+        made = self._region if self.tokens.accept("region") else self._call
+        node = made(graph, prefix, None if name.isdigit() else name)
+        self._attributes(node)
         if has_value:
             meta.set_value(node, val)
         self._define(name, node)
         while self.tokens.peek().kind == "effect":
             self.tokens.take()
-        self._origins(node)
+        self.note_origins(node)
         return node
 
-    def _region(self, graph: fx.Graph, prefix: str) -> fx.Node:
+    def _attributes(self, node: fx.Node) -> None:
+        if not self.tokens.accept("{"):
+            return
+        while not self.tokens.accept("}"):
+            word = self.tokens.expect_kind("name").text
+            if word == "kept":
+                meta.set_kept(node)
+            elif word == "region":
+                self.tokens.expect("=")
+                meta.set_region(node, *self.value())
+            else:
+                meta.set_phase(node, word)
+            self._separator("}")
+
+    def _region(self, graph: fx.Graph, prefix: str, name: str | None) -> fx.Node:
         path = ast.literal_eval(self.tokens.expect_kind("string").text)
         outer, self.nodes = self.nodes, {}
         inner = self.graph(f"{prefix}{path}.")
         self.nodes = outer
-        return self._get_attr(graph, path, inner)
+        return self._get_attr(graph, path, inner, name)
 
-    def _call(self, graph: fx.Graph, prefix: str) -> fx.Node:
+    def _call(self, graph: fx.Graph, prefix: str, name: str | None) -> fx.Node:
         if self.tokens.accept("."):
             method = self.tokens.expect_kind("name").text
-            return graph.create_node("call_method", method, *self._arguments())
+            return graph.create_node("call_method", method, *self.arguments(), name=name)
         token = self.tokens.take()
         if token.kind not in ("name", "opaque"):
             fail(f"expected an op, found {token.text!r}", token.line)
-        args, kwargs = self._arguments()
+        args, kwargs = self.arguments()
         if token.text == "get_attr":
-            return self._get_attr(graph, args[0], self._constant(prefix + args[0], token.line))
+            return self._get_attr(graph, args[0], self._constant(prefix + args[0], token.line), name)
         if token.text == "call_module":
-            node = graph.create_node("call_module", args[0], args[1:], kwargs)
+            node = graph.create_node("call_module", args[0], args[1:], kwargs, name)
             self.attributes[node] = self._constant(prefix + args[0], token.line)
             return node
-        return graph.create_node("call_function", self._target(token.text, token.line), args, kwargs)
+        return graph.create_node("call_function", self._target(token.text, token.line), args, kwargs, name)
 
-    def _get_attr(self, graph: fx.Graph, path: str, value: Any) -> fx.Node:
-        node = graph.create_node("get_attr", path)
+    def _get_attr(self, graph: fx.Graph, path: str, value: Any, name: str | None) -> fx.Node:
+        node = graph.create_node("get_attr", path, name=name)
         self.attributes[node] = value
         return node
 
@@ -170,7 +193,7 @@ class _Reader:
             )
         return self.constants[name]
 
-    def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args, kwargs = [], {}
         self.tokens.expect("(")
         while not self.tokens.accept(")"):
@@ -194,11 +217,15 @@ class _Reader:
         if not self.tokens.accept(",") and self.tokens.peek().text != closing:
             fail(f"expected ',' or {closing!r}, found {self.tokens.peek().text!r}", self.tokens.line)
 
-    def _origins(self, node: fx.Node) -> None:
-        parts = _ORIGIN.findall(self.tokens.comment())
-        found = [Origin(_unquoted(file), int(line), _unquoted(name), _unquoted(op)) for file, line, name, op in parts]
+    def note_origins(self, node: fx.Node) -> None:
+        found = self.origins()
         if found:
             meta.set_origins(node, found)
+
+    def origins(self) -> tuple[Origin, ...]:
+        """Read the comment that ends a line."""
+        parts = _ORIGIN.findall(self.tokens.comment())
+        return tuple([Origin(_unquoted(f), int(line), _unquoted(name), _unquoted(op)) for f, line, name, op in parts])
 
     # ---- constants -------------------------------------------------------------------------------------------
 
@@ -215,7 +242,7 @@ class _Reader:
             case "string":
                 return ast.literal_eval(token.text)
             case "symbolic":
-                return self._symbolic(token.text, "int", token.line)
+                return self.quoted(token.text, token.line)
             case "opaque":
                 return self._constant(token.text, token.line)
             case "name":
@@ -238,21 +265,18 @@ class _Reader:
             return words[name]
         if name in _DTYPES:
             return dtype_from_name(name)
-        makers: dict[str, Callable[..., Any]] = {
-            "complex": complex,
-            "slice": slice,
-            "range": range,
-            "device": torch.device,
-            "Size": torch.Size,
-            "record": lambda cls, **fields: cls(**fields),
-        }
-        if name in makers and self.tokens.peek().text == "(":
-            args, kwargs = self._arguments()
-            return makers[name](*args, **kwargs)
+        maker = self.made(name)
+        if maker is not None and self.tokens.peek().text == "(":
+            args, kwargs = self.arguments()
+            return maker(*args, **kwargs)
         try:
             return object_named(name)
         except LookupError:
             return self._constant(name, line)
+
+    def made(self, name: str) -> Callable[..., Any] | None:
+        """Return what a call of `name` among constants makes its value; None when it makes none."""
+        return _MAKERS.get(name)
 
     def _sequence(self, closing: str) -> tuple[list[Any], bool]:
         items, trailing = [], False
@@ -270,6 +294,10 @@ class _Reader:
             items[key] = self.value()
             self._separator("}")
         return items
+
+    def quoted(self, text: str, line: int) -> Any:
+        """Return what an expression in backquotes stands for among constants."""
+        return self._symbolic(text, "int", line)
 
     def _symbolic(self, text: str, kind: str, line: int) -> Any:
         if self.symbols is None:
@@ -330,7 +358,7 @@ class _Reader:
         if token.kind == "number":
             return int(token.text)
         if token.kind in ("symbolic", "name"):
-            return self._symbolic(token.text, "int", token.line)
+            return self._symbolic(token.text, "size", token.line)
         return fail(f"expected a size, found {token.text!r}", token.line)
 
     def _flags(self, value: torch.Tensor) -> torch.Tensor:
@@ -342,6 +370,18 @@ class _Reader:
             if self.tokens.accept("neg"):
                 value = torch._neg_view(value)
         return value
+
+
+_MAKERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "complex": complex,
+        "slice": slice,
+        "range": range,
+        "device": torch.device,
+        "Size": torch.Size,
+        "record": lambda cls, **fields: cls(**fields),
+    }
+)
 
 
 def _number(text: str) -> int | float:
@@ -364,10 +404,23 @@ def _contiguous(sizes: list[Any]) -> list[Any]:
 def _fake(
     mode: FakeTensorMode, sizes: list[Any], strides: list[Any], offset: Any, dtype: torch.dtype, device: str
 ) -> torch.Tensor:
+    if any(type(number) is not int for number in (*sizes, *strides, offset)):
+        return _symbolic_fake(mode, sizes, strides, offset, dtype, device)
     empty = any(type(size) is int and size == 0 for size in sizes)
     reach = 0 if empty else sum((size - 1) * stride for size, stride in zip(sizes, strides)) + 1
     storage = torch.empty((offset + reach,), dtype=dtype, device="meta")
     return FakeTensor(mode, storage.as_strided(sizes, strides, offset), torch.device(device))
+
+
+def _symbolic_fake(
+    mode: FakeTensorMode, sizes: list[Any], strides: list[Any], offset: Any, dtype: torch.dtype, device: str
+) -> torch.Tensor:
+    with mode:
+        made = torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+        if type(offset) is int and offset == 0:
+            return made
+        base = torch.empty(0, dtype=dtype, device=device)
+        return base.set_(made.untyped_storage(), offset, sizes, strides)
 
 
 def _holder(attributes: Mapping[str, Any]) -> torch.nn.Module:

@@ -6,12 +6,14 @@
       return (%0,)
     }
 
-Nodes are named by position, inputs by their own name. Effects after `!` are derived from the op and not read back.
+Nodes are named by position, inputs by their own name. In braces is what a training step has to know of a node:
+`backward`, `kept` (autograd's own formulas keep its memory), the marked region. Effects after `!` are derived from the
+op and not read back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +25,7 @@ from intarsia_ir._literals import Opaque, literal, value_type
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Origin, SizeFacts
 
-__all__ = ["Dialect", "collect_constants", "excerpt", "print_graph"]
+__all__ = ["Dialect", "collect_constants", "excerpt", "graph_lines", "origins_comment", "print_graph"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,15 @@ def collect_constants(gm: fx.GraphModule, dialect: Dialect) -> dict[str, Any]:
     return {**printer.outside, **printer.opaque.named}
 
 
+def graph_lines(gm: fx.GraphModule, dialect: Dialect, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
+    """Return the lines of a graph with its header, and what they refer to by name besides opaque objects.
+
+    Nodes have their own names: other parts of a value, and plans, speak of them by these.
+    """
+    printer = _Printer(gm, dialect, opaque, named=True)
+    return [f"// dialect: {dialect.name} {dialect.schema}", *printer.lines()], printer.outside
+
+
 def excerpt(gm: fx.GraphModule, dialect: Dialect, around: fx.Node | None, *, n_lines: int = 10) -> str:
     """Return at most `n_lines` lines around a node, marked; works on broken graphs."""
     printer = _Printer(gm, dialect, Opaque())
@@ -91,6 +102,7 @@ class _Printer:
     opaque: Opaque
     depth: int = 0
     prefix: str = ""
+    named: bool = False
     n_named: int = 0
     names: dict[fx.Node, str] = field(default_factory=dict)
     outside: dict[str, Any] = field(default_factory=dict)
@@ -123,14 +135,13 @@ class _Printer:
 
     def _input(self, node: fx.Node) -> str:
         self.names[node] = f"%{node.target}"
-        return self.names[node] + self._type(node)
+        return self.names[node] + self._type(node) + self._attributes(node)
 
     def _type(self, node: fx.Node) -> str:
         return f": {value_type(meta.value(node), self.opaque)}" if meta.has_value(node) else ""
 
     def _origins(self, node: fx.Node) -> str:
-        where = meta.origins(node)
-        return "  # " + "; ".join(map(_origin, where)) if where else ""
+        return origins_comment(meta.origins(node))
 
     def line(self, node: fx.Node) -> str:
         """Return the line of one node, without indentation."""
@@ -138,13 +149,21 @@ class _Printer:
             return self._input(node) + self._origins(node)
         if node.op == "output":
             return f"return {self.literal(node.args[0])}{self._origins(node)}"
-        text = f"{self._name(node)}{self._type(node)} = {self._call(node)}"
+        text = f"{self._name(node)}{self._type(node)} = {self._call(node)}{self._attributes(node)}"
         marks = "".join(f" !{mark}" for mark in self.dialect.effect_marks(node))
         return text + marks + self._origins(node)
 
+    def _attributes(self, node: fx.Node) -> str:
+        """Text of what a training step has to know of a node, where it isn't what it is by default."""
+        found = [meta.phase(node)] if meta.phase(node) != "forward" else []
+        found += ["kept"] if meta.is_kept(node) else []
+        mark = meta.region(node)
+        found += [f"region={self.literal(mark)}"] if mark is not None else []
+        return f" {{{', '.join(found)}}}" if found else ""
+
     def _name(self, node: fx.Node) -> str:
         if node not in self.names:
-            self.names[node] = f"%{self.n_named}"
+            self.names[node] = f"%{node.name}" if self.named else f"%{self.n_named}"
             self.n_named += 1
         return self.names[node]
 
@@ -190,12 +209,17 @@ class _Printer:
 
     def _region_lines(self, node: fx.Node, region: fx.GraphModule) -> Iterator[str]:
         # the region's text stands in the place of its value, so it's not among the constants
-        inner = _Printer(region, self.dialect, self.opaque, self.depth + 1, f"{self.prefix}{node.target}.")
+        inner = _Printer(region, self.dialect, self.opaque, self.depth + 1, f"{self.prefix}{node.target}.", self.named)
         inner.outside = self.outside
         first, *rest = inner.lines()
         yield f"{'  ' * (self.depth + 1)}{self._name(node)} = region {node.target!r} {first}"
         yield from rest[:-1]
         yield rest[-1] + self._origins(node)
+
+
+def origins_comment(where: Sequence[Origin]) -> str:
+    """Return the comment that ends a line."""
+    return "  # " + "; ".join(map(_origin, where)) if where else ""
 
 
 def _origin(origin: Origin) -> str:

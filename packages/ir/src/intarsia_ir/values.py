@@ -33,11 +33,13 @@ class Captured:
         graph_module: FX(torch).
         inputs: Example inputs, one per placeholder, real or fake.
         signature: What the front end knows of the inputs; may be empty.
+        facts: What it relies on about sizes so far. The environment of its symbols is open: later stages learn more.
     """
 
     graph_module: Any
     inputs: tuple[Any, ...]
     signature: Signature = field(default_factory=Signature)
+    facts: SizeFacts = field(default_factory=SizeFacts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 import intarsia_scheduler
 from intarsia._stages import dialect_of
-from intarsia.levels import Emitted, Launched, Linked
+from intarsia.levels import Captured, Emitted, Launched, Linked, Recorded
+from intarsia_ir.text import print_value
 
 __all__ = ["Dumps"]
 
@@ -50,4 +51,6 @@ def _text(graph: Any, plan: Any) -> str:
         return graph.source.text
     if isinstance(graph, Launched) and plan is not None:
         return intarsia_scheduler.Scheduled(plan, graph.launches).text
+    if isinstance(graph, Captured | Recorded):
+        return print_value(graph)
     return str(dialect_of(type(graph)).print_ir(graph.graph_module))

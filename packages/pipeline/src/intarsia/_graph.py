@@ -29,6 +29,7 @@ from intarsia_ir.pipeline import Pipeline
 from intarsia_ir.records import GuardRecord, KernelSource, Signature, SizeFacts
 from intarsia_loops.kernels import KernelSummary, summarise
 from intarsia_loops.program import Extern
+from intarsia_shapes import facts_behind
 
 __all__ = ["GraphReport", "compile_graph"]
 
@@ -96,7 +97,7 @@ def compile_graph(
     report = report if report is not None else GraphReport()
     name = f"graph{next(_numbers)}_{re.sub(r'[^A-Za-z0-9]+', '_', meta.function_of(gm))}".rstrip("_")
     dumps = Dumps(Path(options.dump_dir) / name) if options.dump_dir else None
-    value: Any = Captured(gm, tuple(inputs), signature)
+    value: Any = Captured(gm, tuple(inputs), signature, facts_behind(inputs))
     for stage in pipeline.stages:
         start = time.perf_counter()
         value, plans = stage(value)

@@ -27,7 +27,17 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from intarsia_ir import meta
 from intarsia_ir.aten.fake import quiet_fake_mode
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
-from intarsia_ir.records import Constant, Fresh, InputItself, InputSpec, Origin, OutputSpec, Role, Signature, SizeFacts
+from intarsia_ir.records import (
+    Constant,
+    Fresh,
+    InputItself,
+    InputSpec,
+    Origin,
+    OutputSpec,
+    Role,
+    Signature,
+    SizeFacts,
+)
 from intarsia_ir.values import Recorded
 from intarsia_recorder._fx import attribute, graph_module
 from intarsia_recorder.composites import composites_in_python
@@ -35,7 +45,7 @@ from intarsia_recorder.metacache import MetaCache
 from intarsia_recorder.recorded_composites import RecordedComposites
 from intarsia_recorder.recorder import Decompositions, Recorder
 from intarsia_recorder.stacks import raising_frames
-from intarsia_shapes import ShapeEnv, fake_mode, freeze
+from intarsia_shapes import ShapeEnv, fake_mode, freeze, plain_size
 
 __all__ = ["record", "recording"]
 
@@ -92,6 +102,7 @@ def record(
     fakes = [_fake(mode, leaf) for leaf in leaves]
     placeholders = [recorder.placeholder(fake, name) for fake, name in zip(fakes, names, strict=True)]
     entry_grad_mode = torch.is_grad_enabled()
+    versions = [_version(fake) for fake in fakes]
     with recording(recorder), (around or _nothing_around)(recorder, fakes) as proceed:
         if isinstance(program, fx.GraphModule):
             result = _run_graph(recorder, program, fakes, placeholders)
@@ -102,6 +113,7 @@ def record(
         outputs = list(proceed(outputs))
     placeholders = list(recorder.graph.find_nodes(op="placeholder"))
     fakes += [meta.value(node) for node in placeholders[len(fakes) :]]
+    versions += [0] * (len(fakes) - len(versions))
     specs, results = _outputs(recorder, fakes, outputs)
     recorder.emit_deferred_asserts()
     output = recorder.graph.output(tuple(results))
@@ -113,7 +125,7 @@ def record(
     return Recorded(
         graph_module(recorder.root, recorder.graph),
         Signature(
-            inputs=tuple(map(_input_spec, listed, placeholders, fakes)),
+            inputs=tuple(map(_input_spec, listed, placeholders, fakes, versions)),
             outputs=specs,
             output_tree=None if _is_flat(result) else output_tree,
             exit_grad_mode=None if exit_grad_mode == entry_grad_mode else exit_grad_mode,
@@ -218,12 +230,15 @@ def _input_names(
     return names
 
 
-def _input_spec(listed: InputSpec, node: fx.Node, fake: Any) -> InputSpec:
-    requires_grad = isinstance(fake, torch.Tensor) and fake.requires_grad
-    counts = isinstance(fake, torch.Tensor) and not fake.is_inference()
-    return dataclasses.replace(
-        listed, name=node.name, requires_grad=requires_grad, n_writes=fake._version if counts else None
-    )
+def _version(value: Any) -> int | None:
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
+
+
+def _input_spec(listed: InputSpec, node: fx.Node, fake: Any, before: int | None) -> InputSpec:
+    requires_grad, now = isinstance(fake, torch.Tensor) and fake.requires_grad, _version(fake)
+    # a front end that ran the program on the same fake tensors has counted its writes already
+    n_writes = None if now is None or before is None else now - before
+    return dataclasses.replace(listed, name=node.name, requires_grad=requires_grad, n_writes=n_writes)
 
 
 def _run_graph(
@@ -305,7 +320,7 @@ def _fresh(result: int, value: Any) -> Fresh:
     if not isinstance(value, torch.Tensor):
         return Fresh(result)
     # what is made where gradients are off of a base that has them says that it requires grad, and has no history
-    return Fresh(result, tuple(value.stride()), value.requires_grad and not value.is_leaf)
+    return Fresh(result, tuple(map(plain_size, value.stride())), value.requires_grad and not value.is_leaf)
 
 
 def _is_flat(result: Any) -> bool:

@@ -22,7 +22,8 @@ from intarsia_shapes.fake import fake_mode, fakeify
 from intarsia_shapes.foreign import adopted
 from intarsia_shapes.marks import Mark, check_marks, mark_dynamic, mark_static, marks_of
 from intarsia_shapes.node import SymNode
-from intarsia_shapes.pyexpr import python_text
+from intarsia_shapes.pyexpr import plain_size, python_text
+from intarsia_shapes.thaw import thawed
 
 __all__ = [
     "FrozenEnv",
@@ -43,6 +44,8 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "marks_of",
+    "plain_size",
     "python_text",
+    "thawed",
 ]
 __version__ = "0.1.0"

@@ -228,6 +228,12 @@ class ShapeEnv:
         self.knowledge.ranges[symbol] = (-INF, INF)
         return symbol
 
+    def reserve(self, name: str) -> None:
+        """Make no symbol of this name: one that was read from text has it."""
+        prefix = name.rstrip("0123456789")
+        if prefix in self._names and name != prefix:
+            self._names[prefix] = itertools.count(max(next(self._names[prefix]), int(name[len(prefix) :]) + 1))
+
     def _pending(self, symbol: Any) -> Any:
         if not self._ignoring_unbacked:
             self.pending_fresh_unbacked_symbols.append(symbol)

@@ -8,11 +8,11 @@ from typing import Any
 
 import sympy
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
 
 from intarsia_ir.errors import NeedsFact
 from intarsia_ir.records import SizeFact, SizeFacts
 from intarsia_shapes.env import ShapeEnv
+from intarsia_shapes.expressions import expression_of
 from intarsia_shapes.intervals import INF
 from intarsia_shapes.knowledge import Knowledge
 from intarsia_shapes.marks import check_marks
@@ -159,54 +159,12 @@ class FrozenEnv:
         return bool(answer)
 
 
-_OPERATORS: dict[type[ast.AST], Any] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
-    ast.Pow: lambda a, b: a**b,
-    ast.FloorDiv: FloorDiv,
-    ast.Mod: Mod,
-    ast.Eq: sympy.Eq,
-    ast.NotEq: sympy.Ne,
-    ast.Lt: sympy.Lt,
-    ast.LtE: sympy.Le,
-    ast.Gt: sympy.Gt,
-    ast.GtE: sympy.Ge,
-    ast.And: sympy.And,
-    ast.Or: sympy.Or,
-    ast.USub: lambda a: -a,
-    ast.Not: sympy.Not,
-}
-_FUNCTIONS = {"max": Max, "min": Min, "abs": sympy.Abs}
-
-
 def _parse(text: str, symbols: Mapping[str, Any]) -> Any:
     """Return a relation as a SymPy expression, or None when it speaks of something other than symbols."""
     try:
-        return _expression(ast.parse(text, mode="eval").body, symbols)
+        return expression_of(ast.parse(text, mode="eval").body, symbols)
     except KeyError:
         return None
-
-
-def _expression(node: ast.expr, symbols: Mapping[str, Any]) -> Any:
-    """Translate one Python expression; KeyError where it has no translation."""
-    match node:
-        case ast.Name():
-            return symbols[node.id]
-        case ast.Constant():
-            return sympy.sympify(node.value)
-        case ast.UnaryOp():
-            return _OPERATORS[type(node.op)](_expression(node.operand, symbols))
-        case ast.BinOp():
-            return _OPERATORS[type(node.op)](_expression(node.left, symbols), _expression(node.right, symbols))
-        case ast.BoolOp():
-            return _OPERATORS[type(node.op)](*(_expression(v, symbols) for v in node.values))
-        case ast.Compare(ops=[op], comparators=[right]):
-            return _OPERATORS[type(op)](_expression(node.left, symbols), _expression(right, symbols))
-        case ast.Call(func=ast.Name(id=name), keywords=[]):
-            return _FUNCTIONS[name](*(_expression(a, symbols) for a in node.args))
-    raise KeyError(ast.dump(node))
 
 
 def _ends(low: float, high: float) -> tuple[int | None, int | None]:

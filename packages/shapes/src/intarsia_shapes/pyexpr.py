@@ -23,8 +23,9 @@ from torch.utils._sympy.functions import (
 )
 
 from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import SizeExpression
 
-__all__ = ["python_text"]
+__all__ = ["plain_size", "python_text"]
 
 _RELATIONS = {sympy.Eq: "==", sympy.Ne: "!=", sympy.Ge: ">=", sympy.Gt: ">", sympy.Le: "<=", sympy.Lt: "<"}
 
@@ -91,6 +92,17 @@ def python_text(expr: Any) -> str:
     if form is None:
         raise UnsupportedError(f"{expr.func.__name__} has no Python form in {expr}", code="shapes.python_text")
     return form([python_text(a) for a in expr.args])
+
+
+def plain_size(number: Any) -> int | SizeExpression:
+    """Return a size as data that outlives the environment of its symbols.
+
+    Example:
+        >>> plain_size(3)
+        3
+    """
+    expr = sympy.Integer(number) if type(number) is int else number.node.expr
+    return int(expr) if expr.is_Integer else SizeExpression(python_text(expr))
 
 
 def _piecewise(expr: Any) -> str:

@@ -47,6 +47,7 @@ from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.objects import ClassValue, Foreign, Object
 from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
+from intarsia_shapes import plain_size
 from intarsia_tensorcapture import contexts, floats, foreach, modules, optimizers, scans
 from intarsia_tensorcapture.ambient import Ambient, modes_active
 from intarsia_tensorcapture.calls import call_leaf_or_table
@@ -548,8 +549,9 @@ class Tensors(Extension):
         module = torch.fx.GraphModule(torch.nn.Module(), self.graph)
         self._order_inputs()
         specs = tuple(self._spec(value) for value in self.inputs)
+        fakes = [value.fake for value in outputs]
         fresh = tuple(
-            Fresh(index, tuple(value.fake.stride()), value.fake.requires_grad) for index, value in enumerate(outputs)
+            Fresh(index, tuple(map(plain_size, fake.stride())), fake.requires_grad) for index, fake in enumerate(fakes)
         )
         signature = Signature(specs, fresh, exit_grad_mode=self.state.exit_grad_mode())
         examples = tuple(self.placeholders[value] for value in self.inputs)

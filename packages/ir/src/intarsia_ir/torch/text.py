@@ -58,7 +58,8 @@ def parse_ir(
         text: One graph.
         constants: What the text refers to by name: attributes, functions of the user, objects without a text.
             `constants_of(gm)` collects it.
-        symbols: Makes a symbolic number from its expression and kind (`"int"`, `"float"`, `"bool"`).
+        symbols: Makes a symbolic number from its expression and kind: `"int"`, `"float"`, `"bool"`, or `"size"` for a
+            number of a tensor.
         fake_mode: The mode that owns the values; a new one when left out.
 
     Raises:

@@ -1,0 +1,172 @@
+"""Text of values: records of every kind come back, what is wrong is refused with its line."""
+
+import pytest
+import torch
+import torch.utils._pytree as pytree
+from torch._subclasses import FakeTensorMode
+
+from intarsia_ir import (
+    AliasOfInput,
+    AliasOfOutput,
+    ArgumentSource,
+    AttributeSource,
+    CellSource,
+    Constant,
+    DictItemSource,
+    Fresh,
+    GlobalSource,
+    GuardKind,
+    GuardRecord,
+    InputItself,
+    InputNumber,
+    InputSpec,
+    InvalidArgumentError,
+    ItemSource,
+    ModuleSource,
+    Origin,
+    Partition,
+    PlainAttributeSource,
+    ReferentSource,
+    Role,
+    Signature,
+    SizeExpression,
+    SizeFact,
+    SizeFacts,
+    SizeSource,
+    TypeSource,
+    UnsupportedError,
+    ViewStep,
+    Write,
+    aten,
+)
+from intarsia_ir import torch as torch_dialect
+from intarsia_ir.records import Halves, Joint, SavedValue, Tangent
+from intarsia_ir.source_text import parse_source
+from intarsia_ir.text import constants_of, parse_value, print_value
+from intarsia_ir.values import Captured, Functional, Half
+
+X = ArgumentSource("x")
+SOURCES = [
+    X,
+    GlobalSource("layers"),
+    CellSource("c"),
+    ModuleSource("a.b"),
+    AttributeSource(ItemSource(GlobalSource("layers"), 0), "weight"),
+    ItemSource(X, "key"),
+    ItemSource(X, (1, None)),
+    PlainAttributeSource(X, "__dict__"),
+    DictItemSource(X, -1),
+    TypeSource(X),
+    ReferentSource(AttributeSource(X, "ref")),
+    SizeSource(X, "size", 1),
+    SizeSource(X, "storage_offset", None),
+]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_sources_come_back(source):
+    assert parse_source(str(source)) == source
+
+
+@pytest.mark.parametrize("text", ["x +", "x + 1", "f(x)(1)", "x[y]", "lambda: x"])
+def test_what_reads_like_no_source_is_refused(text):
+    with pytest.raises(InvalidArgumentError, match="reads like no source"):
+        parse_source(text)
+
+
+S0 = SizeExpression("s0*2")
+SIGNATURE = Signature(
+    (
+        InputSpec("x", written=True, n_writes=3),
+        InputSpec("w", Role.PARAMETER, AttributeSource(ArgumentSource("self"), "w"), requires_grad=True),
+        InputSpec("p", Role.BUFFER, ItemSource(X, torch.float32)),  # no expression of Python fetches it
+        InputSpec("q", Role.USER, ItemSource(ArgumentSource("globals"), "x")),  # reads like a global
+    ),
+    (
+        Fresh(0, (S0, 1), requires_grad=True),
+        AliasOfInput(1, ((2, S0), (3, 1), 0), (ViewStep("aten.view.default", ([6, S0],), 1),)),
+        AliasOfOutput(0, ((2,), (1,), 4)),
+        InputItself(2),
+        Constant(float("inf")),
+        Constant(torch.float16),
+    ),
+    (Write(0, 1, is_counted=False), Write(1, 0)),
+    output_tree=pytree.tree_structure([1, {"a": (2, 3)}]),
+    exit_grad_mode=False,
+    symbols={"s0": InputNumber(0, "stride", 1)},
+    joint=Joint((Tangent(0), Tangent(1, of_write=True)), (1,), 2, watched=(((0, True),),), raises=("it's gone",)),
+)
+FACTS = SizeFacts(
+    {"s0": "x.size(0)", "u0": "?"},
+    {"s0": (2, 64), "u0": (None, None)},
+    (SizeFact("(s0 % 2) == 0", Origin("a b.py", 3, "f")), SizeFact("s0 == 6")),
+    {"s0": 6},
+)
+GUARDS = (GuardRecord(GuardKind.OVERLAP, X, (GlobalSource("y"),), Origin("m.py", 1, "f", "add_"), "written"),)
+
+
+def graph(dialect, text="graph(%x: f32[2]) {\n  return (%x,)\n}\n"):
+    return dialect.parse_ir(f"// dialect: {dialect.__name__.split('.')[-1]} 1\n{text}", fake_mode=FakeTensorMode())
+
+
+def test_every_record_comes_back():
+    value = Functional(graph(aten), SIGNATURE, FACTS, GUARDS)
+    text = print_value(value)
+    back = parse_value(text, constants=constants_of(value))
+    assert (back.signature, back.facts, back.guards) == (SIGNATURE, FACTS, GUARDS)
+    assert back.signature.inputs[0].n_writes == 3 and not back.signature.writes[0].is_counted, "compared apart"
+    assert print_value(back) == text and text.count("symbol s0 ") == 1
+
+
+def test_a_training_step_keeps_its_marks_and_names():
+    text = """// level: Half 1
+input('x')
+output Fresh(0)
+// dialect: aten 1
+graph(%x: f32[2] {kept}) {
+  %early: f32[2] = aten.sin.default(%x) {kept, region=('checkpoint', 3)}
+  %late: f32[2] = aten.cos.default(%early) {backward}  # m.py:3 in f
+  return (%late,)
+}
+"""
+    value = parse_value(text)
+    assert isinstance(value, Half) and print_value(value) == text
+    assert [node.name for node in value.graph_module.graph.nodes] == ["x", "early", "late", "output"]
+
+
+def test_a_partition_comes_back_and_halves_of_other_graphs_are_refused():
+    forward, backward = Half(graph(aten), SIGNATURE), Half(graph(aten), Signature())
+    halves = Halves(SIGNATURE, Signature(), (SavedValue(0, True),), (0,), (1,), ((0,),), (((S0,), (1,), "f32", "cpu"),))
+    value = Partition(forward, (backward,), (halves,))
+    text = print_value(value)
+    back = parse_value(text, constants=constants_of(value))
+    assert print_value(back) == text and back.halves == value.halves
+    with pytest.raises(UnsupportedError, match="other signatures"):
+        print_value(Partition(backward, (backward,), (halves,)))
+
+
+def test_examples_of_a_captured_graph_come_back():
+    value = Captured(graph(torch_dialect), (torch.zeros(2, 3).t(), 4), Signature((InputSpec("x"),)))
+    back = parse_value(print_value(value))
+    assert back.inputs[0].shape == (3, 2) and back.inputs[0].stride() == (1, 3) and back.inputs[1] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("graph()", "line 1 .*first line"),
+        ("// level: Functional 1\ninput('x')\n", "line 1 .*a line `// dialect"),
+        ("// level: Functional 1\nfact 3\n// dialect: aten 1\ngraph() { return () }", "line 2 .*string"),
+        ("// level: Functional 1\ninput('x'\n// dialect: aten 1\ngraph() { return () }", "line 3 .*expected"),
+        ("// level: Half 1\n// dialect: aten 1\ngraph(%x) {\n  return (%y,)\n}", "line 4 .*%y"),
+        ("// level: Half 1\noutput Nothing(0)\n// dialect: aten 1\ngraph() { return () }", "line 2 .*Nothing"),
+    ],
+)
+def test_what_can_not_be_read_is_refused_with_its_line(text, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        parse_value(text)
+
+
+def test_another_version_is_refused():
+    with pytest.raises(UnsupportedError, match="level Functional 2; this reader takes Captured 1, Recorded 1"):
+        parse_value("// level: Functional 2\n// dialect: aten 1\ngraph() { return () }")
