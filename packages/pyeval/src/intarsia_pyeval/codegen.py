@@ -36,6 +36,7 @@ from intarsia_pyeval.operation import operation
 from intarsia_pyeval.tracer import Extension
 from intarsia_pyeval.values.base import NULL, Value
 from intarsia_pyeval.values.constants import ATOMS, NONE, Const
+from intarsia_pyeval.values.draws import Draw
 from intarsia_pyeval.values.functions import Cell, MadeFunction
 from intarsia_pyeval.values.objects import Object, Traceback
 from intarsia_pyeval.values.sequences import Tuple
@@ -88,6 +89,8 @@ class Builder(Writer):
         self._temporaries: dict[int, str] = {}  # id of a model -> local that holds it
         self._fetched: dict[int, str] = {}  # id of a source -> local that holds it
         self._loading: set[int] = set()
+        for draw in tx.effects.draws:
+            self._draw(draw)
 
     # -- instructions --------------------------------------------------------------------------------------------
 
@@ -153,7 +156,8 @@ class Builder(Writer):
             Foreclosed: There are checks, and the graph can't be run in vain.
         """
         checks = self.tx.checks
-        runner = self.tx.extension.runs_in_vain() if checks.conditions else None
+        in_vain = checks.conditions and not self.tx.effects.draws
+        runner = self.tx.extension.runs_in_vain() if in_vain else None
         if checks.conditions and runner is None:
             checks.foreclose()
         graph = self.tx.extension.finish(self.tx, [*checks.conditions, *self.results])
@@ -192,6 +196,15 @@ class Builder(Writer):
         self.emit("POP_TOP")
         begin_anew(self.code, self, [hole, *self._fetched.values()])
         self._out = before
+
+    def _draw(self, draw: Value) -> None:
+        """Draw a random number before anything else, whether anybody needs it or not."""
+        assert isinstance(draw, Draw)
+        self._out = self.fetches
+        loads: list[Loader] = [partial(self.load, arg) for arg in draw.args]
+        self.call(partial(self.emit, "LOAD_CONST", draw.drawn_by), loads)
+        self.emit("STORE_FAST", self._temporaries.setdefault(id(draw), self.temporary()))
+        self._out = self.body
 
     # -- values --------------------------------------------------------------------------------------------------
 

@@ -12,9 +12,12 @@ from intarsia_pyeval.callables import (
     attributes,
     class_checks,
     copying,
+    drawing,
+    in_python,
     iterating,
     making,
     operator_module,
+    patterns,
     polyfills,
     pure,
     refused,
@@ -24,6 +27,7 @@ from intarsia_pyeval.kinds import (
     builtin_methods,
     cells,
     classes,
+    comparing,
     deques,
     dict_views,
     dicts,
@@ -46,6 +50,7 @@ from intarsia_pyeval.kinds import (
     slices,
     supers,
     tuples,
+    warned,
 )
 from intarsia_pyeval.tracer import BuiltinCall, Callables
 
@@ -57,6 +62,7 @@ KINDS = (
     builtin_methods,
     cells,
     classes,
+    comparing,
     deques,
     dict_views,
     dicts,
@@ -79,6 +85,7 @@ KINDS = (
     slices,
     supers,
     tuples,
+    warned,
 )
 _TABLES = (
     attributes.CALLS,
@@ -88,7 +95,11 @@ _TABLES = (
     atom_calls.CALLS,
     operator_module.CALLS,
     copying.CALLS,
+    drawing.CALLS,
+    in_python.CALLS,
+    patterns.CALLS,
     refused.CALLS,
+    warned.CALLS,
 )
 
 

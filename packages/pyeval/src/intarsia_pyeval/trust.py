@@ -39,6 +39,7 @@ INLINED_LIBRARIES = frozenset(
     {
         "_collections_abc",
         "abc",
+        "bisect",
         "collections",
         "contextlib",
         "copy",

@@ -14,7 +14,7 @@ from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics import folding, iteration
 from intarsia_pyeval.values.base import Keywords, Value
-from intarsia_pyeval.values.constants import NONE, Const, boolean
+from intarsia_pyeval.values.constants import NONE, Const, boolean, is_none
 from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_pyeval.values.signatures import arity
@@ -58,6 +58,8 @@ def call_leaf_or_table(
     if function in PURE:
         return _pure(plugin, tx, function, args, keywords)
     if is_leaf(function):
+        if any(not is_none(keywords.get(name, NONE)) for name in ("size_average", "reduce")):
+            return None  # it warns, which a node does when it is compiled
         return _record(plugin, tx, function, args, keywords)
     if isinstance(function, type) and issubclass(function, torch.Tensor):
         raise Break("tracer.tensor_op", f"a {function.__name__} is made")
@@ -156,6 +158,47 @@ def _parameter(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: K
     raise Break("tracer.tensor_op", "a Parameter is made")
 
 
+def _variable(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """The old name of tensors: what it makes of one shares its memory, and has no history."""
+    (data,) = arity("Variable", args, keywords, 1)
+    if not isinstance(data, TensorValue):
+        raise Break("tracer.tensor_op", f"a Variable is made of {data.describe()}")
+    return do.call_method(tx, data, "detach", [], {})
+
+
+def _annotate(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Say a type to the compiler of scripts."""
+    named = {**dict(zip(("the_type", "the_value"), args, strict=False)), **keywords}
+    return named["the_value"]
+
+
+def _legacy(dtype: torch.dtype) -> Handler:
+    """The class of tensors of a type: made of numbers; of sizes, its memory is what it was."""
+
+    def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        (data,) = arity("FloatTensor", args, keywords, 1)
+        if not isinstance(data, Items) or data.type() not in (list, tuple):
+            raise Break("tracer.tensor_op", f"a tensor of {dtype} is made of {data.describe()}")
+        on: Keywords = {"dtype": Const(dtype), "device": Const(torch.device("cpu"))}
+        return do.call(tx, tx.live.wrap(torch.tensor, None), [data], on)
+
+    return handler
+
+
+_OF_AUTOCAST = (
+    torch.is_autocast_enabled,
+    torch.is_autocast_cache_enabled,
+    torch.get_autocast_dtype,
+)  # the others warn that they are old
+_LEGACY: dict[Any, torch.dtype] = {
+    torch.FloatTensor: torch.float32,
+    torch.DoubleTensor: torch.float64,
+    torch.LongTensor: torch.int64,
+    torch.IntTensor: torch.int32,
+    torch.BoolTensor: torch.bool,
+}
+
+
 def _combine_masked(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """torch's own function makes a class at every call, which only masked tensors need."""
     return do.call(tx, tx.live.wrap(_combine, None), args, keywords)
@@ -183,6 +226,9 @@ HANDLERS: dict[Any, Handler] = {
     torch._check_type: _check,
     torch._check_index: _check,
     torch.nn.Parameter: _parameter,
+    torch.autograd.Variable: _variable,
+    torch.jit.annotate: _annotate,
+    **{cls: _legacy(dtype) for cls, dtype in _LEGACY.items()},
     torch.cuda.is_available: _cuda_available,
     torch._C._log_api_usage_once: _nothing,
     torch.masked._ops._combine_input_and_mask: _combine_masked,
@@ -195,8 +241,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.is_inference_mode_enabled: contexts.is_inference_mode_enabled,
     torch.get_default_dtype: contexts.get_default_dtype,
     torch.get_default_device: default_device,
-    torch.is_autocast_enabled: contexts.is_autocast_enabled,
-    torch.get_autocast_dtype: contexts.get_autocast_dtype,
+    **{function: contexts.of_autocast(function) for function in _OF_AUTOCAST},
     torch.autocast: contexts.make_autocast,
     torch.amp.autocast_mode.autocast: contexts.make_autocast,
     torch.cuda.amp.autocast: contexts.autocast_for("cuda"),

@@ -106,16 +106,14 @@ def get_default_dtype(plugin: Recording, tx: Tracer, args: Sequence[Value], keyw
     return Const(torch.get_default_dtype())
 
 
-def is_autocast_enabled(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Answer with the state now."""
-    tx.guards.add(GuardKind.AUTOCAST, None, plugin.state.autocast_at_entry())
-    return folding.call_pure(tx, torch.is_autocast_enabled, args, keywords)
+def of_autocast(function: Callable[..., Any]) -> Callable[[Recording, Tracer, Sequence[Value], Keywords], Value]:
+    """Return the handler of a function that tells the autocast state now."""
 
+    def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        tx.guards.add(GuardKind.AUTOCAST, None, plugin.state.autocast_at_entry())
+        return folding.call_pure(tx, function, args, keywords)
 
-def get_autocast_dtype(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Answer with the state now."""
-    tx.guards.add(GuardKind.AUTOCAST, None, plugin.state.autocast_at_entry())
-    return folding.call_pure(tx, torch.get_autocast_dtype, args, keywords)
+    return handler
 
 
 def make_autocast(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

@@ -16,6 +16,7 @@ from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.callables import attributes
 from intarsia_pyeval.kinds import sets
+from intarsia_pyeval.kinds.comparing import KeyMaker
 from intarsia_pyeval.semantics import calling, folding, iteration
 from intarsia_pyeval.tracer import BuiltinCall
 from intarsia_pyeval.values.base import Keywords, Value
@@ -63,6 +64,11 @@ def _dict(cls: Any) -> BuiltinCall:
         return made
 
     return handler
+
+
+def _cmp_to_key(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    (function,) = arity("cmp_to_key", args, keywords, 1)
+    return KeyMaker(function)
 
 
 def _exception(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -159,6 +165,7 @@ CALLS: dict[Any, BuiltinCall] = {
     collections.deque: _deque,
     dict: _dict(dict),
     frozenset: _set(frozenset),
+    functools.cmp_to_key: _cmp_to_key,
     functools.partial: _partial,
     list: _list,
     object: _object,

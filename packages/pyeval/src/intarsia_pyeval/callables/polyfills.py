@@ -35,6 +35,7 @@ __all__ = [
     "chain",
     "chain_from_iterable",
     "combinations",
+    "combinations_with_replacement",
     "compress",
     "count",
     "count_elements",
@@ -42,11 +43,13 @@ __all__ = [
     "dict_from_keys",
     "dropwhile",
     "filterfalse",
+    "groupby",
     "islice",
     "max_",
     "min_",
     "model",
     "pairwise",
+    "permutations",
     "polyfill",
     "product",
     "product_of",
@@ -56,6 +59,7 @@ __all__ = [
     "sequence_iterator",
     "starmap",
     "takewhile",
+    "tee",
     "zip_longest",
 ]
 
@@ -306,6 +310,114 @@ def _combinations(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
         yield tuple([pool[i] for i in at])
 
 
+def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[Any]:
+    r = operator.index(r)
+    pool = tuple(iterable)
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    return _combinations_with_replacement(pool, r)
+
+
+def _combinations_with_replacement(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
+    if r and not pool:
+        return
+    at = [0] * r
+    while True:
+        yield tuple([pool[i] for i in at])
+        for place in reversed(range(r)):
+            if at[place] < len(pool) - 1:
+                break
+        else:
+            return
+        at[place:] = [at[place] + 1] * (r - place)
+
+
+def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[Any]:
+    pool = tuple(iterable)
+    if r is not None and not isinstance(r, int):
+        raise TypeError("Expected int as r")
+    r = len(pool) if r is None else r
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    return _permutations(pool, r)
+
+
+def _permutations(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
+    if r > len(pool):
+        return
+    chosen: list[int] = []  # a path in the tree of choices, and the next one to try at its end
+    following = 0
+    while True:
+        while len(chosen) < r and following < len(pool):
+            if following not in chosen:
+                chosen.append(following)
+                following = 0
+            else:
+                following += 1
+        if len(chosen) == r:
+            yield tuple([pool[i] for i in chosen])
+        if not chosen:
+            return
+        following = chosen.pop() + 1
+
+
+def groupby(iterable: Iterable[Any], key: Any = None) -> Iterator[Any]:
+    return _groupby(iter(iterable), key)
+
+
+def _groupby(it: Iterator[Any], key: Any) -> Iterator[Any]:
+    group = 0
+    at: list[Any] = [None, None, group, False]  # an element, its key, the group that is given out, whether one is there
+    if not _has_more(it, key, at):
+        return
+    while True:
+        group += 1
+        at[2] = group
+        mine = at[1]
+        yield mine, _group(it, key, at, mine, group)
+        while _has_more(it, key, at) and at[1] in (mine,):
+            at[3] = False
+        if not at[3]:
+            return
+
+
+def _group(it: Iterator[Any], key: Any, at: list[Any], mine: Any, group: int) -> Iterator[Any]:
+    while at[2] == group and _has_more(it, key, at) and at[1] in (mine,):
+        at[3] = False
+        yield at[0]
+
+
+def _has_more(it: Iterator[Any], key: Any, at: list[Any]) -> bool:
+    if not at[3]:
+        try:
+            element = next(it)
+        except StopIteration:
+            return False
+        at[0], at[1], at[3] = element, element if key is None else key(element), True
+    return True
+
+
+def tee(iterable: Iterable[Any], n: int = 2, /) -> tuple[Iterator[Any], ...]:
+    if n < 0:
+        raise ValueError("n must be >= 0")
+    it = iter(iterable)
+    seen: list[Any] = []
+    return tuple([_tee(it, seen) for _ in range(n)])
+
+
+def _tee(it: Iterator[Any], seen: list[Any]) -> Iterator[Any]:
+    at = 0
+    while True:
+        if at == len(seen):
+            try:
+                element = next(it)
+            except StopIteration:
+                return
+            seen.append(element)
+        yield seen[at]
+        at += 1
+
+
 def min_(*values: Any, key: Any = None, default: Any = _MISSING) -> Any:
     return _extreme("min", operator.lt, values, key, default)
 
@@ -402,17 +514,21 @@ _WRITTEN: dict[Any, Callable[..., Any]] = {
     itertools.chain: chain,
     itertools.chain.from_iterable: chain_from_iterable,
     itertools.combinations: combinations,
+    itertools.combinations_with_replacement: combinations_with_replacement,
     itertools.compress: compress,
     itertools.count: count,
     itertools.cycle: cycle,
     itertools.dropwhile: dropwhile,
     itertools.filterfalse: filterfalse,
+    itertools.groupby: groupby,
     itertools.islice: islice,
     itertools.pairwise: pairwise,
+    itertools.permutations: permutations,
     itertools.product: product,
     itertools.repeat: repeat,
     itertools.starmap: starmap,
     itertools.takewhile: takewhile,
+    itertools.tee: tee,
     itertools.zip_longest: zip_longest,
     math.prod: product_of,
     max: max_,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ __all__ = ["UNARY"]
 
 UNARY: dict[str, Callable[[Any], Any]] = {"-": lambda v: -v, "+": lambda v: +v, "~": lambda v: ~v}
 _SIZED = (str, bytes, range)
+#: Methods of patterns that make objects with a state.
+_STATEFUL = frozenset({"finditer", "scanner"})
 
 
 @do.hash_key.rule(Const)
@@ -48,6 +51,8 @@ def call_method(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords
     found = tx.extension.call_atom_method(tx, x.value, name)
     if found is not None:
         return found
+    if name in _STATEFUL and isinstance(x.value, re.Pattern):
+        raise Break("tracer.iterator", f"{name} of a pattern makes an iterator")
     if name == "join" and len(args) == 1 and not keywords:
         if not any(tx.classes.find(args[0].type(), each) for each in ("__iter__", "__getitem__")):
             tx.raising.error(TypeError, "can only join an iterable")

@@ -100,6 +100,9 @@ def object_slot(
     """Model a method written in C that an instance has from `object`, or of a known object; None for any other."""
     if owner.cls in LOCKS:
         return use_lock(tx.effects, tx.frames, owner, name)
+    row = tx.callables.rules.get(raw) if isinstance(raw, types.MethodDescriptorType) else None
+    if row is not None:
+        return row(tx, [owner, *args], dict(keywords))
     home = getattr(raw, "__objclass__", None)
     if home in (object, BaseException, None) or (name == "__init__" and issubclass(owner.cls, BaseException)):
         return _slot_of_object(tx, owner, raw, name, args, keywords)

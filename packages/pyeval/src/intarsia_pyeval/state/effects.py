@@ -23,18 +23,25 @@ class Effects:
     Attributes:
         dirty: The changed values, in the order of their first change.
         changes: A number that grows with every change, and with every operation that the plug-in records.
+        draws: Random numbers, in the order in which they are drawn.
         locks: Locks that were taken while tracing and not released.
     """
 
     def __init__(self) -> None:
         self.dirty: dict[Value, None] = {}
         self.locks: dict[Value, None] = {}
+        self.draws: list[Value] = []
         self.changes = 0
         self._let_go: list[Any] = []  # existing objects that may have ended since the frame began
 
     def advanced(self) -> None:
         """Something changed that no existing object shows: what was done can't be done again."""
         self.changes += 1
+
+    def draw(self, value: Value) -> None:
+        """A random number is drawn."""
+        self.draws.append(value)
+        self.advanced()
 
     def changed(self, value: Value) -> None:
         """Something that may have existed before is about to change."""

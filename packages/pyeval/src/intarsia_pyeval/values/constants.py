@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = ["ATOMS", "FALSE", "NONE", "TRUE", "Const", "boolean", "is_none"]
 #: Types whose values are immutable, compare by value, and whose operators, attributes and methods have no effects.
 ATOMS: frozenset[type] = frozenset(
     {int, float, bool, complex, str, bytes, types.NoneType, types.EllipsisType, types.NotImplementedType, range}
+    | {re.Pattern, re.Match}
 )
 
 

@@ -1,0 +1,62 @@
+"""Random numbers of Python's own generator: the replacement code draws them before anything else, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_pyeval.breaks import Foreclosed
+from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.numbers import Bounds, OpenNumber
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.sources import Guards
+
+__all__ = ["Draw"]
+
+
+class Draw(OpenNumber):
+    """A number that a call of the replacement code will have drawn.
+
+    Args:
+        guards: Where relying on values is noted.
+        drawn_by: The function to call.
+        args: Its arguments.
+        kind: int or float.
+        limits: The least and the largest number, where they are known.
+        step: The outermost step at which it is drawn.
+    """
+
+    __slots__ = ("args", "drawn_by", "step")
+    shared = True
+
+    def __init__(
+        self,
+        guards: Guards,
+        drawn_by: Callable[..., Any],
+        args: Sequence[Value],
+        kind: type,
+        limits: Bounds | None,
+        step: int,
+    ) -> None:
+        super().__init__(guards, kind(limits[0] if limits is not None else 0.5), limits=limits)
+        self.drawn_by = drawn_by
+        self.args = tuple(args)
+        self.step = step
+
+    def settled(self) -> Const:
+        """Nobody knows it here.
+
+        Raises:
+            Foreclosed: Always.
+        """
+        raise Foreclosed(self.step)
+
+    def key(self) -> Hashable:
+        """Return what equal computations have in common: each draw is another number."""
+        return self
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"a random {self.type().__name__}"
