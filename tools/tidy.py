@@ -10,6 +10,7 @@ T7  docs/architecture.md names exactly the folders of packages/, and files in th
 T8  node.meta keys are spelled in intarsia_ir.meta alone
 T9  no machine path or registry host in any tracked file
 T10 the pipeline package stays under 800 lines of code (blank lines, comments and docstrings don't count)
+T11 the numbered rules of a package's verifiers agree: each is in a docstring, in the code, and named by a test
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ BAD_CODE = re.compile(
 MACHINE = re.compile(r"(?<![\w./-])/(?:work|farm|root|home)/[a-z]|bash_jobs|/opt/(?:wheels|pypi)")
 META_KEY = re.compile(r"\.meta(?:\[[\"']|\.get\(|\.setdefault\(|\.pop\()")
 PIPELINE_LINES = 800
+RULE = re.compile(r"\b[A-Z][0-9]{1,2}\b")
+RULE_LINE = re.compile(r"^\s*([A-Z][0-9]{1,2})(?::|  )", re.MULTILINE)
 
 
 def main() -> int:
-    findings = [*files(), *packages(), *top_level(), *architecture(), *pipeline_size()]
+    findings = [*files(), *packages(), *top_level(), *architecture(), *pipeline_size(), *numbered_rules()]
     for finding in findings:
         print(finding)
     sizes()
@@ -133,6 +136,29 @@ def pipeline_size() -> Iterator[str]:
     lines = sum(code_lines(p.read_text(encoding="utf-8")) for p in ROOT.glob("packages/pipeline/src/**/*.py"))
     if lines >= PIPELINE_LINES:
         yield f"T10 packages/pipeline: {lines} lines of code, {PIPELINE_LINES} allowed"
+
+
+def numbered_rules() -> Iterator[str]:
+    """T11."""
+    integration = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "integration").glob("test_*.py"))
+    for source in sorted(ROOT.glob("packages/*/src/*")):
+        written: set[str] = set()
+        checked: set[str] = set()
+        for name in ("verify.py", "rules.py", "_rules.py", "check.py"):
+            for path in source.rglob(name):
+                tree = ast.parse(path.read_text(encoding="utf-8"))
+                written |= set(RULE_LINE.findall(ast.get_docstring(tree) or ""))
+                constants = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
+                checked |= {v for v in constants if isinstance(v, str) and RULE.fullmatch(v)}
+        tests = "".join(p.read_text(encoding="utf-8") for p in (source.parents[1] / "tests").rglob("*.py"))
+        tested = set(RULE.findall(tests)) | set(RULE.findall(integration))
+        where = source.relative_to(ROOT)
+        for missing, what in (
+            (checked - written, "is in no docstring"),
+            (written - checked, "is in no code"),
+            (written - tested, "is named by no test"),
+        ):
+            yield from (f"T11 {where}: rule {rule} {what}" for rule in sorted(missing))
 
 
 def code_lines(text: str) -> int:
