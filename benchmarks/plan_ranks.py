@@ -3,10 +3,12 @@
     python benchmarks/plan_ranks.py ranks.json                                   # 4 programs, 40 plans each
     python benchmarks/plan_ranks.py ranks.json --programs softmax,block --plans 10 --cost calibration.json
 
-The file has every plan, what each model predicts for it, its time and the ranks. It is written after each batch; run
-again, the command goes on where the file ends. A batch is measured in turn with the plan without fusion, and a plan's
-time is relative to that one's of its batch, so what else the machine does between batches costs little. Times are those
-of `intarsia_study.measure`: CPU time of one thread in generated kernels, of the best of the rounds.
+Models are the target's roofline, `intarsia_study.walked_us`, which prices the loops and vectors that a plan's schedule
+makes, and a calibrated one where there is one. The file has every plan, what each model predicts for it, its time and
+the ranks. It is written after each batch; run again, the command goes on where the file ends. A batch is measured in
+turn with the plan without fusion, and a plan's time is relative to that one's of its batch, so what else the machine
+does between batches costs little. Times are those of `intarsia_study.measure`: CPU time of one thread in generated
+kernels, of the best of the rounds.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ import torch
 import torch.nn.functional as F
 
 from intarsia_fuser import AtRandom, Calibrated, CostModel, FusionPlan, NoFusion, Roofline
-from intarsia_study import StudyProgram, measure, programs_of, spearman
+from intarsia_study import StudyProgram, measure, programs_of, spearman, walked_us
 
 BATCH = 8  # plans that are measured in turn
 TRIES = 20  # seeds for each plan, of which most give one that there is already where few are legal
@@ -152,14 +155,21 @@ def times_of(program: StudyProgram, batch: Mapping[str, FusionPlan], rounds: int
 
 def ranks(program: StudyProgram, plans: dict[str, dict[str, Any]], costs: Sequence[CostModel]) -> dict[str, float]:
     """Return each model's rank, and keep what it predicts with the plans."""
+    models: dict[str, Callable[[FusionPlan], float]] = {c.name: partial(_by_cost, program, c) for c in costs}
+    models["walks"] = lambda plan: walked_us(program.program, plan, program.target)
     found: dict[str, float] = {}
-    for cost in costs:
+    for name, predict in models.items():
         for seed, plan in plans.items():
-            if cost.name not in plan.setdefault("predicted", {}):
-                plan["predicted"][cost.name] = round(program.plan(AtRandom(int(seed)), cost=cost).after.predicted_us, 2)
-        pairs = [(p["predicted"][cost.name], p["relative"]) for p in plans.values()]
-        found[cost.name] = round(spearman([a for a, _ in pairs], [b for _, b in pairs]), 3) if len(pairs) > 2 else 0.0
+            if name not in plan.setdefault("predicted", {}):
+                plan["predicted"][name] = round(predict(program.plan(AtRandom(int(seed)))), 2)
+        pairs = [(p["predicted"][name], p["relative"]) for p in plans.values()]
+        found[name] = round(spearman([a for a, _ in pairs], [b for _, b in pairs]), 3) if len(pairs) > 2 else 0.0
     return found
+
+
+def _by_cost(program: StudyProgram, cost: CostModel, plan: FusionPlan) -> float:
+    """What a cost model predicts for a plan that was made by another one, or by none."""
+    return program.plan(plan, cost=cost).after.predicted_us
 
 
 def _arguments() -> argparse.ArgumentParser:

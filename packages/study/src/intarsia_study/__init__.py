@@ -2,7 +2,8 @@
 
 `programs_of` takes the graphs of a function just before they are fused. `measure` builds plans of one of them side by
 side, times them in turn, kernel by kernel, and refuses a plan whose results are wrong. `counterfactuals` tells of each
-decision of a plan what it was worth. `study` compares policies, as records that a Parquet file takes; `python -m
+decision of a plan what it was worth. `walked_us` predicts a
+plan's time from its schedule. `study` compares policies, as records that a Parquet file takes; `python -m
 intarsia_study.calibrate` makes the file of a calibrated cost model.
 
 Example:
@@ -18,6 +19,7 @@ from intarsia_study.counterfactuals import Counterfactual, counterfactuals
 from intarsia_study.dataset import Record, spearman, study, write_parquet
 from intarsia_study.measure import KernelTime, Measured, PlanTime, measure
 from intarsia_study.programs import StudyProgram, programs_of
+from intarsia_study.walks import WalkPrices, walked_us
 
 __version__ = "0.1.0"
 
@@ -28,10 +30,12 @@ __all__ = [
     "PlanTime",
     "Record",
     "StudyProgram",
+    "WalkPrices",
     "counterfactuals",
     "measure",
     "programs_of",
     "spearman",
     "study",
+    "walked_us",
     "write_parquet",
 ]
