@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from intarsia_recorder import EagerMode
+from intarsia_shapes import ShapeEnv, fake_mode, fakeify
 
 REFUSED: list[Callable[[torch.Tensor], Any]] = [
     lambda x: x[:1].expand(3, 3).add_(1),
@@ -57,9 +58,25 @@ def test_results_that_depend_on_the_order(function: Callable[[torch.Tensor], Any
         function(mode.from_tensor(torch.ones(3, 3)))
 
 
+@pytest.mark.parametrize("function", [*REFUSED, *ORDERED])
+def test_sizes_of_the_call_decide_where_they_are_open(function: Callable[[torch.Tensor], Any]) -> None:
+    mode = fake_mode(ShapeEnv(), kind=EagerMode)
+    x = fakeify(mode, torch.ones(3, 3), "x", dynamic=(0, 1))
+    with mode, pytest.raises(RuntimeError, match="unsupported operation"):
+        function(x)
+
+
 @pytest.mark.parametrize("function", TAKEN)
 def test_what_is_the_same_in_any_order(function: Callable[[torch.Tensor], Any]) -> None:
     function(torch.ones(3, 3))
     mode = EagerMode()
     with mode:
         function(mode.from_tensor(torch.ones(3, 3)))
+
+
+@pytest.mark.parametrize("function", TAKEN[:-1])
+def test_what_is_the_same_in_any_order_for_open_sizes(function: Callable[[torch.Tensor], Any]) -> None:
+    mode = fake_mode(ShapeEnv(), kind=EagerMode)
+    x = fakeify(mode, torch.ones(3, 3), "x", dynamic=(0, 1))
+    with mode:
+        function(x)

@@ -11,6 +11,7 @@ from intarsia_ir import aten, meta
 from intarsia_ir.errors import InternalError, InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Constant, Fresh, InputItself, InputSpec, Origin, Role, Signature
 from intarsia_recorder import EagerMode, record
+from intarsia_shapes import ShapeEnv, fake_mode, fakeify
 
 
 def targets(recorded):
@@ -365,3 +366,14 @@ def test_what_has_a_python_form_of_its_own_stays_whole_with_symbolic_sizes(funct
     classes = fakeify(mode, torch.zeros(5, 7, dtype=torch.int64), "y", dynamic=(0, 1))
     made = targets(record(function, (x, classes) if "margin" in function.__name__ else (x,)))
     assert len(made) == 1 or made[0] == "aten.multilabel_margin_loss_forward.default"
+
+
+@pytest.mark.parametrize("function", [lambda x: x.add_(1), lambda x: x.data.add_(1), lambda x: x + 1])
+@pytest.mark.parametrize("x", [torch.zeros(2, 3), torch.zeros(4, 2, 3)[1], torch.zeros(3, 2).t()])
+def test_writes_are_counted_from_what_a_tensor_begins_with(function, x):
+    """A fake tensor of open sizes that stands for a view was written when it was made."""
+    fake = fakeify(fake_mode(ShapeEnv()), x, "x", dynamic=(0,))
+    before = x._version
+    recorded = record(function, (fake,))
+    function(x)
+    assert recorded.signature.inputs[0].n_writes == x._version - before

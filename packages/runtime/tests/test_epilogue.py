@@ -90,8 +90,19 @@ def test_inference_tensors_are_written_in_inference_mode() -> None:
     with torch.inference_mode():
         unversioned = torch.zeros(2)
         targets = [torch.zeros(2), unversioned]
-        _write_threes(targets, (False, False))
+        _write_threes(targets, (True, False))
     assert [target.tolist() for target in targets] == [[3, 3], [3, 3]]
+
+
+def test_an_inference_tensor_is_written_through_its_data_anywhere() -> None:
+    with torch.inference_mode():
+        unversioned = torch.zeros(2)
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        _write_threes([unversioned], (True,))
+    targets = [torch.zeros(2), unversioned]
+    _write_threes(targets, (False, False))
+    assert [target.tolist() for target in targets] == [[3, 3], [3, 3]]
+    assert targets[0]._version == 0
 
 
 def test_a_parameter_is_written_whatever_the_grad_mode() -> None:

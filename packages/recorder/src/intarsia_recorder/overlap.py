@@ -9,14 +9,16 @@ Source: aten/src/ATen/MemoryOverlap.cpp; differs: layouts that are too hard for 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._mode_utils import no_dispatch
 
+from intarsia_recorder.iteration import known_numbers
 from intarsia_recorder.operands import Check, by_name, op_name
 
 __all__ = ["overlap_check"]
@@ -53,86 +55,93 @@ def overlap_check(op: OpOverload) -> Check | None:
 
     def check(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         arguments = by_name(op, args, kwargs).items()
-        targets = _tensors(value for name, value in arguments if written[name])
+        targets = _layouts(value for name, value in arguments if written[name])
         if name not in _UNIFORM and any(map(_overlaps_itself, targets)):
             raise RuntimeError(_SEVERAL)
-        places: dict[int, list[torch.Tensor]] = {}
+        places: dict[int, list[_Layout]] = {}
         for target in targets:
-            places.setdefault(_storage(target), []).append(target)
-        for source in _tensors(value for name, value in arguments if not written[name]):
-            if any(_overlap_in_part(target, source) for target in places.get(_storage(source), ())):
+            places.setdefault(target.storage, []).append(target)
+        for source in _layouts(value for name, value in arguments if not written[name]):
+            if any(_overlap_in_part(target, source) for target in places.get(source.storage, ())):
                 raise RuntimeError(_IN_PART)
 
     return check
 
 
-def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the tensors of known layout among arguments, and in lists among these."""
-    tensors: list[torch.Tensor] = []
+class _Layout(NamedTuple):
+    """Where the elements of a tensor lie in its storage, without dimensions of one element; none is without.
+
+    Symbols stand for the numbers of this call: that a layout overlaps for other sizes alone isn't found out.
+    """
+
+    storage: int
+    dtype: torch.dtype
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+
+def _layouts(values: Iterable[Any]) -> list[_Layout]:
+    """Return the layouts of tensors among arguments, and in lists among these, as far as numbers are known."""
+    layouts = []
     for value in values:
-        tensors += [x for x in (value if isinstance(value, list | tuple) else (value,)) if _has_layout(x)]
-    return tensors
+        for tensor in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
+                numbers = known_numbers((*tensor.shape, *tensor.stride(), tensor.storage_offset()))
+                if numbers is not None and 0 not in numbers[: tensor.dim()]:
+                    layouts.append(_layout(tensor, numbers))
+    return layouts
 
 
-def _has_layout(value: Any) -> bool:
-    """Tell whether a value is a tensor with elements whose places are known numbers."""
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return False
-    numbers = (*value.shape, *value.stride(), value.storage_offset())
-    return all(type(number) is int for number in numbers) and 0 not in value.shape
+def _layout(tensor: torch.Tensor, numbers: Sequence[int]) -> _Layout:
+    rank = tensor.dim()
+    dims = [(n, stride) for n, stride in zip(numbers[:rank], numbers[rank:-1], strict=True) if n != 1]
+    shape, strides = tuple(n for n, _ in dims), tuple(stride for _, stride in dims)
+    return _Layout(tensor.untyped_storage()._cdata, tensor.dtype, numbers[-1], shape, strides)
 
 
-def _storage(value: torch.Tensor) -> int:
-    address: int = value.untyped_storage()._cdata
-    return address
-
-
-def _overlaps_itself(value: torch.Tensor) -> bool:
+def _overlaps_itself(value: _Layout) -> bool:
     """Tell whether two elements share a place."""
     reach = 0
-    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
-        if size == 1:
-            continue
+    for stride, size in sorted(zip(value.strides, value.shape, strict=True)):
         if stride == 0:
             return True
         if stride <= reach:
-            return value.numel() <= _LARGEST and len(_places(value).unique()) < value.numel()
+            return value.numel <= _LARGEST and len(_places(value).unique()) < value.numel
         reach += stride * (size - 1)
     return False
 
 
-def _overlap_in_part(a: torch.Tensor, b: torch.Tensor) -> bool:
+def _overlap_in_part(a: _Layout, b: _Layout) -> bool:
     """Tell whether two tensors of one storage share elements, but aren't the same view of it."""
-    if _layout(a) == _layout(b):
+    if a == b:
         return False
     (start_a, end_a), (start_b, end_b) = _extent(a), _extent(b)
     if start_a >= end_b or start_b >= end_a:
         return False
     if a.dtype != b.dtype:
         return True
-    if max(a.numel(), b.numel()) > _LARGEST:
+    if max(a.numel, b.numel) > _LARGEST:
         return False
     with no_dispatch():
         return bool(torch.isin(_places(a), _places(b)).any())
 
 
-def _layout(value: torch.Tensor) -> tuple[Any, ...]:
-    """Return what tells where elements are; dimensions of one element say nothing."""
-    dims = [(n, s) for n, s in zip(value.shape, value.stride(), strict=True) if n != 1]
-    return value.dtype, value.storage_offset(), dims
-
-
-def _extent(value: torch.Tensor) -> tuple[int, int]:
+def _extent(value: _Layout) -> tuple[int, int]:
     """Return the range of bytes from the first element to the last."""
-    last = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
-    start = int(value.storage_offset())
-    return start * value.itemsize, (start + last + 1) * value.itemsize
+    last = sum((size - 1) * stride for size, stride in zip(value.shape, value.strides, strict=True))
+    itemsize = value.dtype.itemsize
+    return value.offset * itemsize, (value.offset + last + 1) * itemsize
 
 
-def _places(value: torch.Tensor) -> torch.Tensor:
-    """Return the places of all elements, in elements of the storage."""
+def _places(value: _Layout) -> torch.Tensor:
+    """Return the places of all elements, i64[numel], in elements of the storage."""
     with no_dispatch():
-        places = torch.tensor([value.storage_offset()])
-        for size, stride in zip(value.shape, value.stride(), strict=True):
+        places = torch.tensor([value.offset])
+        for size, stride in zip(value.shape, value.strides, strict=True):
             places = (places[:, None] + torch.arange(size) * stride).reshape(-1)
         return places

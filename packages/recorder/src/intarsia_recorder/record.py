@@ -100,9 +100,10 @@ def record(
     recorder = Recorder(mode, decompositions=decompositions, cache=cache)
     names = _input_names(program, leaves, signature)
     fakes = [_fake(mode, leaf) for leaf in leaves]
+    # one that stands for a view was written when it was made, one of a front end that ran the program before by that
+    versions = [_version(fake) for fake in fakes]
     placeholders = [recorder.placeholder(fake, name) for fake, name in zip(fakes, names, strict=True)]
     entry_grad_mode = torch.is_grad_enabled()
-    versions = [_version(fake) for fake in fakes]
     with recording(recorder), (around or _nothing_around)(recorder, fakes) as proceed:
         if isinstance(program, fx.GraphModule):
             result = _run_graph(recorder, program, fakes, placeholders)
@@ -120,12 +121,13 @@ def record(
     meta.set_value(output, tuple(meta.value(node) for node in results))
     meta.set_origins(output, ())
     recorder.forget_autograd()
+    added = len(fakes) - len(leaves)
     listed = (signature.inputs if signature is not None else ()) or (InputSpec(""),) * len(leaves)
-    listed = (*listed, *[InputSpec("", Role.TANGENT)] * (len(fakes) - len(leaves)))
+    listed = (*listed, *[InputSpec("", Role.TANGENT)] * added)
     return Recorded(
         graph_module(recorder.root, recorder.graph),
         Signature(
-            inputs=tuple(map(_input_spec, listed, placeholders, fakes, versions)),
+            inputs=tuple(map(_input_spec, listed, placeholders, fakes, [*versions, *[0] * added])),
             outputs=specs,
             output_tree=None if _is_flat(result) else output_tree,
             exit_grad_mode=None if exit_grad_mode == entry_grad_mode else exit_grad_mode,
@@ -230,15 +232,19 @@ def _input_names(
     return names
 
 
-def _version(value: Any) -> int | None:
-    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
-
-
-def _input_spec(listed: InputSpec, node: fx.Node, fake: Any, before: int | None) -> InputSpec:
-    requires_grad, now = isinstance(fake, torch.Tensor) and fake.requires_grad, _version(fake)
-    # a front end that ran the program on the same fake tensors has counted its writes already
-    n_writes = None if now is None or before is None else now - before
+def _input_spec(listed: InputSpec, node: fx.Node, fake: Any, version: int | None) -> InputSpec:
+    """Return what a placeholder stands for; `version` is what its count of writes began with, if it has one."""
+    requires_grad = isinstance(fake, torch.Tensor) and fake.requires_grad
+    end = _version(fake)
+    n_writes = None if end is None or version is None else end - version
     return dataclasses.replace(listed, name=node.name, requires_grad=requires_grad, n_writes=n_writes)
+
+
+def _version(fake: Any) -> int | None:
+    """Return how often a tensor was written, as autograd counts, never an inference tensor's; None for other values."""
+    if not isinstance(fake, torch.Tensor):
+        return None
+    return 0 if fake.is_inference() else fake._version
 
 
 def _run_graph(

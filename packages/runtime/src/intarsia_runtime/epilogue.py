@@ -8,6 +8,7 @@ autograd sees real views.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -203,11 +204,16 @@ def _copy_all(targets: tuple[Tensor, ...], sources: tuple[Tensor, ...]) -> None:
         torch._foreach_copy_(targets, sources)
 
 
+_ANYWHERE = contextlib.nullcontext()
+
+
 def _copy_all_uncounted(targets: tuple[Tensor, ...], sources: tuple[Tensor, ...]) -> None:
     """Write without counting it among the versions that autograd looks at."""
     counting = tuple([target for target in targets if not target.is_inference()])
     versions = tuple([target._version for target in counting])
-    _copy_all(targets, sources)
+    # inference tensors take writes through `.data` anywhere
+    with _ANYWHERE if len(counting) == len(targets) else torch.inference_mode():
+        _copy_all(targets, sources)
     torch._C._autograd._unsafe_set_version_counter(counting, versions)
 
 
