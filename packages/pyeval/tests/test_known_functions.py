@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import enum
 import functools
 import heapq
 import itertools
@@ -65,7 +66,36 @@ def texts(values):
     return found.group(2), found.span(), found["0" if False else 1], parts, WORD.match("?"), WORD.pattern, values
 
 
-PROGRAMS = [permuted, grouped, split_in_two, heaps, sorted_in, by_comparison, texts]
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+    RUN = 4
+
+
+class Bits(enum.IntFlag):
+    LOW = 1
+    HIGH = 2
+
+
+def flags(values):
+    both = Access.READ | Access.RUN
+    low = Bits.LOW | Bits.HIGH
+    names = [flag.name for flag in Access if flag in both]
+    return (
+        both,
+        Access.WRITE in both,
+        both & Access.READ,
+        ~both,
+        names,
+        both == Access(5),
+        low,
+        low & 2,
+        int(low),
+        values,
+    )
+
+
+PROGRAMS = [flags, permuted, grouped, split_in_two, heaps, sorted_in, by_comparison, texts]
 
 
 @pytest.mark.parametrize("values", [[], [3, 1, 2], [1, 1, 2, 1, 3, 3], [5, 4, 3, 2, 1, 0]], ids=str)

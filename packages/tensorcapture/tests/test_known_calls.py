@@ -12,6 +12,8 @@ from tensor_executor import Executor
 from torch import nn
 from torch.autograd import Variable
 
+from intarsia_ir.records import GuardKind
+
 X = torch.arange(12.0).reshape(3, 4) / 7
 
 
@@ -42,6 +44,23 @@ def annotated(x):
 
 def cached(x):
     return x + 1, torch.is_autocast_cache_enabled(), torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+
+def determined(x):
+    return x + 1 if torch.are_deterministic_algorithms_enabled() else x - 1
+
+
+def test_determinism_is_relied_on():
+    for wanted in (True, False):
+        torch.use_deterministic_algorithms(wanted)
+        try:
+            executor = Executor()
+            torch.testing.assert_close(executor.call(determined, X), determined(X))
+            (captured,) = executor.captures
+        finally:
+            torch.use_deterministic_algorithms(False)
+        assert not captured.breaks
+        assert (wanted, False) in [g.value for g in captured.guards if g.kind is GuardKind.DETERMINISTIC]
 
 
 def old_losses(x):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.sources import Guards
 
-__all__ = ["EXIT_AUTOCAST", "Ambient", "Autocast", "autocast_state", "modes_active"]
+__all__ = ["EXIT_AUTOCAST", "Ambient", "Autocast", "autocast_state", "modes_active", "rely_on_determinism"]
 
 EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
 _DEVICES = ("cpu", "cuda")
@@ -79,11 +79,7 @@ class Ambient:
         guards.add(GuardKind.INFERENCE_MODE, None, self.inference_at_entry)
         guards.add(GuardKind.AUTOCAST, None, self.autocast_at_entry())
         guards.add(GuardKind.DEFAULT_DTYPE, None, torch.get_default_dtype())
-        deterministic = (
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-        )
-        guards.add(GuardKind.DETERMINISTIC, None, deterministic)
+        rely_on_determinism(guards)
         guards.add(GuardKind.TORCH_MODES, None, ())
         guards.add(GuardKind.CONSTANT, _DUAL_LEVEL, forward_ad._current_level)
 
@@ -96,6 +92,15 @@ class Ambient:
         for autocast in reversed(saved):
             autocast.real.__enter__()
         return found
+
+
+def rely_on_determinism(guards: Guards) -> None:
+    """Rely on whether operations must be deterministic."""
+    deterministic = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    guards.add(GuardKind.DETERMINISTIC, None, deterministic)
 
 
 def autocast_state() -> tuple[Any, ...]:

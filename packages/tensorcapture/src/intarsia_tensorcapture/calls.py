@@ -190,6 +190,10 @@ _OF_AUTOCAST = (
     torch.is_autocast_cache_enabled,
     torch.get_autocast_dtype,
 )  # the others warn that they are old
+_OF_DETERMINISM = (
+    torch.are_deterministic_algorithms_enabled,
+    torch.is_deterministic_algorithms_warn_only_enabled,
+)
 _LEGACY: dict[Any, torch.dtype] = {
     torch.FloatTensor: torch.float32,
     torch.DoubleTensor: torch.float64,
@@ -242,6 +246,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.get_default_dtype: contexts.get_default_dtype,
     torch.get_default_device: default_device,
     **{function: contexts.of_autocast(function) for function in _OF_AUTOCAST},
+    **{function: contexts.of_determinism(function) for function in _OF_DETERMINISM},
     torch.autocast: contexts.make_autocast,
     torch.amp.autocast_mode.autocast: contexts.make_autocast,
     torch.cuda.amp.autocast: contexts.autocast_for("cuda"),

@@ -16,7 +16,7 @@ from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import NONE, Const, boolean
 from intarsia_pyeval.values.signatures import arity
-from intarsia_tensorcapture.ambient import EXIT_AUTOCAST, Autocast
+from intarsia_tensorcapture.ambient import EXIT_AUTOCAST, Autocast, rely_on_determinism
 from intarsia_tensorcapture.tensor import recording_of
 
 if TYPE_CHECKING:
@@ -104,6 +104,17 @@ def get_default_dtype(plugin: Recording, tx: Tracer, args: Sequence[Value], keyw
     """Answer with the dtype now."""
     tx.guards.add(GuardKind.DEFAULT_DTYPE, None, torch.get_default_dtype())
     return Const(torch.get_default_dtype())
+
+
+def of_determinism(function: Callable[[], bool]) -> Callable[[Recording, Tracer, Sequence[Value], Keywords], Value]:
+    """Return the handler of a function that tells whether operations must be deterministic."""
+
+    def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        arity("determinism", args, keywords, 0)
+        rely_on_determinism(tx.guards)
+        return boolean(function())
+
+    return handler
 
 
 def of_autocast(function: Callable[..., Any]) -> Callable[[Recording, Tracer, Sequence[Value], Keywords], Value]:

@@ -204,7 +204,21 @@ def _enum_member(live: Live, cls: ClassValue, args: Sequence[Value], keywords: K
     for member in cls.value:
         if member is value or member.value == value:
             return live.wrap(member, None)
+    combined = _combined_flags(cls.value, value)
+    if combined is not None:
+        return live.wrap(combined, None)
     raise Break("tracer.call", f"{value!r} isn't a value of {cls.describe()}")
+
+
+def _combined_flags(cls: Any, value: Any) -> enum.Flag | None:
+    """Return several members of an `enum.Flag` as one: making it keeps it in the class, as eager's call does."""
+    if not issubclass(cls, enum.Flag) or type(value) is not int or cls._missing_.__func__ is not _MISSING_FLAG:
+        return None
+    known = functools.reduce(operator.or_, (member.value for member in cls), 0)
+    return cls(value) if 0 <= value <= known and not value & ~known else None
+
+
+_MISSING_FLAG: Any = enum.Flag._missing_.__func__  # type: ignore[attr-defined]
 
 
 def instantiate(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
