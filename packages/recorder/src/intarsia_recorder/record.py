@@ -121,13 +121,12 @@ def record(
     meta.set_value(output, tuple(meta.value(node) for node in results))
     meta.set_origins(output, ())
     recorder.forget_autograd()
-    added = len(fakes) - len(leaves)
     listed = (signature.inputs if signature is not None else ()) or (InputSpec(""),) * len(leaves)
-    listed = (*listed, *[InputSpec("", Role.TANGENT)] * added)
+    listed = (*listed, *[InputSpec("", Role.TANGENT)] * (len(fakes) - len(leaves)))
     return Recorded(
         graph_module(recorder.root, recorder.graph),
         Signature(
-            inputs=tuple(map(_input_spec, listed, placeholders, fakes, [*versions, *[0] * added])),
+            inputs=tuple(map(_input_spec, listed, placeholders, fakes, versions)),
             outputs=specs,
             output_tree=None if _is_flat(result) else output_tree,
             exit_grad_mode=None if exit_grad_mode == entry_grad_mode else exit_grad_mode,
