@@ -84,6 +84,11 @@ def _xlog1py(x: Any, y: Any) -> torch.Tensor:
     return torch.where((x == 0) & ~y.isnan(), 0.0, x * torch.log1p(y))
 
 
+def _cross(x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> torch.Tensor:
+    x1, x2, y1, y2 = (v.roll(-steps, dim) for v in (x, y) for steps in (1, 2))
+    return x1 * y2 - x2 * y1
+
+
 def _huber_loss(x: torch.Tensor, y: torch.Tensor, reduction: int = 1, delta: float = 1.0) -> torch.Tensor:
     z, d = (x - y).abs(), torch.scalar_tensor(delta, dtype=x.dtype, device=x.device)
     return _reduced(torch.where(z <= d, z * 0.5 * z, d * (z - d * 0.5)), reduction)
@@ -111,6 +116,7 @@ def _reduced(loss: torch.Tensor, reduction: int) -> torch.Tensor:
 STEPWISE: MappingProxyType[Any, tuple[frozenset[torch.dtype], Callable[..., Any]]] = MappingProxyType(
     {
         aten.huber_loss.default: (frozenset({torch.bfloat16}), _huber_loss),
+        aten.linalg_cross.default: (_HALVES, _cross),
         aten.logit.default: (_HALVES, _logit),
         aten.mse_loss.default: (_HALVES, _mse_loss),
         aten.smooth_l1_loss.default: (frozenset({torch.float16}), _smooth_l1_loss),
