@@ -36,12 +36,6 @@ def of_old_classes(x):
     return torch.FloatTensor([0.5, 1.5]) * 2, x[ids], torch.DoubleTensor(((1, 2),)).dtype
 
 
-def annotated(x):
-    parts = torch.jit.annotate(list[torch.Tensor], [])
-    parts.append(x)
-    return (torch.cat(parts) + 1,)
-
-
 def cached(x):
     return x + 1, torch.is_autocast_cache_enabled(), torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
@@ -77,7 +71,7 @@ def heard(call, x):
     return (result, x, torch.rand(())), [(str(w.message), w.category, w.filename, w.lineno) for w in given]
 
 
-@pytest.mark.parametrize("fn", [initialised, variables, of_old_classes, annotated, cached, old_losses])
+@pytest.mark.parametrize("fn", [initialised, variables, of_old_classes, cached, old_losses])
 def test_one_graph(fn):
     executor = Executor()
     (actual, given), (expected, wanted) = heard(lambda x: executor.call(fn, x), X), heard(fn, X)

@@ -166,12 +166,6 @@ def _variable(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Ke
     return do.call_method(tx, data, "detach", [], {})
 
 
-def _annotate(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Say a type to the compiler of scripts."""
-    named = {**dict(zip(("the_type", "the_value"), args, strict=False)), **keywords}
-    return named["the_value"]
-
-
 def _legacy(dtype: torch.dtype) -> Handler:
     """The class of tensors of a type: made of numbers; of sizes, its memory is what it was."""
 
@@ -231,7 +225,6 @@ HANDLERS: dict[Any, Handler] = {
     torch._check_index: _check,
     torch.nn.Parameter: _parameter,
     torch.autograd.Variable: _variable,
-    torch.jit.annotate: _annotate,
     **{cls: _legacy(dtype) for cls, dtype in _LEGACY.items()},
     torch.cuda.is_available: _cuda_available,
     torch._C._log_api_usage_once: _nothing,

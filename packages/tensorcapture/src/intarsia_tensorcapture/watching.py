@@ -53,13 +53,13 @@ class WatchedMode(EagerMode):
         for place, name in writes:
             given = args[place] if place < len(args) else kwargs.get(name)
             for tensor in given if isinstance(given, (tuple, list)) else (given,):
-                if isinstance(tensor, torch.Tensor):
+                if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
                     storage = tensor.untyped_storage()
                     self.written[storage._cdata] = storage
 
     def has_written(self, tensor: torch.Tensor) -> bool:
-        """Tell whether memory of a tensor was written, by its own name or another."""
-        return tensor.untyped_storage()._cdata in self.written
+        """Tell whether memory of a tensor was written, by its own name or another; one of no storage may have been."""
+        return tensor.layout is not torch.strided or tensor.untyped_storage()._cdata in self.written
 
 
 _EFFECTS: dict[Any, tuple[bool, tuple[tuple[int, str], ...]]] = {}
