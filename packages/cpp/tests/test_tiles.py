@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from cpp_at_random import AtRandom
 from cpp_harness import ISAS, Case, compile_text, expected, first_difference, program_of, run_unit
 from cpp_random import random_case
-from test_plans import AtRandom
 
 from intarsia_cpp import emit_unit
 from intarsia_ir.errors import InvalidArgumentError
