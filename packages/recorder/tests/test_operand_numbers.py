@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from intarsia_ir import aten
 from intarsia_recorder import EagerMode
 from intarsia_recorder.record import record
 
@@ -42,6 +43,7 @@ PROGRAMS: dict[str, Program] = {
     "remainder": lambda x, n: x % n,
     "remainder of nothing": lambda x, n: x[:0] % n,
     "scatter": lambda x, n: x.scatter(0, torch.tensor([[1]]), n),
+    "scatter along columns": lambda x, n: x[:, :1].scatter(-1, torch.zeros(2, 3, dtype=torch.int64), n),
     "threshold": lambda x, n: F.threshold(x, n, 1),
     "threshold, value": lambda x, n: F.threshold(x, 1, n),
     "where": lambda x, n: torch.where(x == 1, x, n),
@@ -90,3 +92,10 @@ def test_a_range_of_bools_is_refused_as_in_eager() -> None:
         program(x)
     with pytest.raises(RuntimeError, match="arange"):
         record(program, (x,), fake_mode=EagerMode())
+
+
+def test_the_question_keeps_its_dimension() -> None:
+    """Along another one the small operands of the question wouldn't go together."""
+    x = torch.arange(6.0).reshape(2, 3)
+    recorded = record(lambda y: y[:, :1].index_add(1, torch.tensor([0, 0, 0]), y, alpha=2), (x,), fake_mode=EagerMode())
+    assert aten.interpret(recorded.graph_module, x)[0].tolist() == [[6.0], [27.0]]

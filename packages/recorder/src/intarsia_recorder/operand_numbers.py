@@ -28,7 +28,7 @@ _NAMES = """
 """
 _LIKE_POINTWISE = frozenset(_NAMES.split())
 """Ops that convert numbers as elementwise ones do, and that torch doesn't tag so, some in place only."""
-_SMALLEST: dict[str, Any] = {"pad": (0, 1), "dim": 0, "start": 0, "end": 1, "step": 1}
+_SMALLEST: dict[str, Any] = {"pad": (0, 1), "start": 0, "end": 1, "step": 1}
 """Arguments that aren't converted -> what they are in the question. So is `size`, made small."""
 _LEFT_OUT = frozenset({"device", "layout", "memory_format", "pin_memory"})
 
@@ -82,7 +82,7 @@ def check_numbers(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 def _has_number(arguments: Mapping[str, Any]) -> bool:
     """Tell whether there is a number to convert, and none that depends on sizes or data."""
-    numbers = [x for name, x in arguments.items() if name not in _SMALLEST and name != "size"]
+    numbers = [x for name, x in arguments.items() if name not in _SMALLEST and name not in ("dim", "size")]
     if any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool) for x in numbers):
         return False
     return "end" in arguments or any(isinstance(x, int | float | complex) for x in numbers)
