@@ -143,6 +143,10 @@ def test_a_partition_comes_back_and_halves_of_other_graphs_are_refused():
     assert print_value(back) == text and back.halves == value.halves
     with pytest.raises(UnsupportedError, match="other signatures"):
         print_value(Partition(backward, (backward,), (halves,)))
+    lines = text.split("\n")
+    for cut in ("\n".join([lines[0], *lines[2:]]), text[: text.rindex("// level")]):
+        with pytest.raises(InvalidArgumentError, match="lines `halves"):
+            parse_value(cut, constants=constants_of(value))
 
 
 def test_examples_of_a_captured_graph_come_back():
@@ -155,6 +159,8 @@ def test_examples_of_a_captured_graph_come_back():
     ("text", "message"),
     [
         ("graph()", "line 1 .*first line"),
+        ("// partition 1\n", "line 1 .*has graphs"),
+        ("// partition 1\nhalf\n// level: Half 1\n// dialect: aten 1\ngraph() { return () }", "line 2 .*half"),
         ("// level: Functional 1\ninput('x')\n", "line 1 .*a line `// dialect"),
         ("// level: Functional 1\nfact 3\n// dialect: aten 1\ngraph() { return () }", "line 2 .*string"),
         ("// level: Functional 1\ninput('x'\n// dialect: aten 1\ngraph() { return () }", "line 3 .*expected"),

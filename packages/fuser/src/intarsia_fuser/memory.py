@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from intarsia_ir.aten import counts_from_storage
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, TensorRef
 
@@ -71,7 +72,7 @@ def lifetimes(program: Program) -> tuple[Lifetime, ...]:
             start.update((name, position) for name in _written(item))
     outside = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
     for item in program.items:
-        if isinstance(item, Extern) and _counts_from_storage(item):
+        if isinstance(item, Extern) and counts_from_storage(item.target):
             outside |= item.reads()
     found = []
     for name, position in start.items():
@@ -79,12 +80,6 @@ def lifetimes(program: Program) -> tuple[Lifetime, ...]:
         if name not in outside and size is not None:
             found.append(Lifetime(name, position, max(stop.get(name, position), position), size))
     return tuple(found)
-
-
-def _counts_from_storage(item: Extern) -> bool:
-    """Tell whether a call addresses its operand's storage, as `as_strided_scatter` does, and not the operand."""
-    schema = getattr(item.target, "_schema", None)
-    return schema is not None and any(a.name == "storage_offset" for a in schema.arguments)
 
 
 def _written(item: Nest | Kernel) -> tuple[str, ...]:

@@ -102,14 +102,20 @@ def parse_value(text: str, *, constants: Mapping[str, Any] | None = None, thaw: 
         whole: Value = _one(text, 0, constants, thaw)
         return whole
     starts = [match.start() for match in _HEADER.finditer(text)]
+    if not starts:
+        fail("a partition has graphs, each with a line `// level: <name> <version>`", 1)
     head = _reader(text[: starts[0]], 0, constants)
     pairs = []
     while head.tokens.accept("halves"):
         pairs.append(head.arguments())
+    head.tokens.expect_kind("end")
     ends = [*starts[1:], len(text)]
     graphs = [_one(text[a:b], text[:a].count("\n"), constants, thaw) for a, b in zip(starts, ends, strict=True)]
     forward, *backwards = graphs
-    halves = [Halves(forward.signature, b.signature, *args, **more) for b, (args, more) in zip(backwards, pairs)]
+    if len(backwards) != len(pairs):
+        fail(f"there are {len(pairs)} lines `halves(...)` for {len(backwards)} backward graphs", 1)
+    fits = zip(backwards, pairs, strict=True)
+    halves = [Halves(forward.signature, b.signature, *args, **more) for b, (args, more) in fits]
     return Partition(forward, tuple(backwards), tuple(halves))
 
 

@@ -46,7 +46,7 @@ class Draft:
         self.root: dict[str, Any] = {n.target: _attribute(gm, n.target) for n in gm.graph.nodes if n.op == "get_attr"}
         self.fired: Counter[str] = Counter()
         self._escaping = self._roots_of_results()
-        self._has_addresses = any(_counts_from_storage(n.target) for n in self.graph.nodes)
+        self._has_addresses = any(_depends_on_place(n.target) for n in self.graph.nodes)
 
     def burn(self, rule: str) -> bool:
         """Use up fuel for one edit by `rule`; False when there is none left."""
@@ -165,17 +165,15 @@ _ALIGNED = frozenset({torch.ops.aten.view.dtype, torch.ops.aten.view_as_complex.
 """Calls that take an operand only where it begins at a whole element of another type."""
 
 
-def _counts_from_storage(target: Any) -> bool:
-    """Tell whether it matters to a call where in its storage an operand begins, as it does to `as_strided`."""
-    schema = getattr(target, "_schema", None)
-    names = [argument.name for argument in schema.arguments] if schema is not None else []
-    return "storage_offset" in names or target in _ALIGNED
+def _depends_on_place(target: Any) -> bool:
+    """Tell whether it matters to a call where in its storage an operand begins."""
+    return target in _ALIGNED or aten.counts_from_storage(target)
 
 
 def _is_addressed(node: fx.Node) -> bool:
     """Tell whether it matters to a call where in its storage a node, or a view of it, begins."""
     return any(
-        _counts_from_storage(user.target) or (node in aten.viewed_nodes(user) and _is_addressed(user))
+        _depends_on_place(user.target) or (node in aten.viewed_nodes(user) and _is_addressed(user))
         for user in node.users
     )
 

@@ -25,6 +25,7 @@ __all__ = [
     "SCHEMA",
     "Operand",
     "Row",
+    "counts_from_storage",
     "draws_random",
     "effects",
     "is_op",
@@ -315,6 +316,19 @@ def viewed_nodes(node: fx.Node) -> tuple[fx.Node, ...]:
     if node.target is operator.getitem:
         return (node.args[0],) if isinstance(node.args[0], fx.Node) else ()
     return _nodes_of(node, node_effects(node).views)
+
+
+def counts_from_storage(target: Any) -> bool:
+    """Tell whether an op addresses the storage of its operand, as `as_strided` does, and not the operand.
+
+    Where the operand begins in its storage then decides what the op reads and writes.
+
+    Example:
+        >>> counts_from_storage(torch.ops.aten.as_strided.default), counts_from_storage(torch.ops.aten.t.default)
+        (True, False)
+    """
+    schema = getattr(target, "_schema", None)
+    return schema is not None and any(argument.name == "storage_offset" for argument in schema.arguments)
 
 
 def overload_named(name: str) -> OpOverload:
