@@ -32,7 +32,6 @@ from torch._subclasses import FakeTensorMode
 
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import torch as torch_dialect
-from intarsia_ir._fact_text import fact_lines, read_facts
 from intarsia_ir._literals import Opaque, value_type
 from intarsia_ir._parse import Reader
 from intarsia_ir._print import Dialect, graph_lines, origins_comment
@@ -40,6 +39,7 @@ from intarsia_ir._record_text import MAKERS, arguments_text, record_text
 from intarsia_ir._tokens import Tokens, fail, tokenize
 from intarsia_ir.aten.text import DIALECT as ATEN
 from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.fact_text import fact_lines, read_facts
 from intarsia_ir.records import GuardRecord, Halves, InputSpec, Signature, SizeExpression, SizeFacts, Write
 from intarsia_ir.torch.text import DIALECT as TORCH
 from intarsia_ir.values import Captured, Functional, Half, Partition, Recorded

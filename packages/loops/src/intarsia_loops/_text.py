@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from intarsia_ir.dtypes import DTYPE_NAMES
 from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.fact_text import fact_lines
 from intarsia_ir.records import Origin
 from intarsia_loops.index import ZERO, Atom, IndexExpr, row_major
 from intarsia_loops.program import SCHEMA, Buffer, Extern, Item, Nest, Program, TensorRef, Val
@@ -37,7 +38,6 @@ from intarsia_loops.rewrites import operands, postorder
 __all__ = [
     "argument_text",
     "buffer_type",
-    "facts_lines",
     "head_lines",
     "item_text",
     "origins_text",
@@ -52,7 +52,7 @@ def program_text(program: Program, dialect: str, made_by: str = "") -> str:
     """Return the text of a program, ending in a newline."""
     head = f"// dialect: {dialect} {SCHEMA}"
     lines = [f"{head}          made by: {made_by}" if made_by else head]
-    lines += facts_lines(program)
+    lines += fact_lines(program.facts, origins_text)
     lines += head_lines(program)
     for item in program.items:
         lines += ["  " + line for line in item_text(item, program.buffers).splitlines()]
@@ -64,20 +64,6 @@ def program_text(program: Program, dialect: str, made_by: str = "") -> str:
         places = "".join(f", %{name} at {offset}" for name, offset in p.offsets.items())
         lines.append(f"arena {p.arena_bytes} bytes, at least {p.lower_bound_bytes}{places}")
     return "\n".join(lines) + "\n"
-
-
-def facts_lines(program: Program) -> Iterator[str]:
-    facts = program.facts
-    for name in dict.fromkeys((*facts.symbols, *facts.ranges, *facts.hints)):
-        text = f"symbol {name}"
-        if name in facts.ranges:
-            low, high = facts.ranges[name]
-            text += f" in [{'-inf' if low is None else low}, {'inf' if high is None else high}]"
-        if name in facts.symbols:
-            text += f" from {facts.symbols[name]!r}"
-        yield text + (f" hint {facts.hints[name]}" if name in facts.hints else "")
-    for fact in facts.facts:
-        yield f"fact {fact.relation!r}" + origins_text((fact.origin,) if fact.origin else ())
 
 
 def head_lines(program: Program) -> list[str]:

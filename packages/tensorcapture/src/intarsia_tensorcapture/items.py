@@ -7,7 +7,6 @@ is a check.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from intarsia_pyeval.breaks import Foreclosed
 from intarsia_pyeval.semantics import iteration
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const
-from intarsia_pyeval.values.numbers import ChangingNumber, OpenNumber
+from intarsia_pyeval.values.numbers import COMPARISONS, ChangingNumber, OpenNumber
 from intarsia_pyeval.values.sequences import List
 from intarsia_tensorcapture.tensor import TensorValue, number_in
 
@@ -186,19 +185,9 @@ def compare(tx: Tracer, x: ItemNumber, op: str, other: Value) -> Value | None:
         raise Foreclosed(x.step)
     exact = Const(torch.float64 if x.type() is float else torch.int64)
     wide = [do.call_method(tx, part, "to", [exact], {}) for part in (x.tensor, beside) if isinstance(part, TensorValue)]
-    answer = x.tensor.plugin.record(tx, "call_function", _COMPARE[op], [*wide, other][:2], {})
+    answer = x.tensor.plugin.record(tx, "call_function", COMPARISONS[op], [*wide, other][:2], {})
     assert isinstance(answer, TensorValue)
     return ItemTruth(answer, x.step)
-
-
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 @do.truth.rule(ItemTruth)

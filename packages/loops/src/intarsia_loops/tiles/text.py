@@ -30,11 +30,11 @@ from dataclasses import fields
 
 import torch
 
+from intarsia_ir.fact_text import fact_lines
 from intarsia_ir.records import Machine, Target
 from intarsia_loops._text import (
     argument_text,
     buffer_type,
-    facts_lines,
     head_lines,
     item_text,
     origins_text,
@@ -78,7 +78,7 @@ def print_ir(tiles: Tiles, *, made_by: str = "") -> str:
     )  # fmt: skip
     head = f"// dialect: tiles {SCHEMA}"
     lines = [f"{head}          made by: {made_by}" if made_by else head, _target(tiles.target)]
-    lines += [*facts_lines(shell), *head_lines(shell)]
+    lines += [*fact_lines(shell.facts, origins_text), *head_lines(shell)]
     made = {name for item in tiles.items if isinstance(item, Extern) for name in item.outs}
     for name, buffer in tiles.buffers.items():
         if name not in made and name not in tiles.inputs and name not in tiles.constants:
