@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import random
 import sys
 import threading
 import warnings
@@ -409,3 +410,48 @@ def test_a_copy_of_a_part_is_addressed_from_its_own_beginning(dynamic, requires_
             wanted.square().sum().backward()
             torch.testing.assert_close(whole.grad, expected.grad)
     assert intarsia.stats().fallbacks == 0
+
+
+def test_a_graph_behind_an_assertion_raises_as_in_eager():
+    def f(x, i):
+        assert (x >= 0).all(), "negative"
+        assert i.max() < 10, "no such row"  # else the graph itself raises another error than eager
+        return x[i].sum() * torch.rand(2)
+
+    fast = intarsia.compile(f, options=RAISE)
+    cases = [
+        (torch.arange(3.0), [0, 1]),
+        (torch.arange(3.0), [2, 9]),
+        (-torch.ones(3), [0, 1]),
+        (torch.ones(3), [0, 20]),
+    ]
+    for x, i in cases:
+        outcomes = []
+        for call in (f, fast):
+            torch.manual_seed(1)
+            try:
+                found = call(x, torch.tensor(i)).tolist()
+            except (IndexError, AssertionError) as error:
+                found = [type(error), str(error).partition("\n")[0]]
+            outcomes.append((found, torch.rand(1).item()))
+        assert outcomes[0] == outcomes[1]
+    assert intarsia.stats().graphs == 1
+
+
+def test_a_graph_that_raises_leaves_pythons_generator_where_eager_does():
+    def f(x, i):
+        first = random.random()
+        return x[i] * first * random.uniform(1, 2)
+
+    fast = intarsia.compile(f, options=RAISE)
+    for i in ([0, 1], [2, 9], [1, 2]):
+        outcomes = []
+        for call in (f, fast):
+            random.seed(5)
+            try:
+                found = call(torch.arange(3.0), torch.tensor(i)).tolist()
+            except IndexError as error:
+                found = str(error)
+            outcomes.append((found, random.random()))
+        assert outcomes[0] == outcomes[1]
+    assert intarsia.stats().graphs == 1

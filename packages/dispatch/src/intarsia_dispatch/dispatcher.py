@@ -326,7 +326,8 @@ class Dispatcher:
 
     def _link(self, code: CodeType, capture: Capture, graph: CompiledGraph | None) -> CodeType:
         """Fill the holes: resume functions with their own linked code, helpers by name, the graph in what is left."""
-        caller = graph_caller(graph, *_fault_tellers(weakref.ref(self), code)) if graph else None
+        on_fault, on_return = _fault_tellers(weakref.ref(self), code)
+        caller = graph_caller(graph, on_fault, on_return, capture.code.undo) if graph else None
         return self._filled(capture.code, code, capture, caller)
 
     def _filled(self, linkable: LinkableCode, code: CodeType, capture: Capture, caller: object) -> CodeType:

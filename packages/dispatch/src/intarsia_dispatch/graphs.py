@@ -18,7 +18,10 @@ __all__ = ["graph_caller", "or_eager"]
 
 
 def graph_caller(
-    graph: CompiledGraph, on_fault: Callable[[RuntimeFault], None], on_return: Callable[[RuntimeFault], None]
+    graph: CompiledGraph,
+    on_fault: Callable[[RuntimeFault], None],
+    on_return: Callable[[RuntimeFault], None],
+    undo: Callable[[], None] | None = None,
 ) -> Unhooked:
     """Return what replacement bytecode calls for a graph.
 
@@ -32,12 +35,15 @@ def graph_caller(
         on_fault: Told before the original runs. It must not lead to a code object: the caller becomes a constant of
             one, and the collector doesn't look into those. The same goes for `on_return`.
         on_return: Told after the original returned where the fault was the compiler's. What it raises is raised.
+        undo: Puts back what the caller did before the call, before the original runs.
     """
 
     def bail_out(error: Exception, replaced: bool) -> bool | Callable[[], None]:
         if not (replaced and isinstance(error, RuntimeFault)):
             return False
         on_fault(error)
+        if undo is not None:
+            undo()
         expected = graph.raises is not None and error.inputs is not None and _raises(graph.raises, error.inputs)
         return expected or functools.partial(on_return, error)
 

@@ -8,7 +8,7 @@ compiled for what (`Target`, `KernelSource`). `intarsia_ir.values` are the progr
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -656,12 +656,14 @@ class LinkableCode:
         holes: Names that `link(code, holes)` must be given, such as `"__compiled_fn_0"`.
         resumes: Name of a resume function -> its (linkable) code.
         verbatim: It is the original with calls of resume functions in it: right for every call, whatever the guards.
+        undo: Called where the graph raises and the original is run instead: it puts back what the code did before.
     """
 
     code: CodeType
     holes: tuple[str, ...] = ()
     resumes: Mapping[str, Any] = field(default_factory=dict)
     verbatim: bool = False
+    undo: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

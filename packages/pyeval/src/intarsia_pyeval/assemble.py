@@ -52,7 +52,7 @@ def assemble_return(tx: Tracer, frame: EvaluatedFrame, value: Value, hole: str) 
     out.emit("RETURN_VALUE")
     before, graph = out.close(hole)
     items = [*before, *out.body, *out.behind]
-    return LinkableCode(replacement_code(frame.code, items), (hole,) if graph else ()), graph
+    return LinkableCode(replacement_code(frame.code, items), (hole,) if graph else (), undo=out.undo), graph
 
 
 def emit_effects(tx: Tracer, out: Builder, except_for: frozenset[Value] = frozenset()) -> None:
@@ -135,7 +135,8 @@ class _BreakAssembly:
         )
         before, graph = out.close(self.hole)
         items = [*before, *self._clean(out.body, graph), *rest.items, *out.behind]
-        linkable = LinkableCode(replacement_code(self.code, items), (self.hole,) if graph else (), rest.resumes)
+        holes = (self.hole,) if graph else ()
+        linkable = LinkableCode(replacement_code(self.code, items), holes, rest.resumes, undo=self.out.undo)
         return linkable, graph
 
     def _clean(self, body: list[Any], graph: Graph | None) -> list[Any]:

@@ -1,27 +1,55 @@
-"""What replacement code calls to run a graph some of whose results are checks."""
+"""What replacement code calls around a graph some of whose results are checks, or behind numbers that it drew.
+
+A graph that raises needs nothing here: whoever calls it for replaced code runs the frame anew in CPython.
+"""
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from intarsia_ir.errors import IntarsiaError
-
-__all__ = ["checked"]
+__all__ = ["Drawing", "InVain", "passed"]
 
 
-def checked(graph: Callable[..., Sequence[Any]], count: int, *inputs: Any) -> tuple[Any, ...] | None:
-    """Call a graph, and return its results behind the first `count` ones if those are true; None if one isn't.
+class InVain(NamedTuple):
+    """How a graph is called whose run may turn out to be in vain.
 
-    An error counts as a check that failed: what eager raises before may be another, and is found by running it.
-
-    Raises:
-        IntarsiaError: The graph can't be compiled, or is at fault itself.
+    Args:
+        before: Called before the graph; what it returns is the last argument of `after`. None: there is none.
+        after: From the graph's results and the number of checks among them, to the results behind these if all are
+            true; to None, with everything as it was before the graph, if one isn't.
     """
-    try:
-        results = graph(*inputs)
-        return tuple(results[count:]) if all(map(bool, results[:count])) else None
-    except IntarsiaError:
-        raise
-    except Exception:  # the frame begins anew, and eager raises its own
-        return None
+
+    before: Callable[[], Any] | None
+    after: Callable[..., tuple[Any, ...] | None]
+
+
+def passed(results: Sequence[Any], count: int) -> tuple[Any, ...] | None:
+    """Return the results behind the first `count` ones if those are true; None if one isn't."""
+    return tuple(results[count:]) if all(map(bool, results[:count])) else None
+
+
+class Drawing(threading.local):
+    """The state of Python's random generator before the draws of one replacement code, in each thread.
+
+    Example:
+        >>> drawing = Drawing()
+        >>> drawing.begin()
+        >>> first = random.random()
+        >>> drawing.undo()
+        >>> random.random() == first
+        True
+    """
+
+    def __init__(self) -> None:
+        self._state: Any = None
+
+    def begin(self) -> None:
+        """Note the state: draws follow, and then the graph."""
+        self._state = random.getstate()
+
+    def undo(self) -> None:
+        """Go back to it: the graph raised, and the frame begins anew."""
+        random.setstate(self._state)

@@ -7,7 +7,7 @@ of the graph, and the body. The body is written first; it decides what is fetche
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from intarsia_ir.records import (
     TypeSource,
 )
 from intarsia_pyeval.breaks import Unreconstructable
+from intarsia_pyeval.checking import Drawing, InVain
 from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
 from intarsia_pyeval.operation import operation
 from intarsia_pyeval.tracer import Extension
@@ -89,6 +90,9 @@ class Builder(Writer):
         self._temporaries: dict[int, str] = {}  # id of a model -> local that holds it
         self._fetched: dict[int, str] = {}  # id of a source -> local that holds it
         self._loading: set[int] = set()
+        self.undo: Callable[[], None] | None = None  # puts back what comes before the graph
+        if tx.effects.draws:
+            self._begin_drawing()
         for draw in tx.effects.draws:
             self._draw(draw)
 
@@ -156,9 +160,9 @@ class Builder(Writer):
             Foreclosed: There are checks, and the graph can't be run in vain.
         """
         checks = self.tx.checks
-        in_vain = checks.conditions and not self.tx.effects.draws
-        runner = self.tx.extension.runs_in_vain() if in_vain else None
-        if checks.conditions and runner is None:
+        may_be = checks.conditions and not self.tx.effects.draws
+        in_vain = self.tx.extension.runs_in_vain() if may_be else None
+        if checks.conditions and in_vain is None:
             checks.foreclose()
         graph = self.tx.extension.finish(self.tx, [*checks.conditions, *self.results])
         call: list[Any] = []
@@ -167,10 +171,11 @@ class Builder(Writer):
             self.emit("LOAD_CONST", Hole(hole))
             self.emit("STORE_FAST", hole)
             inputs = [partial(self.load, i) for i in graph.inputs]
-            if runner is not None:
-                self._call_checked(runner, hole, len(checks.conditions), inputs)
+            results = partial(self.call, lambda: self.emit("LOAD_FAST", hole), inputs)
+            if in_vain is not None:
+                self._check(in_vain, results, len(checks.conditions), hole)
             else:
-                self.call(lambda: self.emit("LOAD_FAST", hole), inputs)
+                results()
             self._keep(graph.outputs[len(checks.conditions) :])
             self._out = self.body
         return [*self.fetches, *call], graph
@@ -184,18 +189,34 @@ class Builder(Writer):
         for value in results:
             self.emit("STORE_FAST", self._temporaries[id(value)])
 
-    def _call_checked(self, runner: Any, hole: str, count: int, inputs: Sequence[Loader]) -> None:
+    def _check(self, in_vain: InVain, results: Loader, count: int, hole: str) -> None:
         """Push the results of the graph behind its checks; where one fails, go to code that begins the frame anew."""
-        graph: list[Loader] = [lambda: self.emit("LOAD_FAST", hole), lambda: self.emit("LOAD_CONST", count)]
-        self.call(lambda: self.emit("LOAD_CONST", runner), [*graph, *inputs])
+        loads: list[Loader] = [results, lambda: self.emit("LOAD_CONST", count)]
+        dropped = [hole, *self._fetched.values()]
+        if in_vain.before is not None:
+            state = self.temporary()
+            self.call(lambda: self.emit("LOAD_CONST", in_vain.before), [])
+            self.emit("STORE_FAST", state)
+            loads.append(lambda: self.emit("LOAD_FAST", state))
+            dropped.append(state)
+        self.call(lambda: self.emit("LOAD_CONST", in_vain.after), loads)
         failed = Label()
         self.emit("COPY", 1)
         self.jump_if_none(failed)
         before, self._out = self._out, self.behind
         self.behind.append(failed)
         self.emit("POP_TOP")
-        begin_anew(self.code, self, [hole, *self._fetched.values()])
+        begin_anew(self.code, self, dropped)
         self._out = before
+
+    def _begin_drawing(self) -> None:
+        """Note where the generator is: if the graph raises, the frame draws its numbers again."""
+        drawing = Drawing()
+        self.undo = drawing.undo
+        self._out = self.fetches
+        self.call(partial(self.emit, "LOAD_CONST", drawing.begin), [])
+        self.emit("POP_TOP")
+        self._out = self.body
 
     def _draw(self, draw: Value) -> None:
         """Draw a random number before anything else, whether anybody needs it or not."""

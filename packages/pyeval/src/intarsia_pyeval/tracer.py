@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia_ir.records import SizeFacts, Source
+from intarsia_pyeval.checking import InVain
 from intarsia_pyeval.extension import Graph, Symbols
 from intarsia_pyeval.sources import Guards, Sources
 from intarsia_pyeval.state.checks import Checks
@@ -141,8 +142,8 @@ class Extension:
         """Return the number of recorded operations; each is told to `tx.effects` as well, as `advanced`."""
         return 0
 
-    def runs_in_vain(self) -> Callable[..., Any] | None:
-        """Return what to call the graph by, as `checking.checked` does, so that it has done nothing if it returns None.
+    def runs_in_vain(self) -> InVain | None:
+        """Return how to call the graph so that it has done nothing where a check fails.
 
         None: the graph does more than compute its results.
         """

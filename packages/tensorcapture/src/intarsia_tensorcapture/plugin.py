@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +36,7 @@ from intarsia_ir.records import (
 )
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
-from intarsia_pyeval.checking import checked
+from intarsia_pyeval.checking import InVain, passed
 from intarsia_pyeval.extension import Graph, Symbols
 from intarsia_pyeval.stores import dict_store
 from intarsia_pyeval.tracer import Extension
@@ -67,7 +67,7 @@ from intarsia_tensorcapture.sizes import Sizes
 from intarsia_tensorcapture.spelling import spelled
 from intarsia_tensorcapture.tables import ATOM_TYPES, PRODUCTS, QUANTISING, RESHAPING, is_inlined, is_leaf
 from intarsia_tensorcapture.tensor import TensorValue, plain_number, tensors_of
-from intarsia_tensorcapture.watching import calls_out, checked_draws
+from intarsia_tensorcapture.watching import DRAWN_IN_VAIN, calls_out
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
@@ -530,13 +530,13 @@ class Tensors(Extension):
         """Tell whether the graph gives the value."""
         return isinstance(value, TensorValue) and value.recorded
 
-    def runs_in_vain(self) -> Callable[..., Any] | None:
-        """Return what to call the graph by; None where it writes what exists, or leaves a mode of torch changed."""
+    def runs_in_vain(self) -> InVain | None:
+        """Return how to call the graph; None where it writes what exists, or leaves a mode of torch changed."""
         inputs = [meta.value(node) for node in self.graph.nodes if node.op == "placeholder"]
         written = any(self.sizes.mode.has_written(x) for x in inputs if isinstance(x, torch.Tensor))
         if written or self.state.is_changed() or calls_out(self.graph):
             return None
-        return checked_draws if self.sizes.mode.draws else checked
+        return DRAWN_IN_VAIN if self.sizes.mode.draws else InVain(None, passed)
 
     def finish(self, tx: Tracer, results: Sequence[Value]) -> Graph | None:
         """Close the graph."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.fx
 from torch._ops import OpOverload, OpOverloadPacket
 
-from intarsia_pyeval.checking import checked
+from intarsia_pyeval.checking import InVain, passed
 from intarsia_recorder import EagerMode
 
-__all__ = ["WatchedMode", "calls_out", "checked_draws"]
+__all__ = ["DRAWN_IN_VAIN", "WatchedMode", "calls_out"]
 
 
 #: Namespaces of operators that do what their schemas say, and nothing else.
@@ -91,12 +91,22 @@ def calls_out(graph: torch.fx.Graph) -> bool:
     return False
 
 
-def checked_draws(graph: Callable[..., Sequence[Any]], count: int, *inputs: Any) -> tuple[Any, ...] | None:
-    """Do as `checked`; where a check fails, the generators of random numbers are what they were."""
-    on_cpu = torch.random.get_rng_state()
-    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    found = checked(graph, count, *inputs)
-    if found is None:
-        torch.random.set_rng_state(on_cpu)
-        torch.cuda.set_rng_state_all(on_gpus)
-    return found
+_States = tuple[torch.Tensor, list[torch.Tensor]]
+
+
+def _generators() -> _States:
+    """Return the states of torch's random generators."""
+    return torch.random.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+
+def _passed_or_put_back(results: Sequence[Any], count: int, states: _States) -> tuple[Any, ...] | None:
+    """Do as `passed`; where a check fails, put the random generators back."""
+    held = passed(results, count)
+    if held is None:
+        torch.random.set_rng_state(states[0])
+        torch.cuda.set_rng_state_all(states[1])
+    return held
+
+
+DRAWN_IN_VAIN = InVain(_generators, _passed_or_put_back)
+"""How a graph is called that draws random numbers."""
