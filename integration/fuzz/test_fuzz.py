@@ -47,7 +47,8 @@ def test_operators_that_differ_are_found(monkeypatch: pytest.MonkeyPatch) -> Non
     ("text", "x"),
     [("torch.sinh(a)", torch.full((70,), 89.0)), ("torch.cosh(a)", torch.full((40,), 710, dtype=torch.int64).double()),
      ("F.batch_norm(a, None, None, training=True)", torch.full((4, 3, 5), -2.5)),
-     ("F.gelu(a)", torch.full((70,), 1.8e38))],
+     ("F.gelu(a)", torch.full((70,), 1.8e38)),
+     ("torch.prod(a, dim=0)", torch.tensor([300, 300, 0.001, 0.5, 0.001]).half())],
 )  # fmt: skip
 def test_where_eager_is_off_ours_must_be_right(monkeypatch: pytest.MonkeyPatch, text: str, x: torch.Tensor) -> None:
     program = Program((("v0", text),), (x, x, x))
@@ -56,6 +57,18 @@ def test_where_eager_is_off_ours_must_be_right(monkeypatch: pytest.MonkeyPatch, 
         "integration.fuzz.operators.intarsia.compile", lambda f, options: lambda *x: (torch.full_like(f(*x)[0], 5),)
     )
     assert "values" in check(program).difference
+
+
+def test_a_line_is_held_to_what_the_last_bits_of_its_operands_make_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = torch.linspace(1, 5, 256)[:, None].expand(256, 3).contiguous()
+    program = Program((("v0", "F.layer_norm(a, a.shape[-1:])"),), (rows, rows, rows))
+    assert check(program).difference == ""
+    for x, change, apart in ((rows, 2e-4, False), (rows, 2e-2, True), (torch.randn(256, 3), 2e-4, True)):
+        program = Program((("v0", "F.layer_norm(a, a.shape[-1:])"),), (x, x, x))
+        monkeypatch.setattr(
+            "integration.fuzz.operators.intarsia.compile", lambda f, options, n=change: lambda *x: (f(*x)[0] + n,)
+        )
+        assert ("values" in check(program).difference) is apart
 
 
 def test_what_is_computed_by_parts_is_as_rough_as_its_roughest_operand(monkeypatch: pytest.MonkeyPatch) -> None:

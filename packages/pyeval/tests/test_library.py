@@ -246,6 +246,22 @@ def test_an_unbound_variable_of_a_closure_behind_a_break():
     assert Executor(Extension, force=True).call(f, True)[0] == 1
 
 
+def test_an_unbound_variable_of_a_closure_is_deleted_behind_a_break():
+    def f(x):
+        if x:
+            found = 1
+        print(end="")
+        try:
+            del found
+            return lambda: found  # noqa: F821
+        except NameError as error:
+            return type(error), str(error), error.__context__
+
+    assert Executor(Extension, force=True).call(f, False) == f(False)
+    with pytest.raises(NameError, match="free variable 'found'"):
+        Executor(Extension, force=True).call(f, True)()
+
+
 class Words(dict):
     pass
 

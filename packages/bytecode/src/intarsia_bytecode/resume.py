@@ -124,7 +124,7 @@ def resume_code(
     for item in body:
         for part in own.get(id(item)) or singles([item]):
             if id(part) in unbound:
-                made.extend(_checked_load(part, code))  # type: ignore[arg-type]
+                made.extend(_checked(part, code))  # type: ignore[arg-type]
             else:
                 made.append(_as_free(part, code))
     size = max(code.co_stacksize, len(stack)) + 8
@@ -291,26 +291,30 @@ _PAIRS = {
 
 
 def _maybe_unbound(original: Iterable[Any], code: CodeType) -> frozenset[int]:
-    """Return the ids of loads of the function's own cells that may find them empty."""
+    """Return the ids of loads and deletions of the function's own cells that may find them empty."""
     if not code.co_cellvars:
         return frozenset()
     certain = assigned_cells(code)
-    loads = [item for item in original if isinstance(item, Instr)]
+    uses = [item for item in original if isinstance(item, Instr)]
     found = []
     for step in decode(code).instructions:
-        load = loads[step.last]
-        if step.op == "LOAD_DEREF" and isinstance(load.arg, CellVar) and step.value not in certain[step.index]:
-            found.append(id(load))
+        use = uses[step.last]
+        looks = step.op in ("LOAD_DEREF", "DELETE_DEREF")
+        if looks and isinstance(use.arg, CellVar) and step.value not in certain[step.index]:
+            found.append(id(use))
     return frozenset(found)
 
 
-def _checked_load(load: Instr, code: CodeType) -> list[Instr]:
-    """Return a load of a cell that fails as that of a local does: in a resume function it is a free variable."""
-    arg: Any = load.arg
-    out = Writer(code, location=load.location)
+def _checked(use: Instr, code: CodeType) -> list[Item]:
+    """Return a use of a cell that fails as that of a local does: in a resume function it is a free variable."""
+    arg: Any = use.arg
+    out = Writer(code, location=use.location)
     cell = partial(out.push_cell, FreeVar(arg.name))
     out.call(partial(out.emit, "LOAD_CONST", own_cell), [cell, partial(out.emit, "LOAD_CONST", arg.name)])
-    return out.body
+    if use.name == "LOAD_DEREF":
+        return [*out.body]
+    out.emit("POP_TOP")
+    return [*out.body, _as_free(use, code)]
 
 
 def _as_free(item: Item, code: CodeType) -> Item:
