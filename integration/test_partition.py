@@ -309,3 +309,15 @@ def test_flash_attention_keeps_its_own_formula():
     with torch.no_grad():
         _, gradients = run_halves(done, [x.detach() for x in inputs], [tangent])
     torch.testing.assert_close([gradients[n] for n in range(3)], list(expected))
+
+
+def test_fuel_counts_the_values_that_are_computed_again():
+    def program(x):
+        return x.sin().cos().exp().sin()
+
+    joint = functionalize(joint_graph(program, (torch.randn(5, requires_grad=True),)))
+    free = partition(joint, RecomputeAll()).plan
+    found = [partition(joint, RecomputeAll(), fuel=n).plan for n in (*range(9), 50)]
+    # views can't be saved: they are made again in any case
+    again = [sum(not name.startswith("detach") for name in plan.recomputed) for plan in found]
+    assert again[0] == 0 and again == sorted(again) and found[-1] == free

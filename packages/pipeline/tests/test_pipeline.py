@@ -65,3 +65,18 @@ def test_a_cost_model_reaches_the_fusion_stage():
     x = torch.randn(8, 4)
     torch.testing.assert_close(intarsia.compile(lambda x: (x * 2).sum(1), pipeline=pipeline)(x), (x * 2).sum(1))
     assert asked
+
+
+def test_every_stage_that_rewrites_or_decides_takes_fuel():
+    # functionalize does so alone: a graph in which it leaves writes isn't of the level that it gives here
+    assert set(names(intarsia.default_pipeline())) - set(intarsia.default_pipeline().counting) == {
+        "functionalize",
+        "emit",
+        "build",
+    }
+
+
+@pytest.mark.parametrize("fuel", [{"fusion": 1}, {"emit": 1}, {"fuse": -1}, {"fuse": 1.0}, {"fuse": True}])
+def test_fuel_is_a_count_for_a_stage_that_counts(fuel):
+    with pytest.raises(InvalidArgumentError, match="fuel"):
+        intarsia.default_pipeline(fuel=fuel)

@@ -123,6 +123,24 @@ def test_decompositions_run_below_autograd_and_may_decline():
     assert targets(record(torch.relu, (torch.randn(3, 1),), decompositions=table)) == ["aten.relu.default"]
 
 
+def test_fuel_counts_decompositions_in_program_order():
+    table = {
+        torch.ops.aten.relu.default: lambda x: torch.clamp_min(x, 0) if x.dim() == 1 else NotImplemented,
+        torch.ops.aten.silu.default: lambda x: x * torch.sigmoid(x),
+    }
+
+    def program(x, y):
+        return torch.relu(x), F.silu(torch.relu(y))
+
+    inputs = (torch.randn(3), torch.randn(3, 1))
+    found = [targets(record(program, inputs, decompositions=table, fuel=n)) for n in range(4)]
+    names = [[name.split(".")[1] for name in one] for one in found]
+    # one that declines costs nothing
+    assert names[0] == ["relu", "relu", "silu"]
+    assert names[1] == ["clamp_min", "relu", "silu"]
+    assert names[2] == names[3] == ["clamp_min", "relu", "sigmoid", "mul"]
+
+
 # ---- FX(torch) -----------------------------------------------------------------------------------------------------
 
 

@@ -165,6 +165,25 @@ def test_plans_of_other_programs_are_refused():
     assert caught.value.code == "schedule.kernel"
 
 
+@pytest.mark.parametrize("target", [AVX2, SM_90], ids=["avx2", "sm_90"])
+@pytest.mark.parametrize("text", [SOFTMAX.replace("ROWS", "9"), SCATTER, TURNED], ids=["softmax", "scatter", "turned"])
+def test_at_any_count_a_schedule_means_the_same(text, target):
+    program = kernels.parse_ir(text)
+    inputs = [torch.randint(5, (7,)), torch.randn(7, 4)] if text is SCATTER else [torch.randn(9, 30)]
+    inputs = [torch.randn(20, 30)] if text is TURNED else inputs
+    expected = kernels.interpret(program, *inputs)
+    for fuel in (0, 1, 2):
+        plan = schedule(program, target, fuel=fuel)
+        torch.testing.assert_close(tiles.interpret(apply(program, plan), *inputs), expected)
+
+
+def test_without_fuel_a_cpu_walks_plainly():
+    assert choices(softmax(1000), AVX2)["vector"] == 8
+    (kind,) = schedule(softmax(1000), AVX2, fuel=0).kernels
+    assert {choice.why for choice in kind.choices.values()} == {"nothing else was chosen"}
+    assert schedule(softmax(1000), AVX2, fuel=1).kernels == schedule(softmax(1000), AVX2).kernels
+
+
 def test_a_policy_of_ones_own():
     class Narrow(Simple):
         name, version = "narrow", "1"

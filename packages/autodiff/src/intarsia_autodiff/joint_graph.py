@@ -48,6 +48,7 @@ def joint_graph(
     decompositions: Decompositions | None = None,
     fake_mode: FakeTensorMode | None = None,
     signature: Signature | None = None,
+    fuel: int | None = None,
 ) -> Recorded:
     """Return FX(aten, effects) that computes a program's outputs and, from tangents, gradients of its inputs.
 
@@ -61,6 +62,7 @@ def joint_graph(
         decompositions: ATen overload -> Python function to record in its place; None: `backward_decompositions()`.
         fake_mode: Mode of the fake tensors; by default that of the inputs, or a new one with static sizes.
         signature: Names, roles and sources of the inputs.
+        fuel: How many calls are decomposed, in program order; the rest stay whole. None: all.
 
     Raises:
         InvalidArgumentError: The inputs don't fit the program.
@@ -85,7 +87,8 @@ def joint_graph(
         with passes[0].noting_what_is_kept(), _LibraryCalls():
             yield passes[0].proceed
 
-    done = record(gm, inputs, decompositions=table, fake_mode=fake_mode, signature=signature, around=around)
+    how: dict[str, Any] = {"decompositions": table, "fake_mode": fake_mode, "fuel": fuel}
+    done = record(gm, inputs, signature=signature, around=around, **how)
     return dataclasses.replace(done, signature=dataclasses.replace(done.signature, joint=passes[0].joint))
 
 

@@ -29,7 +29,7 @@ from intarsia_autodiff.analysis import Analysis
 from intarsia_autodiff.check import check_halves
 from intarsia_autodiff.narrow import narrow_saved_values
 from intarsia_autodiff.plan import PartitionPlan
-from intarsia_autodiff.policies import MinCut, Policy
+from intarsia_autodiff.policies import MinCut, Policy, read_of
 from intarsia_autodiff.problem import Problem
 from intarsia_autodiff.symbols import FoundSymbol, find_symbol, symbol_places, untold_symbols
 from intarsia_ir import aten as aten_dialect
@@ -88,12 +88,16 @@ class _Part:
     saved: tuple[fx.Node, ...]
 
 
-def partition(joint: Recorded, policy: Policy | None = None, *, check: bool = True) -> Partitioned:
+def partition(
+    joint: Recorded, policy: Policy | None = None, *, fuel: int | None = None, check: bool = True
+) -> Partitioned:
     """Split a joint graph.
 
     Args:
         joint: FX(aten), pure, with `signature.joint`: what `functionalize(joint_graph(...))` gives.
         policy: Chooses what to save; None: `MinCut()`. A `PartitionPlan` is a policy that chooses as it did before.
+        fuel: Of the values that the policy wants computed again, how many may be, in program order; the others are
+            saved where the backward pass reads them, if they can be. None: all.
         check: Whether to verify the dialect on entry and exit.
 
     Raises:
@@ -120,6 +124,9 @@ def partition(joint: Recorded, policy: Policy | None = None, *, check: bool = Tr
         raise InvalidArgumentError(
             f"the backward pass would have to do without {', '.join(missing)}", code="partition.missing"
         )
+    if fuel is not None:
+        again = [name for name in problem.recomputed(chosen) if problem[name].saveable]
+        chosen = read_of(problem, {*chosen, *again[fuel:]})
     saved = tuple(value.name for value in problem.values if value.name in chosen)
     text = policy.policy if isinstance(policy, PartitionPlan) else str(policy)
     plan = PartitionPlan(text, saved, problem.recomputed(saved), problem.n_bytes(saved))

@@ -9,7 +9,7 @@ from typing import Protocol
 from intarsia_autodiff.dinic import Network
 from intarsia_autodiff.problem import Problem, Recompute, Value
 
-__all__ = ["Budget", "MinCut", "Policy", "RecomputeAll", "SaveAll"]
+__all__ = ["Budget", "MinCut", "Policy", "RecomputeAll", "SaveAll", "read_of"]
 
 
 class Policy(Protocol):
@@ -70,7 +70,7 @@ class MinCut:
         network.flow(source, sink)
         late = network.sink_side(sink)
         cut = {v.name for p, v in enumerate(problem.values) if 2 * p not in late and 2 * p + 1 in late}
-        return _read_of(problem, cut)
+        return read_of(problem, cut)  # a value of no bytes is cut for nothing
 
     def _may_recompute(self, value: Value) -> bool:
         return value.recompute is Recompute.CHEAP or value.name in self.recompute
@@ -133,8 +133,8 @@ def _descend(problem: Problem, passes_through: Callable[[Value], bool]) -> set[s
     return saved
 
 
-def _read_of(problem: Problem, saved: set[str]) -> set[str]:
-    """Drop what nothing reads: a value of no bytes is cut for nothing."""
+def read_of(problem: Problem, saved: set[str]) -> set[str]:
+    """Return what the backward pass reads of these values, to compute others again or as they are."""
     read: set[str] = set()
     seen: set[str] = set()
     pending = [value.name for value in problem.values if value.needed]

@@ -23,6 +23,7 @@ def to_aten(
     decompositions: Decompositions | None = None,
     fake_mode: FakeTensorMode | None = None,
     signature: Signature | None = None,
+    fuel: int | None = None,
 ) -> Recorded:
     """Return FX(aten, effects) of FX(torch): `intarsia_recorder.record` with a decomposition table.
 
@@ -32,6 +33,7 @@ def to_aten(
         decompositions: ATen overload -> Python function to record in its place; None: `default_decompositions()`.
         fake_mode: Mode of the fake tensors; by default that of the inputs, or a new one with static sizes.
         signature: Names, roles and sources of the inputs.
+        fuel: How many calls are decomposed, in program order; the rest stay whole. None: all.
 
     Raises:
         InvalidArgumentError: The inputs don't fit the program.
@@ -44,4 +46,4 @@ def to_aten(
         'aten.where.self'
     """
     table = default_decompositions() if decompositions is None else decompositions
-    return record(gm, inputs, decompositions=table, fake_mode=fake_mode, signature=signature)
+    return record(gm, inputs, decompositions=table, fake_mode=fake_mode, signature=signature, fuel=fuel)

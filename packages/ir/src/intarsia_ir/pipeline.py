@@ -8,19 +8,20 @@ that takes a partition (`Partition[Half]`) on all at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args, get_origin
 
 import torch.fx as fx
 
-from intarsia_ir.choices import instance_of
+from intarsia_ir.choices import instance_of, known_only
 from intarsia_ir.errors import InvalidArgumentError, naming_stage
 from intarsia_ir.values import Partition
 
 __all__ = ["Pipeline", "Planned", "Stage", "graph_pass", "level_of"]
 
-GraphPass = Callable[[fx.GraphModule], fx.GraphModule]
+GraphPass = Callable[..., fx.GraphModule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,17 @@ class Stage:
         gives: Level of the value it returns.
         run: The step; pure, the given value is left as it is. It may return `Planned(value, plan)`.
         trusted: What it gives is verified only with `verify_each`: it is one of the default pipeline's.
+        counts: `run` takes a keyword `fuel`: how many of its rewrites or decisions it may carry out; None: all.
+        fuel: What it is given then, for each graph anew.
     """
 
     name: str
     takes: Any
     gives: Any
-    run: Callable[[Any], Any]
+    run: Callable[..., Any]
     trusted: bool = False
+    counts: bool = False
+    fuel: int | None = None
 
     def __call__(self, value: Any) -> tuple[Any, tuple[Any, ...]]:
         """Return what the stage makes of a value, and its plans: of a partition, one for each graph.
@@ -63,7 +68,7 @@ class Stage:
 
     def _run(self, value: Any) -> tuple[Any, tuple[Any, ...]]:
         with naming_stage(self.name, ours=self.trusted):
-            made = self.run(value)
+            made = self.run(value, fuel=self.fuel) if self.counts else self.run(value)
             plans = (made.plan,) if isinstance(made, Planned) else ()
             made = made.value if isinstance(made, Planned) else made
             for graph in made.graphs if isinstance(made, Partition) else (made,):
@@ -81,14 +86,14 @@ def level_of(level: Any) -> type:
 
 
 def graph_pass(name: str, level: Any, function: GraphPass) -> Stage:
-    """Return a stage that applies `function` to graphs alone and stays at `level`."""
+    """Return a stage that applies `function` to graphs alone and stays at `level`; it counts if that takes `fuel`."""
 
-    def run(value: Any) -> Any:
-        made = function(value.graph_module)
+    def run(value: Any, **fuel: Any) -> Any:
+        made = function(value.graph_module, **fuel)
         instance_of("what a stage gives", made, fx.GraphModule)
         return replace(value, graph_module=made)
 
-    return Stage(name, level_of(level), level_of(level), run)
+    return Stage(name, level_of(level), level_of(level), run, counts=_takes_fuel(function))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +171,33 @@ class Pipeline:
         at = self.index(name)
         return Pipeline((*self.stages[:at], *self.stages[at + 1 :]))
 
+    @property
+    def counting(self) -> tuple[str, ...]:
+        """Names of the stages that take fuel, in order: what a bisection goes through."""
+        return tuple(stage.name for stage in self.stages if stage.counts)
+
+    def limit(self, fuel: Mapping[str, int]) -> Pipeline:
+        """Return the pipeline whose stages carry out so many rewrites or decisions at most, in each graph.
+
+        Args:
+            fuel: Name of a stage -> its limit; other stages keep theirs, which is none at first.
+
+        Raises:
+            InvalidArgumentError: `pipeline.fuel`: a stage isn't there or takes no fuel, or a limit is no count.
+
+        Example:
+            >>> from intarsia_ir.values import Half
+            >>> first = graph_pass("first", Half, lambda gm, *, fuel=None: gm)
+            >>> Pipeline((first,)).limit({"first": 3}).stages[0].fuel
+            3
+        """
+        instance_of("fuel", fuel, Mapping)
+        known_only("stage that takes fuel:", fuel, self.counting, code="pipeline.fuel")
+        for name, count in fuel.items():
+            if type(count) is not int or count < 0:
+                raise InvalidArgumentError(f"the fuel of {name!r} must be a count, not {count!r}", code="pipeline.fuel")
+        return Pipeline(tuple(replace(s, fuel=fuel.get(s.name, s.fuel)) for s in self.stages))
+
     def until(self, level: type) -> Pipeline:
         """Return the stages up to the last one that gives `level`.
 
@@ -182,6 +214,13 @@ class Pipeline:
 def _check_level(where: str, level: Any) -> None:
     if not isinstance(level_of(level), type):
         raise InvalidArgumentError(f"{where} {level!r}, which is no class of values", code="pipeline.unknown_level")
+
+
+def _takes_fuel(function: Callable[..., Any]) -> bool:
+    try:
+        return "fuel" in inspect.signature(function).parameters
+    except ValueError:  # one in C that doesn't say
+        return False
 
 
 def _name(level: Any) -> str:

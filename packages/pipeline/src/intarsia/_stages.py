@@ -54,6 +54,7 @@ def default_pipeline(
     cache_dir: str | Path | None = None,
     rng: str | None = None,
     schedule: Any = None,
+    fuel: Mapping[str, int] = MappingProxyType({}),
     emitters: Mapping[str, Any] = EMITTERS,
 ) -> Pipeline:
     """Return the stages from FX(torch) to a callable; where gradients are needed, to a pair.
@@ -68,29 +69,35 @@ def default_pipeline(
             None: the first on the CPU, the second on a GPU.
         schedule: What decides how kernels run; None is `intarsia_scheduler.Measured()`, which merges no kernels where
             the fusion policy is `NoFusion()`: then there are as many as it planned.
+        fuel: Name of a stage -> how many of its rewrites or decisions it carries out in each graph; others are free.
+            `Pipeline.counting` names the stages that count.
         emitters: `(intarsia_loops.launches.Launches) -> KernelSource` by the kind of device. For another kind, replace
             the stage `build` as well.
 
     Raises:
-        InvalidArgumentError: `options.value`: nothing prints kernels for the target's kind of device.
+        InvalidArgumentError: `options.value`: nothing prints kernels for the target's kind of device; `pipeline.fuel`:
+            no stage of this name counts, or the number is none.
 
     Example:
         >>> from intarsia_fuser import NoFusion
         >>> pipeline = default_pipeline(policy=NoFusion())
+        >>> default_pipeline(fuel={"lower": 0}).counting[-3:]
+        ('lower', 'fuse', 'schedule')
     """
     given = target or intarsia_runtime.detect_target()
     one_of("the device of a target", given.device, tuple(emitters))
 
     aim: Any = lambda d: given if d.type == given.device else intarsia_runtime.detect_target(d)  # noqa: E731
 
-    def fuse(p: Loops) -> Planned:
-        plan = intarsia_fuser.plan(p.graph_module, policy=policy, target=p.contract.target, cost=cost, check=False)
+    def fuse(p: Loops, fuel: int | None) -> Planned:
+        how = {"policy": policy, "target": p.contract.target, "cost": cost, "fuel": fuel, "check": False}
+        plan = intarsia_fuser.plan(p.graph_module, **how)
         kernels = intarsia_fuser.apply(p.graph_module, plan, check=False)
         return Planned(Kernels(kernels, p.contract, apart=plan.name == intarsia_fuser.NoFusion().name), plan)
 
-    def scheduled(p: Kernels) -> Planned:
+    def scheduled(p: Kernels, fuel: int | None) -> Planned:
         how = schedule or intarsia_scheduler.Measured(merges=not p.apart)
-        done = intarsia_scheduler.scheduled(p.graph_module, p.contract.target, how, check=False)
+        done = intarsia_scheduler.scheduled(p.graph_module, p.contract.target, how, fuel=fuel, check=False)
         return Planned(Launched(p.graph_module, p.contract, done.launches), done.plan)
 
     def emit(p: Launched) -> Emitted:
@@ -107,13 +114,13 @@ def default_pipeline(
 
     stages = (
         *_aten_stages(partition, aim),
-        Stage("lower", Half, Loops, lambda p: _lower(p, rng, aim)),
-        Stage("fuse", Loops, Kernels, fuse),
-        Stage("schedule", Kernels, Launched, scheduled),
+        Stage("lower", Half, Loops, functools.partial(_lower, rng=rng, aim=aim), counts=True),
+        Stage("fuse", Loops, Kernels, fuse, counts=True),
+        Stage("schedule", Kernels, Launched, scheduled, counts=True),
         Stage("emit", Launched, Emitted, emit),
         Stage("build", Emitted, Linked, build),
     )
-    return Pipeline(tuple(replace(stage, trusted=True) for stage in stages))
+    return Pipeline(tuple(replace(stage, trusted=True) for stage in stages)).limit(fuel)
 
 
 def interpreted(pipeline: Pipeline, level: type) -> Pipeline:
@@ -146,11 +153,11 @@ def default_cache_dir() -> Path:
 def _aten_stages(policy: Any, aim: Any) -> tuple[Stage, ...]:
     return (
         *[_rewrite(rewrite, Captured) for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
-        Stage("to_aten", Captured, Recorded, _to_aten),
+        Stage("to_aten", Captured, Recorded, _to_aten, counts=True),
         Stage("functionalize", Recorded, Functional, lambda p: intarsia_functionalizer.functionalize(p, check=False)),
         *[_rewrite(rewrite, Functional) for rewrite in intarsia_rewrites.ON_ATEN],
         *[graph_pass(r.__name__, Functional, functools.partial(_aimed, r, aim)) for r in intarsia_rewrites.ON_TARGET],
-        Stage("partition", Functional, Partition[Half], lambda p: _partition(p, policy)),
+        Stage("partition", Functional, Partition[Half], functools.partial(_partition, policy=policy), counts=True),
     )
 
 
@@ -158,11 +165,11 @@ def _rewrite(rewrite: Any, level: type) -> Stage:
     return graph_pass(rewrite.__name__, level, functools.partial(rewrite, check=False))
 
 
-def _aimed(rewrite: Any, aim: Any, gm: Any) -> Any:
-    return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), check=False)
+def _aimed(rewrite: Any, aim: Any, gm: Any, fuel: int | None = None) -> Any:
+    return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), fuel=fuel, check=False)
 
 
-def _to_aten(p: Captured) -> Recorded:
+def _to_aten(p: Captured, fuel: int | None) -> Recorded:
     intarsia_runtime.prepare(p.inputs)
     graded = any(getattr(spec, "requires_grad", False) for spec in p.signature.outputs)
     signature, table = p.signature if p.signature.inputs else None, intarsia_functionalizer.default_decompositions()
@@ -170,20 +177,20 @@ def _to_aten(p: Captured) -> Recorded:
         front: Any = intarsia_functionalizer.to_aten
     else:
         front, table = intarsia_autodiff.joint_graph, table | intarsia_autodiff.backward_decompositions()
-    recorded: Recorded = front(p.graph_module, p.inputs, decompositions=table, signature=signature)
+    recorded: Recorded = front(p.graph_module, p.inputs, decompositions=table, signature=signature, fuel=fuel)
     return recorded
 
 
-def _partition(p: Functional, policy: Any) -> Partition[Half] | Planned:
+def _partition(p: Functional, fuel: int | None, policy: Any) -> Partition[Half] | Planned:
     if p.signature.joint is None:
         return Partition(Half(p.graph_module, p.signature, p.facts, p.guards))
-    done = intarsia_autodiff.partition(p, policy, check=False)
+    done = intarsia_autodiff.partition(p, policy, fuel=fuel, check=False)
     return Planned(done.partition, done.plan)
 
 
-def _lower(p: Half, rng: str | None, aim: Any) -> Loops:
+def _lower(p: Half, fuel: int | None, rng: str | None, aim: Any) -> Loops:
     device = intarsia_ir.aten.device_of(p.graph_module)
-    how: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled(), "check": False}
+    how: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled(), "fuel": fuel, "check": False}
     how["nan_gelu"] = intarsia_runtime.nan_gelu()
     lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, target=aim(device), **how)
     return Loops(lowered, Contract(p.signature, p.guards, aim(device), device))

@@ -65,6 +65,7 @@ def record(
     signature: Signature | None = None,
     cache: MetaCache | None = None,
     around: Around | None = None,
+    fuel: int | None = None,
 ) -> Recorded:
     """Return FX(aten, effects) of `program`: its ATen ops, views, writes and random ops in program order.
 
@@ -81,6 +82,7 @@ def record(
         around: Entered with the recorder and the flat fake inputs before the program runs. What it gives is called
             under the recorder with the flat outputs, and returns the outputs to give. Inputs that it adds to the
             recorder follow the others, as tangents.
+        fuel: How many calls are decomposed by the table, in program order; the rest stay whole. None: all.
 
     Returns:
         The graph, whose results are the outputs that are neither inputs nor constants, in order; its signature; and
@@ -97,7 +99,8 @@ def record(
     """
     leaves, tree = pytree.tree_flatten(tuple(inputs))
     mode = fake_mode or _mode_of(leaves)
-    recorder = Recorder(mode, decompositions=decompositions, cache=cache)
+    table = decompositions if fuel is None else limited(decompositions or {}, fuel)
+    recorder = Recorder(mode, decompositions=table, cache=cache)
     names = _input_names(program, leaves, signature)
     fakes = [_fake(mode, leaf) for leaf in leaves]
     # one that stands for a view was written when it was made, one of a front end that ran the program before by that
@@ -133,6 +136,25 @@ def record(
         ),
         _facts(mode),
     )
+
+
+def limited(table: Decompositions, fuel: int) -> Decompositions:
+    """Return a table that decomposes so many calls, those inside of decompositions included, and declines the rest."""
+    left = fuel
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def decompose(*args: Any, **kwargs: Any) -> Any:
+            nonlocal left
+            if left <= 0:
+                return NotImplemented
+            left -= 1
+            result = function(*args, **kwargs)
+            left += result is NotImplemented
+            return result
+
+        return decompose
+
+    return {op: counted(function) for op, function in table.items()}
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from intarsia_loops.tiles import Launch, Tiles, print_ir, verify
 from intarsia_loops.vectors.walks import VectorWalk
 from intarsia_scheduler.arrange import arranged
 from intarsia_scheduler.decide import Asked, Replayed, kind_of
+from intarsia_scheduler.limited import Limited
 from intarsia_scheduler.lower import launches_of, walked_launch
 from intarsia_scheduler.measured import Measured
 from intarsia_scheduler.plan import SchedulePlan, SchedulePolicy
@@ -31,6 +32,7 @@ def schedule(
     policy: SchedulePolicy | None = None,
     *,
     given: SchedulePlan | None = None,
+    fuel: int | None = None,
     check: bool = True,
 ) -> SchedulePlan:
     """Decide how the kernels of a program run.
@@ -41,6 +43,7 @@ def schedule(
         policy: What decides; `Measured()` when not given.
         given: A plan whose merges and choices are taken; the policy decides the rest, such as how the launches run that
             one of these choices makes.
+        fuel: How many decisions of the policy are taken; `Simple` makes the rest, as far as it can. None: all.
         check: Verify the input.
 
     Returns:
@@ -50,7 +53,7 @@ def schedule(
         VerifyError: The input is no valid kernels program (with `check`).
         InvalidArgumentError: `schedule.policy`: the policy leaves a choice out; `schedule.choice`: a choice can't be.
     """
-    return scheduled(kernels, target, policy, given=given, check=check).plan
+    return scheduled(kernels, target, policy, given=given, fuel=fuel, check=check).plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +80,12 @@ def scheduled(
     policy: SchedulePolicy | None = None,
     *,
     given: SchedulePlan | None = None,
+    fuel: int | None = None,
     check: bool = True,
 ) -> Scheduled:
     """Decide how the kernels of a program run, and arrange them so: `schedule` and `arrange` in the time of one."""
-    asked = Asked(policy or Measured(), target, given)
+    decides = policy or Measured()
+    asked = Asked(decides if fuel is None else Limited(decides, fuel), target, given)
     launches = arranged(_program(kernels, check), asked)
     return Scheduled(asked.plan(), launches)
 
