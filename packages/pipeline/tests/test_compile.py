@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import intarsia
-import intarsia_loops
 import intarsia_scheduler
 from intarsia_fuser import FusionPlan, NoFusion, Replay
 from intarsia_loops import tiles
+from intarsia_loops.level_text import parse_value
 
 RAISE = {"on_error": "raise"}
 
@@ -135,9 +135,11 @@ def test_dumps_hold_every_stage(tmp_path):
     dumped = sorted(p.name for p in folder.iterdir())
     assert dumped[0] == "00_recognise_attention.ir" and "13_emit.cpp" in dumped
     plan = intarsia_scheduler.SchedulePlan.from_json((folder / "12_schedule.plan.json").read_text())
-    kernels = intarsia_loops.kernels.parse_ir((folder / "11_fuse.ir").read_text())
-    again = intarsia_scheduler.apply(kernels, plan)
-    assert tiles.print_ir(again) == (folder / "12_schedule.ir").read_text()
+    kernels = parse_value((folder / "11_fuse.ir").read_text())
+    again = intarsia_scheduler.apply(kernels.graph_module, plan)
+    assert tiles.print_ir(again) == (folder / "12_schedule.tiles").read_text()
+    emitted = parse_value((folder / "13_emit.ir").read_text())
+    assert emitted.source.text == (folder / "13_emit.cpp").read_text()
     assert not any("build" in name for name in dumped)  # the graph is that of the kernels
     assert "dialect: loops" in (folder / "10_lower.ir").read_text()
     assert FusionPlan.from_json((folder / "11_fuse.plan.json").read_text()).after.kernels == 1

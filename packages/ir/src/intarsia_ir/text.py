@@ -20,12 +20,16 @@ after the other, under a line for each pair of halves.
 
 What has no text (functions of the user, attributes of modules, opaque objects) is a name in it: `constants_of` gives
 the objects and `parse_value` takes them. Size symbols need an environment, which `intarsia_shapes.thawed` makes.
+`LEVELS` has a row for each level of torch and ATen; a package with levels of its own adds rows, and passes all of them
+(`intarsia_loops.level_text`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from torch._subclasses import FakeTensorMode
@@ -44,20 +48,57 @@ from intarsia_ir.records import GuardRecord, Halves, InputSpec, Signature, SizeE
 from intarsia_ir.torch.text import DIALECT as TORCH
 from intarsia_ir.values import Captured, Functional, Half, Partition, Recorded
 
-__all__ = ["SCHEMA", "Symbols", "Thaw", "Value", "constants_of", "parse_value", "print_value"]
+__all__ = [
+    "LEVELS",
+    "SCHEMA",
+    "LevelText",
+    "Symbols",
+    "Thaw",
+    "Value",
+    "constants_of",
+    "guard_lines",
+    "parse_value",
+    "print_value",
+    "read_guards",
+    "read_signature",
+    "record_reader",
+    "signature_lines",
+]
 
 SCHEMA = 1
 Value = Captured | Recorded | Partition[Half]
 Symbols = Callable[[str, str], Any]
 Thaw = Callable[[SizeFacts], tuple[FakeTensorMode, Symbols]]
 
-_LEVELS: Mapping[str, Any] = {cls.__name__: cls for cls in (Captured, Recorded, Functional, Half)}
 _HEADER = re.compile(r"^// level: (\w+) (\d+)\n", re.MULTILINE)
 _GRAPH = re.compile(r"^// dialect: ", re.MULTILINE)
 
 
-def print_value(value: Value) -> str:
+@dataclass(frozen=True, slots=True)
+class LevelText:
+    """How the values of one level are written and read.
+
+    Args:
+        level: The class.
+        signature: What a value's graph is to its caller.
+        lines: `(value, opaque)` -> the lines after `// level: ...`, and what these refer to by name besides opaque
+            objects.
+        read: `(reader, text, line, constants, thaw)` -> the value; `reader` is at the head, which ends where a line
+            `// dialect: ...` begins; `text` is all from there on, and `line` the number of lines before it.
+    """
+
+    level: type
+    signature: Callable[[Any], Signature]
+    lines: Callable[[Any, Opaque], tuple[list[str], dict[str, Any]]]
+    read: Callable[[Reader, str, int, Mapping[str, Any], Thaw | None], Any]
+
+
+def print_value(value: Any, *, levels: Mapping[str, LevelText] | None = None) -> str:
     """Return the text of a value, ending in a newline.
+
+    Args:
+        value: Of one of the levels, or a partition of such.
+        levels: Name -> how a level is written; `LEVELS` when left out.
 
     Raises:
         UnsupportedError: Something in the graph has no text; halves of a partition that aren't those of its graphs.
@@ -75,16 +116,22 @@ def print_value(value: Value) -> str:
         >>> print_value(parse_value(text)) == text
         True
     """
-    return "\n".join(_lines(value, Opaque())[0]) + "\n"
+    return "\n".join(_lines(value, Opaque(), levels or LEVELS)[0]) + "\n"
 
 
-def constants_of(value: Value) -> dict[str, Any]:
+def constants_of(value: Any, *, levels: Mapping[str, LevelText] | None = None) -> dict[str, Any]:
     """Return what `parse_value(print_value(value), constants=...)` needs."""
     opaque = Opaque()
-    return {**_lines(value, opaque)[1], **opaque.named}
+    return {**_lines(value, opaque, levels or LEVELS)[1], **opaque.named}
 
 
-def parse_value(text: str, *, constants: Mapping[str, Any] | None = None, thaw: Thaw | None = None) -> Value:
+def parse_value(
+    text: str,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    thaw: Thaw | None = None,
+    levels: Mapping[str, LevelText] | None = None,
+) -> Any:
     """Return the value that `print_value` wrote as `text`.
 
     Args:
@@ -92,45 +139,45 @@ def parse_value(text: str, *, constants: Mapping[str, Any] | None = None, thaw: 
         constants: What the text refers to by name.
         thaw: Makes the mode that the tensors of a graph belong to, and its size symbols, from size facts. A new
             FakeTensorMode when left out; then there may be no symbols.
+        levels: Name -> how a level is read; `LEVELS` when left out.
 
     Raises:
         InvalidArgumentError: The text can't be read; the message has the line.
         UnsupportedError: The text is of another version.
     """
-    constants = constants or {}
+    constants, levels = constants or {}, levels or LEVELS
     if not text.startswith("// partition 1\n"):
-        whole: Value = _one(text, 0, constants, thaw)
-        return whole
+        return _one(text, 0, constants, thaw, levels)
     starts = [match.start() for match in _HEADER.finditer(text)]
     if not starts:
         fail("a partition has graphs, each with a line `// level: <name> <version>`", 1)
-    head = _reader(text[: starts[0]], 0, constants)
+    head = record_reader(text[: starts[0]], 0, constants)
     pairs = []
     while head.tokens.accept("halves"):
         pairs.append(head.arguments())
     head.tokens.expect_kind("end")
     ends = [*starts[1:], len(text)]
-    graphs = [_one(text[a:b], text[:a].count("\n"), constants, thaw) for a, b in zip(starts, ends, strict=True)]
+    graphs = [_one(text[a:b], text[:a].count("\n"), constants, thaw, levels) for a, b in zip(starts, ends, strict=True)]
     forward, *backwards = graphs
     if len(backwards) != len(pairs):
         fail(f"there are {len(pairs)} lines `halves(...)` for {len(backwards)} backward graphs", 1)
+    outer = _signature(levels, forward)
     fits = zip(backwards, pairs, strict=True)
-    halves = [Halves(forward.signature, b.signature, *args, **more) for b, (args, more) in fits]
+    halves = [Halves(outer, _signature(levels, b), *args, **more) for b, (args, more) in fits]
     return Partition(forward, tuple(backwards), tuple(halves))
 
 
 # ---- writing ----------------------------------------------------------------------------------------------------
 
 
-def _lines(value: Value, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
+def _lines(value: Any, opaque: Opaque, levels: Mapping[str, LevelText]) -> tuple[list[str], dict[str, Any]]:
     """Return the lines of a value, and what they refer to by name besides opaque objects."""
     if not isinstance(value, Partition):
-        head = [f"// level: {type(value).__name__} {SCHEMA}", *_head(value, opaque)]
-        graph, outside = graph_lines(value.graph_module, _dialect(type(value)), opaque)
-        return [*head, *graph], outside
+        lines, named = _row(levels, value).lines(value, opaque)
+        return [f"// level: {type(value).__name__} {SCHEMA}", *lines], named
     lines, named = ["// partition 1"], dict[str, Any]()
     for backward, halves in zip(value.backwards, value.halves, strict=True):
-        if (halves.forward, halves.backward) != (value.forward.signature, backward.signature):
+        if (halves.forward, halves.backward) != (_signature(levels, value.forward), _signature(levels, backward)):
             raise UnsupportedError(
                 "halves speak of other signatures than those of their graphs",
                 code="ir.text",
@@ -138,18 +185,39 @@ def _lines(value: Value, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
             )
         lines.append(f"halves({arguments_text(halves, opaque, without=('forward', 'backward'))})")
     for one in value.graphs:
-        more, outside = _lines(one, opaque)
+        more, outside = _lines(one, opaque, levels)
         lines, named = [*lines, *more], {**named, **outside}
     return lines, named
+
+
+def _row(levels: Mapping[str, LevelText], value: Any) -> LevelText:
+    row = levels.get(type(value).__name__)
+    if row is None or row.level is not type(value):
+        raise UnsupportedError(f"a {type(value).__name__} has no text; {', '.join(levels)} have one", code="ir.text")
+    return row
+
+
+def _signature(levels: Mapping[str, LevelText], value: Any) -> Signature:
+    return _row(levels, value).signature(value)
+
+
+def _graph_lines(value: Captured | Recorded, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
+    graph, outside = graph_lines(value.graph_module, _dialect(type(value)), opaque)
+    return [*_head(value, opaque), *graph], outside
 
 
 def _head(value: Captured | Recorded, opaque: Opaque) -> Iterator[str]:
     yield from fact_lines(value.facts, origins_comment)
     yield from signature_lines(value.signature, opaque)
     if isinstance(value, Functional):
-        yield from (f"guard({arguments_text(guard, opaque)})" for guard in value.guards)
+        yield from guard_lines(value.guards, opaque)
     if isinstance(value, Captured):
         yield from (f"example {value_type(example, opaque)}" for example in value.inputs)
+
+
+def guard_lines(guards: tuple[GuardRecord, ...], opaque: Opaque) -> Iterator[str]:
+    """Yield the lines of guards."""
+    yield from (f"guard({arguments_text(guard, opaque)})" for guard in guards)
 
 
 def signature_lines(signature: Signature, opaque: Opaque) -> Iterator[str]:
@@ -172,30 +240,42 @@ def _dialect(level: type) -> Dialect:
 # ---- reading ----------------------------------------------------------------------------------------------------
 
 
-def _one(text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None) -> Any:
+def _one(text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None, levels: Mapping[str, LevelText]) -> Any:
     """Read one graph with its head; `line` is the number of lines before it."""
     header, graph = _HEADER.match(text), _GRAPH.search(text)
     if header is None or graph is None:
         fail("the first line must be `// level: <name> <version>`, and a line `// dialect: ...` must follow", line + 1)
-    level = _LEVELS.get(header[1])
-    if level is None or int(header[2]) != SCHEMA:
-        known = ", ".join(f"{name} {SCHEMA}" for name in _LEVELS)
+    row = levels.get(header[1])
+    if row is None or int(header[2]) != SCHEMA:
+        known = ", ".join(f"{name} {SCHEMA}" for name in levels)
         what = f"the text is level {header[1]} {header[2]}; this reader takes {known}"
         raise UnsupportedError(what, code="ir.schema")
-    reader = _reader(text[: graph.start()], line, constants)
-    facts = read_facts(reader.tokens, reader.origins)
-    mode, symbols = thaw(facts) if thaw is not None else (FakeTensorMode(), None)
-    reader.fake_mode, reader.symbols = mode, symbols
-    signature = read_signature(reader)
-    guards = tuple(GuardRecord(*args, **more) for args, more in _calls(reader, "guard"))
-    examples = tuple(_examples(reader))
-    reader.tokens.expect_kind("end")
-    body = "\n" * (line + text[: graph.start()].count("\n")) + text[graph.start() :]
-    dialect: Any = torch_dialect if level is Captured else aten_dialect
-    gm = dialect.parse_ir(body, constants=constants, symbols=symbols, fake_mode=mode)
-    if level is Captured:
-        return Captured(gm, examples, signature, facts)
-    return level(gm, signature, facts, guards) if issubclass(level, Functional) else level(gm, signature, facts)
+    reader = record_reader(text[: graph.start()], line, constants)
+    return row.read(reader, text[graph.start() :], line + text[: graph.start()].count("\n"), constants, thaw)
+
+
+def _read_graph(level: Any) -> Callable[[Reader, str, int, Mapping[str, Any], Thaw | None], Any]:
+    """Return what reads a value of a level of torch or ATen."""
+
+    def read(reader: Reader, text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None) -> Any:
+        facts = read_facts(reader.tokens, reader.origins)
+        mode, symbols = thaw(facts) if thaw is not None else (FakeTensorMode(), None)
+        reader.fake_mode, reader.symbols = mode, symbols
+        signature, guards = read_signature(reader), read_guards(reader)
+        examples = tuple(_examples(reader))
+        reader.tokens.expect_kind("end")
+        dialect: Any = torch_dialect if level is Captured else aten_dialect
+        gm = dialect.parse_ir("\n" * line + text, constants=constants, symbols=symbols, fake_mode=mode)
+        if level is Captured:
+            return Captured(gm, examples, signature, facts)
+        return level(gm, signature, facts, guards) if issubclass(level, Functional) else level(gm, signature, facts)
+
+    return read
+
+
+def read_guards(reader: Reader) -> tuple[GuardRecord, ...]:
+    """Read the lines of guards."""
+    return tuple(GuardRecord(*args, **more) for args, more in _calls(reader, "guard"))
 
 
 def read_signature(reader: Reader) -> Signature:
@@ -223,8 +303,8 @@ def _examples(reader: Reader) -> Iterator[Any]:
         yield reader.type()
 
 
-def _reader(text: str, line: int, constants: Mapping[str, Any]) -> Reader:
-    """Return a reader of the records in a head."""
+def record_reader(text: str, line: int, constants: Mapping[str, Any]) -> Reader:
+    """Return a reader of the records in a text that has `line` lines before it."""
     return _RecordReader(Tokens(tokenize("\n" * line + text)), ATEN, constants, None, FakeTensorMode())
 
 
@@ -236,3 +316,11 @@ class _RecordReader(Reader):
 
     def quoted(self, text: str, line: int) -> Any:
         return SizeExpression(text.strip("`"))
+
+
+LEVELS: Mapping[str, LevelText] = MappingProxyType(
+    {
+        level.__name__: LevelText(level, lambda value: value.signature, _graph_lines, _read_graph(level))
+        for level in (Captured, Recorded, Functional, Half)
+    }
+)

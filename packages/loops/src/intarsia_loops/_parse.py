@@ -32,7 +32,7 @@ from intarsia_loops.program import (
 )
 from intarsia_loops.program import load as make_load
 
-__all__ = ["Parser", "fail", "parse_program", "tokens_after_head"]
+__all__ = ["Parser", "fail", "parse_program", "tokens_after_head", "tokens_of"]
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\n]+)
@@ -60,31 +60,35 @@ def fail(what: str, line: int) -> NoReturn:
     raise InvalidArgumentError(f"line {line} of the IR text: {what}", code="ir.parse")
 
 
-def parse_program(text: str, dialect: str, constants: Mapping[str, torch.Tensor] | None = None) -> Program:
+def parse_program(
+    text: str, dialect: str, constants: Mapping[str, torch.Tensor] | None = None, *, line: int = 0
+) -> Program:
     """Return the program with this text.
 
     Args:
         text: What `program_text` gives.
         dialect: The dialect that its header must name.
         constants: Tensor of every `constant` in the head; the text has only their types.
+        line: Lines before it in what the user wrote.
 
     Raises:
         InvalidArgumentError: The text is not of this form, with the line where it departs from it.
     """
-    return Parser(tokens_after_head(text, dialect, SCHEMA), constants or {}).program()
+    return Parser(tokens_after_head(text, dialect, SCHEMA, line), constants or {}).program()
 
 
-def tokens_after_head(text: str, dialect: str, schema: int) -> list[Token]:
-    """Return the tokens after the header, which must name a dialect."""
+def tokens_after_head(text: str, dialect: str, schema: int, line: int = 0) -> list[Token]:
+    """Return the tokens after the header, which must name a dialect; `line` is the number of lines before that."""
     head, _, rest = text.partition("\n")
     header = re.match(r"// dialect: (\w+) (\d+)", head)
     if header is None or header.group(1) != dialect or int(header.group(2)) != schema:
-        fail(f"expected the header '// dialect: {dialect} {schema}', found {head!r}", 1)
-    return _tokens(rest)
+        fail(f"expected the header '// dialect: {dialect} {schema}', found {head!r}", line + 1)
+    return tokens_of(rest, line + 1)
 
 
-def _tokens(text: str) -> list[Token]:
-    tokens, position, line = [], 0, 2
+def tokens_of(text: str, line: int) -> list[Token]:
+    """Return the tokens of a text that has `line` lines before it."""
+    tokens, position, line = list[Token](), 0, line + 1
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import intarsia_scheduler
-from intarsia._stages import dialect_of
-from intarsia.levels import Captured, Emitted, Launched, Linked, Recorded
-from intarsia_ir.text import print_value
+from intarsia.levels import Emitted, Launched, Linked
+from intarsia_loops.level_text import print_value
 
 __all__ = ["Dumps"]
 
@@ -33,24 +32,18 @@ class Dumps:
             plan = plans[number] if number < len(plans) else None
             if plan is not None:
                 (self._folder / f"{name}.plan.json").write_text(plan.to_json(), encoding="utf-8")
+            if isinstance(graph, Emitted):
+                (self._folder / f"{name}.{graph.source.language}").write_text(graph.source.text, encoding="utf-8")
+            if isinstance(graph, Launched) and plan is not None:
+                tiles = intarsia_scheduler.Scheduled(plan, graph.launches).text
+                (self._folder / f"{name}.tiles").write_text(tiles, encoding="utf-8")
             if not isinstance(graph, Linked):
-                self._write_text(number, name, graph, plan)
+                self._write_text(number, name, print_value(graph))
         self._n_stages += 1
 
-    def _write_text(self, number: int, name: str, graph: Any, plan: Any) -> None:
-        file = f"{name}.{'cpp' if isinstance(graph, Emitted) else 'ir'}"
-        text = _text(graph, plan)
+    def _write_text(self, number: int, name: str, text: str) -> None:
+        file = f"{name}.ir"
         before, known = self._last.get(number, ("", ""))
         self._last[number] = (before or file, text) if text == known else (file, text)
         shown = f"// unchanged since {before}\n" if text == known else text
         (self._folder / file).write_text(shown, encoding="utf-8")
-
-
-def _text(graph: Any, plan: Any) -> str:
-    if isinstance(graph, Emitted):
-        return graph.source.text
-    if isinstance(graph, Launched) and plan is not None:
-        return intarsia_scheduler.Scheduled(plan, graph.launches).text
-    if isinstance(graph, Captured | Recorded):
-        return print_value(graph)
-    return str(dialect_of(type(graph)).print_ir(graph.graph_module))

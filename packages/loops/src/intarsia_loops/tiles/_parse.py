@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from intarsia_ir.records import Machine, Target
 from intarsia_loops._parse import fail, tokens_after_head
 from intarsia_loops.index import ZERO, IndexExpr, axis
 from intarsia_loops.program import Extern, Val
@@ -50,7 +49,7 @@ class _Tiles(WalkParser):
     """Adds launches and their statements; what a launch names is a buffer without a layout while it is read."""
 
     def tiles(self) -> Tiles:
-        target = self._target()
+        target = self.read_target()
         self.read_facts()
         inputs, constants = self.read_head()
         scratch: set[str] = set()
@@ -73,22 +72,6 @@ class _Tiles(WalkParser):
         buffers = MappingProxyType(self.buffers)
         return Tiles(buffers, inputs, tuple(items), outputs, target, frozenset(scratch), self.facts, placement, tensors)
 
-    def _target(self) -> Target:
-        self.expect("target")
-        device, isa, compiler = self.kind("name"), self.string(), self.string()
-        self.expect("threads")
-        threads = self.integer()
-        if not self.accept("measured"):
-            return Target(device, isa, compiler, threads)
-        self.expect("(")
-        numbers: dict[str, Any] = {}
-        while not self.accept(")"):
-            key = self.kind("name")
-            self.expect("=")
-            numbers[key] = self.argument()
-            self.accept(",")
-        return Target(device, isa, compiler, threads, Machine(**numbers))
-
     def _call_of_aten(self) -> Extern:
         outs = self.outs()
         self.expect("=")
@@ -99,12 +82,12 @@ class _Tiles(WalkParser):
 
     def _launch(self) -> Launch:
         name = self.kind("name")
-        params = self._names()
+        params = self.names_in_brackets()
         sets = [params]
         if self.accept("sets"):
-            sets = [self._names()]
+            sets = [self.names_in_brackets()]
             while self.accept(","):
-                sets.append(self._names())
+                sets.append(self.names_in_brackets())
         width = self.kind("name")
         warps = self.integer() if self.accept("warps") else 0
         self.expect("{")
@@ -118,14 +101,6 @@ class _Tiles(WalkParser):
         body = self._body()
         self.buffers = everything
         return Launch(name, params, tuple(sets), body, width, warps, origins)
-
-    def _names(self) -> tuple[str, ...]:
-        self.expect("(")
-        found: list[str] = []
-        while not self.accept(")"):
-            found.append(self.kind("buffer")[1:])
-            self.accept(",")
-        return tuple(found)
 
     def _body(self) -> tuple[Statement, ...]:
         found: list[Statement] = []

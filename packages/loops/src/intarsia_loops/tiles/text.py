@@ -26,12 +26,10 @@ Walks of vectors and threads are in `walks.text`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 
 import torch
 
 from intarsia_ir.fact_text import fact_lines
-from intarsia_ir.records import Machine, Target
 from intarsia_loops._text import (
     argument_text,
     buffer_type,
@@ -61,7 +59,7 @@ from intarsia_loops.tiles.program import (
     Update,
     VectorWalk,
 )
-from intarsia_loops.tiles.walks.text import value_lines, walk_lines
+from intarsia_loops.tiles.walks.text import target_line, value_lines, walk_lines
 
 __all__ = ["parse_ir", "print_ir"]
 
@@ -77,7 +75,7 @@ def print_ir(tiles: Tiles, *, made_by: str = "") -> str:
         tiles.buffers, tiles.inputs, (), tiles.outputs, tiles.facts, tiles.placement, tiles.constants
     )  # fmt: skip
     head = f"// dialect: tiles {SCHEMA}"
-    lines = [f"{head}          made by: {made_by}" if made_by else head, _target(tiles.target)]
+    lines = [f"{head}          made by: {made_by}" if made_by else head, target_line(tiles.target)]
     lines += [*fact_lines(shell.facts, origins_text), *head_lines(shell)]
     made = {name for item in tiles.items if isinstance(item, Extern) for name in item.outs}
     for name, buffer in tiles.buffers.items():
@@ -106,14 +104,6 @@ def parse_ir(text: str, *, constants: Mapping[str, torch.Tensor] | None = None) 
         InvalidArgumentError: The text is not of this form, with the line where it departs from it.
     """
     return parse_tiles(text, constants)
-
-
-def _target(target: Target) -> str:
-    text = f"target {target.device} {target.isa!r} {target.compiler!r} threads {target.threads}"
-    if target.measured is None:
-        return text
-    numbers = ", ".join(f"{f.name}={getattr(target.measured, f.name)!r}" for f in fields(Machine))
-    return f"{text} measured({numbers})"
 
 
 def launch_lines(launch: Launch) -> Iterator[str]:

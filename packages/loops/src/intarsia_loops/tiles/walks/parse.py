@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MappingProxyType
+from typing import Any
 
+from intarsia_ir.records import Machine, Target
 from intarsia_loops._parse import Parser, fail
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis
 from intarsia_loops.program import Buffer, Val
@@ -39,12 +41,29 @@ class WalkParser(Parser):
         self.origins()
         return self.block()
 
+    def read_target(self) -> Target:
+        """Read the line that names a target."""
+        self.expect("target")
+        device, isa, compiler = self.kind("name"), self.string(), self.string()
+        self.expect("threads")
+        threads = self.integer()
+        if not self.accept("measured"):
+            return Target(device, isa, compiler, threads)
+        self.expect("(")
+        numbers: dict[str, Any] = {}
+        while not self.accept(")"):
+            key = self.kind("name")
+            self.expect("=")
+            numbers[key] = self.argument()
+            self.accept(",")
+        return Target(device, isa, compiler, threads, Machine(**numbers))
+
     # ---- parts
 
     def _part(self, word: str) -> Part:
         self.expect("lanes")
         lanes = self.integer()
-        loops = self._loops()
+        loops = self.loops()
         if word == "maps":
             return self._maps(lanes, loops)
         return self._rows(lanes, loops) if word == "rows" else self._points(lanes, loops)
@@ -110,8 +129,8 @@ class WalkParser(Parser):
         return Rows(lanes, rows, tuple(inner), block, kept, frozenset(stored), heap, share, threads)
 
     def _inner(self, around: Sequence[Atom]) -> Inner:
-        kind, loops = self.kind("name"), self._loops()
-        outer = self._loops() if self.accept("at") else ()
+        kind, loops = self.kind("name"), self.loops()
+        outer = self.loops() if self.accept("at") else ()
         unroll = self.integer() if self.accept("unroll") else 1
         chain, length, cut = 0, 0, False
         if self.accept("chain"):
@@ -185,7 +204,17 @@ class WalkParser(Parser):
             self.accept(",")
         return tuple(found)
 
-    def _loops(self) -> tuple[Atom, ...]:
+    def names_in_brackets(self) -> tuple[str, ...]:
+        """Read buffers in brackets."""
+        self.expect("(")
+        found: list[str] = []
+        while not self.accept(")"):
+            found.append(self.kind("buffer")[1:])
+            self.accept(",")
+        return tuple(found)
+
+    def loops(self) -> tuple[Atom, ...]:
+        """Read axes with their extents, in brackets."""
         self.expect("(")
         found = self._axes(")")
         self.expect(")")

@@ -17,14 +17,25 @@ reduced or scanned, and says where its value goes: an element number of memory o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 
+from intarsia_ir.records import Machine, Target
 from intarsia_loops._text import shared_values, value_with
 from intarsia_loops.index import ZERO, Atom
 from intarsia_loops.program import Val
 from intarsia_loops.vectors.steps import Step
 from intarsia_loops.vectors.walks import Inner, Maps, Part, Points, Rows, Share, VectorWalk
 
-__all__ = ["value_lines", "walk_lines"]
+__all__ = ["axes_text", "target_line", "value_lines", "walk_lines"]
+
+
+def target_line(target: Target) -> str:
+    """Return the line that names a target."""
+    text = f"target {target.device} {target.isa!r} {target.compiler!r} threads {target.threads}"
+    if target.measured is None:
+        return text
+    numbers = ", ".join(f"{f.name}={getattr(target.measured, f.name)!r}" for f in fields(Machine))
+    return f"{text} measured({numbers})"
 
 
 def walk_lines(walk: VectorWalk) -> Iterator[str]:
@@ -47,7 +58,8 @@ def _inside(lines: Iterable[str]) -> Iterator[str]:
     yield from ("  " + line for line in lines)
 
 
-def _axes(axes: Sequence[Atom]) -> str:
+def axes_text(axes: Sequence[Atom]) -> str:
+    """Return axes with their extents."""
     return ", ".join(f"{a.key}: {a.extent!r}" for a in axes)
 
 
@@ -69,7 +81,7 @@ def _part(part: Part) -> Iterator[str]:
 
 def _maps(part: Maps) -> Iterator[str]:
     pieces = f" pieces {part.pieces}" if part.pieces else ""
-    yield f"maps lanes {part.lanes} ({_axes(part.loops)}){pieces}{_share(part.share)} {{"
+    yield f"maps lanes {part.lanes} ({axes_text(part.loops)}){pieces}{_share(part.share)} {{"
     if part.tiling is not None:
         t = part.tiling
         operands = ", ".join([*map(value_lines, t.loads), *(f"%{b}" for b in t.stores)])
@@ -80,9 +92,9 @@ def _maps(part: Maps) -> Iterator[str]:
 
 
 def _rows(part: Rows) -> Iterator[str]:
-    text = f"rows lanes {part.lanes} ({_axes(part.rows)})"
+    text = f"rows lanes {part.lanes} ({axes_text(part.rows)})"
     if part.block is not None:
-        text += f" block {part.block.position} of {part.block.width} from {_axes([part.block.start])}"
+        text += f" block {part.block.position} of {part.block.width} from {axes_text([part.block.start])}"
     text += (" heap" if part.heap else "") + (f" threads {part.threads}" if part.threads != 1 else "")
     yield f"{text}{_share(part.share)} {{"
     for name, array in part.arrays.items():
@@ -94,7 +106,7 @@ def _rows(part: Rows) -> Iterator[str]:
 
 
 def _nest(inner: Inner) -> Iterator[str]:
-    text = f"nest {inner.kind} ({_axes(inner.loops)})" + (f" at ({_axes(inner.outer)})" if inner.outer else "")
+    text = f"nest {inner.kind} ({axes_text(inner.loops)})" + (f" at ({axes_text(inner.outer)})" if inner.outer else "")
     text += f" unroll {inner.unroll}" if inner.unroll != 1 else ""
     if inner.chain or inner.length or inner.cut:
         text += f" chain {inner.chain} of {inner.length}" + (" cut" if inner.cut else "")
@@ -107,9 +119,9 @@ def _nest(inner: Inner) -> Iterator[str]:
 
 
 def _points(part: Points) -> Iterator[str]:
-    text = f"points lanes {part.lanes} ({_axes(part.loops)}) along {_axes([part.lane])}"
+    text = f"points lanes {part.lanes} ({axes_text(part.loops)}) along {axes_text([part.lane])}"
     text += (" neighbours" if part.neighbours else "") + (f" threads {part.threads}" if part.threads != 1 else "")
-    text += f" split {_axes([part.split])}" if part.split is not None else ""
+    text += f" split {axes_text([part.split])}" if part.split is not None else ""
     yield f"{text}{_share(part.share)} {{"
     yield from _inside(_step(part.step))
     yield from f"  value {value_lines(part.value)}".splitlines()
@@ -121,7 +133,7 @@ def _points(part: Points) -> Iterator[str]:
 
 def _step(step: Step) -> list[str]:
     where = "memory" if step.in_memory else "local"
-    red = f"; {_axes(step.red)}" if step.red else ""
+    red = f"; {axes_text(step.red)}" if step.red else ""
     position = f" number {step.position!r}" if step.position is not ZERO else ""
-    head = f"%{step.out}: {step.dtype} {where} {step.kind} ({_axes(step.inner)}{red}) [{step.address!r}]{position}"
+    head = f"%{step.out}: {step.dtype} {where} {step.kind} ({axes_text(step.inner)}{red}) [{step.address!r}]{position}"
     return f"{head} = {value_lines(step.body)}".splitlines()
