@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE: the programs' assertions are Python's own.
 from __future__ import annotations
 
 import math
+import operator
 
 import pytest
 import torch
@@ -166,6 +167,38 @@ def test_distributions_validate(scale):
         return normal.log_prob(x), normal.rsample(), torch.distributions.Bernoulli(logits=x).entropy()
 
     check(f, X)
+
+
+def holds(x):
+    return bool((x > 0).all())
+
+
+def test_a_truth_that_a_function_returns():
+    def f(x):
+        if not holds(x):
+            raise ValueError("too small")
+        return x + 1
+
+    check(f, X)
+    with pytest.raises(ValueError, match="too small"):
+        Executor().call(f, -X)
+
+
+@pytest.mark.parametrize("x", [torch.ones(1), torch.zeros(1), torch.tensor([[float("nan")]]), torch.tensor(True)])
+def test_truths_stay_open(x):
+    def f(x):
+        return x + 1, bool(x), not x, not x.any(), [bool(row) for row in x] if x.dim() else operator.not_(bool(x))
+
+    check(f, x)
+
+
+def test_a_truth_that_branches_break():
+    def f(x):
+        found = holds(x)
+        return x + 1 if found else x - 1
+
+    for x in (X + 1, -X):
+        check(f, x, graphs=1, breaks=1)
 
 
 def test_categorical():

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.operation import operation
 from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.constants import boolean
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = [
     "advance",
+    "as_bool",
     "binary",
     "branch",
     "call",
@@ -88,6 +90,12 @@ def call_native(tx: Tracer, x: Value, raw: Any, name: str, args: Sequence[Value]
 def truth(tx: Tracer, x: Value) -> bool:
     """Model `bool(x)`."""
     raise Break("tracer.operator", f"the truth of {x.describe()} isn't modelled")
+
+
+@operation
+def as_bool(tx: Tracer, x: Value) -> Value:
+    """Model `bool(x)` as a value, which may stay open."""
+    return boolean(truth(tx, x))
 
 
 @operation

@@ -7,6 +7,7 @@ is a check.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -124,9 +125,11 @@ def holds_item(number: Value) -> bool:
 
 @number_in.rule(TensorValue)
 def model(tx: Tracer, x: TensorValue, name: str) -> Value | None:
-    """Leave `x.item()`, `x.tolist()`, `float(x)` or `int(x)` open."""
+    """Leave `x.item()`, `x.tolist()`, `float(x)`, `int(x)` or `bool(x)` open."""
     if name == "tolist":
         return _list(tx, x)
+    if name == "bool":
+        return _truth_in(tx, x)
     item = _item(tx, x)
     if name == "item" or not isinstance(item, ItemNumber):
         return item if name == "item" else None
@@ -149,6 +152,21 @@ def _item(tx: Tracer, x: TensorValue) -> Value | None:
         return None
     held = _held(tx, x)
     return ItemTruth(held, step) if fake.dtype is torch.bool else ItemNumber(tx, held, step)
+
+
+def _truth_in(tx: Tracer, x: TensorValue) -> Value | None:
+    """Model whether the only number of a tensor isn't 0."""
+    step = tx.checks.step()
+    if step is None or x.fake.device.type == "meta" or any(size != 1 for size in x.fake.shape):
+        return None
+    return ItemTruth(_held(tx, x if x.fake.dtype is torch.bool else _compared(tx, x, operator.ne)), step)
+
+
+def _compared(tx: Tracer, x: TensorValue, op: Callable[[Any, Any], Any]) -> TensorValue:
+    """Record whether the numbers of a tensor are, or aren't, 0."""
+    found = x.plugin.record(tx, "call_function", op, [x, Const(False if x.fake.dtype is torch.bool else 0)], {})
+    assert isinstance(found, TensorValue)
+    return found
 
 
 def _list(tx: Tracer, x: TensorValue) -> Value | None:
@@ -204,9 +222,22 @@ def branch(tx: Tracer, x: ItemTruth, expected: Callable[[], bool | None]) -> boo
     return do.branch(tx, x.tensor, expected) if expected() is not None else do.truth(tx, x)
 
 
+@do.as_bool.rule(ItemTruth)
+def as_bool(tx: Tracer, x: ItemTruth) -> Value:
+    """It is one."""
+    return x
+
+
+@do.unary.rule(ItemTruth)
+def unary(tx: Tracer, x: ItemTruth, op: str) -> Value:
+    """Whether it is False is known where it is."""
+    if op != "not":
+        raise Foreclosed(x.step)
+    return ItemTruth(_compared(tx, x.tensor, operator.eq), x.step)
+
+
 @do.convert.rule(ItemTruth)
 @do.hash_key.rule(ItemTruth)
-@do.unary.rule(ItemTruth)
 def needed(tx: Tracer, x: ItemTruth, *rest: Any) -> Any:
     """It must be known."""
     raise Foreclosed(x.step)

@@ -16,7 +16,7 @@ from intarsia_pyeval.operation import operation
 from intarsia_pyeval.semantics import iteration
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
-from intarsia_pyeval.values.constants import Const, is_none
+from intarsia_pyeval.values.constants import Const, boolean, is_none
 from intarsia_pyeval.values.numbers import COMPARISONS, OpenNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_tensorcapture.ambient import Ambient
@@ -218,7 +218,7 @@ class TensorValue(Value):
 
 @operation
 def number_in(tx: Tracer, x: TensorValue, name: str) -> Value | None:
-    """Model the number or numbers that a tensor gives by `item`, `tolist`, `float` or `int`; None: it breaks."""
+    """Model the number or numbers that a tensor gives by `item`, `float`, `bool` and the like; None: it breaks."""
     return None
 
 
@@ -234,6 +234,13 @@ def truth(tx: Tracer, x: TensorValue) -> bool:
     """Branching on a tensor needs its data."""
     code = "tracer.operation_raised" if x._has_several() else "tracer.tensor_branch"
     raise Break(code, f"the truth of {x.describe()} is asked for")
+
+
+@do.as_bool.rule(TensorValue)
+def as_bool(tx: Tracer, x: TensorValue) -> Value:
+    """Leave its truth open."""
+    found = None if x._has_several() else number_in(tx, x, "bool")
+    return boolean(do.truth(tx, x)) if found is None else found
 
 
 @do.branch.rule(TensorValue)

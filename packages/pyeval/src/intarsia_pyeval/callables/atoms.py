@@ -56,7 +56,7 @@ def _checked_atom(cls: Any, value: Value, answer: Value) -> Value:
 
 def _bool(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     arity("bool", args, keywords, 0, 1)
-    return boolean(bool(args) and do.truth(tx, args[0]))
+    return do.as_bool(tx, args[0]) if args else boolean(False)
 
 
 def _truth(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

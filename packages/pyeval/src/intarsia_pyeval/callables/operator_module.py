@@ -69,7 +69,7 @@ def _is(expected: bool) -> BuiltinCall:
 
 def _not(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (value,) = arity("not_", args, keywords, 1)
-    return boolean(not do.truth(tx, value))
+    return operators.negated(tx, value)
 
 
 def _unary(op: str) -> BuiltinCall:

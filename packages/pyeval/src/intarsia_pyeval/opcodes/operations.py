@@ -89,7 +89,7 @@ def unary_invert(f: EvaluatedFrame, i: Instruction) -> None:
 
 def unary_not(f: EvaluatedFrame, i: Instruction) -> None:
     """Push whether the top is false."""
-    f.stack.append(boolean(not do.truth(f.tx, f.stack.pop())))
+    f.stack.append(operators.negated(f.tx, f.stack.pop()))
 
 
 def compare(f: EvaluatedFrame, op: str) -> None:

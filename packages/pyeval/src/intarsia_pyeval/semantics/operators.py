@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.state.classes import Classes
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["binary", "compare", "compare_identity", "index", "same", "same_or_equal", "whole_number"]
+__all__ = ["binary", "compare", "compare_identity", "index", "negated", "same", "same_or_equal", "whole_number"]
 
 
 _NUMBERS = (int, float, bool)
@@ -176,6 +176,12 @@ def _compare_object(tx: Tracer, a: Value, op: str, b: Value) -> Value | None:
 
 
 # -- arithmetic ----------------------------------------------------------------------------------------------
+
+
+def negated(tx: Tracer, value: Value) -> Value:
+    """Model `not value`."""
+    answer = do.as_bool(tx, value)
+    return boolean(not answer.value) if isinstance(answer, Const) else do.unary(tx, answer, "not")
 
 
 def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> Value:
