@@ -53,6 +53,22 @@ def test_the_module_inside_is_compiled(fresh, group, name):
     assert counts.graphs == 1 and counts.kernels_generated > 0 and counts.fallbacks == 0
 
 
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_compiled_module_is_wrapped(fresh, group, name):
+    module, x = Layer(), torch.ones(2, 3)
+    expected = module(x)
+    fast = WRAPPERS[name](intarsia.compile(module, options=RAISE))
+    for _ in range(3):
+        out = fast(x)
+        torch.testing.assert_close(out, expected)
+        out.sum().backward()
+    counts = intarsia.stats()
+    assert counts.graphs == 1 and counts.kernels_generated > 0 and counts.fallbacks == 0
+    if name == "FSDP":
+        fast.set_requires_gradient_sync(False)
+        assert type(module) is Layer and isinstance(fast, Layer)
+
+
 def test_where_nothing_inside_is_compiled_it_is_told_once(fresh):
     class Odd(torch.nn.Module):
         def forward(self, x):

@@ -25,7 +25,7 @@ from intarsia_dispatch.dispatcher import Dispatcher, disable
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import or_eager
 from intarsia_dispatch.logs import configure_logging
-from intarsia_dispatch.module import CompiledModule
+from intarsia_dispatch.module import CompiledModule, without_wrapper
 from intarsia_dispatch.policy import ErrorPolicy
 from intarsia_dispatch.reports import FallbackWarning, describe_frame
 from intarsia_dispatch.skipping import code_under, debugger_active
@@ -53,4 +53,5 @@ __all__ = [
     "difference",
     "disable",
     "or_eager",
+    "without_wrapper",
 ]

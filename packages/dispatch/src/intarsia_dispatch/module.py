@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
+from intarsia_dispatch.hooked_calls import has_hooks
+from intarsia_dispatch.stand_in import bindable, stand_in
 from intarsia_ir.errors import UnsupportedError
 
-__all__ = ["CompiledModule"]
+__all__ = ["CompiledModule", "without_wrapper"]
 
 
 class _AsOriginal:
@@ -29,22 +31,31 @@ class _AsOriginal:
 class CompiledModule(torch.nn.Module):
     """A module whose call runs compiled; everything else is the original module's.
 
-    Hooks registered on the wrapper run around the compiled call, in eager; those of the original module are compiled.
+    It is an instance of the original's class by `isinstance`, not by `type`. Methods of the original that call the
+    module (`generate`) call the compiled one; see `intarsia_dispatch.stand_in`. Hooks registered on the wrapper run
+    around the compiled call, in eager; those of the original module are compiled. State is saved with the prefix
+    `_orig_mod.`, and loaded with or without it.
 
     Args:
         module: The module as the user wrote it, kept as `_orig_mod`.
-        call: Calls `module`, compiled.
+        compile_one: Returns a function that calls what it is given, compiled.
         again: Compiles a module in the same way, so that copies and pickles compile again; it must be picklable itself.
     """
 
     def __init__(
-        self, module: torch.nn.Module, call: Callable[..., Any], again: Callable[[torch.nn.Module], Any]
+        self,
+        module: torch.nn.Module,
+        compile_one: Callable[[Callable[..., Any]], Callable[..., Any]],
+        again: Callable[[torch.nn.Module], Any],
     ) -> None:
         super().__init__()
         self._orig_mod = module
-        self._call = call
+        self._compile_one = compile_one
         self._again = again
+        self._call = compile_one(module)
         self._compiled_forward = _like(module.forward)
+        self._stand_in_class: type | None = None
+        self._stand_in: Callable[[], Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks:
@@ -64,18 +75,51 @@ class CompiledModule(torch.nn.Module):
             )
         return self._call(*args, **kwargs)
 
+    @property
+    def forward_alone(self) -> Callable[..., Any]:
+        """The original's `forward`, compiled, without any hooks: what `self.forward` is in its methods."""
+        if "forward" not in self.__dict__ and not has_hooks(self._orig_mod):
+            return self.forward  # type: ignore[no-any-return]
+        if self.__dict__.get("_alone", (None,))[0] != self._orig_mod.forward:
+            self.__dict__["_alone"] = self._orig_mod.forward, self._compile_one(self._orig_mod.forward)
+        return self.__dict__["_alone"][1]  # type: ignore[no-any-return]
+
+    @property
+    def __class__(self) -> Any:
+        """The class of the original, which is what `isinstance` asks for where the type doesn't fit."""
+        return type(self.__dict__.get("_modules", {}).get("_orig_mod", self))
+
+    @__class__.setter
+    def __class__(self, value: type) -> None:
+        # whoever derives from the class at hand, as `fully_shard` does, is to have derived from the wrapper's
+        bases = tuple(type(self) if base is self.__class__ else base for base in value.__bases__)
+        own = {name: item for name, item in vars(value).items() if name not in ("__dict__", "__weakref__")}
+        vars(object)["__class__"].__set__(self, type(value)(value.__name__, bases, own))
+
+    @property
+    def training(self) -> bool:
+        """The original's flag."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        if "_modules" in self.__dict__:  # else the wrapper is being made, and the original's flag is to stay
+            self._orig_mod.training = value
+
     def __prepare_scriptable__(self) -> torch.nn.Module:
         """Return what torch.jit.script compiles in place of this module."""
         return self._orig_mod
 
     def __getattr__(self, name: str) -> Any:
+        original: torch.nn.Module = super().__getattr__("_orig_mod")  # type: ignore[assignment]
         if name == "_orig_mod":
-            return super().__getattr__(name)
-        return getattr(self._orig_mod, name)
+            return original
+        cls = type(original)
+        return getattr(stand_in(self) if hasattr(cls, name) and bindable(cls) else original, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_wrappers = name in torch.nn.Module.__dict__ or (name.startswith("_") and name in self.__dict__)
-        if is_wrappers or name in ("_orig_mod", "_call", "_again", "_compiled_forward"):
+        if is_wrappers or name in _WRAPPERS:
             super().__setattr__(name, value)
         else:
             setattr(self._orig_mod, name, value)
@@ -89,11 +133,49 @@ class CompiledModule(torch.nn.Module):
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._orig_mod), "_orig_mod"})
 
-    def train(self, mode: bool = True) -> CompiledModule:
-        """Set the original module's training flag, and the wrapper's with it."""
-        self._orig_mod.train(mode)
-        self.__dict__["training"] = mode
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    # what a module registers is looked for by the original's forward; what is applied is applied to each module once
+    def register_buffer(self, *args: Any, **kwargs: Any) -> None:
+        """Register a buffer in the original module."""
+        self._orig_mod.register_buffer(*args, **kwargs)
+
+    def register_parameter(self, *args: Any, **kwargs: Any) -> None:
+        """Register a parameter in the original module."""
+        self._orig_mod.register_parameter(*args, **kwargs)
+
+    def add_module(self, *args: Any, **kwargs: Any) -> None:
+        """Add a module to the original module."""
+        self._orig_mod.add_module(*args, **kwargs)
+
+    def register_module(self, *args: Any, **kwargs: Any) -> None:
+        """Add a module to the original module."""
+        self._orig_mod.add_module(*args, **kwargs)
+
+    def apply(self, fn: Callable[[torch.nn.Module], None]) -> CompiledModule:
+        """Apply `fn` to the original module and those in it."""
+        self._orig_mod.apply(fn)
         return self
+
+    # the wrapper itself has no state; torch would ask the original's class whether it has more than parameters
+    def _save_to_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Load state that was saved from the original or from the compiled module, whichever."""
+        if any(key.startswith(_PREFIX) for key in state_dict):
+            return super().load_state_dict(state_dict, *args, **kwargs)
+        return self._orig_mod.load_state_dict(state_dict, *args, **kwargs)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, strict: bool, *found: list[str]
+    ) -> None:
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(state_dict, prefix, local_metadata, strict, *found)
+        # in a module around this one, whose state was saved while this one wasn't compiled
+        for key in [key for key in state_dict if key.startswith(prefix) and not key.startswith(prefix + _PREFIX)]:
+            state_dict[prefix + _PREFIX + key.removeprefix(prefix)] = state_dict.pop(key)
 
     # Python looks these up on the class, so `__getattr__` doesn't reach them
     def __bool__(self) -> bool:
@@ -109,7 +191,32 @@ class CompiledModule(torch.nn.Module):
         return self._orig_mod[index]  # type: ignore[index]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._again, (self._orig_mod,)
+        kept = {name: item for name, item in vars(self).items() if "_hook" in name or name == "forward"}
+        return self._again, (self._orig_mod,), kept
+
+
+_PREFIX = "_orig_mod."
+_WRAPPERS = (
+    "__class__",
+    "_orig_mod",
+    "_call",
+    "_again",
+    "_compile_one",
+    "_compiled_forward",
+    "_stand_in_class",
+    "_stand_in",
+)
+
+
+def without_wrapper(function: Any) -> Any:
+    """Return what to compile in place of a compiled module that is compiled again: its original, unless hooks are lost.
+
+    Example:
+        >>> without_wrapper(len) is len
+        True
+    """
+    plain = isinstance(function, CompiledModule) and not any(function.__reduce__()[2].values())
+    return function._orig_mod if plain else function
 
 
 def _like(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ Example:
 """
 
 from intarsia._backends import list_backends, register_backend
-from intarsia._compile import compile, explain
+from intarsia._compile import compile, compile_module_, explain
 from intarsia._explain import Explanation, GraphSummary
 from intarsia._options import Options
 from intarsia._session import compiled_code, fusion_plans, reset, stats
@@ -36,6 +36,7 @@ __all__ = [
     "Target",
     "UnsupportedError",
     "compile",
+    "compile_module_",
     "compiled_code",
     "configure_logging",
     "default_pipeline",

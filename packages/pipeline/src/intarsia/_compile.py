@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -16,14 +16,15 @@ from intarsia._frames import make_dispatcher
 from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COUNTERS, stats
-from intarsia_dispatch import CompiledModule, ErrorPolicy, FrameEvent, configure_logging, difference
+from intarsia_dispatch import CompiledModule, ErrorPolicy, FrameEvent, configure_logging, difference, without_wrapper
 from intarsia_ir.choices import known_only, one_of
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.pipeline import Pipeline
 
-__all__ = ["compile", "explain"]
+__all__ = ["compile", "compile_module_", "explain"]
 
 Function = Callable[..., Any]
+Module = TypeVar("Module", bound=torch.nn.Module)
 
 
 def compile(
@@ -53,7 +54,7 @@ def compile(
             your own, which gets the captured graph.
         options: See `intarsia.Options`; an unknown key raises and names the nearest one.
         disable: Return `fn` as it is, for comparison.
-        unknown: There are no other keywords: one raises and names the nearest.
+        unknown: `model`, which is torch.compile's name of `fn`; any other raises and names the nearest.
 
     Returns:
         A function; for a module, a module that shares its parameters and keeps it as `_orig_mod`.
@@ -69,6 +70,8 @@ def compile(
         >>> f(torch.tensor([-1.0, 2.0]))
         tensor([1., 3.])
     """
+    if fn is None:
+        fn = unknown.pop("model", None)  # torch.compile's name of it
     values = (backend, mode, fullgraph, dynamic, pipeline, options, disable)
     keywords = dict(zip(_KEYWORDS, values, strict=True)) | unknown
     compile_one, parsed, policy = _parts(keywords)
@@ -81,8 +84,27 @@ def compile(
     if disable:
         return fn
     configure_logging(os.environ.get("INTARSIA_LOGS", ""))
-    call = make_dispatcher(compile_one, parsed, policy, dynamic=dynamic).compile(fn)
-    return CompiledModule(fn, call, functools.partial(compile, **keywords)) if isinstance(fn, torch.nn.Module) else call
+    compile_call = make_dispatcher(compile_one, parsed, policy, dynamic=dynamic).compile
+    if isinstance(fn := without_wrapper(fn), torch.nn.Module):
+        return CompiledModule(fn, compile_call, functools.partial(compile, **keywords))
+    return compile_call(fn)
+
+
+def compile_module_(module: Module, **keywords: Any) -> Module:
+    """Have the calls of `module` run compiled, in place, and return it: its class and the keys of its state stay.
+
+    Args:
+        module: What calls it calls the compiled one from now on; a copy or a pickle is not compiled.
+        keywords: As for `compile`; with `disable=True` it runs as it was written again.
+
+    Example:
+        >>> import intarsia
+        >>> model = intarsia.compile_module_(torch.nn.Linear(2, 2))
+        >>> type(model).__name__, list(model.state_dict()), model(torch.ones(3, 2)).shape
+        ('Linear', ['weight', 'bias'], torch.Size([3, 2]))
+    """
+    module._compiled_call_impl = compile(module._call_impl, **keywords)
+    return module
 
 
 def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
