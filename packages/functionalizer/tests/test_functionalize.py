@@ -312,14 +312,6 @@ def test_copies_of_empty_tensors_have_no_gaps_to_fill():
     assert [r.shape for r in results] == [r.shape for r in torch.linalg.qr(x)]
 
 
-def test_a_custom_op_that_writes_is_refused():
-    with torch.library._scoped_library("functionalizer_tests", "FRAGMENT") as library:
-        library.define("bump(Tensor(a!) x) -> ()")
-        library.impl("bump", lambda x: None, "Meta")
-        bump = torch.ops.functionalizer_tests.bump.default
-        refused(lambda x: bump(x), torch.zeros(3), code="functionalize.no_twin")
-
-
 def test_a_graph_without_values_is_refused():
     gm = aten.parse_ir("// dialect: aten 1\ngraph(%x) { %0 = aten.neg.default(%x)  # m.py:1 in f\n return (%0,) }")
     with pytest.raises(VerifyError, match="A6"):

@@ -7,7 +7,7 @@ contents are always handed on with the strides that they had in the original pro
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,14 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_functionalizer.builder import Builder, dense_order, same_number
+from intarsia_functionalizer.libraries import (
+    call_form,
+    has_twins,
+    is_nested,
+    refs_in,
+    results_of,
+    shared_operands,
+)
 from intarsia_functionalizer.storage import Base, BaseKind, Items, Ref, Step
 from intarsia_functionalizer.twins import Twin, find_twin
 from intarsia_functionalizer.views import INVERSES, TURNS_INTO_VIEW
@@ -73,10 +81,13 @@ class Rewriter:
         effects = aten_dialect.effects(node.target)
         if effects.writes or effects.views:
             self.builder.where, self.builder.phase = meta.origins(node), meta.phase(node)
-            if effects.writes and aten_dialect.written_nodes(node):
+            if effects.writes and (aten_dialect.written_nodes(node) or not has_twins(node.target)):
                 return self._write_op(node)
             if effects.views:
                 return self._view_op(node)
+        if is_nested(meta.value(node)) and not has_twins(node.target):
+            self.builder.where, self.builder.phase = meta.origins(node), meta.phase(node)
+            return self._library_call(node, node.target, [])
         return self._fresh(self._copy(node))
 
     # ---- sources, fresh tensors, views
@@ -263,8 +274,11 @@ class Rewriter:
         bound = _bind(node)
         if torch.Tag.inplace_view in op.tags:
             return self._change_metadata(node, op, bound)
+        if not has_twins(op) and not self._is_out_of_fuel():
+            self.n_rewritten += 1
+            return self._library_call(node, op, aten_dialect.node_effects(node).writes)
         targets = [self._targets(bound[name]) for name in aten_dialect.node_effects(node).writes]
-        if self.fuel is not None and self.n_rewritten >= self.fuel:
+        if self._is_out_of_fuel():
             self._settle()
             return self._returned(node, targets, self._copy(node))
         self.n_rewritten += 1
@@ -280,6 +294,43 @@ class Rewriter:
             result = self._call_twin(twin, {**_missing_defaults(op, twin), **bound}, targets[0][0])
         self._take_contents(twin, result, targets)
         return self._returned(node, targets, result)
+
+    def _is_out_of_fuel(self) -> bool:
+        return self.fuel is not None and self.n_rewritten >= self.fuel
+
+    def _library_call(self, node: fx.Node, op: Any, writes: Sequence[str]) -> Any:
+        """Call an operator of a user's library in functional form; return what it returned."""
+        bound = _bind(node)
+        written = {name: [*refs_in(fx.map_arg(bound.get(name), self._values.__getitem__))] for name in writes}
+        targets = [ref for refs in written.values() for ref in refs]
+        read = [v for name, v in bound.items() if name not in written]
+        self._refuse_shared(op, targets, [*refs_in(fx.map_arg(read, self._values.__getitem__))])
+        arguments = {name: fx.map_arg(value, self._argument) for name, value in bound.items()}
+        nodes = call_form(self.builder, node, arguments, [ref.value for ref in targets])
+        own, contents = nodes[: len(nodes) - len(targets)], nodes[len(nodes) - len(targets) :]
+        for ref, new in zip(targets, contents, strict=True):
+            self.write(ref, new)
+        fresh = iter([self._new_ref(BaseKind.FRESH, made, meta.value(made)) for made in own])
+        return results_of(op, meta.value(node), written, lambda value: self._own_result(value, fresh))
+
+    def _own_result(self, value: Any, fresh: Iterator[Ref]) -> Any:
+        """Return what stands for one result of a call: a Ref for a tensor, a node or a number for a number."""
+        if isinstance(value, torch.Tensor):
+            return next(fresh)
+        if isinstance(value, (list, tuple)):
+            return [self._own_result(item, fresh) for item in value]
+        return self.builder.nodes(value)
+
+    def _refuse_shared(self, op: OpOverload, written: Sequence[Ref], others: Sequence[Ref]) -> None:
+        if shared_operands(written, others) is not None:
+            raise self._unsupported(
+                f"{op} writes an operand that shares elements with another", "functionalize.shared_operands",
+                "pass a copy of one of them",
+            )  # fmt: skip
+        if any(shows_elements_twice(ref.value) for ref in written):
+            raise self._unsupported(
+                f"{op} writes an operand that shows elements several times", "functionalize.shared_operands"
+            )
 
     def _targets(self, argument: Any) -> list[Ref]:
         """Return the tensors that a written argument stands for."""

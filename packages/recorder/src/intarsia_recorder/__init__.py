@@ -13,6 +13,7 @@ Example:
 """
 
 from intarsia_recorder._fx import graph_module
+from intarsia_recorder.apart import are_apart
 from intarsia_recorder.composites import call_as_in_eager, composites_in_python
 from intarsia_recorder.eager import EagerMode
 from intarsia_recorder.element_types import refused_types
@@ -32,6 +33,7 @@ __all__ = [
     "ShapeEnvironment",
     "SymbolTable",
     "WholeRecurrent",
+    "are_apart",
     "call_as_in_eager",
     "composites_in_python",
     "graph_module",

@@ -434,6 +434,15 @@ class Recorder(TorchDispatchMode):
                     self._producers[id(item)] = node, position
                     self._holders.setdefault(id(item), []).append(node)
                     self._alive.append(item)
+                elif isinstance(item, (list, tuple)):
+                    self._produce(item, self._part(node, position, item))
+
+    def _part(self, node: fx.Node, position: int, value: Any) -> fx.Node:
+        """Add the list at `position` of a node that gives lists among other results."""
+        part = self.graph.call_function(operator.getitem, (node, position))
+        part.meta = {**node.meta}
+        meta.set_value(part, value)
+        return part
 
     def _bind_fresh_symbols(self, result: Any, node: fx.Node) -> None:
         """Note from which node the symbols that the op made for data-dependent sizes can be read."""

@@ -15,7 +15,15 @@ KINDS: dict[str, tuple[str, str]] = {
         "an operation between two GPUs: a graph has one",
         "nothing: each part is a graph of its own, and what carries tensors across runs in eager",
     ),
+    "tracer.no_fake": (
+        "an operator of a library that nothing tells what its results look like",
+        "register a fake implementation of it: torch.library.register_fake",
+    ),
     "tracer.requested": ("the program asks for a break here", "remove the call of graph_break"),
+    "tracer.shared_operands": (
+        "an operator of a library that writes a tensor which shares elements with another of its operands",
+        "pass a copy of one of them: what the operator reads depends on the order in which it writes",
+    ),
     "tracer.tensor_branch": (
         "a branch on the value of a tensor",
         "use torch.where, or branch on sizes",

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from intarsia_ir.records import GuardKind
 from intarsia_pyeval import do
 from intarsia_pyeval.stores import cell_store, dict_store, function_store
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.numbers import ChangingNumber
-from intarsia_pyeval.values.objects import Reference
+from intarsia_pyeval.values.objects import Object, Reference
 from intarsia_pyeval.values.sequences import Slice, Tuple
 from intarsia_pyeval.values.sets import SetValue
+from intarsia_tensorcapture.operators import operator_of
 from intarsia_tensorcapture.tables import ANSWERS, PURE, is_leaf
 from intarsia_tensorcapture.tensor import plain_number
 
@@ -188,14 +190,19 @@ def _used(tx: Tracer, model: Any, name: str, attributes: list[str], depth: int, 
     if isinstance(model, Slice) or (isinstance(model, Tuple) and model.cls in (tuple, torch.Size)):
         parts = model.parts if isinstance(model, Slice) else model.items
         return next(filter(None, (_used(tx, part, name, [], depth, late=late) for part in parts)), "")
+    if isinstance(model, Object) and is_leaf(operator_of(model.value)):
+        if model.source is not None:
+            tx.guards.add(GuardKind.IDENTITY, model.source, model.value)
+        return ""
     if not isinstance(model, Reference):
         return f"reads {name}"
     value: Any = model.identity()
+    if isinstance(value, ModuleType) and attributes and value.__name__.partition(".")[0] not in _MODULES:
+        found = do.get_attribute(tx, model, attributes[0])
+        return _used(tx, found, f"{name}.{attributes[0]}", attributes[1:], depth, late=late)
     for attribute in attributes:
         if not isinstance(value, ModuleType):
             break
-        if value.__name__.partition(".")[0] not in _MODULES:
-            return f"uses the module {name}"
         value = getattr(value, attribute, None)
     if isinstance(value, type) and issubclass(value, torch.autograd.Function) and attributes[:1] == ["apply"]:
         return _parts(tx, model, depth + 1)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
-from torch._library.custom_ops import CustomOpDef
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -63,6 +62,7 @@ from intarsia_tensorcapture.functions import (
 from intarsia_tensorcapture.indexing import item_of, set_item_of
 from intarsia_tensorcapture.marks import call_marked_function, call_marked_object
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
+from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_without_fake
 from intarsia_tensorcapture.sizes import Sizes
 from intarsia_tensorcapture.spelling import spelled
 from intarsia_tensorcapture.tables import ATOM_TYPES, PRODUCTS, QUANTISING, RESHAPING, is_inlined, is_leaf
@@ -311,6 +311,7 @@ class Tensors(Extension):
             self._refuse_resizing(kind, target, fakes, fake_named)
         if str(name).partition(".")[0].startswith(QUANTISING):
             raise Break("tracer.tensor_op", f"{shown(target)} gives a quantized tensor")
+        refuse_call(target, fakes, fake_named)
         result = self._written_alone(kind, target, fakes, fake_named)
         for leaf in tensors_in(result):
             if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
@@ -381,6 +382,7 @@ class Tensors(Extension):
                 "tracer.data_dependent", f"{shown(target)} gives a result that depends on data ({error})"
             ) from None
         except UnsupportedOperatorException as error:
+            refuse_without_fake(target)
             raise Break("tracer.tensor_op", f"{shown(target)} can't be run on fake tensors ({error})") from None
         except UnsupportedError as error:  # eager doesn't raise it, so that nothing is gained by trying
             raise Break("tracer.tensor_op", f"{shown(target)}: {error.explanation}") from None
@@ -493,9 +495,7 @@ class Tensors(Extension):
 
     def call_object(self, tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value | None:
         """Call a module, or an operator object."""
-        operator_object = callee.value
-        if type(operator_object) is CustomOpDef and not operator_object._opoverload._schema.is_mutable:
-            operator_object = operator_object._opoverload
+        operator_object = operator_of(callee.value)
         if callee.existing and is_leaf(operator_object):
             if callee.source is not None:
                 tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)

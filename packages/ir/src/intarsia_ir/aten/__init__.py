@@ -14,6 +14,7 @@ Example:
 """
 
 from intarsia_ir.aten.devices import accelerator_of, device_of, host_nodes
+from intarsia_ir.aten.functional_forms import functional_form, given_by, tensors_of
 from intarsia_ir.aten.interpret import interpret
 from intarsia_ir.aten.ops import (
     SCALAR_FUNCTIONS,
@@ -43,6 +44,8 @@ __all__ = [
     "device_of",
     "draws_random",
     "effects",
+    "functional_form",
+    "given_by",
     "host_nodes",
     "interpret",
     "node_effects",
@@ -50,6 +53,7 @@ __all__ = [
     "parse_ir",
     "print_ir",
     "row",
+    "tensors_of",
     "verify",
     "viewed_nodes",
     "written_nodes",

@@ -18,6 +18,7 @@ import torch.fx as fx
 from torch._ops import OpOverload
 
 from intarsia_ir import meta
+from intarsia_ir.aten.functional_forms import NAMESPACE, form_named
 from intarsia_ir.effects import Effects
 
 __all__ = [
@@ -340,6 +341,8 @@ def overload_named(name: str) -> OpOverload:
     parts = name.split(".")
     if len(parts) != 3:
         raise LookupError(name)
+    if parts[0] == NAMESPACE:
+        return form_named(parts[1], parts[2])
     try:
         overload = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
     except AttributeError:

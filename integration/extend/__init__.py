@@ -1,0 +1,1 @@
+"""Programs of users who extend torch: operators and kernels of their own, in several forms."""
