@@ -546,3 +546,44 @@ def test_an_index_beyond_the_end_raises_eagers_error():
     with pytest.raises(IndexError):
         fast(x, 5)
     assert fast(x, 3) == 4
+
+
+def written(x, k):
+    x = x.clone()
+    x[:, -k:-1] += 1.5
+    x[:, -k:] *= 2
+    return x
+
+
+def written_at(x, k):
+    x = x.clone()
+    if k <= x.size(1):
+        x[:, -k] = 1.5
+    return x
+
+
+BOUNDS = {
+    "to the end": lambda x, k: x[:, -k:] + 1,
+    "to a constant from the end": lambda x, k: x[:, -k:-1] + 1,
+    "to a constant": lambda x, k: x[:, -k:3] + 1,
+    "to the size": lambda x, k: x[:, -k : x.size(1)] + 1,
+    "from a constant": lambda x, k: x[:, -5:] * k,
+    "from either side": lambda x, k: x[:, k - 3 :] + 1,
+    "in steps": lambda x, k: x[:, -k::2] + 1,
+    "in steps from a constant": lambda x, k: x[:, -4::2] * k,
+    "up to it": lambda x, k: x[:, :-k] + 1,
+    "one": lambda x, k: x[:, -k] + 1 if k <= x.size(1) else x,
+    "one from either side": lambda x, k: x[:, k - 4] + 1 if k - 4 < x.size(1) else x,
+    "narrow": lambda x, k: x.narrow(1, -2, 2) * k,
+    "written": written,
+    "written at": written_at,
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_slices_that_are_counted_from_the_end_by_a_number(name, dynamic):
+    fast = compiled(BOUNDS[name], dynamic=dynamic)
+    for size, k in [(5, 2), (6, 3), (3, 7), (2, 2), (4, 9), (8, 5), (9, 3), (4, 4), (12, 6)]:
+        agree(BOUNDS[name], fast, torch.randn(2, size, 4), k)
+    assert intarsia.stats().graphs <= 7 and intarsia.stats().fallbacks == 0

@@ -18,7 +18,7 @@ from intarsia_loops.lower import _math as m
 from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
 from intarsia_loops.lower._values import Point, Tensor, compute_type, constant, read
-from intarsia_loops.lower.views import bound
+from intarsia_loops.lower.views import first_of_slice, from_front
 from intarsia_loops.program import Val, cast, index_value, load, val
 
 __all__ = ["TABLE", "check_range", "entry", "in_range", "less"]
@@ -335,7 +335,11 @@ def _slice_scatter(
     b: Builder, self: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
     dim, dtype = dim % len(self.shape), compute_type(self.dtype)
-    first, length = ZERO if start is None else bound(b.sizes(start), self.shape[dim]), src.shape[dim]
+    length = src.shape[dim]
+    ends = [None if number is None else b.sizes(number) for number in (start, end)]
+    first = first_of_slice(*ends, step, self.shape[dim], length)
+    if first is None:
+        return DECLINED
     if length is ZERO or (step != 1 and length.const() is None):
         return b.map(self.at) if length is ZERO else DECLINED
 
@@ -356,7 +360,9 @@ def _slice_scatter(
 @TABLE.add(aten.select_scatter.default)
 def _select_scatter(b: Builder, self: Tensor, src: Tensor, dim: int, index: Any) -> Any:
     dim, dtype = dim % len(self.shape), compute_type(self.dtype)
-    position = bound(b.sizes(index), self.shape[dim])
+    position = from_front(b.sizes(index), self.shape[dim])
+    if position is None:
+        return DECLINED
 
     def body(p: Point) -> Val:
         here = in_range(p[dim], position, position + 1)

@@ -16,7 +16,7 @@ from intarsia_loops.lower._builder import Builder
 from intarsia_loops.lower._table import DECLINED, Table
 from intarsia_loops.lower._values import Point, Tensor
 
-__all__ = ["TABLE", "bound", "reshaped"]
+__all__ = ["TABLE", "first_of_slice", "from_front", "reshaped"]
 
 aten: Any = torch.ops.aten
 TABLE = Table("views")
@@ -151,38 +151,53 @@ def _along(dim: int, change: Callable[[IndexExpr], IndexExpr]) -> Callable[[Poin
     return lambda p: (*p[:dim], change(p[dim]), *p[dim + 1 :])
 
 
-def bound(position: Any, size: IndexExpr) -> IndexExpr:
-    """Return a slice bound as a number from the front, inside [0, size]."""
-    place = lift(position)
-    known, total = place.const(), size.const()
-    if known is not None and known < 0:
-        place = size + known
-        known = place.const()
-    if known is not None and total is not None:
-        return lift(min(max(known, 0), total))
-    return place
+def from_front(position: Any, size: IndexExpr) -> IndexExpr | None:
+    """Return a position, which may be counted from the end, as one from the front; None where its sign is open."""
+    found = lift(position)
+    if found.lo >= 0:
+        return found
+    return size + found if found.hi < 0 else None
+
+
+def first_of_slice(start: Any, end: Any, step: Any, size: IndexExpr, length: IndexExpr) -> IndexExpr | None:
+    """Return where a slice of `length` elements begins, inside [0, size]; None where that isn't known.
+
+    A start before the front is 0, and whether one that is counted from the end is there depends on the sizes. What is
+    known is the length, so a slice that goes on by ones to an end that is known begins that much before it.
+    """
+    begin = ZERO if start is None else from_front(start, size)
+    if begin is not None and begin.const() is not None and size.const() is not None:
+        return lift(min(max(begin.const() or 0, 0), size.const() or 0))
+    if begin is not None and begin.lo >= 0:
+        return begin
+    stop = lift(_TO_THE_END if end is None else end)
+    if step == 1 and (stop.hi < 0 or (stop.const() or 0) >= _TO_THE_END):
+        return (size + stop if stop.hi < 0 else size) - length
+    return None
+
+
+_TO_THE_END = 2**63 - 1
 
 
 @TABLE.add(aten.slice.Tensor, any_dtype=True)
-def _slice(b: Builder, self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
-    return _sliced(b, self, dim % len(self.shape), start, step)
-
-
-def _sliced(b: Builder, x: Tensor, dim: int, start: Any, step: Any) -> Tensor:
-    first = ZERO if start is None else bound(start, x.shape[dim])
-    return _view(b, x, _along(dim, lambda i: i * step + first))
+def _slice(b: Builder, self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+    dim = dim % len(self.shape)
+    first = first_of_slice(start, end, step, self.shape[dim], b.spec().shape[dim])
+    return DECLINED if first is None else _view(b, self, _along(dim, lambda i: i * step + first))
 
 
 @TABLE.add(aten.narrow.default, any_dtype=True)
-def _narrow(b: Builder, self: Tensor, dim: int, start: Any, length: Any) -> Tensor:
-    return _sliced(b, self, dim % len(self.shape), start, 1)
+def _narrow(b: Builder, self: Tensor, dim: int, start: Any, length: Any) -> Any:
+    dim = dim % len(self.shape)
+    first = from_front(start, self.shape[dim])
+    return DECLINED if first is None else _view(b, self, _along(dim, lambda i: i + first))
 
 
 @TABLE.add(aten.select.int, any_dtype=True)
-def _select(b: Builder, self: Tensor, dim: int, index: Any) -> Tensor:
+def _select(b: Builder, self: Tensor, dim: int, index: Any) -> Any:
     dim = dim % len(self.shape)
-    position = bound(index, self.shape[dim])
-    return _view(b, self, lambda p: (*p[:dim], position, *p[dim:]))
+    position = from_front(index, self.shape[dim])
+    return DECLINED if position is None else _view(b, self, lambda p: (*p[:dim], position, *p[dim:]))
 
 
 @TABLE.add(aten.diagonal.default, any_dtype=True)
