@@ -587,3 +587,19 @@ def test_slices_that_are_counted_from_the_end_by_a_number(name, dynamic):
     for size, k in [(5, 2), (6, 3), (3, 7), (2, 2), (4, 9), (8, 5), (9, 3), (4, 4), (12, 6)]:
         agree(BOUNDS[name], fast, torch.randn(2, size, 4), k)
     assert intarsia.stats().graphs <= 7 and intarsia.stats().fallbacks == 0
+
+
+class Limits:
+    def __init__(self, last):
+        self.last = last
+
+
+@pytest.mark.parametrize(("dynamic", "graphs"), [(None, 2), (True, 2), (False, 5)])
+def test_a_number_of_an_object_is_a_symbol_once_it_changes(dynamic, graphs):
+    def positions_up_to(x, limits):
+        return torch.arange(limits.last) * x
+
+    fast = compiled(positions_up_to, dynamic=dynamic)
+    for last in (18, 20, 25, 31, 40):
+        agree(positions_up_to, fast, torch.ones(1), Limits(last))
+    assert intarsia.stats().graphs == graphs

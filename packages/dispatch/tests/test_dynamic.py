@@ -30,11 +30,13 @@ def test_what_changed_is_a_symbol_from_the_next_compilation_on():
 
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_all_or_none(dynamic):
+    """A number that is no argument isn't among all, so it is still a symbol once it changes."""
     toy = Toy(exact=("n",), on_error="raise", dynamic=dynamic)
     toy.changed = lambda values, names: Symbolic(numbers=frozenset({N}))
     compiled = toy.compile(f)
     compiled(1), compiled(2)
-    assert toy.dynamic == [dynamic, dynamic]
+    every = [Symbolic(every=True), Symbolic(numbers=frozenset({N}), every=True)]
+    assert toy.dynamic == (every if dynamic else [False, False])
 
 
 def with_symbols(code, frame, number):

@@ -242,12 +242,13 @@ class Dispatcher:
 
     def _dynamic(self, state: CodeState, frame: FrameInfo) -> bool | Symbolic:
         """Return which sizes and numbers are symbols this time."""
-        if state.static or self._config.dynamic is not None:
-            return bool(self._config.dynamic) and not state.static
+        if state.static or self._config.dynamic is False:
+            return False
         # the first compilation is static, whatever ran as it is before
         for version in state.versions if len(state.versions) > 1 or state.is_compiled() else ():
             state.symbolic |= version.guard.changed(frame.locals, frame.globals)
-        return state.symbolic
+        # of numbers that are no arguments, such as a module's, not all are symbols at once in any case
+        return Symbolic(every=True) | state.symbolic if self._config.dynamic else state.symbolic
 
     def _version(
         self, code: CodeType, frame: FrameInfo, state: CodeState, values: tuple[Any, ...], dynamic: bool | Symbolic

@@ -336,8 +336,8 @@ def _slice_scatter(
 ) -> Any:
     dim, dtype = dim % len(self.shape), compute_type(self.dtype)
     length = src.shape[dim]
-    ends = [None if number is None else b.sizes(number) for number in (start, end)]
-    first = first_of_slice(*ends, step, self.shape[dim], length)
+    begin, stop = (None if number is None else b.sizes(number) for number in (start, end))
+    first = first_of_slice(begin, stop, step, self.shape[dim], length)
     if first is None:
         return DECLINED
     if length is ZERO or (step != 1 and length.const() is None):
