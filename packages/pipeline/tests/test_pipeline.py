@@ -7,6 +7,9 @@ import intarsia
 import intarsia_cpp
 from intarsia import InvalidArgumentError
 from intarsia.levels import Captured, Linked
+from intarsia_rewrites import Pattern
+
+aten = torch.ops.aten
 
 
 def names(pipeline):
@@ -80,3 +83,9 @@ def test_every_stage_that_rewrites_or_decides_takes_fuel():
 def test_fuel_is_a_count_for_a_stage_that_counts(fuel):
     with pytest.raises(InvalidArgumentError, match="fuel"):
         intarsia.default_pipeline(fuel=fuel)
+
+
+def test_patterns_are_a_stage_of_their_own():
+    twice = Pattern(lambda x: aten.add.Tensor(x, x), lambda x: aten.mul.Tensor(x, 2), name="twice")
+    stages = names(intarsia.default_pipeline(patterns=[twice]))
+    assert stages[stages.index("eliminate_dead_code") + 1] == "replace_patterns"

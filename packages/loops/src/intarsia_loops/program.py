@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Origin, SizeFacts
 from intarsia_loops._interning import InternTable
 from intarsia_loops.index import IndexExpr, lift
@@ -54,6 +55,8 @@ class Val:
         dtype: Short element type name of the result.
         loads: Every load and gather below (and including) this value.
         size: Number of nodes counted as a tree.
+
+    `+ - * /` of values of one type, or with numbers, are `add`, `sub`, `mul`, `div` of that type.
     """
 
     __slots__ = ("__weakref__", "args", "dtype", "loads", "op", "size")
@@ -68,6 +71,33 @@ class Val:
         from intarsia_loops._text import value_text  # the text of programs needs programs
 
         return value_text(self) if self.size < 1000 else f"<{self.op} of {self.size} values>"
+
+    def __add__(self, other: Val | float) -> Val:
+        return _arithmetic("add", self, other)
+
+    def __radd__(self, other: float) -> Val:
+        return _arithmetic("add", other, self)
+
+    def __sub__(self, other: Val | float) -> Val:
+        return _arithmetic("sub", self, other)
+
+    def __rsub__(self, other: float) -> Val:
+        return _arithmetic("sub", other, self)
+
+    def __mul__(self, other: Val | float) -> Val:
+        return _arithmetic("mul", self, other)
+
+    def __rmul__(self, other: float) -> Val:
+        return _arithmetic("mul", other, self)
+
+    def __truediv__(self, other: Val | float) -> Val:
+        return _arithmetic("div", self, other)
+
+    def __rtruediv__(self, other: float) -> Val:
+        return _arithmetic("div", other, self)
+
+    def __neg__(self) -> Val:
+        return val("neg", self, dtype=self.dtype)
 
     def __copy__(self) -> Val:
         return self
@@ -101,6 +131,23 @@ def _new(key: tuple[Any, ...], op: str, args: tuple[Any, ...], dtype: str) -> Va
     below = next(iter(sets)) if len(sets) == 1 else frozenset[Val]().union(*sets)
     v.loads = below | {v} if is_read else below
     return _vals.keep(key, v)
+
+
+def _arithmetic(op: str, a: Val | float, b: Val | float) -> Val:
+    """Return `op(a, b)`; a number becomes a constant of the other one's type."""
+    dtype = a.dtype if isinstance(a, Val) else b.dtype if isinstance(b, Val) else ""
+    first, second = [v if isinstance(v, Val) else const(_number(v, dtype), dtype) for v in (a, b)]
+    if first.dtype != second.dtype:
+        raise InvalidArgumentError(
+            f"{op} of a {first.dtype} and a {second.dtype}",
+            code="loops.mixed_types",
+            hints=(f"convert one: cast(value, {first.dtype!r})",),
+        )
+    return val(op, first, second, dtype=dtype)
+
+
+def _number(value: float, dtype: str) -> bool | int | float:
+    return bool(value) if dtype == "b8" else float(value) if dtype.startswith("f") else int(value)
 
 
 def _rebuilt(op: str, args: tuple[Any, ...], dtype: str) -> Val:

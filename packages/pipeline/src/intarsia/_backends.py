@@ -8,7 +8,8 @@ ladder, each stopping one level later, so the first rung that goes wrong names t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch.fx as fx
@@ -24,7 +25,7 @@ from intarsia_dispatch import Counters, ErrorPolicy
 from intarsia_ir.choices import instance_of, one_of
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.pipeline import Pipeline, level_of
-from intarsia_ir.records import Signature
+from intarsia_ir.records import Signature, Target
 from intarsia_ir.where import warn_of_untested, warn_user
 
 __all__ = ["GraphCompiler", "UserBackend", "graph_compiler", "list_backends", "register_backend"]
@@ -67,6 +68,7 @@ def graph_compiler(
     options: Options,
     counters: Counters[Stats],
     policy: ErrorPolicy,
+    tables: Mapping[str, Any] = MappingProxyType({}),
 ) -> GraphCompiler:
     """Return the graph compiler that `compile` was asked for.
 
@@ -76,22 +78,26 @@ def graph_compiler(
         options: See `Options`.
         counters: Told about each graph.
         policy: Whether a missing C++ compiler is an error.
+        tables: Arguments of `default_pipeline`.
 
     Raises:
-        InvalidArgumentError: No backend has this name, or the pipeline has no effect with it or isn't one.
+        InvalidArgumentError: No backend has this name, or the pipeline or a table has no effect with it or isn't one.
     """
     warn_of_untested()
+    if tables:  # what is wrong with them is told here, not at the first call
+        default_pipeline(**{"target": Target(), **tables})
     instance_of("pipeline", pipeline, Pipeline, type(None))
     if not callable(backend):
         one_of("backend", backend, tuple(list_backends()))
         backend = _registered.get(backend, backend)
     if callable(backend):
-        if pipeline is not None:
+        if pipeline is not None or tables:
+            what = "a pipeline" if pipeline is not None else ", ".join(tables)
             raise InvalidArgumentError(
-                "a backend of your own gets the captured graph, so a pipeline has no effect", code="pipeline.backend"
+                f"a backend of your own gets the captured graph, so {what} has no effect", code="pipeline.backend"
             )
         return functools.partial(_user_backend, functools.partial(intarsia_runtime.compile_by, backend))
-    chosen = pipeline and _checked(pipeline, backend)
+    chosen = pipeline and _checked(pipeline, backend, tables)
     if backend == "eager":
         return functools.partial(_user_backend, intarsia_runtime.run_as_written)
 
@@ -100,7 +106,7 @@ def graph_compiler(
     ) -> Callable[..., Any]:
         intarsia_ir.torch.check_devices(gm, inputs, backend, SERVED.get(backend, ("cpu", "cuda")))
         report = report or GraphReport()
-        stages = chosen or _default(backend, options, counters, policy, report)
+        stages = chosen or _default(backend, options, counters, policy, report, tables)
         return compile_graph(gm, inputs, signature, stages, options, counters, report)
 
     return compile_with_pipeline
@@ -116,19 +122,31 @@ def _user_backend(
     return compile_one(gm, inputs)
 
 
-def _checked(pipeline: Pipeline, backend: str) -> Pipeline:
-    """Return a user's pipeline as far as the rung of the ladder goes."""
+def _checked(pipeline: Pipeline, backend: str, tables: Mapping[str, Any]) -> Pipeline:
+    """Return a user's pipeline as far as the rung of the ladder goes, limited by `fuel`."""
+    if others := [name for name in tables if name != "fuel"]:
+        raise InvalidArgumentError(
+            f"a pipeline of your own was made with tables of its own, so {', '.join(others)} has no effect",
+            code="pipeline.backend",
+            hints=("give it to default_pipeline",),
+        )
     first, last = pipeline.stages[:1], pipeline.stages[-1:]
     if not first or (first[0].takes, level_of(last[0].gives)) != (Captured, Linked):
         raise InvalidArgumentError("a pipeline must lead from Captured to Linked", code="pipeline.order")
+    pipeline = pipeline.limit(tables.get("fuel", {}))
     return interpreted(pipeline, LADDER[backend]) if backend in LADDER else pipeline
 
 
 def _default(
-    backend: str, options: Options, counters: Counters[Stats], policy: ErrorPolicy, report: GraphReport
+    backend: str,
+    options: Options,
+    counters: Counters[Stats],
+    policy: ErrorPolicy,
+    report: GraphReport,
+    tables: Mapping[str, Any],
 ) -> Pipeline:
-    target = intarsia_runtime.detect_target()
-    pipeline = default_pipeline(target, rng=options.rng)
+    target = tables.get("target") or intarsia_runtime.detect_target()
+    pipeline = default_pipeline(**{**tables, "target": target, "rng": options.rng})
     if backend in LADDER:
         return interpreted(pipeline, LADDER[backend])
     if target.compiler:

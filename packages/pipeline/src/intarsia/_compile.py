@@ -16,6 +16,7 @@ from intarsia._frames import make_dispatcher
 from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COUNTERS, stats
+from intarsia._stages import TABLES
 from intarsia_dispatch import CompiledModule, ErrorPolicy, FrameEvent, configure_logging, difference, without_wrapper
 from intarsia_ir.choices import known_only, one_of
 from intarsia_ir.errors import InvalidArgumentError
@@ -37,7 +38,7 @@ def compile(
     pipeline: Pipeline | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
-    **unknown: Any,
+    **tables: Any,
 ) -> Any:
     """Return `fn` compiled; the keywords mean what they mean in torch.compile.
 
@@ -54,7 +55,10 @@ def compile(
             your own, which gets the captured graph.
         options: See `intarsia.Options`; an unknown key raises and names the nearest one.
         disable: Return `fn` as it is, for comparison.
-        unknown: `model`, which is torch.compile's name of `fn`; any other raises and names the nearest.
+        tables: Arguments of `intarsia.default_pipeline`, which has their meaning: `target`, `decompositions`,
+            `lowerings`, `patterns`, `policy`, `cost`, `partition`, `schedule`, `fuel`, `emitters`, `cache_dir`; beside
+            a `pipeline` only `fuel`. `model` is torch.compile's name of `fn`; any other raises and names
+            the nearest.
 
     Returns:
         A function; for a module, a module that shares its parameters and keeps it as `_orig_mod`.
@@ -71,9 +75,9 @@ def compile(
         tensor([1., 3.])
     """
     if fn is None:
-        fn = unknown.pop("model", None)  # torch.compile's name of it
+        fn = tables.pop("model", None)  # torch.compile's name of it
     values = (backend, mode, fullgraph, dynamic, pipeline, options, disable)
-    keywords = dict(zip(_KEYWORDS, values, strict=True)) | unknown
+    keywords = dict(zip(_KEYWORDS, values, strict=True)) | tables
     compile_one, parsed, policy = _parts(keywords)
     if fn is None:
         return functools.partial(compile, **keywords)
@@ -144,11 +148,12 @@ _KEYWORDS = ("backend", "mode", "fullgraph", "dynamic", "pipeline", "options", "
 
 def _parts(given: Mapping[str, Any]) -> tuple[GraphCompiler, Options, ErrorPolicy]:
     """Return what the keywords of `compile` ask for, checked."""
-    known_only("keyword", given, _KEYWORDS, code="compile.keyword")
+    known_only("keyword", given, (*_KEYWORDS, *TABLES), code="compile.keyword")
     one_of("dynamic", given.get("dynamic"), (None, True, False))
     one_of("fullgraph", given.get("fullgraph", False), (True, False))
     one_of("disable", given.get("disable", False), (True, False))
     options = Options.parse(given.get("options"), intarsia_runtime.mode_options(given.get("mode")))
     policy = ErrorPolicy(options.on_error, given.get("fullgraph", False))
     backend, pipeline = given.get("backend", "auto"), given.get("pipeline")
-    return graph_compiler(backend, pipeline, options, COUNTERS, policy), options, policy
+    tables = {name: given[name] for name in TABLES if name in given}
+    return graph_compiler(backend, pipeline, options, COUNTERS, policy, tables), options, policy

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -35,12 +36,14 @@ from intarsia.levels import (
     Partition,
     Recorded,
 )
-from intarsia_ir.choices import one_of
+from intarsia_ir.choices import instance_of, one_of
 from intarsia_ir.pipeline import Pipeline, Planned, Stage, graph_pass
 from intarsia_ir.records import Target
 from intarsia_loops import Contract
+from intarsia_loops.lowering import Lowering, Lowerings
+from intarsia_rewrites import Pattern
 
-__all__ = ["default_pipeline", "dialect_of", "interpreted"]
+__all__ = ["TABLES", "default_pipeline", "dialect_of", "interpreted"]
 
 EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
 
@@ -48,6 +51,9 @@ EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "
 def default_pipeline(
     target: Target | None = None,
     *,
+    decompositions: Mapping[Any, Any] = MappingProxyType({}),
+    lowerings: Lowerings = MappingProxyType({}),
+    patterns: Sequence[Pattern] = (),
     policy: Any = None,
     cost: Any = None,
     partition: Any = None,
@@ -61,6 +67,10 @@ def default_pipeline(
 
     Args:
         target: What to compile for; None asks the machine. Graphs on another device are compiled for that one, asked.
+        decompositions: Overload -> function of the same parameters to record in its place, over the default tables; one
+            that returns NotImplemented leaves its op whole for these arguments, None does always.
+        lowerings: Overload -> how it becomes loop nests, over the built-in rows; see `intarsia_loops.lower`.
+        patterns: Replaced in FX(aten), by a stage `replace_patterns` that follows the other rewrites.
         policy: Fusion policy or plan (for several graphs, `intarsia_fuser.Replay`); None is `intarsia_fuser.Greedy()`.
         cost: Cost model of fusion; None is the roofline of the target.
         partition: What is saved for the backward pass: a policy or plan of `intarsia_autodiff`; None is `MinCut()`.
@@ -75,8 +85,8 @@ def default_pipeline(
             the stage `build` as well.
 
     Raises:
-        InvalidArgumentError: `options.value`: nothing prints kernels for the target's kind of device; `pipeline.fuel`:
-            no stage of this name counts, or the number is none.
+        InvalidArgumentError: `options.value`: nothing prints kernels for the target's kind of device; `aten.table`:
+            a key of a table is no overload; `pipeline.fuel`: no stage of this name counts, or the number is none.
 
     Example:
         >>> from intarsia_fuser import NoFusion
@@ -84,7 +94,12 @@ def default_pipeline(
         >>> default_pipeline(fuel={"lower": 0}).counting[-3:]
         ('lower', 'fuse', 'schedule')
     """
+    instance_of("target", target, Target, type(None))
+    for pattern in patterns:
+        instance_of("one of patterns", pattern, Pattern)
     given = target or intarsia_runtime.detect_target()
+    rows = intarsia_ir.aten.checked_table("decompositions", decompositions)
+    intarsia_ir.aten.checked_table("lowerings", lowerings, Lowering)
     one_of("the device of a target", given.device, tuple(emitters))
 
     aim: Any = lambda d: given if d.type == given.device else intarsia_runtime.detect_target(d)  # noqa: E731
@@ -113,14 +128,26 @@ def default_pipeline(
         return Linked(run, made_for.signature, made_for.guards, made_for.device)
 
     stages = (
-        *_aten_stages(partition, aim),
-        Stage("lower", Half, Loops, functools.partial(_lower, rng=rng, aim=aim), counts=True),
+        *[_rewrite(rewrite, Captured) for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
+        Stage("to_aten", Captured, Recorded, functools.partial(_to_aten, rows=rows), counts=True),
+        Stage(
+            "functionalize", Recorded, Functional, functools.partial(intarsia_functionalizer.functionalize, check=False)
+        ),
+        *[_rewrite(rewrite, Functional) for rewrite in intarsia_rewrites.ON_ATEN],
+        *([_rewrite(intarsia_rewrites.replace_patterns, Functional, patterns=patterns)] if patterns else []),
+        *[graph_pass(r.__name__, Functional, functools.partial(_aimed, r, aim)) for r in intarsia_rewrites.ON_TARGET],
+        Stage("partition", Functional, Partition[Half], functools.partial(_partition, policy=partition), counts=True),
+        Stage("lower", Half, Loops, functools.partial(_lower, rng=rng, aim=aim, lowerings=lowerings), counts=True),
         Stage("fuse", Loops, Kernels, fuse, counts=True),
         Stage("schedule", Kernels, Launched, scheduled, counts=True),
         Stage("emit", Launched, Emitted, emit),
         Stage("build", Emitted, Linked, build),
     )
     return Pipeline(tuple(replace(stage, trusted=True) for stage in stages)).limit(fuel)
+
+
+# what `compile` takes of these and hands on; how numbers are drawn is an option there
+TABLES = tuple(name for name in inspect.signature(default_pipeline).parameters if name != "rng")
 
 
 def interpreted(pipeline: Pipeline, level: type) -> Pipeline:
@@ -150,26 +177,15 @@ def default_cache_dir() -> Path:
     return Path(os.environ.get("INTARSIA_CACHE_DIR") or intarsia_runtime.cache_folder_of_user() / "intarsia")
 
 
-def _aten_stages(policy: Any, aim: Any) -> tuple[Stage, ...]:
-    return (
-        *[_rewrite(rewrite, Captured) for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
-        Stage("to_aten", Captured, Recorded, _to_aten, counts=True),
-        Stage("functionalize", Recorded, Functional, lambda p: intarsia_functionalizer.functionalize(p, check=False)),
-        *[_rewrite(rewrite, Functional) for rewrite in intarsia_rewrites.ON_ATEN],
-        *[graph_pass(r.__name__, Functional, functools.partial(_aimed, r, aim)) for r in intarsia_rewrites.ON_TARGET],
-        Stage("partition", Functional, Partition[Half], functools.partial(_partition, policy=policy), counts=True),
-    )
-
-
-def _rewrite(rewrite: Any, level: type) -> Stage:
-    return graph_pass(rewrite.__name__, level, functools.partial(rewrite, check=False))
+def _rewrite(rewrite: Any, level: type, **arguments: Any) -> Stage:
+    return graph_pass(rewrite.__name__, level, functools.partial(rewrite, check=False, **arguments))
 
 
 def _aimed(rewrite: Any, aim: Any, gm: Any, fuel: int | None = None) -> Any:
     return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), fuel=fuel, check=False)
 
 
-def _to_aten(p: Captured, fuel: int | None) -> Recorded:
+def _to_aten(p: Captured, fuel: int | None, rows: Mapping[Any, Any]) -> Recorded:
     intarsia_runtime.prepare(p.inputs)
     graded = any(getattr(spec, "requires_grad", False) for spec in p.signature.outputs)
     signature, table = p.signature if p.signature.inputs else None, intarsia_functionalizer.default_decompositions()
@@ -177,6 +193,7 @@ def _to_aten(p: Captured, fuel: int | None) -> Recorded:
         front: Any = intarsia_functionalizer.to_aten
     else:
         front, table = intarsia_autodiff.joint_graph, table | intarsia_autodiff.backward_decompositions()
+    table = {op: function for op, function in (table | rows).items() if function is not None}
     recorded: Recorded = front(p.graph_module, p.inputs, decompositions=table, signature=signature, fuel=fuel)
     return recorded
 
@@ -188,9 +205,9 @@ def _partition(p: Functional, fuel: int | None, policy: Any) -> Partition[Half] 
     return Planned(done.partition, done.plan)
 
 
-def _lower(p: Half, fuel: int | None, rng: str | None, aim: Any) -> Loops:
+def _lower(p: Half, fuel: int | None, rng: str | None, aim: Any, lowerings: Lowerings) -> Loops:
     device = intarsia_ir.aten.device_of(p.graph_module)
     how: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled(), "fuel": fuel, "check": False}
-    how["nan_gelu"] = intarsia_runtime.nan_gelu()
+    how |= {"nan_gelu": intarsia_runtime.nan_gelu(), "lowerings": lowerings}
     lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, target=aim(device), **how)
     return Loops(lowered, Contract(p.signature, p.guards, aim(device), device))

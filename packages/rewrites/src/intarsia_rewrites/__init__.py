@@ -27,6 +27,7 @@ from intarsia_rewrites.fold_constants import fold_constants
 from intarsia_rewrites.pad_matmuls import pad_matmuls
 from intarsia_rewrites.prefer_channels_last import prefer_channels_last
 from intarsia_rewrites.recognise_attention import recognise_attention
+from intarsia_rewrites.replace_patterns import Pattern, replace_patterns
 
 __version__ = "0.1.0"
 
@@ -40,6 +41,7 @@ __all__ = [
     "BEFORE_AUTOGRAD",
     "ON_ATEN",
     "ON_TARGET",
+    "Pattern",
     "drop_full_masks",
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
@@ -47,4 +49,5 @@ __all__ = [
     "pad_matmuls",
     "prefer_channels_last",
     "recognise_attention",
+    "replace_patterns",
 ]

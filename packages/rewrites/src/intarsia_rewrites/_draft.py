@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -79,14 +80,24 @@ class Draft:
             return True
         return not any(n.op in ("placeholder", "get_attr") or n in self._escaping for n in after)
 
-    def replace(self, old: fx.Node, new: fx.Node) -> None:
-        """Let every user of `old` use `new`, and erase what nobody uses any more; `new` takes the origins of both."""
+    def replace(self, old: fx.Node, new: fx.Node, also: Collection[fx.Node] = ()) -> list[fx.Node]:
+        """Let every user of `old` use `new`, and erase what nobody uses any more; `new` takes the origins of both.
+
+        Args:
+            old: A node.
+            new: Another one.
+            also: What may be erased even though it may raise: `new` stands for it as well.
+
+        Returns:
+            What was erased.
+        """
         if roots(old) & self._escaping:
             self._escaping |= roots(new)
         old.replace_all_uses_with(new)
-        erased = self.erase_unused(old)
+        erased = self.erase_unused(old, also)
         if new.op == "call_function":
             meta.set_origins(new, meta.merge_origins(new, *reversed(erased), old))
+        return erased
 
     def insert_call(self, before: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """Insert a call that computes the value of `before`, with its metadata, but without origins yet."""
@@ -101,7 +112,8 @@ class Draft:
     ) -> fx.Node:
         """Insert a call in front of `before`, with the value that it gives and the origins of `source`."""
         node = self.insert_call(before, target, args, kwargs)
-        meta.set_value(node, value_of(node))
+        like = meta.value(before) if meta.has_value(before) else None  # an output may have none
+        meta.set_value(node, value_of(node, like))
         meta.set_origins(node, meta.origins(source))
         return node
 
@@ -115,12 +127,12 @@ class Draft:
         node.meta = dict(before.meta)
         return node
 
-    def erase_unused(self, node: fx.Node) -> list[fx.Node]:
+    def erase_unused(self, node: fx.Node, also: Collection[fx.Node] = ()) -> list[fx.Node]:
         """Erase `node` and the operands that only it used, as far as nobody would notice; return what was erased."""
         waiting, erased = [node], []
         while waiting:
             node = waiting.pop()
-            if not node.users and is_removable(node):
+            if not node.users and (node in also or is_removable(node)):
                 waiting += node.all_input_nodes
                 self.graph.erase_node(node)
                 erased.append(node)
@@ -146,10 +158,10 @@ class Draft:
         return {root for result in output.all_input_nodes for root in roots(result)}
 
 
-def value_of(node: fx.Node) -> Any:
-    """Return what a call gives for the fake values of its operands."""
+def value_of(node: fx.Node, like: Any = None) -> Any:
+    """Return what a call gives for the fake values of its operands; without any, under the fake mode of `like`."""
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), meta.value)  # type: ignore[misc,arg-type]
-    mode = next(v.fake_mode for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, FakeTensor))
+    mode = next(v.fake_mode for v in pytree.tree_leaves((args, kwargs, like)) if isinstance(v, FakeTensor))
     with mode, torch.no_grad():
         return node.target(*args, **kwargs)  # type: ignore[operator]
 

@@ -10,16 +10,20 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.fx as fx
-from torch._ops import OpOverload
+from torch._library.custom_ops import CustomOpDef
+from torch._ops import OpOverload, OpOverloadPacket
 
 from intarsia_ir import meta
 from intarsia_ir.aten.functional_forms import NAMESPACE, form_named
+from intarsia_ir.choices import instance_of
 from intarsia_ir.effects import Effects
+from intarsia_ir.errors import InvalidArgumentError
 
 __all__ = [
     "SCALAR_FUNCTIONS",
@@ -237,6 +241,42 @@ _RANDOM_PACKETS = frozenset(
 
 
 # ---- derived rows ----------------------------------------------------------------------------------------------
+
+
+def checked_table(what: str, given: Mapping[Any, Any], *kinds: type) -> dict[OpOverload, Any]:
+    """Return a copy of a table of the caller's that goes by operators, with overloads for its keys.
+
+    Args:
+        what: What it is called, for messages.
+        given: Overload, or the object that `torch.library.custom_op` gives -> function, instance of `kinds`, or None.
+        kinds: What a value may be besides.
+
+    Raises:
+        InvalidArgumentError: `aten.table`: it is no mapping, a key is no overload, or a value none of these.
+
+    Example:
+        >>> checked_table("lowerings", {torch.ops.aten.relu: abs})
+        Traceback (most recent call last):
+        ...
+        intarsia_ir.errors.InvalidArgumentError: a key of lowerings is aten.relu, ... [aten.table]
+          help: an overload is meant: torch.ops.aten.relu.default, torch.ops.aten.relu.out
+    """
+    instance_of(what, given, Mapping)
+    table: dict[OpOverload, Any] = {}
+    for key, value in given.items():
+        op = key._opoverload if isinstance(key, CustomOpDef) else key
+        if not isinstance(op, OpOverload):
+            packet = isinstance(op, OpOverloadPacket)
+            names = [f"torch.ops.{op}.{name}" for name in op.overloads()] if packet else ["torch.ops.aten.relu.default"]
+            raise InvalidArgumentError(
+                f"a key of {what} is {op}, which is no operator overload",
+                code="aten.table",
+                hints=(f"an overload is meant{'' if packet else ', such as'}: {', '.join(names)}",),
+            )
+        if not (value is None or callable(value) or isinstance(value, kinds)):
+            raise InvalidArgumentError(f"{what} has {value!r} for {op}, which is no function", code="aten.table")
+        table[op] = value
+    return table
 
 
 def is_op(target: Any) -> bool:

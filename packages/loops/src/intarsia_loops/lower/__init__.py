@@ -7,6 +7,7 @@ has tensors on the CPU is an extern call, and what a nest reads from there is co
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -20,7 +21,7 @@ from intarsia_ir import meta
 from intarsia_ir.aten import verify as verify_aten
 from intarsia_ir.choices import one_of
 from intarsia_ir.dtypes import dtype_name
-from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import SizeFacts, Target
 from intarsia_loops._layout import elements_overlap
 from intarsia_loops.graph import to_fx
@@ -40,7 +41,7 @@ from intarsia_loops.lower import (
 from intarsia_loops.lower._builder import Builder, Spec
 from intarsia_loops.lower._devices import Devices
 from intarsia_loops.lower._sizes import Sizes
-from intarsia_loops.lower._table import Lowering
+from intarsia_loops.lower._table import Lowering, Lowerings, given_rows
 from intarsia_loops.lower._values import Tensor
 from intarsia_loops.ops import ALL_TYPES
 from intarsia_loops.program import Extern, Nest, Program, TensorRef, Val
@@ -62,6 +63,7 @@ def lower(
     deterministic: bool = False,
     nan_gelu: Collection[str] = (),
     target: Target | None = None,
+    lowerings: Lowerings | None = None,
     check: bool = True,
 ) -> fx.GraphModule:
     """Lower a functional ATen graph to loop nests: FX(aten) -> FX(loops).
@@ -78,6 +80,8 @@ def lower(
         nan_gelu: Element types for which eager's exact gelu of infinity, in a dense tensor on the CPU, is NaN: which
             library computes it there depends on the machine and on torch's settings, so the caller asks.
         target: What the program is compiled for; None: a plain CPU.
+        lowerings: Overload -> how it is lowered, over the rows that are there (`coverage`), written with
+            `intarsia_loops.lowering`; None in place of a function: it isn't, it becomes a call.
         check: Whether both programs are verified.
 
     Returns:
@@ -86,6 +90,8 @@ def lower(
     Raises:
         UnsupportedError: An op has a result that is neither a tensor nor a size (`loops.scalar_result`), or a
             size can't be written as an index expression; or tensors are on devices other than the CPU and one more.
+        InvalidArgumentError: `aten.table`: a key of `lowerings` is no overload, or a value no function;
+            `loops.lowering`: one gave something else than the op does.
         VerifyError: The graph breaks the rules of the aten dialect.
 
     Example:
@@ -102,7 +108,7 @@ def lower(
     one_of("rng", rng, (None, "eager", "philox"))
     if check:
         verify_aten(graph_module, functional=True, origins=False)
-    walk = _Walk(graph_module, facts or SizeFacts(), fuel, rng, deterministic, nan_gelu, target)
+    walk = _Walk(graph_module, facts or SizeFacts(), fuel, rng, deterministic, nan_gelu, target, given_rows(lowerings))
     program = walk.program()
     if check:
         verify_loops(program)
@@ -141,7 +147,9 @@ class _Walk:
         deterministic: bool = False,
         nan_gelu: Collection[str] = (),
         target: Target | None = None,
+        given: Mapping[Any, Lowering | None] = MappingProxyType({}),
     ) -> None:
+        self.given = given
         self.graph_module, self.rng, self.target = graph_module, rng, target or Target()
         self.facts = facts
         self.fuel = fuel
@@ -246,12 +254,16 @@ class _Walk:
             args, kwargs = self._near(args), {k: self._near(v) for k, v in kwargs.items()}
         if row is not None and has_fuel and (row.any_dtype or (_computable(args) and _computable(value))):
             result = row.function(self.builder, *args, **kwargs)
+            if node.target in self.given and result is not None:
+                _check_result(node, result, self.builder)
             if self.fuel and result is not None and not row.any_dtype:
                 self.fuel -= 1
         self.env[node] = self._extern(node, args, kwargs) if result is None else result
 
     def _row(self, target: Any, value: Any) -> Lowering | None:
         """Return the lowering of an op: random ops are library calls on torch's generator unless `rng` differs."""
+        if target in self.given:
+            return self.given[target]
         first = value[0] if isinstance(value, (tuple, list)) else value
         by_us = self.rng == "philox" or (self.rng is None and self._is_on_gpu(first))
         drawn = random.TABLE.rows.get(target) if by_us else None
@@ -310,6 +322,25 @@ class _Walk:
             known = size.const()
             return size if known is None else known
         return self.sizes.number(value) if isinstance(value, torch.SymFloat) else value
+
+
+def _check_result(node: fx.Node, result: Any, builder: Builder) -> None:
+    """Check what a lowering of the caller's gave against the values that the op has."""
+    value = meta.value(node)
+    many = isinstance(value, (tuple, list))
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    wanted = [builder.spec_of(v) if isinstance(v, torch.Tensor) else None for v in (value if many else (value,))]
+    for position, (made, spec) in enumerate(itertools.zip_longest(results, wanted)):
+        fits = isinstance(made, Tensor) and spec is not None and (made.shape, made.dtype) == (spec.shape, spec.dtype)
+        if not fits and not (made is None and (spec is None or not builder.is_used(position))):
+            shown = f"{made.dtype}{list(made.shape)}" if isinstance(made, Tensor) else repr(made)
+            needed = f"{spec.dtype}{list(spec.shape)}" if spec is not None else "no tensor there"
+            raise InvalidArgumentError(
+                f"the lowering of {node.target} gave {shown}, the operator gives {needed}",
+                code="loops.lowering",
+                where=meta.origins(node),
+                hints=("what its fake gives is what a lowering must give; `b.spec()` has it",),
+            )
 
 
 _COMPUTED_NUMBERS = frozenset(

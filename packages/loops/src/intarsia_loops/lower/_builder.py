@@ -15,7 +15,7 @@ from intarsia_loops._layout import elements_overlap
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, less, lift, row_major
 from intarsia_loops.lower._known import known_index, wrapped
 from intarsia_loops.lower._sizes import Sizes
-from intarsia_loops.lower._values import Point, Tensor, operand, read
+from intarsia_loops.lower._values import Point, Tensor, compute_type, operand, read
 from intarsia_loops.ops import INTEGERS, NEST_KINDS
 from intarsia_loops.program import Buffer, Extern, Item, Nest, TensorRef, Val, cast, const
 
@@ -191,9 +191,18 @@ class Builder:
         return self.nest("map", spec, (), lambda point, _: cast(body(point), spec.dtype), role)
 
     def pointwise(
-        self, function: Callable[..., Val], *operands: Any, compute: str, spec: Spec | None = None, role: str = ""
+        self,
+        function: Callable[..., Val],
+        *operands: Any,
+        compute: str | None = None,
+        spec: Spec | None = None,
+        role: str = "",
     ) -> Tensor:
-        """Add a map of `function` over broadcast tensors and numbers, each first converted to type `compute`."""
+        """Add a map of `function` over broadcast tensors and numbers, each first converted to type `compute`.
+
+        None: the type in which arithmetic on elements of the result happens, float32 for the half types.
+        """
+        compute = compute or compute_type((spec or self.spec()).dtype)
         return self.map(lambda p: function(*[operand(x, p, compute) for x in operands]), spec, role)
 
     def reduce(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DECLINED", "Lowering", "Table"]
+from intarsia_ir.aten import checked_table
+
+__all__ = ["DECLINED", "Lowering", "Lowerings", "Table", "given_rows"]
 
 DECLINED = None
 """What a lowering returns, before it adds anything, when these arguments are beyond it: the node becomes a call."""
@@ -17,14 +19,28 @@ class Lowering:
     """How one overload is lowered.
 
     Args:
-        function: (builder, *args, **kwargs as in the op's schema) -> Tensor, tuple of Tensors, or DECLINED.
+        function: (builder, *args, **kwargs as the call has them) -> Tensor, tuple of Tensors, or DECLINED.
         any_dtype: Whether it works for element types that bodies can't compute with (views: nothing is loaded).
         family: Name of the module that has it.
     """
 
     function: Callable[..., Any]
-    any_dtype: bool
-    family: str
+    any_dtype: bool = False
+    family: str = "given"
+
+
+Lowerings = Mapping[Any, Lowering | Callable[..., Any] | None]
+"""Overload -> how it is lowered: a `Lowering`, or only its function; None: not at all, it becomes a call."""
+
+
+def given_rows(lowerings: Lowerings | None) -> Mapping[Any, Lowering | None]:
+    """Return a table of the caller's with a `Lowering` for each function, checked.
+
+    Raises:
+        InvalidArgumentError: `aten.table`: a key is no overload, or a value can't be called.
+    """
+    rows = checked_table("lowerings", lowerings or {}, Lowering)
+    return {op: row if row is None or isinstance(row, Lowering) else Lowering(row) for op, row in rows.items()}
 
 
 class Table:
