@@ -272,10 +272,10 @@ def layouts(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation; warnings are errors, and the examples of README.md and add-a-pass.md run."""
+    """Build the documentation; warnings are errors, and the examples of README.md and of both guides run."""
     install_everything(session, "sphinx", "furo", "myst-parser")
     session.run("python", "tools/docs_pages.py", "--check")
-    session.run("python", "tools/readme_example.py", "README.md", "docs/add-a-pass.md")
+    session.run("python", "tools/readme_example.py", "README.md", "docs/add-a-pass.md", "docs/add-an-op.md")
     session.run("python", "-m", "sphinx", "-W", "-q", "-b", "html", "docs", "docs/_build")
 
 

@@ -1,4 +1,4 @@
-"""Tables as arguments of `compile`: each reaches its pass, in inference and in training, and nothing is kept of others."""
+"""Tables as arguments of `compile`: each reaches its pass, trained or not, and nothing is kept of others."""
 
 import pytest
 import torch
@@ -188,5 +188,5 @@ def test_a_mistake_is_told_when_compile_is_called(keywords, said):
 
 def test_fuel_limits_a_pipeline_of_ones_own():
     x = torch.randn(4)
-    fn = lambda x: x.sin().cos().exp()  # noqa: E731
+    fn = lambda x: x.sin().cos().exp()
     assert counts(fn, x, pipeline=intarsia.default_pipeline(), fuel={"lower": 1}) == (1, 2)

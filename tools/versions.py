@@ -37,7 +37,7 @@ ROWS = [f"{python}-{torch}" for torch in reversed(TESTED["TORCHES"]) for python 
 TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy", "transformers", "rich")
 # the interpreter of Triton 3.6, the one that torch 2.11 brings, takes arrays of one element for numbers
 LIMITS = {"2.11.0": ("numpy<2.4",)}
-EXAMPLES = ["README.md", "docs/add-a-pass.md", *(f"packages/{p}/README.md" for p in PACKAGES)]
+EXAMPLES = ["README.md", "docs/add-a-pass.md", "docs/add-an-op.md", *(f"packages/{p}/README.md" for p in PACKAGES)]
 PYTEST = ("-m", "pytest", "-q", "--tb=short")
 
 PARTS: dict[str, tuple[str, ...]] = {

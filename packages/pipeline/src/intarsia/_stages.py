@@ -193,7 +193,7 @@ def _to_aten(p: Captured, fuel: int | None, rows: Mapping[Any, Any]) -> Recorded
         front: Any = intarsia_functionalizer.to_aten
     else:
         front, table = intarsia_autodiff.joint_graph, table | intarsia_autodiff.backward_decompositions()
-    table = {op: function for op, function in (table | rows).items() if function is not None}
+    table = {op: function for op, function in {**table, **rows}.items() if function is not None}
     recorded: Recorded = front(p.graph_module, p.inputs, decompositions=table, signature=signature, fuel=fuel)
     return recorded
 

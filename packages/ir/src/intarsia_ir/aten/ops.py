@@ -259,7 +259,7 @@ def checked_table(what: str, given: Mapping[Any, Any], *kinds: type) -> dict[OpO
         Traceback (most recent call last):
         ...
         intarsia_ir.errors.InvalidArgumentError: a key of lowerings is aten.relu, ... [aten.table]
-          help: an overload is meant: torch.ops.aten.relu.default, torch.ops.aten.relu.out
+          hint: an overload is meant: torch.ops.aten.relu.default, torch.ops.aten.relu.out
     """
     instance_of(what, given, Mapping)
     table: dict[OpOverload, Any] = {}
