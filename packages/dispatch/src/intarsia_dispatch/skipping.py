@@ -23,6 +23,7 @@ __all__ = [
     "debugger_active",
     "is_handler",
     "is_import",
+    "is_of_compiler",
     "is_repeated_later",
     "left_alone",
     "library_code",
@@ -98,6 +99,16 @@ def is_repeated_later(code: CodeType) -> bool:
     Both runs have to save the same tensors, so the function is left alone in the first one.
     """
     return code.co_filename == _CHECKPOINT
+
+
+@functools.cache
+def _compilers() -> Callable[[CodeType], bool]:
+    return code_under([], packages=("triton", "numba", "jax", "jaxlib"))
+
+
+def is_of_compiler(code: CodeType) -> bool:
+    """Whether code belongs to another compiler of Python: what it calls is that compiler's to look at."""
+    return _compilers()(code)
 
 
 def is_import(code: CodeType) -> bool:

@@ -154,6 +154,11 @@ def _cuda_available(plugin: Recording, tx: Tracer, args: Sequence[Value], keywor
     return boolean(torch.cuda.is_available())
 
 
+def _wrap_triton(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """A kernel that is marked as one to be captured: all are."""
+    return arity("wrap_triton", args, keywords, 1)[0]
+
+
 def _parameter(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     raise Break("tracer.tensor_op", "a Parameter is made")
 
@@ -230,6 +235,7 @@ HANDLERS: dict[Any, Handler] = {
     torch._C._log_api_usage_once: _nothing,
     torch.masked._ops._combine_input_and_mask: _combine_masked,
     torch.nn.functional.one_hot: _one_hot,
+    torch.library.wrap_triton: _wrap_triton,
     torch.result_type: _result_type,
     torch.tensor: tensor_from(torch.tensor),
     torch.as_tensor: tensor_from(torch.as_tensor),

@@ -26,6 +26,7 @@ from intarsia_pyeval.values.numbers import ChangingNumber
 from intarsia_pyeval.values.objects import Object, Reference
 from intarsia_pyeval.values.sequences import Slice, Tuple
 from intarsia_pyeval.values.sets import SetValue
+from intarsia_tensorcapture.kernel_calls import is_kernel, is_of_compiler
 from intarsia_tensorcapture.operators import operator_of
 from intarsia_tensorcapture.tables import ANSWERS, PURE, is_leaf
 from intarsia_tensorcapture.tensor import plain_number
@@ -50,9 +51,9 @@ _IMMUTABLE = (
     bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout,
     torch.memory_format,
 )  # fmt: skip
-_MODULES = frozenset({"torch", "math", "cmath", "operator", "functools"})
+_MODULES = frozenset({"torch", "triton", "math", "cmath", "operator", "functools"})
 #: What may be imported inside: modules whose names needn't be followed.
-_IMPORTED = _MODULES - {"torch"}
+_IMPORTED = _MODULES - {"torch", "triton"}
 #: Functions of torch that tell what guards rely on at the entry, and what regions of the program change.
 _GUARDED = frozenset(
     {torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
@@ -190,7 +191,7 @@ def _used(tx: Tracer, model: Any, name: str, attributes: list[str], depth: int, 
     if isinstance(model, Slice) or (isinstance(model, Tuple) and model.cls in (tuple, torch.Size)):
         parts = model.parts if isinstance(model, Slice) else model.items
         return next(filter(None, (_used(tx, part, name, [], depth, late=late) for part in parts)), "")
-    if isinstance(model, Object) and is_leaf(operator_of(model.value)):
+    if isinstance(model, Object) and (is_leaf(operator_of(model.value)) or is_kernel(model.value)):
         if model.source is not None:
             tx.guards.add(GuardKind.IDENTITY, model.source, model.value)
         return ""
@@ -206,6 +207,8 @@ def _used(tx: Tracer, model: Any, name: str, attributes: list[str], depth: int, 
         value = getattr(value, attribute, None)
     if isinstance(value, type) and issubclass(value, torch.autograd.Function) and attributes[:1] == ["apply"]:
         return _parts(tx, model, depth + 1)
+    if is_kernel(value) or (is_of_compiler(getattr(value, "__module__", None)) and callable(value)):
+        return ""  # such as triton.cdiv
     return "" if _only_computes(value) else f"reads {'.'.join([name, *attributes])}"
 
 

@@ -8,6 +8,7 @@ isn't the place for that, nor is that of the backward pass, which gets what was 
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.objects import ClassValue, Object
 from intarsia_tensorcapture.computing import what_else_it_does
+from intarsia_tensorcapture.kernel_calls import is_kernel, recording_launcher
+from intarsia_tensorcapture.standing_in import StandIns
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -41,6 +44,10 @@ __all__ = [
 _FOUND: Any = vars(torch.autograd.Function)["apply"]
 APPLY: Any = getattr(_FOUND, "__func__", _FOUND)
 """What `apply` of every autograd function is: a Python function before torch 2.14, a descriptor written in C since."""
+
+
+_LAUNCHERS = functools.partial(StandIns, is_kernel, recording_launcher)
+"""Makes what stands for kernels in functions that run on fake tensors."""
 
 
 def applied_in_c(function: Any) -> Any:
@@ -164,6 +171,8 @@ def _doing_of_operator(tx: Tracer, node: Any) -> str:
     cells = getattr(node._forward_cls.backward, "__closure__", None) or ()
     registered = [getattr(cell.cell_contents, "_backward_fn", None) for cell in cells]
     for function in filter(None, registered):
+        if isinstance(function, types.FunctionType) and _LAUNCHERS().reaches(function):
+            return "launches a kernel, which is to be an operator of its own"
         model = tx.live.wrap(function, None)
         doing = what_else_it_does(tx, model, late=True) if isinstance(model, Function) else "isn't a Python function"
         if doing:
@@ -172,8 +181,18 @@ def _doing_of_operator(tx: Tracer, node: Any) -> str:
 
 
 def _watched(cls: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
-    """Return a class like `cls` whose context, however it is reached, refuses to tell which gradients are missing."""
-    watched: Any = type(cls.__name__, (cls,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+    """Return a class like `cls` for running on fake tensors.
+
+    Its context, however it is reached, refuses to tell which gradients are missing, and kernels that its functions
+    launch are operators.
+    """
+    launchers, functions = _LAUNCHERS(), {}
+    for name in ("forward", "backward", "setup_context", "jvp", "vjp"):
+        function = getattr(cls, name)
+        if isinstance(function, types.FunctionType) and launchers.reaches(function):
+            functions[name] = staticmethod(launchers.of(function))
+    named = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    watched: Any = type(cls.__name__, (cls,), {**named, **functions})
     watched._backward_cls.materialize_grads = property(None, _refuse_missing)
     return watched  # type: ignore[no-any-return]
 

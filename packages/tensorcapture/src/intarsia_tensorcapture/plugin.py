@@ -60,6 +60,7 @@ from intarsia_tensorcapture.functions import (
     refuse_sparse_gradients,
 )
 from intarsia_tensorcapture.indexing import item_of, set_item_of
+from intarsia_tensorcapture.kernel_calls import call_compiler_object, call_of_compiler, is_of_compiler
 from intarsia_tensorcapture.marks import call_marked_function, call_marked_object
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_without_fake
@@ -468,6 +469,8 @@ class Tensors(Extension):
         if function.value is APPLY and isinstance(args[0], ClassValue):
             return apply_function(self, tx, args[0], args[1:], keywords)
         module = function.value.__module__ or ""
+        if is_of_compiler(module):
+            return call_of_compiler(self, tx, function, args, keywords)
         if module != "torch" and not module.startswith("torch."):
             return None
         found = call_leaf_or_table(self, tx, function.value, args, keywords)
@@ -500,6 +503,8 @@ class Tensors(Extension):
             if callee.source is not None:
                 tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)
             return self.record(tx, "call_function", operator_object, args, keywords)
+        if is_of_compiler(type(callee.value).__module__):
+            return call_compiler_object(tx, callee, args, keywords)
         return modules.call_module(self, tx, callee, args, keywords)
 
     def call_atom_method(self, tx: Tracer, atom: Any, name: str) -> Value | None:
