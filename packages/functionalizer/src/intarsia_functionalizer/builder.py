@@ -15,7 +15,7 @@ from intarsia_ir import meta
 from intarsia_ir.records import Origin
 from intarsia_recorder import MetaCache, SymbolTable
 
-__all__ = ["Builder", "dense_order", "same_number"]
+__all__ = ["Builder", "at_least", "dense_order", "same_number"]
 
 aten = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -116,6 +116,13 @@ def same_number(a: Any, b: Any) -> bool:
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     return isinstance(a, _SYMBOLIC) and isinstance(b, _SYMBOLIC) and bool(a.node.expr == b.node.expr)
+
+
+def at_least(number: Any, bound: int) -> bool:
+    """Tell whether a size or a number made of sizes is known to be `bound` or more, without asking anything new."""
+    if isinstance(number, int):
+        return number >= bound
+    return bool((number.node.expr - bound).expand().is_nonnegative)
 
 
 def _same_strides(a: torch.Tensor, b: torch.Tensor) -> bool:

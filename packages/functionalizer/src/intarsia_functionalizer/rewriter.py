@@ -15,7 +15,7 @@ import torch.fx as fx
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from intarsia_functionalizer.builder import Builder, dense_order, same_number
+from intarsia_functionalizer.builder import Builder, at_least, dense_order, same_number
 from intarsia_functionalizer.libraries import (
     call_form,
     has_twins,
@@ -234,10 +234,9 @@ class Rewriter:
         if step.kwargs:
             raise self._absolute_offset()
         sizes, strides, offset = step.args
-        order = dense_order(base.value)
-        static = all(isinstance(number, int) for number in (*sizes, *strides, offset, base.value.numel()))
         last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-        if order is None or not static or offset < 0 or last >= base.value.numel():
+        inside = at_least(offset, 0) and at_least(base.value.numel() - last, 1)
+        if dense_order(base.value) is None or not inside:
             raise self._unsupported(
                 "as_strided shows elements of the storage that the tensor it starts from doesn't have, "
                 "and the storage is written",

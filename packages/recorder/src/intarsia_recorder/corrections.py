@@ -71,8 +71,7 @@ def _ordered(mode: FakeTensorMode, result: Any, tensors: Sequence[torch.Tensor],
     strides = iterated_strides(laid, shape)
     if all(is_static(x) for x in (result, *tensors)):
         return _with_strides(mode, result, strides)
-    moving = [dim for dim, size in enumerate(shape) if size != 1]
-    return result if all(unordered[d] == strides[d] for d in moving) else _in_order_of(mode, result, strides)
+    return result if unordered == list(strides) else _in_order_of(mode, result, strides)
 
 
 def _known_layouts(*tensors: torch.Tensor) -> list[tuple[list[int], list[int]]] | None:
@@ -289,10 +288,14 @@ def _indexed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Map
 
 
 def _in_order_of(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
-    """Lay a dense result out in the order of strides, which are those of the first call's sizes."""
+    """Lay a dense result out in the order of strides, which are those of the first call's sizes.
+
+    A dimension of one element has the stride of the one that comes after it, if that has more.
+    """
+    single = [type(size) is int and size == 1 for size in result.shape]
     dense: list[Any] = [1] * result.dim()
     size: Any = 1
-    for dim in sorted(range(result.dim()), key=lambda dim: (strides[dim], -dim)):
+    for dim in sorted(range(result.dim()), key=lambda dim: (strides[dim], not single[dim], -dim)):
         dense[dim], size = size, size * result.shape[dim]
     return _with_strides(mode, result, dense)
 
