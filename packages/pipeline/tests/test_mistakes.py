@@ -52,6 +52,34 @@ def editing(target):
 # ---- passes
 
 
+@pytest.mark.parametrize("at", ["drop_full_masks", "to_aten", "functionalize", "partition"])
+def test_a_stage_that_changes_its_input_is_named(at):
+    def in_place(gm):
+        for node in gm.graph.nodes:
+            if node.op in ("call_function", "call_method"):
+                node.args = (*node.args,) if "relu" not in str(node.target) else (node.args[0],)
+                node.name += "_mine"
+        return gm
+
+    with pytest.raises(InvalidArgumentError, match="the graph that was given was changed") as caught:
+        intarsia.compile(f, pipeline=P.after(at, in_place), options=RAISE)(x())
+    assert (caught.value.code, caught.value.stage) == ("pipeline.impure", "in_place")
+
+
+def test_under_verify_each_a_stage_of_ours_is_named_too():
+    def impure(value, fuel=None):
+        made = lower.run(value, fuel=fuel)
+        next(iter(value.graph_module.graph.nodes)).name = "renamed"
+        return made
+
+    lower = P.stages[P.index("lower")]
+    pipeline = P.replace("lower", replace(lower, run=impure))
+    intarsia.compile(f, pipeline=pipeline, options=RAISE)(x())
+    with pytest.raises(InternalError, match="was changed") as caught:
+        intarsia.compile(f, pipeline=pipeline, options={**RAISE, "verify_each": True})(x())
+    assert caught.value.stage == "lower"
+
+
 @pytest.mark.parametrize(
     ("target", "rule"),
     [(torch.ops.aten.sum.default, "A12"), (torch.ops.aten.relu_.default, "A11"), (torch.ops.aten.det.default, "A12")],

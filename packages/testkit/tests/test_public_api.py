@@ -11,6 +11,7 @@ import pytest
 import intarsia_testkit
 from intarsia_testkit import (
     aten_programs,
+    contract,
     differential,
     effect_programs,
     fired,
@@ -24,7 +25,7 @@ from intarsia_testkit.public_api import check_public_api
 
 
 def test_public_api() -> None:
-    modules = (aten_programs, differential, effect_programs, fired, golden, loops_programs)
+    modules = (aten_programs, contract, differential, effect_programs, fired, golden, loops_programs)
     modules += (public_api, strategies, torch_programs)
     check_public_api(intarsia_testkit, Path(__file__).parent / "public_api.txt", *modules)
 

@@ -17,6 +17,7 @@ import torch.fx as fx
 
 from intarsia_ir.choices import instance_of, known_only
 from intarsia_ir.errors import InvalidArgumentError, naming_stage
+from intarsia_ir.purity import check_unchanged, lines_of
 from intarsia_ir.values import Partition
 
 __all__ = ["Pipeline", "Planned", "Stage", "graph_pass", "level_of"]
@@ -65,6 +66,24 @@ class Stage:
             plans = (*plans, *[plan for _, more in backwards for plan in more])
             return Partition(forward, tuple(made for made, _ in backwards), value.halves), plans
         return self._run(value)
+
+    def checked(self, value: Any, verify: Callable[[Any], None]) -> tuple[Any, tuple[Any, ...]]:
+        """Do what calling does, and check the stage: what it gives, and that it left what it was given as it was.
+
+        Args:
+            value: As for a call.
+            verify: Raises if a graph of what it gives isn't one of its level.
+
+        Raises:
+            InvalidArgumentError: `pipeline.impure`: it changed a graph that it was given.
+        """
+        before = lines_of(value)
+        made, plans = self(value)
+        with naming_stage(self.name, ours=self.trusted):
+            check_unchanged(before, value, ours=self.trusted)
+            for graph in made.graphs if isinstance(made, Partition) else (made,):
+                verify(graph)
+        return made, plans
 
     def _run(self, value: Any) -> tuple[Any, tuple[Any, ...]]:
         with naming_stage(self.name, ours=self.trusted):

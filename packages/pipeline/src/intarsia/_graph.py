@@ -23,7 +23,6 @@ from intarsia.levels import Captured, Emitted, Functional, Half, Linked, Loops, 
 from intarsia_dispatch import Counters
 from intarsia_ir import meta
 from intarsia_ir.aten import draws_random
-from intarsia_ir.errors import naming_stage
 from intarsia_ir.interrupts import let_through
 from intarsia_ir.pipeline import Pipeline
 from intarsia_ir.records import GuardRecord, KernelSource, Signature, SizeFacts
@@ -43,7 +42,7 @@ class GraphReport:
     """What happened to one graph; filled while it is compiled, read by `explain`.
 
     Args:
-        seconds: Stage name -> wall seconds.
+        seconds: Stage name -> wall seconds, with those of its checks where it is checked.
         sources: Source text of its kernels: of the graph and, in training, of its backward graphs.
         kernels: Generated kernels that are launched, in order: as many as launches, on any device.
         externs: Library calls of the graph, in order.
@@ -99,17 +98,12 @@ def compile_graph(
     dumps = Dumps(Path(options.dump_dir) / name) if options.dump_dir else None
     value: Any = Captured(gm, tuple(inputs), signature, facts_behind(inputs))
     for stage in pipeline.stages:
-        start = time.perf_counter()
-        value, plans = stage(value)
+        start, checks = time.perf_counter(), options.verify_each or not stage.trusted
+        value, plans = stage.checked(value, _verify) if checks else stage(value)
         report.seconds[stage.name] = time.perf_counter() - start
         _note(value, stage.name, plans, report)
-        graphs = value.graphs if isinstance(value, Partition) else (value,)
-        if options.verify_each or not stage.trusted:
-            with naming_stage(stage.name, ours=stage.trusted):
-                for graph in graphs:
-                    _verify(graph)
         if dumps is not None:
-            dumps.write(stage.name, graphs, plans)
+            dumps.write(stage.name, value.graphs if isinstance(value, Partition) else (value,), plans)
         let_through()
         log.debug("stage %s took %.1f ms", stage.name, 1e3 * report.seconds[stage.name])
     counters.add(kernels_generated=len(report.kernels), extern_calls=len(report.externs))

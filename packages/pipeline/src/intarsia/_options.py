@@ -31,7 +31,7 @@ class Options:
         rng: `"eager"`: random ops draw the very numbers that eager draws; `"philox"`: generated kernels draw others, of
             the same distributions, from one seed an op; faster. None: the first on the CPU, the second on a GPU.
         numerics: `"default"`: half types are computed in float32 inside a kernel.
-        verify_each: Verify the program after every stage.
+        verify_each: Verify the program after every stage, and that the stage left what it was given as it was.
         dump_dir: Folder that takes the text of the program after every stage, one subfolder a graph; None: no dumps.
         cuda_graphs: On a GPU, replay a graph's launches from the second call that looks alike on; see the README.
         recompile_limit: Versions of one function; a further call that none fits runs in eager (told once), or raises.

@@ -13,6 +13,7 @@ The parts are submodules, so that a test pays only for what it imports and needs
     torch_programs Hypothesis: torch-level graphs
     loops_programs Hypothesis: loop programs, made by a lowering given as argument
     differential   the check that every pass's property test uses
+    contract       the whole contract of a pass, one's own included, in one call
 
 Example:
     >>> import tempfile, pathlib
