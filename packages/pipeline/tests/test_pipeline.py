@@ -27,6 +27,7 @@ def test_the_default_pipeline_runs_from_torch_to_a_callable():
         "fold_constants",
         "eliminate_common_subexpressions",
         "eliminate_dead_code",
+        "split_convolution_bias",
         "prefer_channels_last",
         "pad_matmuls",
         "partition",

@@ -69,6 +69,11 @@ def traced(function, *inputs):
     return torch.fx.GraphModule({}, graph)
 
 
+def is_channels_last(x):
+    layout = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
+    return layout is not None and x.is_contiguous(memory_format=layout)
+
+
 def turned(function, *inputs, convolutions: int):
     """Run the pass, check it, and return the program with how many copies it has."""
     gm = traced(function, *inputs)
@@ -79,7 +84,7 @@ def turned(function, *inputs, convolutions: int):
         torch.testing.assert_close(a, e)
         assert a.stride() == e.stride()
     found = [n for n in made.graph.nodes if n.target in CONVOLUTIONS]
-    on_layout = [n for n in found if meta.value(n.args[0]).is_contiguous(memory_format=torch.channels_last)]
+    on_layout = [n for n in found if is_channels_last(meta.value(n.args[0]))]
     assert len(on_layout) == convolutions
     assert prefer_channels_last(made, target=UNITS, dtypes=(torch.float32,)) is made
     return made, sum(n.target is OPS.clone.default for n in made.graph.nodes)
@@ -117,6 +122,13 @@ def test_view_that_needs_the_old_layout_gets_it() -> None:
     assert copies == 3
 
 
+def test_group_norms_get_the_old_layout() -> None:
+    gm = traced(lambda x, w: (F.group_norm(F.conv2d(x, w), 2),), image(2, 4, 6, 6), W)
+    made = prefer_channels_last(gm, target=UNITS, dtypes=(torch.float32,))
+    (norm,) = [n for n in made.graph.nodes if n.target is OPS.native_group_norm.default]
+    assert made is not gm and meta.value(norm.args[0]).is_contiguous()
+
+
 def test_random_numbers_are_drawn_in_the_old_layout() -> None:
     def noisy(x, w):
         y = F.conv2d(x, w)
@@ -139,10 +151,26 @@ def test_backward_pass_is_on_the_same_layout() -> None:
 
 
 @pytest.mark.parametrize("groups", [2, 4])
-def test_groups_are_left_alone(groups: int) -> None:
-    turned(
-        lambda x, w: (F.conv2d(x, w, groups=groups),), image(2, 4, 6, 6), image(4, 4 // groups, 3, 3), convolutions=0
-    )
+@pytest.mark.parametrize("stride", [1, 2])
+def test_groups_are_turned_where_no_point_is_left_out(groups: int, stride: int) -> None:
+    def grouped(x, w):
+        return (F.conv2d(x, w, groups=groups, stride=stride),)
+
+    turned(grouped, image(2, 4, 6, 6), image(4, 4 // groups, 3, 3), convolutions=int(stride == 1))
+
+
+def test_three_dimensions_and_transposed_ones() -> None:
+    turned(lambda x, w: (F.conv3d(x, w).relu(),), image(2, 4, 5, 6, 7), image(3, 4, 2, 3, 3), convolutions=1)
+    turned(lambda x, w: (F.conv_transpose2d(x, w, stride=2),), image(2, 4, 6, 6), image(4, 3, 3, 3), convolutions=1)
+    turned(lambda x, w: (F.conv1d(x, w),), image(2, 4, 6), image(4, 4, 3), convolutions=0)
+
+
+def test_windows_of_one_point_of_single_precision_follow_only() -> None:
+    one = image(4, 4, 1, 1)
+    turned(lambda x, w: (F.conv2d(x, w),), image(2, 4, 6, 6), one, convolutions=0)
+    turned(lambda x, w, v: (F.conv2d(F.conv2d(x, w), v),), image(2, 4, 6, 6), W, one, convolutions=2)
+    half = traced(lambda x, w: (F.conv2d(x, w),), image(2, 4, 6, 6).half(), one.half())
+    assert prefer_channels_last(half, target=UNITS) is not half
 
 
 def test_other_devices_and_types_are_left_alone() -> None:

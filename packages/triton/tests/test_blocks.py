@@ -50,6 +50,39 @@ def test_a_program_stays_within_a_channel(tmp_path):
     assert torch.equal(memory["y"], x + w[:, None, None])
 
 
+@pytest.mark.parametrize(
+    ("sides", "grid"),
+    [((14, 14), ("(48 + 63) // 64", "(196 + 63) // 64")),  # no side fills a tile, both do
+     ((5, 11), ("(48 + 63) // 64", "(55 + 63) // 64")),  # most of one
+     ((9, 64), ("(432 + 63) // 64", "(64 + 63) // 64")),  # the last side does
+     ((4, 4), ("(768 + 127) // 128",))],  # a flat range
+)  # fmt: skip
+def test_memory_orders_of_an_image_are_turned_in_tiles_over_both(sides, grid, tmp_path):
+    shape = (2, 24, *sides)
+    axes = tuple(axis(f"i{k}", n) for k, n in enumerate(shape))
+    x = load("x", tuple(map(lift, axes)), "f32")
+    body = val("mul", x, load("w", (lift(axes[1]),), "f32"), dtype="f32")
+    kernel = Kernel(axes, (Nest("y", axes, (), "map", body, "f32"),))
+    last = Buffer(buffer(shape).shape, tuple(map(lift, (24 * sides[0] * sides[1], 1, 24 * sides[1], 24))), "f32")
+    layouts = {"x": last, "w": buffer((24,)), "y": buffer(shape)}
+    source = emit(kernel, layouts, CUDA)
+    assert source.launches[0].grid == grid
+    x, w = torch.randn(shape).to(memory_format=torch.channels_last), torch.randn(24)
+    memory = interpreter.run(source, layouts, {"x": x, "w": w}, tmp_path)
+    assert torch.equal(memory["y"], x * w[:, None, None])
+
+
+def test_addresses_are_spelled_with_the_number_of_a_point_where_memory_runs_on():
+    n, c, i = axis("i0", 3), axis("i1", 5), axis("i2", 7)
+    x, w = load("x", (lift(n), lift(c), lift(i)), "f32"), load("w", (lift(c),), "f32")
+    kernel = Kernel((n, c, i), (Nest("y", (n, c, i), (), "map", val("add", x, w, dtype="f32"), "f32"),))
+    text = emit(kernel, {"x": buffer((3, 5, 7)), "w": buffer((5,)), "y": buffer((3, 5, 7))}, CUDA).text
+    assert "tl.load(p0 + (x + " in text and "tl.store(p2 + (x + " in text
+    wider = Buffer(buffer((3, 5, 7)).shape, (lift(40), lift(7), lift(1)), "f32")  # rows with gaps
+    text = emit(kernel, {"x": wider, "w": buffer((5,)), "y": buffer((3, 5, 7))}, CUDA).text
+    assert "tl.load(p0 + (x + " not in text and "tl.store(p2 + (x + " in text
+
+
 def test_the_index_of_a_gathered_row_makes_no_columns():
     i, r = axis("i0", 4096), axis("r0", 1024)
     number = load("n", (lift(i),), "i64")

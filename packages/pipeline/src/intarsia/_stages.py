@@ -182,7 +182,10 @@ def _rewrite(rewrite: Any, level: type, **arguments: Any) -> Stage:
 
 
 def _aimed(rewrite: Any, aim: Any, gm: Any, fuel: int | None = None) -> Any:
-    return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), fuel=fuel, check=False)
+    how: dict[str, Any] = {"fuel": fuel, "check": False}
+    if rewrite is intarsia_rewrites.prefer_channels_last:
+        how["dtypes"] = intarsia_runtime.convolved_by_matrix_units()
+    return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), **how)
 
 
 def _to_aten(p: Captured, fuel: int | None, rows: Mapping[Any, Any]) -> Recorded:

@@ -28,6 +28,7 @@ from intarsia_rewrites.pad_matmuls import pad_matmuls
 from intarsia_rewrites.prefer_channels_last import prefer_channels_last
 from intarsia_rewrites.recognise_attention import recognise_attention
 from intarsia_rewrites.replace_patterns import Pattern, replace_patterns
+from intarsia_rewrites.split_convolution_bias import split_convolution_bias
 
 __version__ = "0.1.0"
 
@@ -35,7 +36,7 @@ __version__ = "0.1.0"
 BEFORE_AUTOGRAD = (recognise_attention, drop_full_masks)
 ON_ATEN = (fold_constants, eliminate_common_subexpressions, eliminate_dead_code)
 # and after these, what depends on the machine: these take a `target`
-ON_TARGET = (prefer_channels_last, pad_matmuls)
+ON_TARGET = (split_convolution_bias, prefer_channels_last, pad_matmuls)
 
 __all__ = [
     "BEFORE_AUTOGRAD",
@@ -50,4 +51,5 @@ __all__ = [
     "prefer_channels_last",
     "recognise_attention",
     "replace_patterns",
+    "split_convolution_bias",
 ]

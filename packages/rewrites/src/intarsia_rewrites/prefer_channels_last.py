@@ -1,4 +1,4 @@
-"""`prefer_channels_last`: where there are matrix units, convolutions of half types compute on channels-last memory.
+"""`prefer_channels_last`: where there are matrix units, convolutions compute on channels-last memory.
 
     %1 = aten.convolution.default(%x, %w, ...)        %1 = aten.clone.default(%x, memory_format=channels_last)
     %2 = aten.relu.default(%1)                   ->   %2 = aten.clone.default(%w, memory_format=channels_last)
@@ -10,9 +10,10 @@
 The library's kernels for tensor cores take that layout only and convert every operand and every result of every
 convolution. Here, what lies between convolutions stays in it.
 
-Side conditions. One group; four dimensions of known size. A result of the program, and the operand of an op whose
-values depend on the layout (random numbers, `as_strided`) or that can't view the new one, gets its old layout back.
-Law: the same values; results have the strides they had.
+Side conditions. Four or five dimensions of known size; with several groups, steps of 1. Of single precision, the window
+has several points: the library multiplies matrices where it hasn't, on either layout. A result of the program, and the
+operand of an op whose values depend on the layout (random numbers, `as_strided`), that can't view the new one, or that
+is slower on it, gets its old layout back. Law: the same values; results have the strides they had.
 """
 
 from __future__ import annotations
@@ -35,10 +36,15 @@ HALF = (torch.bfloat16, torch.float16)
 _OPS: Any = torch.ops.aten
 # the operands that share one layout, by position
 _OPERANDS = {_OPS.convolution.default: (0, 1), _OPS.convolution_backward.default: (0, 1, 2)}
+_STRIDE = {_OPS.convolution.default: 3, _OPS.convolution_backward.default: 4}
 _GROUPS = {_OPS.convolution.default: 8, _OPS.convolution_backward.default: 9}
+_LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
 _READS_MEMORY = frozenset(
     {_OPS.as_strided.default, _OPS.as_strided_scatter.default, _OPS.view.dtype, _OPS.sym_stride.int}
 )
+# a group of channels is one stretch of memory in the old layout and many short ones in the new: a copy back in tiles
+# over both costs less
+_PREFERS_OLD = frozenset({_OPS.native_group_norm.default})
 
 
 def prefer_channels_last(
@@ -88,13 +94,22 @@ def prefer_channels_last(
 
 def _is_convolution(node: fx.Node, device: str, dtypes: Collection[torch.dtype]) -> bool:
     """Whether this is a convolution, or a backward pass of one, that isn't on channels-last memory yet."""
-    if node.op != "call_function" or node.target not in _OPERANDS or node.args[_GROUPS[node.target]] != 1:
+    if node.op != "call_function" or node.target not in _OPERANDS:
         return False
     values = [meta.value(a) for a in _operands(node)]
-    if not all(isinstance(v, FakeTensor) and v.dim() == 4 and v.device.type == device for v in values):
+    if not all(isinstance(v, FakeTensor) and v.dim() in _LAYOUTS and v.device.type == device for v in values):
         return False
     known = all(type(n) is int and n > 0 for v in values for n in v.shape)
-    return known and values[0].dtype in dtypes and not all(map(_is_channels_last, values))
+    return known and values[0].dtype in dtypes and _pays(node) and not all(map(_is_channels_last, values))
+
+
+def _pays(node: fx.Node) -> bool:
+    """Whether the library's kernel for the layout is faster by more than what turning costs, as measured on an H200."""
+    stride: Any = node.args[_STRIDE[node.target]]
+    if node.args[_GROUPS[node.target]] != 1 and any(step != 1 for step in stride):
+        return False
+    weight = meta.value(_operands(node)[-1])
+    return weight.dtype in HALF or any(size != 1 for size in weight.shape[2:])
 
 
 def _operands(node: fx.Node) -> list[fx.Node]:
@@ -128,7 +143,7 @@ class _Layouts:
 
     def _follow(self, node: fx.Node) -> None:
         """Give a node the layout that its operands' new ones lead to, or its operands their old ones."""
-        depends = node.op == "output" or node.target in _READS_MEMORY or aten.node_effects(node).random
+        depends = node.op == "output" or node.target in _READS_MEMORY | _PREFERS_OLD or aten.node_effects(node).random
         if depends or not self._compute(node):
             node.args, node.kwargs = fx.node.map_arg(
                 (node.args, node.kwargs), lambda n: self._restored(n, node) if n in self.before else n
@@ -151,7 +166,7 @@ class _Layouts:
         if _is_channels_last(meta.value(operand)):
             return operand  # type: ignore[no-any-return]
         if operand not in self.turned:
-            self.turned[operand] = self._copy(operand, torch.channels_last, user)
+            self.turned[operand] = self._copy(operand, _LAYOUTS[meta.value(operand).dim()], user)
         return self.turned[operand]
 
     def _restored(self, operand: fx.Node, user: fx.Node) -> fx.Node:
@@ -179,4 +194,4 @@ def _strides(value: Any) -> list[Any]:
 
 
 def _is_channels_last(value: Any) -> bool:
-    return bool(value.is_contiguous(memory_format=torch.channels_last))
+    return bool(value.is_contiguous(memory_format=_LAYOUTS[value.dim()]))

@@ -32,7 +32,7 @@ from intarsia_runtime.linked import Linked
 from intarsia_runtime.modes import mode_options
 from intarsia_runtime.profiling import graph_name
 from intarsia_runtime.replay import Recording, replayed
-from intarsia_runtime.target import detect_target, nan_gelu
+from intarsia_runtime.target import convolved_by_matrix_units, detect_target, nan_gelu
 from intarsia_runtime.training import with_backward
 from intarsia_runtime.triton_build import prepare
 
@@ -49,6 +49,7 @@ __all__ = [
     "build",
     "cache_folder_of_user",
     "compile_by",
+    "convolved_by_matrix_units",
     "detect_target",
     "graph_name",
     "link",

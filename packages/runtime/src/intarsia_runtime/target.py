@@ -19,7 +19,7 @@ from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Machine, Target
 from intarsia_ir.target import nearest_machine
 
-__all__ = ["cpu_features", "detect_target", "nan_gelu"]
+__all__ = ["convolved_by_matrix_units", "cpu_features", "detect_target", "nan_gelu"]
 
 COMPILERS = ("g++", "clang++")
 AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"})
@@ -55,6 +55,20 @@ def detect_target(
         isa = _architecture(properties)
         return Target("cuda", isa, compiler, threads or torch.get_num_threads(), _machine(isa, properties))
     return Target("cpu", _isa(platform.machine(), cpu_features()), compiler, threads or torch.get_num_threads())
+
+
+def convolved_by_matrix_units() -> tuple[torch.dtype, ...]:
+    """Return the element types whose convolutions a GPU's matrix units compute, with torch's settings.
+
+    Single precision is among them where `torch.backends.cudnn.conv.fp32_precision` lets it be rounded to TF32.
+
+    Example:
+        >>> torch.float16 in convolved_by_matrix_units()
+        True
+    """
+    half = (torch.bfloat16, torch.float16)
+    settings: Any = torch.backends.cudnn
+    return (*half, torch.float32) if settings.conv.fp32_precision == "tf32" else half
 
 
 def nan_gelu() -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from intarsia_loops.addresses import address, divides_axes
-from intarsia_loops.index import Atom, IndexExpr, lower, upper
+from intarsia_loops.addresses import address, divides_axes, product
+from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, lift, lower, upper
 from intarsia_loops.ops import FLOATS
 from intarsia_loops.program import Buffer, Val
 from intarsia_loops.rewrites import operands, postorder
@@ -31,6 +31,7 @@ class Points:
         inner_mask: Name of the mask of valid inner points; "" when all are.
         shape: Text of the tile's shape.
         flat: Axis -> name of a number of the same remainder by the axis's extent.
+        ranges: Axes, outermost first -> name of the row-major number of their point.
         aligned: Element offset -> the text of its tile that shows how it is aligned.
     """
 
@@ -40,6 +41,7 @@ class Points:
     inner_mask: str = ""
     shape: str = "[XBLOCK, 1]"
     flat: Mapping[Atom, str] = field(default_factory=dict)
+    ranges: Mapping[tuple[Atom, ...], str] = field(default_factory=dict)
     aligned: Mapping[IndexExpr, str] = field(default_factory=dict)
 
     def mask(self, *, rows: bool = True, inner: bool = True) -> str:
@@ -79,6 +81,8 @@ class Tile:
         self._buffers, self.points, self._scalars = buffers, points, scalars
         self._pointers, self._counter, self._policies = pointers, counter, policies
         self._known: dict[Val, str] = {}
+        # no axis of a kernel has such a name
+        self._numbers = {k: axis(f"all {n}", product([a.extent for a in k])) for k, n in points.ranges.items()}
         self.lines: list[str] = []
 
     def value(self, body: Val) -> str:
@@ -159,7 +163,7 @@ class Tile:
         offset = " + ".join([*terms, "tl.zeros([1, 1], tl.int32)"])
         if not computed:
             place = address(index, self._buffers[buffer].strides)
-            if any(map(divides_axes, index)) and not divides_axes(place):
+            if (any(map(divides_axes, index)) and not divides_axes(place)) or self._in_one(place) is not place:
                 offset = f"{self._index(place)} + tl.zeros([1, 1], tl.int32)"
             offset = self.points.aligned.get(place, offset)
         mask = " & ".join(filter(None, [self.points.mask(rows=rows, inner=inner), *self._conditions(v, rows, inner)]))
@@ -178,8 +182,31 @@ class Tile:
                 texts.append(self._known[condition] if must else f"({self._known[condition]} == 0)")
         return texts
 
+    def _in_one(self, place: IndexExpr) -> IndexExpr:
+        """Return an address with axes that memory runs through as one replaced by the number of their point.
+
+        Triton sees that neighbouring numbers are neighbours in memory. Of quotients and remainders it does so only as
+        far as the extent is a multiple of a power of two: of 55 by 55 points it would move one at a time.
+        """
+        for axes, number in self._numbers.items():
+            found = place.coef(axes[-1]) if len(axes) > 1 else None
+            if found is None or found[0] is ZERO:
+                continue
+            step, rest = found[0], place
+            below: IndexExpr = step
+            for one in reversed(axes):
+                found = rest.coef(one)
+                if found is None or found[0] is not below:
+                    break
+                rest, below = found[1], below * one.extent
+            else:
+                place = rest + step * lift(number)
+        return place
+
     def _index(self, expr: IndexExpr) -> str:
-        names, flat = self.points.names, self.points.flat
+        expr = self._in_one(expr)
+        numbers = {number: self.points.ranges[axes] for axes, number in self._numbers.items()}
+        names, flat = {**self.points.names, **numbers}, self.points.flat
         if needs_64_bits(expr):
             names, flat = ({a: f"{name}.to(tl.int64)" for a, name in given.items()} for given in (names, flat))
         return index_text(expr, names, flat)

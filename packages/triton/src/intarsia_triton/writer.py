@@ -62,7 +62,8 @@ class Writer:
         mask = "" if divides(self.blocks.rows, n_rows) else "xmask"
         if mask:
             self.lines.append(f"xmask = x < {index_text(n_rows, {})}")
-        return Points(self._unflatten("x", self.rows, self.lines), row_mask=mask, flat=self._flat("x", self.rows))
+        names, flat = self._unflatten("x", self.rows, self.lines), self._flat("x", self.rows)
+        return Points(names, row_mask=mask, flat=flat, ranges={tuple(self.rows): "x"})
 
     def _with_inner(
         self, points: Points, inner: Sequence[Atom], masked: bool, lines: list[str], start: str = ""
@@ -72,7 +73,8 @@ class Writer:
             lines.append(f"rmask = r < {index_text(product([a.extent for a in inner]), {})}")
         names = {**points.names, **self._unflatten("r", inner, lines, start)}
         flat = {**points.flat, **self._flat("r", inner)}
-        return Points(names, frozenset(inner), points.row_mask, "rmask" if masked else "", self.tile, flat)
+        ranges, mask = {**points.ranges, tuple(inner): "r"}, "rmask" if masked else ""
+        return Points(names, frozenset(inner), points.row_mask, mask, self.tile, flat, ranges)
 
     def _tile(self, points: Points) -> Tile:
         return Tile(

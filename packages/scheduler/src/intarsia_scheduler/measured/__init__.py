@@ -154,12 +154,13 @@ def _walk(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> dict
         return _words("scatter", "points fold into their elements", blocks_of(kernel, buffers, machine))
     if is_scan(kernel):
         return _words("scan", "a row is walked in order", blocks_of(kernel, buffers, machine))
-    axis = across(kernel, buffers)
-    if axis is not None:
-        *others, inner = kernel.rows
-        rows = (*(a for a in others if a is not axis), axis, inner)
+    crossed = across(kernel, buffers)
+    if crossed is not None:
+        axis, n = crossed
+        others, inner = kernel.rows[:-n], kernel.rows[-n:]
+        rows = (*(a for a in others if a is not axis), axis, *inner)
         why = "each buffer runs along one of two axes"
-        return _words("points", why, Blocks(SQUARE, SQUARE, 8), _positions(kernel, rows), 1)
+        return _words("points", why, Blocks(SQUARE, SQUARE, 8), _positions(kernel, rows), n)
     rows = memory_order(kernel, buffers)
     n = trailing(kernel, buffers) if rows == kernel.rows else 0
     if n:

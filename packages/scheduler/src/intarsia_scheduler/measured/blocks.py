@@ -38,6 +38,8 @@ PARTS = 4
 # what has a slow path, for large numbers: a reduction by a table, or a long division
 SLOW = frozenset({"sin", "cos", "tan", "fmod", "mod", "floordiv"})
 SQUARE = 64
+# elements side by side in memory that make a cache line worth fetching: half of one of floats
+LEAST_ACROSS = 16
 # points of a row of unknown length
 GUESS = 1024
 # fewer points than a tile for each processor are spread over all of them, one point a thread at least
@@ -96,22 +98,37 @@ def _scan_blocks(n_rows: int, width: int, is_known: bool, along_rows: bool, mach
     return Blocks(rows, inner, _warps(rows * inner, machine), is_known and width <= longest)
 
 
-def across(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Atom | None:
-    """Return an axis that some buffer runs along while another runs along the last one; None when there is none.
+def across(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Atom, int] | None:
+    """Return an axis that some buffer runs along while another runs along the last ones, and how many those are.
 
-    Such a kernel is a transposition: a tile over this axis and the last one reads and writes whole cache lines.
+    Such a kernel is a transposition: a tile over this axis and the last ones reads and writes whole cache lines. None
+    when there is none.
     """
     if len(kernel.rows) < 2 or not _is_pointwise(kernel):
         return None
     last = kernel.rows[-1]
-    if not _at_least(last.extent, SQUARE) or _at_least(last.extent, SQUARE * LARGEST_SECOND_GRID):
-        return None
     offsets = _offsets(kernel, buffers)
     along = _unit_axes(offsets)
     # what doesn't vary along the last axis, such as a weight for each channel, is small: how it is read doesn't matter
     crossing = _unit_axes([offset for offset in offsets if last in offset.axes()])
-    found = [a for a in crossing if a is not last and _at_least(a.extent, SQUARE)]
-    return found[0] if found and last in along else None
+    found = [a for a in crossing if a is not last and _at_least(a.extent, LEAST_ACROSS)]
+    if not found or last not in along:
+        return None
+    n = _last_axes(kernel.rows[kernel.rows.index(found[0]) + 1 :])
+    return (found[0], n) if n else None
+
+
+def _last_axes(axes: Sequence[Atom]) -> int:
+    """Return how many of the last axes side by side fill tiles, few of them; 0 where all of them fill half of none."""
+    points = 1
+    for n, axis in enumerate(reversed(axes), start=1):
+        known = axis.extent.const()
+        if known is None or points * known >= SQUARE * LARGEST_SECOND_GRID:
+            return n - 1 if 2 * points >= SQUARE else 0
+        points *= known
+        if points >= SQUARE and (points % SQUARE == 0 or points >= 16 * SQUARE):
+            return n
+    return len(axes) if 2 * points >= SQUARE else 0
 
 
 def trailing(kernel: Kernel, buffers: Mapping[str, Buffer]) -> int:

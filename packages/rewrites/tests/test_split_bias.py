@@ -1,0 +1,74 @@
+"""Biases of convolutions are added by ops of their own; values and strides stay."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intarsia_ir import aten, meta
+from intarsia_ir.aten import parse_ir
+from intarsia_ir.records import Target
+from intarsia_rewrites import split_convolution_bias
+from intarsia_testkit.fired import Tally
+
+OPS: Any = torch.ops.aten
+# tensors on the CPU, beside units that this machine doesn't have
+UNITS = Target("cpu", measured=Target("cuda", "sm_90").machine)
+fired = Tally("split_convolution_bias: convolutions", ["biased", "bare", "transposed", "grouped", "1d", "2d", "3d"])
+
+
+def convolution(dims: int, bias: bool, transposed: bool, groups: int) -> torch.fx.GraphModule:
+    """Return FX(aten) of one convolution of four channels to four, and a ReLU."""
+    a, b, at = "2, 4" + ", 5" * dims, "4, " + str(4 // groups) + ", 3" * dims, f"[{', '.join('1' * dims)}]"
+    none = f"[{', '.join('0' * dims)}]"
+    side = 7 if transposed else 3
+    result = f"f32[2, 4{f', {side}' * dims}]"
+    rest = f"{at}, {none}, {at}, {transposed}, {none}, {groups}"
+    text = f"""// dialect: aten 1
+graph(%x: f32[{a}], %w: f32[{b}], %b: f32[4]) {{
+  %0: {result} = aten.convolution.default(%x, %w, {"%b" if bias else None}, {rest})  # model.py:1 in forward
+  %1: {result} = aten.relu.default(%0)  # model.py:2 in forward
+  return (%1, %0)
+}}
+"""
+    return parse_ir(text)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(st.sampled_from([1, 2, 3]), st.booleans(), st.booleans(), st.sampled_from([1, 2, 4]))
+def test_values_stay(dims: int, bias: bool, transposed: bool, groups: int) -> None:
+    gm = convolution(dims, bias, transposed, groups)
+    before = aten.print_ir(gm)
+    made = split_convolution_bias(gm, target=UNITS)
+    assert aten.print_ir(gm) == before
+    assert (made is not gm) is (bias and groups == 1)
+    for name, is_so in (("biased", bias), ("bare", not bias), ("transposed", transposed), ("grouped", groups > 1)):
+        fired.count(name) if is_so else None
+    fired.count(f"{dims}d")
+    torch.manual_seed(0)
+    inputs = [torch.randn(meta.value(n).shape) for n in gm.graph.find_nodes(op="placeholder")]
+    for a, e in zip(aten.interpret(made, *inputs), aten.interpret(gm, *inputs), strict=True):
+        torch.testing.assert_close(a, e)
+        assert a.stride() == e.stride()
+    for node in made.graph.find_nodes(op="call_function", target=OPS.convolution.default):
+        assert made is gm or node.args[2] is None
+    assert split_convolution_bias(made, target=UNITS) is made
+
+
+def test_every_kind_was_drawn() -> None:
+    assert not fired.missing()
+
+
+def test_layout_and_origins_stay() -> None:
+    gm = convolution(2, True, False, 1)
+    made = split_convolution_bias(gm, target=UNITS)
+    assert [aten.print_ir(made).count(f"model.py:{line} ") for line in (1, 2)] == [3, 1]
+
+
+@pytest.mark.parametrize("target", [Target("cuda", "sm_90"), Target("cpu", "avx512")])
+def test_other_devices_and_machines_are_left_alone(target: Target) -> None:
+    gm = convolution(2, True, False, 1)
+    assert split_convolution_bias(gm, target=target) is gm
+    assert split_convolution_bias(gm, target=UNITS, fuel=0) is gm
