@@ -4,7 +4,8 @@
 `origins` is ours: where in the user's program the node comes from. Graphs made by other front ends carry
 `stack_trace` instead; `origins` reads that as well. `phase` and `region` are ours and optional: which part of a
 training step a node belongs to, and which marked region (such as a checkpointed one) it was recorded in. `kept` is
-ours too: autograd's own formulas keep the memory of the value for the backward pass.
+ours too: autograd's own formulas keep the memory of the value for the backward pass. So is `given`: what a placeholder
+stood for in the call that was captured.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 import torch.fx as fx
+from torch.utils.weak import TensorWeakRef
 
 from intarsia_ir.records import Origin
 
@@ -21,12 +24,14 @@ __all__ = [
     "copy_origins",
     "front_end_value",
     "function_of",
+    "given",
     "has_value",
     "is_kept",
     "merge_origins",
     "origins",
     "phase",
     "region",
+    "set_given",
     "set_kept",
     "set_origins",
     "set_phase",
@@ -125,3 +130,14 @@ def is_kept(node: fx.Node) -> bool:
 def set_kept(node: fx.Node) -> None:
     """Note that autograd's own formulas keep the memory of `node`'s value for the backward pass."""
     node.meta["kept"] = True
+
+
+def given(node: fx.Node) -> Any:
+    """Return the tensor or number that a placeholder stood for when it was captured; None: unknown, or gone by now."""
+    found = node.meta.get("given")
+    return found() if isinstance(found, TensorWeakRef) else found  # type: ignore[no-untyped-call]
+
+
+def set_given(node: fx.Node, real: Any) -> None:
+    """Note the tensor or number that a placeholder stands for; a tensor isn't kept alive by it."""
+    node.meta["given"] = TensorWeakRef(real) if isinstance(real, torch.Tensor) else real  # type: ignore[no-untyped-call]

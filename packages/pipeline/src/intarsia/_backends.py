@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -33,6 +34,8 @@ __all__ = ["GraphCompiler", "UserBackend", "graph_compiler", "list_backends", "r
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 LADDER = {"aten": Half, "loops": Loops, "kernels": Kernels}  # each stops one level later
 SERVED = {"cpp": ("cpu",), "triton": ("cuda",)}
+# entry points that are backends: of our plug-ins, and those that torch.compile finds as well
+GROUPS = ("intarsia_backends", "torch_dynamo_backends")
 _BUILT_IN = frozenset({"auto", "cpp", "triton", "eager", *LADDER})
 
 _registered: dict[str, UserBackend] = {}
@@ -58,8 +61,13 @@ def register_backend(name: str, backend: UserBackend) -> None:
 
 
 def list_backends() -> list[str]:
-    """Return the names that `compile(backend=...)` takes, sorted."""
-    return sorted((*_BUILT_IN, *_registered))
+    """Return the names that `compile(backend=...)` takes, sorted: ours, registered ones, and those of `GROUPS`."""
+    return sorted({*_BUILT_IN, *_registered, *_installed()})
+
+
+def _installed() -> dict[str, EntryPoint]:
+    """Return the backends that distributions name among their entry points."""
+    return {e.name: e for group in GROUPS for e in entry_points(group=group) if e.name not in (*_BUILT_IN, "intarsia")}
 
 
 def graph_compiler(
@@ -88,7 +96,9 @@ def graph_compiler(
         default_pipeline(**{"target": Target(), **tables})
     instance_of("pipeline", pipeline, Pipeline, type(None))
     if not callable(backend):
-        one_of("backend", backend, tuple(list_backends()))
+        if not isinstance(backend, str) or not (backend in _BUILT_IN or backend in _registered):
+            one_of("backend", backend, tuple(list_backends()))
+            register_backend(backend, _installed()[backend].load())
         backend = _registered.get(backend, backend)
     if callable(backend):
         if pipeline is not None or tables:

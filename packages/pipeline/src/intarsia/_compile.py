@@ -45,7 +45,8 @@ def compile(
     Args:
         fn: A function or nn.Module; None makes a decorator.
         backend: `"auto"`, `"cpp"`, a rung of the debugging ladder (`"eager"`, `"aten"`, `"loops"`, `"kernels"`), a
-            registered name, or any `(gm, example_inputs) -> callable`.
+            registered or installed name (`list_backends`), or any `(gm, example_inputs) -> callable`, which gets real
+            tensors and parameters, or fake ones if it has an attribute `takes_fakes`.
         mode: None or `"default"`; `"reduce-overhead"` is short for the option `cuda_graphs`; `"max-autotune"` does the
             same so far, with a warning.
         fullgraph: Raise instead of breaking the graph, and when the one graph can't be compiled.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import torch.fx as fx
 
+from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError, naming_stage
 
 __all__ = ["compile_by"]
@@ -18,7 +20,9 @@ def compile_by(
     """Return the function that a backend makes of a graph, checked.
 
     Args:
-        backend: `(gm, example_inputs) -> callable` over the inputs, which returns the flat results.
+        backend: `(gm, example_inputs) -> callable` over the inputs, which returns the flat results. It is given the
+            tensors and parameters of the captured call, as far as they are known; or fake ones, which have symbols for
+            sizes, if it says that it takes these: `backend.takes_fakes = True`.
         gm: FX(torch).
         inputs: One real or fake value per placeholder.
 
@@ -33,7 +37,7 @@ def compile_by(
         (3,)
     """
     with naming_stage(f"backend {getattr(backend, '__name__', '')}".strip(), ours=False):
-        compiled = backend(gm, list(inputs))
+        compiled = backend(gm, list(inputs) if getattr(backend, "takes_fakes", False) else _given(gm, inputs))
     if not callable(compiled):
         raise InvalidArgumentError(
             f"the backend returned {compiled!r}, not a function over the inputs of the graph",
@@ -55,3 +59,14 @@ def compile_by(
         return returned
 
     return run
+
+
+def _given(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
+    """Return what the inputs were in the captured call: the examples themselves where that isn't known."""
+    found = []
+    for node, example in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True):
+        real = meta.given(node)
+        if isinstance(real, (int, float)) and isinstance(example, torch.Tensor):  # a number that the graph has as one
+            real = torch.tensor(real, dtype=example.dtype, device=example.device)
+        found.append(example if real is None else real)
+    return found

@@ -195,6 +195,7 @@ class Tensors(Extension):
         assert real is not None
         fake = self._fake_input(value, real)
         node = self._placeholder(value, fake)
+        meta.set_given(node, real)
         value.lifted(node, fake)
         if value.source is not None:
             self.tx.guards.add(GuardKind.TENSOR, value.source, facts_of(real, fake))
@@ -205,7 +206,9 @@ class Tensors(Extension):
 
     def add_input(self, value: floats.NumberInput, source: Source | None, fake: Any) -> None:
         """Make an input of the graph of the tensor that holds an open float."""
-        value.lifted(self._placeholder(value, fake, source), fake)
+        node = self._placeholder(value, fake, source)
+        meta.set_given(node, value.number.value)
+        value.lifted(node, fake)
 
     def _placeholder(
         self, value: TensorValue | SymbolicNumber, fake: Any, source: Source | None = None
