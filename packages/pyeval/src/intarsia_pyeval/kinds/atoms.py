@@ -11,7 +11,7 @@ from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics import folding, formatting, iteration, operators
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
-from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.constants import Const, boolean
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
@@ -76,6 +76,12 @@ def _with_unknown(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywor
 def branch(tx: Tracer, x: Const, expected: Callable[[], bool | None]) -> bool:
     """Test the atom: both ways are known."""
     return do.truth(tx, x)
+
+
+@do.as_bool.rule(Const)
+def as_bool(tx: Tracer, x: Const) -> Value:
+    """Return the truth of the atom: nothing stays open."""
+    return boolean(do.truth(tx, x))
 
 
 @do.truth.rule(Const)
