@@ -119,6 +119,27 @@ def test_a_raw_operator_without_a_fake_is_named():
         torch.testing.assert_close(intarsia.compile(f)(torch.ones(2)), f(torch.ones(2)))
 
 
+def test_a_fake_that_raises_is_named():
+    """Eager may be at ease with the call, so that a whole graph is refused; without, it runs."""
+    with torch.library._scoped_library("extend_fake_raises", "FRAGMENT") as library:
+        library.define("odd(Tensor x) -> Tensor")
+        library.impl("odd", lambda x: x * 2, "CPU")
+
+        def fake(x):
+            raise ValueError("no such shape")
+
+        torch.library.register_fake("extend_fake_raises::odd", fake, lib=library)
+        f = lambda x: torch.ops.extend_fake_raises.odd(x) + 1
+        with pytest.raises(UnsupportedError, match=r"fake implementation of .*odd raised ValueError"):
+            intarsia.compile(f, fullgraph=True, options=RAISE)(torch.ones(2))
+        torch.testing.assert_close(intarsia.compile(f)(torch.ones(2)), f(torch.ones(2)))
+
+
+def test_arguments_that_no_operator_takes_raise_as_in_eager():
+    with pytest.raises(RuntimeError, match="Expected a value of type 'float'"):
+        intarsia.compile(lambda x: operators.scale(x, "text"), fullgraph=True, options=RAISE)(torch.ones(2))
+
+
 def test_operands_that_share_elements_leave_the_rest_compiled():
     def f(x):
         y = x * 2

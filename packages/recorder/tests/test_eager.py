@@ -583,3 +583,14 @@ def test_transforms_lie_as_eagers(name: str) -> None:
         with EagerMode() as mode:
             predicted = _TRANSFORMS[name](mode.from_tensor(x))
         assert _moving(predicted) == _moving(_TRANSFORMS[name](x)), x.stride()
+
+
+def test_operators_that_take_functions_go_by_torchs_rules_for_fake_tensors():
+    """torch finds these rules by the class of the mode, which is one of ours."""
+    from torch._higher_order_ops.triton_kernel_wrap import triton_kernel_wrapper_mutation
+
+    with EagerMode(static_shapes=True) as mode:
+        x = torch.ones(3)
+        given = {"kernel_idx": 0, "constant_args_idx": 0, "grid": [(1,)], "tma_descriptor_metadata": {}}
+        assert triton_kernel_wrapper_mutation(**given, kwargs={"x": x}) is None
+        assert x.fake_mode is mode

@@ -107,8 +107,11 @@ def _compilers() -> Callable[[CodeType], bool]:
 
 
 def is_of_compiler(code: CodeType) -> bool:
-    """Whether code belongs to another compiler of Python: what it calls is that compiler's to look at."""
-    return _compilers()(code)
+    """Whether code belongs to another compiler of Python, or is what runs a compiled graph.
+
+    What the first calls is that compiler's to look at; the second calls operators, which do as their libraries say.
+    """
+    return code.co_filename.startswith("<intarsia wrapper ") or _compilers()(code)
 
 
 def is_import(code: CodeType) -> bool:

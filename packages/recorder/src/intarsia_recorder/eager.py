@@ -15,9 +15,11 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._higher_order_ops.utils import registered_hop_fake_fns
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_ir.device_guard import keep_device_guard
+from intarsia_ir.errors import UnsupportedError
 from intarsia_recorder.corrections import Correction, correction_of
 from intarsia_recorder.element_types import refusal_check, stored_check
 from intarsia_recorder.indices import dimension_check, index_check
@@ -61,6 +63,8 @@ class EagerMode(FakeTensorMode):
         RuntimeError: aten.ceil.default isn't implemented for torch.bool on the CPU
     """
 
+    supports_higher_order_operators = True  # torch looks their rules up by the class of a mode, and finds none for this
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _import_what_modes_import()
         keep_device_guard()
@@ -70,6 +74,8 @@ class EagerMode(FakeTensorMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run one op, by eager's rules."""
+        if isinstance(func, torch._ops.HigherOrderOperator) and func not in registered_hop_fake_fns:
+            return _by_rule_for_fakes(self, func, args, kwargs or {})
         rules = _RULES.get(func)
         if rules is None:
             rules = _RULES[func] = _rules_of(func)
@@ -81,6 +87,14 @@ class EagerMode(FakeTensorMode):
             with enable_python_dispatcher():
                 result = super().dispatch(func, types, args, kwargs or {})
         return result if rules.correct is None else rules.correct(self, result, args, kwargs or {})
+
+
+def _by_rule_for_fakes(mode: FakeTensorMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run an operator that takes functions as fake tensors of torch's own mode do."""
+    rule = func.python_key_table.get(FakeTensorMode)
+    if rule is None:
+        raise UnsupportedError(f"{func} has no rule for fake tensors", code="recorder.higher_order")
+    return rule(mode, *args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,9 @@ extern "C" void* dlsym(void*, const char*);
 struct Kernel { const char* image; const char* name; int shared, threads; void* handle; };
 typedef unsigned u32;
 static int (*launch)(void*, u32, u32, u32, u32, u32, u32, u32, void*, void**, void**);
+static int (*attribute)(void*, int, u64);
+static int (*retain)(void**, int);
+static int (*make_current)(void*);
 
 template <typename F> static bool find(void* driver, const char* name, F& function) {
   function = (F)dlsym(driver, name);
@@ -45,7 +48,8 @@ static int load(Kernel* kernels, int n) {
   void* driver = dlopen("libcuda.so.1", 2);
   if (!driver || !find(driver, "cuLibraryLoadData", load_data) || !find(driver, "cuLibraryGetKernel", get_kernel) ||
       !find(driver, "cuKernelSetAttribute", set_attribute) || !find(driver, "cuDeviceGetCount", count_devices) ||
-      !find(driver, "cuLaunchKernel", launch))
+      !find(driver, "cuPointerGetAttribute", attribute) || !find(driver, "cuDevicePrimaryCtxRetain", retain) ||
+      !find(driver, "cuCtxSetCurrent", make_current) || !find(driver, "cuLaunchKernel", launch))
     return -1;
   int devices = 0;
   if (int error = count_devices(&devices)) return error;
@@ -60,10 +64,23 @@ static int load(Kernel* kernels, int n) {
   return 0;
 }
 
+// A thread that has called nothing of CUDA yet, as autograd's own at a first backward pass, has no context: it gets
+// that of the device on which a buffer lies (9: the attribute that tells it).
+static int enter(u64 buffer) {
+  int device;
+  void* context;
+  if (int error = attribute(&device, 9, buffer)) return error;
+  if (int error = retain(&context, device)) return error;
+  return make_current(context);
+}
+
 static int run(const Kernel& kernel, i64 x, i64 y, void* stream, void** arguments) {
   if (x <= 0 || y <= 0) return 0;
   if (x > 2147483647 || y > 65535) return 1;
-  return launch(kernel.handle, (u32)x, (u32)y, 1, kernel.threads, 1, 1, kernel.shared, stream, arguments, 0);
+  for (int attempt = 0;; attempt++) {
+    int error = launch(kernel.handle, (u32)x, (u32)y, 1, kernel.threads, 1, 1, kernel.shared, stream, arguments, 0);
+    if (error != 201 || attempt || enter(*(u64*)arguments[0])) return error;  // 201: there is no context
+  }
 }
 """
 

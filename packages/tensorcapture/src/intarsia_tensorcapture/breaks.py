@@ -15,6 +15,10 @@ KINDS: dict[str, tuple[str, str]] = {
         "an operation between two GPUs: a graph has one",
         "nothing: each part is a graph of its own, and what carries tensors across runs in eager",
     ),
+    "tracer.fake_raised": (
+        "an operator of a library whose fake implementation raises",
+        "see the reason: the fake implementation is given tensors without data, and possibly open sizes",
+    ),
     "tracer.no_fake": (
         "an operator of a library that nothing tells what its results look like",
         "register a fake implementation of it: torch.library.register_fake",

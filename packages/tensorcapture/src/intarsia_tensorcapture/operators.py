@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,11 +16,14 @@ from intarsia_pyeval.breaks import Break
 from intarsia_recorder import are_apart
 from intarsia_tensorcapture.described import tensors_in
 
-__all__ = ["operator_of", "refuse_call", "refuse_without_fake"]
+__all__ = ["operator_of", "refuse_call", "refuse_raised", "refuse_without_fake"]
 
 
 #: Namespaces of operators that come with torch.
 _OWN = frozenset({"aten", "prim", "prims"})
+#: Where code lies that passes a call on to a fake implementation.
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
 
 def operator_of(value: Any) -> Any:
@@ -53,6 +58,16 @@ def refuse_without_fake(target: Any) -> None:
     """Break where nothing told what an operator of the user gives, by the name of what is missing."""
     if isinstance(target, (OpOverload, OpOverloadPacket)) and _namespace(target) not in _OWN:
         raise _without_fake(target)
+
+
+def refuse_raised(target: Any, error: Exception) -> None:
+    """Break where the fake implementation of an operator of the user raised: that eager raises as well isn't known."""
+    if not isinstance(target, (OpOverload, OpOverloadPacket)) or _namespace(target) in _OWN:
+        return
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    if any(not file.startswith((_TORCH, _HERE, "<")) for file in files[1:]):
+        reason = f"the fake implementation of {target} raised {type(error).__name__}: {error}"
+        raise Break("tracer.fake_raised", reason) from None
 
 
 def _without_fake(target: Any) -> Break:

@@ -63,7 +63,7 @@ from intarsia_tensorcapture.indexing import item_of, set_item_of
 from intarsia_tensorcapture.kernel_calls import call_compiler_object, call_of_compiler, is_of_compiler
 from intarsia_tensorcapture.marks import call_marked_function, call_marked_object
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
-from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_without_fake
+from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_raised, refuse_without_fake
 from intarsia_tensorcapture.sizes import Sizes
 from intarsia_tensorcapture.spelling import spelled
 from intarsia_tensorcapture.tables import ATOM_TYPES, PRODUCTS, QUANTISING, RESHAPING, is_inlined, is_leaf
@@ -393,6 +393,7 @@ class Tensors(Extension):
         except RecursionError:
             raise  # the evaluator's own frames take a share of the stack
         except Exception as error:  # whatever eager raises, it raises at the break
+            refuse_raised(target, error)
             reason = f"{shown(target)} raised {type(error).__name__} while tracing: {error}"
             raise Break("tracer.operation_raised", reason) from None
 
