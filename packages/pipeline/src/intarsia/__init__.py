@@ -20,6 +20,7 @@ from intarsia_ir.pipeline import Pipeline, Planned, Stage
 from intarsia_ir.records import Target
 from intarsia_loops.kernels import KernelSummary
 from intarsia_shapes import mark_dynamic, mark_static
+from intarsia_tensorcapture import allow_in_graph, substitute_in_graph
 
 __all__ = [
     "Explanation",
@@ -35,6 +36,7 @@ __all__ = [
     "Stats",
     "Target",
     "UnsupportedError",
+    "allow_in_graph",
     "compile",
     "compile_module_",
     "compiled_code",
@@ -49,5 +51,6 @@ __all__ = [
     "register_backend",
     "reset",
     "stats",
+    "substitute_in_graph",
 ]
 __version__ = "0.1.0"

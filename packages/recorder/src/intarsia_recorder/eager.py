@@ -74,7 +74,7 @@ class EagerMode(FakeTensorMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run one op, by eager's rules."""
-        if isinstance(func, torch._ops.HigherOrderOperator) and func not in registered_hop_fake_fns:
+        if isinstance(func, torch._ops.HigherOrderOperator) and func not in _WITH_FAKES:
             return _by_rule_for_fakes(self, func, args, kwargs or {})
         rules = _RULES.get(func)
         if rules is None:
@@ -87,6 +87,9 @@ class EagerMode(FakeTensorMode):
             with enable_python_dispatcher():
                 result = super().dispatch(func, types, args, kwargs or {})
         return result if rules.correct is None else rules.correct(self, result, args, kwargs or {})
+
+
+_WITH_FAKES: Any = registered_hop_fake_fns  # those that torch's own mode runs in `dispatch`
 
 
 def _by_rule_for_fakes(mode: FakeTensorMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

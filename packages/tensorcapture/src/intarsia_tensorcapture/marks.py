@@ -1,24 +1,157 @@
-"""What compilers mark: functions that aren't to be compiled, and what stands for a compiled one."""
+"""What is marked: functions that aren't to be compiled, or evaluated, or that others stand for; compiled ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.objects import Object
+from intarsia_tensorcapture.kernel_calls import is_kernel, recording_launcher
+from intarsia_tensorcapture.standing_in import StandIns
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
+    from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["call_marked_function", "call_marked_object"]
+__all__ = ["allow_in_graph", "call_marked_function", "call_marked_object", "stand_in_for", "substitute_in_graph"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def call_marked_function(tx: Tracer, function: Function, args: Sequence[Value], keywords: Keywords) -> Value | None:
-    """Call what torch's compiler wraps of its own for its own reasons; break where a function isn't to be compiled."""
+def allow_in_graph(function: _F) -> _F:
+    """Mark a function whose Python isn't evaluated: it is run once, on fake tensors, and its operations are recorded.
+
+    For functions whose Python can't be captured, and which only compute: what else they do happens when they are
+    compiled, and never again. They take and give tensors, numbers and texts, also in lists and tuples, and what they
+    take from outside must not require gradients.
+
+    Args:
+        function: A Python function; it is returned.
+
+    Raises:
+        InvalidArgumentError: It isn't a Python function.
+
+    Example:
+        >>> import torch, intarsia_tensorcapture
+        >>> @intarsia_tensorcapture.allow_in_graph
+        ... def total(x):
+        ...     return sum(vars(x).get("parts", [x]))
+        >>> found = intarsia_tensorcapture.capture(lambda x: total(x * 2), (torch.ones(3),))
+        >>> [node.name for node in found.graph_module.graph.nodes], found.breaks
+        (['x', 'mul', 'total', 'output'], ())
+    """
+    if not isinstance(function, FunctionType):
+        raise InvalidArgumentError(f"a Python function is needed, not {function!r}", code="marks.function")
+    vars(function)["_intarsia_in_graph"] = True
+    return function
+
+
+def substitute_in_graph(original: Callable[..., Any]) -> Callable[[_F], _F]:
+    """Return a decorator: where captured code calls `original`, the decorated function is evaluated instead.
+
+    For functions that aren't captured, such as those written in C. The stand-in must do what the original does. It
+    stands in for the rest of the process, in what is captured from now on.
+
+    Args:
+        original: A function written in Python or C.
+
+    Raises:
+        InvalidArgumentError: `original` can't be called or hashed; or, from the decorator, the parameters differ.
+
+    Example:
+        >>> import math, torch, intarsia_tensorcapture
+        >>> @intarsia_tensorcapture.substitute_in_graph(math.dist)
+        ... def dist(p, q, /):
+        ...     return sum((a - b) ** 2 for a, b in zip(p, q)) ** 0.5
+        >>> found = intarsia_tensorcapture.capture(lambda x: math.dist([x.sum()], [1.0]), (torch.ones(3),))
+        >>> [node.name for node in found.graph_module.graph.nodes if node.op != "output"], found.breaks
+        (['x', 'sum_1', 'sub', 'pow_1', 'add', 'pow_2'], ())
+    """
+    if not callable(original) or getattr(type(original), "__hash__", None) is None:
+        raise InvalidArgumentError(f"a function is needed, not {original!r}", code="marks.function")
+
+    def decorate(stand_in: _F) -> _F:
+        _check_parameters(original, stand_in)
+        _STAND_INS[original] = stand_in
+        return stand_in
+
+    return decorate
+
+
+_STAND_INS: dict[Any, Callable[..., Any]] = {}
+
+
+def _check_parameters(original: Any, stand_in: Any) -> None:
+    """Compare the parameters of two functions, as far as those of the first are known."""
+    try:
+        wanted = inspect.signature(original).parameters.values()
+    except (ValueError, TypeError):  # written in C, without a signature
+        return
+    kinds = [
+        [(p.name, p.kind) for p in wanted],
+        [(p.name, p.kind) for p in inspect.signature(stand_in).parameters.values()],
+    ]
+    if kinds[0] != kinds[1]:
+        names = ["(" + ", ".join(name for name, _ in kind) + ")" for kind in kinds]
+        raise InvalidArgumentError(
+            f"{stand_in.__name__} takes {names[1]}, and what it stands for {names[0]}", code="marks.parameters"
+        )
+
+
+def stand_in_for(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
+    """Call what stands for a function; None where nothing does."""
+    stand_in = _STAND_INS.get(function) if _STAND_INS else None
+    return None if stand_in is None else do.call(tx, tx.live.wrap(stand_in, None), args, keywords)
+
+
+class InGraph:
+    """What a node calls for a function that is marked by `allow_in_graph`.
+
+    Args:
+        function: The function.
+    """
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = StandIns(is_kernel, recording_launcher).of(function)
+        self.__name__ = function.__name__ if function.__name__.isidentifier() else "in_graph"  # a lambda's isn't one
+        self.__qualname__, self.__module__ = self.__name__, function.__module__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        result = self.function(*args, **kwargs)
+        if not _is_plain(result):
+            raise UnsupportedError(f"{self.__name__} returned a {type(result).__name__}", code="marks.result")
+        return result
+
+
+def _is_plain(result: Any) -> bool:
+    """Tell whether a graph can give a result: tensors, numbers and texts, also in lists and tuples."""
+    if type(result) in (list, tuple):
+        return all(map(_is_plain, result))
+    return result is None or isinstance(result, (torch.Tensor, bool, int, float, complex, str))
+
+
+def call_marked_function(
+    plugin: Recording, tx: Tracer, function: Function, args: Sequence[Value], keywords: Keywords
+) -> Value | None:
+    """Call a function that is marked; None for others.
+
+    What torch's compiler wraps of its own for its own reasons is called; a function that isn't to be compiled breaks.
+    """
+    if getattr(function.value, "_intarsia_in_graph", False):
+        function.guard_code(tx.guards)
+        return plugin.record(tx, "call_function", InGraph(function.value), args, keywords)
+    found = stand_in_for(tx, function.value, args, keywords)
+    if found is not None:
+        return found
     marked = getattr(function.value, "_torchdynamo_disable", False)
     if marked and _is_torchs(function.value):
         source = function.source and tx.sources.attribute(function.source, "__wrapped__")

@@ -61,7 +61,7 @@ from intarsia_tensorcapture.functions import (
 )
 from intarsia_tensorcapture.indexing import item_of, set_item_of
 from intarsia_tensorcapture.kernel_calls import call_compiler_object, call_of_compiler, is_of_compiler
-from intarsia_tensorcapture.marks import call_marked_function, call_marked_object
+from intarsia_tensorcapture.marks import call_marked_function, call_marked_object, stand_in_for
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_raised, refuse_without_fake
 from intarsia_tensorcapture.sizes import Sizes
@@ -459,7 +459,8 @@ class Tensors(Extension):
 
     def call(self, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
         """Take over calls of torch's built-in functions and classes."""
-        return call_leaf_or_table(self, tx, function, args, keywords)
+        found = stand_in_for(tx, function, args, keywords)
+        return call_leaf_or_table(self, tx, function, args, keywords) if found is None else found
 
     def call_function(
         self, tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords
@@ -467,7 +468,7 @@ class Tensors(Extension):
         """Take over calls of torch's Python functions; those that aren't evaluated break."""
         if not isinstance(function, Function):
             return None
-        marked = call_marked_function(tx, function, args, keywords)
+        marked = call_marked_function(self, tx, function, args, keywords)
         if marked is not None:
             return marked
         if function.value is APPLY and isinstance(args[0], ClassValue):
