@@ -148,9 +148,16 @@ def test_operands_that_share_elements_leave_the_rest_compiled():
 
     x = torch.tensor([1.0, -1.0])
     torch.testing.assert_close(intarsia.compile(f, options=RAISE)(x), f(x))
-    assert intarsia.stats().graphs == 3, "before and after the call, and what the operator does in eager"
+    assert intarsia.stats().graphs == 2, "before and after the call"
     with pytest.raises(UnsupportedError, match="shares elements with another operand"):
         intarsia.compile(f, fullgraph=True, options=RAISE)(x)
+
+
+def test_what_an_operator_does_in_eager_is_not_compiled():
+    """A call that eager refuses raises its error, whatever the implementation does in Python."""
+    f = lambda x: operators.add_into(x.expand(3, 4), torch.ones(3, 4))
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        intarsia.compile(f, fullgraph=True, options=RAISE)(torch.zeros(1, 4))
 
 
 def test_what_an_operator_raises_arrives():

@@ -178,7 +178,7 @@ class Dispatcher:
             self._outcomes.native(code, None, reason)
             framehook.quiet(code)
             return None
-        if skipping.is_import(code) or skipping.is_of_compiler(code):
+        if skipping.is_import(code) or skipping.is_opaque(code):
             framehook.quiet(code)
             return None
         if self._config.skip_code(code):

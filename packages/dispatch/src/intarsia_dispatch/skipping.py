@@ -23,7 +23,7 @@ __all__ = [
     "debugger_active",
     "is_handler",
     "is_import",
-    "is_of_compiler",
+    "is_opaque",
     "is_repeated_later",
     "left_alone",
     "library_code",
@@ -102,16 +102,18 @@ def is_repeated_later(code: CodeType) -> bool:
 
 
 @functools.cache
-def _compilers() -> Callable[[CodeType], bool]:
-    return code_under([], packages=("triton", "numba", "jax", "jaxlib"))
+def _opaque() -> Callable[[CodeType], bool]:
+    operators = os.path.join(os.path.dirname(torch.__file__), "_library")
+    return code_under(["<intarsia wrapper ", operators], packages=("triton", "numba", "jax", "jaxlib"))
 
 
-def is_of_compiler(code: CodeType) -> bool:
-    """Whether code belongs to another compiler of Python, or is what runs a compiled graph.
+def is_opaque(code: CodeType) -> bool:
+    """Whether what code calls is left alone as well: that of other compilers, of operators, of compiled graphs.
 
-    What the first calls is that compiler's to look at; the second calls operators, which do as their libraries say.
+    The first look at functions themselves. An operator that a library defines does as the library says; it is called
+    by torch's code for such operators, or by a compiled graph.
     """
-    return code.co_filename.startswith("<intarsia wrapper ") or _compilers()(code)
+    return _opaque()(code)
 
 
 def is_import(code: CodeType) -> bool:

@@ -1,7 +1,7 @@
 """Users' Triton kernels as operators: one for each way in which a kernel is called, registered when it is seen first.
 
     kernel[(n // 64,)](x, y, out, n, BLOCK=64)
-    intarsia_kernels::kernel_0(Tensor x, Tensor y, Tensor(a!) out, SymInt n, SymInt BLOCK, SymInt[] grid) -> ()
+    intarsia_kernels::kernel_1a2b3c4d(Tensor x, Tensor y, Tensor(a!) out, SymInt n, SymInt BLOCK, SymInt[] grid) -> ()
 
 Tensors, numbers and texts are parameters; what else a kernel is given, such as a dtype of Triton's, belongs to the
 operator. A grid that is computed from the parameters of a launch is given for each configuration of the kernel, one
@@ -11,6 +11,7 @@ after the other.
 from __future__ import annotations
 
 import functools
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,12 +143,21 @@ def kernel_operator(kernel: Any, launch: Launch) -> OpOverload:
     key = id(kernel), launch
     with _LOCK:
         if key not in _OPERATORS:
-            _OPERATORS[key] = kernel, *_registered(kernel, launch, len(_OPERATORS))
+            _OPERATORS[key] = kernel, *_registered(kernel, launch)
         return _OPERATORS[key][1]
 
 
-def _registered(kernel: Any, launch: Launch, number: int) -> tuple[OpOverload, torch.library.Library]:
-    name = f"{layers(kernel)[-1].fn.__name__}_{number}"
+def _name(kernel: Any, launch: Launch) -> str:
+    """Return a name that is the same in every process, unless a kernel of the same name is defined anew."""
+    function = layers(kernel)[-1].fn
+    digest = hashlib.sha256(f"{function.__module__}.{function.__qualname__} {launch}".encode()).hexdigest()
+    name = f"{function.__name__}_{digest[:8]}"
+    taken = sum(op._schema.name.partition("::")[2].startswith(name) for _, op, _ in _OPERATORS.values())
+    return f"{name}_{taken}" if taken else name
+
+
+def _registered(kernel: Any, launch: Launch) -> tuple[OpOverload, torch.library.Library]:
+    name = _name(kernel, launch)
     library = torch.library.Library(NAMESPACE, "FRAGMENT")
     library.define(f"{name}({', '.join(_parameters(kernel, launch))}) -> ()")
     library.impl(name, functools.partial(_launch, kernel, launch), "CompositeExplicitAutograd")
