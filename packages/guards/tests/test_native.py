@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 import types
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +26,7 @@ from intarsia_guards import abi, build, build_guards, native
 from intarsia_guards.meaning import is_apart
 from intarsia_ir import (
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     DictItemSource,
     GlobalSource,
@@ -456,6 +459,44 @@ def test_overlaps_of_many_tensors(
     if known:
         records += [GuardRecord(GuardKind.TENSOR, s, facts_of(t)) for s, t in zip(sources, tensors)]
     assert both(records)(tensors) is all(is_apart(tensors[a], [tensors[b]]) for a, b in pairs)
+
+
+def test_arrays_by_the_tensor_on_their_memory() -> None:
+    array = np.zeros((2, 3), np.float32)
+    facts = facts_of(torch.from_numpy(array))
+    check = both([GuardRecord(GuardKind.TYPE, X, np.ndarray), GuardRecord(GuardKind.TENSOR, ArraySource(X), facts)])
+    assert check(array) and check(np.ones((2, 3), np.float32))
+    read_only = array.copy()
+    read_only.flags.writeable = False
+    others = [
+        array[::-1],
+        array.T,
+        array.astype(">f4"),
+        array.astype(np.float64),
+        array[:1],
+        read_only,
+        torch.zeros(2, 3),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for other in [*others, np.ma.masked_array(array), array.astype(object), torch.zeros(2, 3), None, 3]:
+            assert not check(other)
+
+
+def test_c_has_two_types_of_64_bits() -> None:
+    array = np.zeros(2, np.dtype("q" if np.dtype("q") is not np.dtype("int64") else "l"))
+    assert array.dtype == np.int64
+    check = both([GuardRecord(GuardKind.TENSOR, ArraySource(X), facts_of(torch.zeros(2, dtype=torch.int64)))])
+    assert not check(array) and check(array.astype(np.int64))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_floats_of_numpy(kind: type) -> None:
+    values = [kind(0.0), kind(-0.0), kind("nan"), kind(1.5), kind("inf")]
+    for value in values:
+        check = both([GuardRecord(GuardKind.CONSTANT, X, value)])
+        assert [check(other) for other in values] == [other is value for other in values]
+        assert not check(float(value))
 
 
 def test_what_a_weak_reference_refers_to() -> None:

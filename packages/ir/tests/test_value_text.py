@@ -9,6 +9,7 @@ from intarsia_ir import (
     AliasOfInput,
     AliasOfOutput,
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     CellSource,
     Constant,
@@ -58,6 +59,8 @@ SOURCES = [
     DictItemSource(X, -1),
     TypeSource(X),
     ReferentSource(AttributeSource(X, "ref")),
+    ArraySource(AttributeSource(X, "mean")),
+    SizeSource(ArraySource(X), "size", 0),
     SizeSource(X, "size", 1),
     SizeSource(X, "storage_offset", None),
 ]

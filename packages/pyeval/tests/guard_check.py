@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import math
 import sys
 from typing import Any
 
 from intarsia_ir.records import (
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     CellSource,
     DictItemSource,
@@ -44,6 +46,8 @@ def fetch(source: Source, frame: Any, code: Any) -> Any:
             return type(fetch(base, frame, code))
         case ReferentSource(base=base):
             return fetch(base, frame, code)()
+        case ArraySource(base=base):
+            return importlib.import_module("torch").from_numpy(fetch(base, frame, code))
     raise AssertionError(source)
 
 

@@ -128,7 +128,7 @@ def comparison_loop(x):
 
 def numpy_call(x):
     y = x + 1
-    z = torch.from_numpy(np.ones(3, dtype=np.float32))
+    z = torch.from_numpy(np.unique(np.ones(3, dtype=np.float32)))
     return y * z
 
 
@@ -162,7 +162,7 @@ CASES = {
     "global": (global_counter, [torch.ones(3)], {"tracer.output"}),
     "generator": (generator_outside, [torch.ones(3)], None),
     "while": (comparison_loop, [torch.ones(3)], {"tracer.tensor_branch", "tracer.repeated"}),
-    "numpy": (numpy_call, [torch.ones(3)], None),
+    "numpy": (numpy_call, [torch.ones(3)], {"tracer.numpy"}),
     "closures": (closures, [torch.ones(3)], {"tracer.output"}),
 }
 

@@ -28,6 +28,7 @@ from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.observers import observer_keys
 from intarsia_ir.records import (
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     CellSource,
     DictItemSource,
@@ -243,6 +244,8 @@ class _Writer:
                 self._assign(source, f"{self.constant(lookup.plain_attribute)}({self.fetch(base)}, {name!r})")
             case TypeSource(base=base):
                 self._assign(source, f"type({self.fetch(base)})")
+            case ArraySource(base=base):
+                self._assign(source, f"{self.constant(lookup.array_tensor)}({self.fetch(base)})")
             case ReferentSource(base=base):
                 self._assign(source, f"{self.constant(lookup.referent)}({self.fetch(base)})")
             case _:

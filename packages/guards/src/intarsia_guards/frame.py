@@ -14,6 +14,7 @@ from intarsia_guards import lookup
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import (
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     CellSource,
     DictItemSource,
@@ -70,6 +71,8 @@ def fetch(source: Source, frame: Frame) -> Any:
             return lookup.dict_item(fetch(base, frame), key)
         case TypeSource(base=base):
             return type(fetch(base, frame))
+        case ArraySource(base=base):
+            return lookup.array_tensor(fetch(base, frame))
         case ReferentSource(base=base):
             return lookup.referent(fetch(base, frame))
         case SizeSource(base=base, kind=kind, dim=dim):

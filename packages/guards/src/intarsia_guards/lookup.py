@@ -21,6 +21,7 @@ from intarsia_guards.held import DEAD
 
 __all__ = [
     "RefusedError",
+    "array_tensor",
     "attribute",
     "code_of",
     "dict_item",
@@ -43,6 +44,10 @@ class RefusedError(LookupError):
 _MRO = type.__dict__["__mro__"].__get__
 _SPACE = type.__dict__["__dict__"].__get__
 _NOTHING = object()
+_TYPE_NAMES = (
+    *("bool", "float16", "float32", "float64", "complex64", "complex128"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+)
 _OF_MODULES = frozenset(dir(types.ModuleType))
 _HARMLESS = (
     types.FunctionType,
@@ -153,6 +158,29 @@ def referent(value: Any) -> Any:
     if type(value) is not weakref.ref:
         raise RefusedError("no weak reference")
     return value()
+
+
+def array_tensor(value: Any) -> torch.Tensor:
+    """Return the tensor on the memory of an array of numpy.
+
+    Raises:
+        RefusedError: It is no plain array that can be written, or its type isn't what numpy calls by its own name.
+        TypeError: There is no such tensor.
+        ValueError: As before: torch has no negative strides.
+    """
+    cls = type(value)
+    if cls.__module__ != "numpy" or cls.__name__ != "ndarray" or not value.flags.writeable:
+        raise RefusedError("no array that can be written")
+    if id(value.dtype) not in _named_types():
+        raise RefusedError("no type of an array that its name stands for")
+    return torch.from_numpy(value)
+
+
+@functools.cache
+def _named_types() -> frozenset[int]:
+    """Return the identities of the types that numpy's names stand for: neither swapped ones nor C's other ones."""
+    numpy = sys.modules["numpy"]
+    return frozenset(id(numpy.dtype(name)) for name in _TYPE_NAMES)
 
 
 def length(value: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ def same_constant(actual: Any, expected: Any) -> bool:
     """Tell whether two constants are the same: type and value, NaN equal to NaN, -0.0 different from 0.0."""
     if type(actual) is not type(expected):
         return False
-    if isinstance(expected, float):
+    if isinstance(expected, float) or _is_real_of_numpy(expected):
         if math.isnan(expected):
             return math.isnan(actual)
         return bool(actual == expected) and math.copysign(1.0, actual) == math.copysign(1.0, expected)
@@ -85,6 +86,11 @@ def same_constant(actual: Any, expected: Any) -> bool:
     if isinstance(expected, slice):
         return same_constant((actual.start, actual.stop, actual.step), (expected.start, expected.stop, expected.step))
     return bool(actual == expected)
+
+
+def _is_real_of_numpy(value: Any) -> bool:
+    """Tell whether a value is a float of numpy that isn't one of Python's."""
+    return type(value).__module__ == "numpy" and isinstance(value, numbers.Real)
 
 
 def type_name(cls: type) -> str:

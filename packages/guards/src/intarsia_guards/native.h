@@ -17,8 +17,8 @@
 /* Each operation works on registers: the values of the frame come first, then what operations fetch. The names are
  * those that Python uses (`_native.OPERATIONS`). */
 #define OPERATIONS(X) \
-    /* fetch into `out` from `in`; `object` is the name or key */ \
-    X(CONST) X(ATTRIBUTE) X(PLAIN_ATTRIBUTE) X(SPACE) X(ITEM) X(DICT_ITEM) X(GLOBAL) X(TYPE_OF) X(REFERENT) X(MODULE_ATTRIBUTE) \
+    /* fetch into `out` from `in`; `object` is the name or key, or what is called (CALLED) */ \
+    X(CONST) X(ATTRIBUTE) X(PLAIN_ATTRIBUTE) X(SPACE) X(ITEM) X(DICT_ITEM) X(GLOBAL) X(TYPE_OF) X(REFERENT) X(CALLED) X(MODULE_ATTRIBUTE) \
     /* check `in` against `object` and `number` (ITEM_LENGTH: the length of the item `object` of the dict `in`) */ \
     X(ITEM_LENGTH) X(TYPE) X(TYPE_WEAK) X(IS) X(IS_WEAK) X(IS_NOT) X(IS_NOT_WEAK) X(EQUAL) X(FLOAT) X(LENGTH) X(CODE) X(CODE_WEAK) \
     X(SUBCLASS) X(SUBCLASS_WEAK) X(KEYS) X(HAS) X(LACKS) X(SAME) X(TENSOR) \

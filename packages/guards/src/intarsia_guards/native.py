@@ -39,6 +39,7 @@ from intarsia_guards.size_code import size_code, size_function
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import (
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     CellSource,
     DictItemSource,
@@ -193,6 +194,8 @@ class _Writer:
                 return self._fetch("PLAIN_ATTRIBUTE", self.fetch(base), -1, name)
             case TypeSource(base=base):
                 return self._fetch("TYPE_OF", self.fetch(base))
+            case ArraySource(base=base):
+                return self._fetch("CALLED", self.fetch(base), -1, lookup.array_tensor)
             case ReferentSource(base=base):
                 return self._fetch("REFERENT", self.fetch(base))
         raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")

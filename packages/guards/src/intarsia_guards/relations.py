@@ -14,6 +14,7 @@ from typing import Any
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import (
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     CellSource,
     DictItemSource,
@@ -179,6 +180,9 @@ def _source(node: ast.AST) -> Source | None:
         ):
             base = _source(value)
             return PlainAttributeSource(base, name) if base is not None else None
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="from_numpy"), args=[value]):
+            base = _source(value)
+            return ArraySource(base) if base is not None else None
         case ast.Call(func=ast.Name(id="type"), args=[value]):
             base = _source(value)
             return TypeSource(base) if base is not None else None

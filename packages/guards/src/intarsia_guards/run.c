@@ -285,6 +285,13 @@ static int fetch_referent(const Op *op, Registers *r, PyObject *value)
     return put_owned(r, op->out, target);
 }
 
+/* What `object` makes of it. */
+static int fetch_called(const Op *op, Registers *r, PyObject *value)
+{
+    secure(r, op->out);
+    return put_owned(r, op->out, PyObject_CallOneArg(op->object, value));
+}
+
 static int check_float(PyObject *value, PyObject *expected)
 {
     if (!PyFloat_CheckExact(value)) {
@@ -474,6 +481,7 @@ static Py_NO_INLINE int run_other(Op *op, Registers *r, PyObject *value)
     case OP_PLAIN_ATTRIBUTE: return fetch_plain_attribute(op, r, value);
     case OP_DICT_ITEM: return fetch_dict_item(op, r, value);
     case OP_GLOBAL: return fetch_global(op, r, value);
+    case OP_CALLED: return fetch_called(op, r, value);
     case OP_REFERENT: return fetch_referent(op, r, value);
     case OP_MODULE_ATTRIBUTE: return fetch_module_attribute(op, r, value);
     case OP_TYPE_WEAK: return (PyObject *)Py_TYPE(value) == target_of(object);

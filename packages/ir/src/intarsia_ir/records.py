@@ -19,6 +19,7 @@ __all__ = [
     "AliasOfInput",
     "AliasOfOutput",
     "ArgumentSource",
+    "ArraySource",
     "AttributeSource",
     "Capture",
     "CellSource",
@@ -192,6 +193,19 @@ class ReferentSource(Source):
 
     def __str__(self) -> str:
         return f"{self.base}()"
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySource(Source):
+    """`torch.from_numpy(base)`: the tensor on the memory of the array at `base`, which is exactly a `numpy.ndarray`.
+
+    It can be fetched where nothing warns: the array is writable, and of a type of this machine's byte order.
+    """
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"torch.from_numpy({self.base})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import (
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     CellSource,
     DictItemSource,
@@ -71,6 +72,8 @@ def _call(name: str, function: ast.expr, args: list[ast.expr]) -> Source:
             return PlainAttributeSource(_source(base), attribute)
         case "dict.__getitem__", _, [base, key]:
             return DictItemSource(_source(base), ast.literal_eval(key))
+        case "torch.from_numpy", _, [base]:
+            return ArraySource(_source(base))
         case "type", _, [base]:
             return TypeSource(_source(base))
         case _, ast.Attribute(value=base, attr=kind), _ if kind in _SIZES:

@@ -18,6 +18,7 @@ from bytecode.instr import CellVar
 from intarsia_bytecode import Hole, Loader, Writer, begin_anew, parameters
 from intarsia_ir.records import (
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     CellSource,
     DictItemSource,
@@ -440,6 +441,10 @@ class Builder(Writer):
         elif isinstance(source, ReferentSource):
             held = self._fetch(source.base)
             self.call(lambda: self.emit("LOAD_FAST", held), [])
+        elif isinstance(source, ArraySource):
+            array = self._fetch(source.base)
+            maker = self.tx.extension.array_maker()
+            self.call(lambda: self.emit("LOAD_CONST", maker), [lambda: self.emit("LOAD_FAST", array)])
         else:
             raise Unreconstructable(f"{source} can't be fetched by bytecode")
         name = self._fetched[id(source)] = self.temporary()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from intarsia_ir.records import (
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     CellSource,
     DictItemSource,
@@ -73,6 +74,10 @@ class Sources:
     def referent(self, base: Source) -> Source:
         """`base()` of a weak reference."""
         return self._once(("referent", id(base)), lambda: ReferentSource(base))
+
+    def array(self, base: Source) -> Source:
+        """`torch.from_numpy(base)`."""
+        return self._once(("array", id(base)), lambda: ArraySource(base))
 
     def _once(self, key: Hashable, make: Callable[[], Source]) -> Source:
         """Return the source under `key`, made at the first request."""

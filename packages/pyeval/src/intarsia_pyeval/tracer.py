@@ -134,6 +134,10 @@ class Extension:
         """Answer `isinstance` for classes with their own check."""
         return None
 
+    def array_maker(self) -> Any:
+        """Return what makes of an array the tensor on its memory, where an `ArraySource` is fetched by it."""
+        return None
+
     def answers_differ(self) -> bool:
         """Tell whether the code was told what isn't so when it runs natively, such as that it is being compiled."""
         return False

@@ -7,6 +7,14 @@ __all__ = ["KINDS"]
 
 #: Code -> summary and remedy.
 KINDS: dict[str, tuple[str, str]] = {
+    "tracer.array_input": (
+        "a kind of array that isn't traced: a subclass, read-only, of another type or with negative strides",
+        "make it a plain array of floats, ints or bools before, such as by numpy.ascontiguousarray",
+    ),
+    "tracer.array_warning": (
+        "arithmetic of which numpy may warn, where that can't be told from a graph's results",
+        "compute with tensors, or write to arrays and tensors outside of the compiled region",
+    ),
     "tracer.data_dependent": (
         "an operation whose result depends on the data of a tensor",
         "keep the result in a tensor, or compute it outside of the compiled region",
@@ -22,6 +30,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "tracer.no_fake": (
         "an operator of a library that nothing tells what its results look like",
         "register a fake implementation of it: torch.library.register_fake",
+    ),
+    "tracer.numpy": (
+        "something of numpy that has no torch form",
+        "compute with tensors, or call it outside of the compiled region",
     ),
     "tracer.requested": ("the program asks for a break here", "remove the call of graph_break"),
     "tracer.shared_operands": (

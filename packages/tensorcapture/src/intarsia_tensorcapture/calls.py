@@ -19,6 +19,7 @@ from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_pyeval.values.signatures import arity
 from intarsia_tensorcapture import contexts, optimizers
+from intarsia_tensorcapture.arrays.tensors import from_numpy, of_data
 from intarsia_tensorcapture.checkpoints import call_checkpoint
 from intarsia_tensorcapture.devices import default_device
 from intarsia_tensorcapture.items import ItemTruth
@@ -237,8 +238,9 @@ HANDLERS: dict[Any, Handler] = {
     torch.nn.functional.one_hot: _one_hot,
     torch.library.wrap_triton: _wrap_triton,
     torch.result_type: _result_type,
-    torch.tensor: tensor_from(torch.tensor),
-    torch.as_tensor: tensor_from(torch.as_tensor),
+    torch.tensor: of_data(torch.tensor, tensor_from(torch.tensor)),
+    torch.as_tensor: of_data(torch.as_tensor, tensor_from(torch.as_tensor)),
+    torch.from_numpy: from_numpy,
     torch.is_grad_enabled: contexts.is_grad_enabled,
     torch._C._set_grad_enabled: contexts.set_grad_enabled,
     torch.is_inference_mode_enabled: contexts.is_inference_mode_enabled,

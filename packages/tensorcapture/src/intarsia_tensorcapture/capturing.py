@@ -18,7 +18,7 @@ __all__ = ["capture", "capture_frame"]
 
 
 register(KINDS)
-trust("torch", "intarsia_tensorcapture")
+trust("torch", "numpy", "intarsia_tensorcapture")
 
 
 def capture(

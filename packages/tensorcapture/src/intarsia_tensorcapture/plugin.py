@@ -49,6 +49,8 @@ from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
 from intarsia_shapes import plain_size
 from intarsia_tensorcapture import contexts, floats, foreach, modules, optimizers, scans
 from intarsia_tensorcapture.ambient import Ambient, modes_active
+from intarsia_tensorcapture.arrays.kinds import call_numpy
+from intarsia_tensorcapture.arrays.wrapping import foreign_of_numpy, wrap_numpy
 from intarsia_tensorcapture.calls import call_leaf_or_table
 from intarsia_tensorcapture.described import facts_of, needs_node, overlaps_itself, shown, tensors_in, version_of
 from intarsia_tensorcapture.devices import call_device_method, with_device
@@ -103,6 +105,7 @@ class Tensors(Extension):
         self.region: tuple[str, int] | None = None  # what nodes are marked with: kind and number
         self.n_regions = 0
         self.told = False  # that the code is being compiled
+        self.infinite = False  # numbers of the program that arrays are computed with
         self.hooks_guarded = False  # those that hold for all modules
         self.placeholders: dict[TensorValue | SymbolicNumber, Any] = {}  # inputs of the finished graph -> values
         self.input_names: dict[TensorValue | SymbolicNumber, str] = {}
@@ -156,7 +159,7 @@ class Tensors(Extension):
         if kind in SYMBOLIC:
             return self.sizes.model(value)
         if not issubclass(kind, torch.Tensor):
-            return None
+            return wrap_numpy(tx, value, source)
         if kind not in _PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
             return None
         keys = torch._C._dispatch_keys(value)
@@ -168,7 +171,13 @@ class Tensors(Extension):
 
     def foreign(self, value: Any) -> Foreign | None:
         """Say what is special about a tensor that isn't traced."""
-        return Foreign("tracer.tensor_input", self._special(value)) if issubclass(type(value), torch.Tensor) else None
+        if issubclass(type(value), torch.Tensor):
+            return Foreign("tracer.tensor_input", self._special(value))
+        return foreign_of_numpy(value)
+
+    def array_maker(self) -> Any:
+        """Tensors on the memory of arrays are torch's."""
+        return torch.from_numpy
 
     def may_be_shadowed(self, name: str) -> bool:
         """A module may have a `forward` of its own."""
@@ -458,9 +467,11 @@ class Tensors(Extension):
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def call(self, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
-        """Take over calls of torch's built-in functions and classes."""
+        """Take over calls of torch's and numpy's built-in functions and classes."""
         found = stand_in_for(tx, function, args, keywords)
-        return call_leaf_or_table(self, tx, function, args, keywords) if found is None else found
+        if found is None:
+            found = call_leaf_or_table(self, tx, function, args, keywords)
+        return call_numpy(tx, function, args, keywords) if found is None else found
 
     def call_function(
         self, tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords
@@ -477,7 +488,7 @@ class Tensors(Extension):
         if is_of_compiler(module):
             return call_of_compiler(self, tx, function, args, keywords)
         if module != "torch" and not module.startswith("torch."):
-            return None
+            return call_numpy(tx, function.value, args, keywords)
         found = call_leaf_or_table(self, tx, function.value, args, keywords)
         if found is None:
             found = optimizers.call_step(tx, function.value, args, keywords)

@@ -9,6 +9,7 @@ import torch
 
 from intarsia_ir.records import (
     ArgumentSource,
+    ArraySource,
     AttributeSource,
     CellSource,
     DictItemSource,
@@ -219,7 +220,7 @@ def _readable(source: Source | None) -> bool:
             return name.isidentifier() and _readable(base)
         case ItemSource(base=base, key=key) | DictItemSource(base=base, key=key):
             return type(key) in (str, int) and _readable(base)
-        case TypeSource(base=base):
+        case TypeSource(base=base) | ArraySource(base=base):
             return _readable(base)
     return False
 

@@ -57,6 +57,8 @@ def _class_or_object(value: Any) -> Any:
         return f"{value.__module__}.{value.__name__}"
     if isinstance(value, type) and value in _TYPES:
         return _TYPES[value]
+    if type(value).__module__ == "numpy" and type(getattr(value, "item", list)()) in (bool, int, float):
+        return value.item()  # a scalar of numpy: operations take it for a number
     if isinstance(value, enum.Enum) and str(value.name).isidentifier():  # by its class and name
         return value
     if isinstance(value, type) or callable(value) or not _parses(repr(value)):

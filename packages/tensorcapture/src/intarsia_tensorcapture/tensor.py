@@ -29,7 +29,17 @@ if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["Recording", "TensorValue", "number_in", "plain_number", "recording_of", "tensors_of"]
+__all__ = [
+    "Recording",
+    "TensorValue",
+    "array_on",
+    "as_operand",
+    "item_key",
+    "number_in",
+    "plain_number",
+    "recording_of",
+    "tensors_of",
+]
 
 
 _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -75,6 +85,7 @@ class Recording(Protocol):
         modes_active: Whether a mode changes what torch functions do.
         hooks_guarded: Whether the hooks that hold for all modules are relied on.
         told: Whether the code was told that it is being compiled.
+        infinite: Whether numbers of the program that arrays are computed with are infinite, or no numbers.
     """
 
     tx: Tracer
@@ -88,6 +99,7 @@ class Recording(Protocol):
     modes_active: bool
     hooks_guarded: bool
     told: bool
+    infinite: bool
 
     def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
         """Run an operation on fake tensors and make a node of it."""
@@ -222,6 +234,24 @@ def number_in(tx: Tracer, x: TensorValue, name: str) -> Value | None:
     return None
 
 
+@operation
+def array_on(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
+    """Model the array on a tensor's memory, which `numpy` or `__array__` gives; None: it breaks."""
+    return None
+
+
+@operation
+def as_operand(tx: Tracer, x: Value) -> Value:
+    """Return what a value is as the other operand of a tensor: a scalar of numpy is a number."""
+    return plain_number(x)
+
+
+@operation
+def item_key(tx: Tracer, x: Value) -> Value:
+    """Return what a value is as the key of an item of a tensor."""
+    return x
+
+
 @do.hash_key.rule(TensorValue)
 def hash_key(tx: Tracer, x: TensorValue) -> Hashable:
     """Recording hash by identity."""
@@ -337,6 +367,10 @@ def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], ke
     code = BREAKING_METHODS.get(name)
     if name == "item" and x._has_several():
         code = "tracer.operation_raised"
+    if name in ("numpy", "__array__"):
+        array = array_on(tx, x, name, args, keywords)
+        if array is not None:
+            return array
     if code == "tracer.tensor_value" and not args and not keywords:
         found = number_in(tx, x, name) if name in ("item", "tolist") else None
         if found is not None:
@@ -360,13 +394,13 @@ def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], ke
 @do.get_item.rule(TensorValue)
 def get_item(tx: Tracer, x: TensorValue, key: Value) -> Value:
     """Record indexing."""
-    return x.plugin.item(tx, x, key)
+    return x.plugin.item(tx, x, item_key(tx, key))
 
 
 @do.set_item.rule(TensorValue)
 def set_item(tx: Tracer, x: TensorValue, key: Value, value: Value) -> None:
     """Record an indexed write."""
-    x.plugin.set_item(tx, x, key, value)
+    x.plugin.set_item(tx, x, item_key(tx, key), as_operand(tx, value))
 
 
 @do.iterate.rule(TensorValue)
@@ -382,7 +416,7 @@ def iterate(tx: Tracer, x: TensorValue) -> Value:
 @do.binary.rule(TensorValue)
 def binary(tx: Tracer, x: TensorValue, op: str, other: Value, swapped: bool) -> Value | None:
     """Record a binary operator."""
-    other = plain_number(other)
+    other = as_operand(tx, other)
     if not _operand(other):
         return None
     function = _OPERATORS[op][0]
@@ -392,7 +426,7 @@ def binary(tx: Tracer, x: TensorValue, op: str, other: Value, swapped: bool) -> 
 @do.in_place.rule(TensorValue)
 def in_place(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
     """Record an in-place operator."""
-    other = plain_number(other)
+    other = as_operand(tx, other)
     if not _operand(other) or op in ("@",):
         return None
     return x.plugin.record(tx, "call_function", _OPERATORS[op][1], [x, other], {})
@@ -401,7 +435,7 @@ def in_place(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
 @do.compare.rule(TensorValue)
 def compare(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
     """Record a comparison."""
-    other = plain_number(other)
+    other = as_operand(tx, other)
     if is_none(other) and op in ("==", "!="):
         return Const(op == "!=")
     if not _operand(other):

@@ -1,0 +1,166 @@
+"""Calls of numpy's functions: by the tables, by numpy itself where all is known, or not at all."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
+from intarsia_pyeval.values.constants import Const, is_none
+from intarsia_pyeval.values.numbers import ChangingNumber
+from intarsia_pyeval.values.sequences import Items
+from intarsia_tensorcapture.arrays import joining, making, products, reducing, shaping
+from intarsia_tensorcapture.arrays.elementwise import FORMS, apply_ufunc, written_into
+from intarsia_tensorcapture.arrays.installed import np
+from intarsia_tensorcapture.arrays.making import scalar, type_given
+from intarsia_tensorcapture.arrays.operands import holds_tensor
+from intarsia_tensorcapture.arrays.recording import folded
+from intarsia_tensorcapture.arrays.values import ArrayValue, NumpyFunction, NumpyType
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.tracer import Tracer
+
+__all__ = ["ROWS", "call_numpy", "is_of_numpy", "row_of"]
+
+
+#: Name of a function of numpy -> what it does. Those of `FORMS` are ufuncs, and are called by `apply_ufunc`.
+ROWS: Mapping[str, Callable[..., Value]] = {
+    **making.ROWS,
+    **shaping.ROWS,
+    **joining.ROWS,
+    **reducing.ROWS,
+    **products.ROWS,
+}
+#: Functions that numpy itself computes where all is known: their results depend on nothing else.
+_FOLDED = """
+    arange array asarray ascontiguousarray can_cast ceil clip concatenate cumsum cumprod dot dtype eye fix floor full
+    identity isclose isscalar issubdtype linspace max mean min amax amin ndim ones prod promote_types result_type round
+    around shape size stack std sum var where zeros allclose array_equal argmax argmin all any diff median sort unique
+    broadcast_shapes outer meshgrid repeat tile triu tril polyval interp hstack vstack ravel_multi_index ediff1d trunc
+    linalg.norm transpose reshape flip roll expand_dims squeeze hanning hamming blackman bartlett kaiser sinc nan_to_num
+"""
+
+
+def _named(path: str) -> Any:
+    return functools.reduce(lambda owner, name: getattr(owner, name, None), path.split("."), np)
+
+
+@functools.cache
+def _by_function() -> Mapping[Any, str]:
+    """Return numpy's functions -> the names of their rows."""
+    names = [name for name in ROWS if not name.startswith("ndarray.")]
+    return {_named(name): name for name in names if _named(name) is not None}
+
+
+@functools.cache
+def _known() -> frozenset[Any]:
+    return frozenset(found for found in map(_named, _FOLDED.split()) if found is not None)
+
+
+def row_of(function: Any) -> Callable[..., Value] | None:
+    """Return the row of a function of numpy, if it has one."""
+    name = _by_function().get(function)
+    return None if name is None else ROWS[name]
+
+
+def is_of_numpy(function: Any) -> bool:
+    """Tell whether a callable belongs to numpy."""
+    module = getattr(function, "__module__", None)
+    if isinstance(function, types.BuiltinFunctionType) and module is None:
+        module = type(function.__self__).__module__
+    return isinstance(module, str) and module.partition(".")[0] == "numpy"
+
+
+def call_numpy(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
+    """Model a call of a function or class of numpy; None when it isn't numpy's.
+
+    Raises:
+        Break: It has no torch form.
+    """
+    if np is None or not is_of_numpy(function) or isinstance(function, np.errstate):
+        return None
+    values = [*args, *keywords.values()]
+    if not any(map(holds_tensor, values)):
+        found = _without_arrays(tx, function, args, keywords)
+        if found is not None:
+            return found
+    elif isinstance(function, type) and issubclass(function, np.generic) and len(values) == 1:
+        return scalar(function)(tx, *args)
+    if isinstance(function, np.ufunc) and function is not np.matmul:
+        return _ufunc(tx, function, args, keywords)
+    row = row_of(function)
+    if row is None:
+        raise Break("tracer.numpy", f"{NumpyFunction(function).describe()} has no torch form")
+    return bound(tx, row, function.__name__, args, keywords)
+
+
+def bound(tx: Tracer, row: Callable[..., Value], name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a row with the arguments of numpy's function."""
+    given = {k: v for k, v in keywords.items() if not (k in _ABSENT and _is_absent(v))}
+    out = given.pop("out", None)
+    try:
+        inspect.signature(row).bind(tx, *args, **given)
+    except TypeError as error:
+        raise Break("tracer.numpy", f"numpy.{name} is called with what isn't modelled: {error}") from None
+    found = row(tx, *args, **given)
+    return found if out is None else _stored(tx, out, found)
+
+
+_ABSENT = frozenset({"out", "where", "initial", "like", "order", "subok", "device", "casting", "dtype"})
+
+
+def _is_absent(value: Value) -> bool:
+    """Tell whether an argument is numpy's default, whatever that does."""
+    return is_none(value) or value.identity() is np._NoValue
+
+
+def _stored(tx: Tracer, out: Value, found: Value) -> Value:
+    if not isinstance(out, ArrayValue):
+        raise Break("tracer.numpy", f"numpy writes to {out.describe()}")
+    written_into(tx, out, found)
+    return out
+
+
+def _ufunc(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a ufunc: with `out` and `dtype`, or with an array to write as its last argument."""
+    named = {k: v for k, v in keywords.items() if not is_none(v)}
+    out, dtype = named.pop("out", None), type_given(named.pop("dtype", None))
+    if named:
+        raise Break("tracer.numpy", f"numpy.{function.__name__} is called with {', '.join(named)}")
+    if len(args) == function.nin + 1 and out is None:
+        args, out = args[:-1], None if is_none(args[-1]) else args[-1]
+    if dtype is not None and (function.nout != 1 or not function.types or FORMS.get(function.__name__) is None):
+        raise Break("tracer.numpy", f"numpy.{function.__name__} is called with dtype")
+    if dtype is not None and function.types[0].partition("->")[2] == "?":
+        raise Break("tracer.numpy", f"numpy.{function.__name__} is called with dtype")
+    found = apply_ufunc(tx, function, args, dtype)
+    return found if out is None else _stored(tx, out, found)
+
+
+def _without_arrays(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
+    """Model a call on numbers, types and lists of them; None: the tables say what is made."""
+    made = getattr(function, "__name__", "")
+    opened = any(not isinstance(v, (Const, NumpyType)) and _is_open(v) for v in (*args, *keywords.values()))
+    if opened and made in making.ROWS:
+        return None
+    scalars = isinstance(function, type) and issubclass(function, (np.generic, np.dtype))
+    if not (scalars or isinstance(function, np.ufunc) or function in _known()):
+        return None
+    if made in ("zeros", "ones", "full", "eye", "identity", "arange", "linspace", "empty"):
+        return None
+    try:
+        real = [a.as_python() for a in args]
+        named = {k: v.as_python() for k, v in keywords.items()}
+    except NotConstantError as unknown:
+        raise Break("tracer.numpy", f"{NumpyFunction(function).describe()} is called with {unknown}") from None
+    return folded(tx, function, *real, **named)
+
+
+def _is_open(value: Value) -> bool:
+    if isinstance(value, Items):
+        return any(map(_is_open, value.items))
+    return isinstance(value, ChangingNumber)
