@@ -67,6 +67,8 @@ def extension() -> types.ModuleType | None:
         native = importlib.import_module("intarsia_guards._native")
         native.bind(abi.addresses())
         native.look_up(lookup.attribute, lookup.item)
+        if "CALLED" not in native.OPERATIONS:
+            raise AttributeError("OPERATIONS")
         problem = abi.disagreement(native)
     except ImportError:
         problem = "the extension isn't built; run `python -m intarsia_guards.build` once (it needs a C compiler)"

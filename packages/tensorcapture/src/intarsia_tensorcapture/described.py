@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from intarsia_ir.records import TensorFacts
+from intarsia_ir.records import ArraySource, AttributeSource, ItemSource, PlainAttributeSource, Source, TensorFacts
 from intarsia_pyeval.values.base import Keywords, Value
 
-__all__ = ["facts_of", "needs_node", "overlaps_itself", "shown", "tensors_in", "version_of"]
+__all__ = ["facts_of", "needs_node", "overlaps_itself", "readable_name", "shown", "tensors_in", "version_of"]
 
 
 def facts_of(tensor: torch.Tensor, fake: Any = None) -> TensorFacts:
@@ -59,6 +59,24 @@ def needs_node(result: Any, args: Sequence[Value], keywords: Keywords) -> bool:
     if isinstance(result, (tuple, list)) and not isinstance(result, torch.Size):
         return any(needs_node(item, args, keywords) for item in result if item is not None)
     return False
+
+
+def readable_name(source: Source | None) -> str:
+    """Return a readable name for an input, by where it is found."""
+    parts = []
+    while source is not None:
+        if isinstance(source, ArraySource):
+            source = source.base
+        elif isinstance(source, (AttributeSource, PlainAttributeSource, ItemSource)):
+            part = str(source.key) if isinstance(source, ItemSource) else source.name
+            if part not in ("_modules", "_parameters", "_buffers", "__dict__"):
+                parts.append(part)
+            source = source.base
+        else:
+            parts.append(str(getattr(source, "name", "value")))
+            break
+    text = "_".join(reversed(parts)) or "constant"
+    return "".join(c if c.isalnum() else "_" for c in text)
 
 
 def shown(target: Any) -> str:

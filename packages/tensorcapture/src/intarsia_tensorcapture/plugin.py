@@ -21,13 +21,10 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import (
-    AttributeSource,
     Fresh,
     GuardKind,
     InputSpec,
-    ItemSource,
     Origin,
-    PlainAttributeSource,
     Role,
     Signature,
     SizeFacts,
@@ -52,7 +49,15 @@ from intarsia_tensorcapture.ambient import Ambient, modes_active
 from intarsia_tensorcapture.arrays.kinds import call_numpy
 from intarsia_tensorcapture.arrays.wrapping import foreign_of_numpy, wrap_numpy
 from intarsia_tensorcapture.calls import call_leaf_or_table
-from intarsia_tensorcapture.described import facts_of, needs_node, overlaps_itself, shown, tensors_in, version_of
+from intarsia_tensorcapture.described import (
+    facts_of,
+    needs_node,
+    overlaps_itself,
+    readable_name,
+    shown,
+    tensors_in,
+    version_of,
+)
 from intarsia_tensorcapture.devices import call_device_method, with_device
 from intarsia_tensorcapture.functions import (
     APPLY,
@@ -224,7 +229,7 @@ class Tensors(Extension):
     ) -> torch.fx.Node:
         """Add an input, named after where it is found."""
         with self._at_inputs():
-            node = self.graph.placeholder(self._name(value.source or source))
+            node = self.graph.placeholder(readable_name(value.source or source))
         node.target = node.name  # the parameter's name: unique, as the node's is
         self.last_input = node
         origin = self.tx.frames.origin() or Origin("", 0, "")
@@ -254,21 +259,6 @@ class Tensors(Extension):
             return self.graph.inserting_after(self.last_input)
         first = next(iter(self.graph.nodes), None)
         return self.graph.inserting_before(first)
-
-    def _name(self, source: Source | None) -> str:
-        """Return a readable name for an input."""
-        parts = []
-        while source is not None:
-            if isinstance(source, (AttributeSource, PlainAttributeSource, ItemSource)):
-                part = str(source.key) if isinstance(source, ItemSource) else source.name
-                if part not in ("_modules", "_parameters", "_buffers", "__dict__"):
-                    parts.append(part)
-                source = source.base
-            else:
-                parts.append(str(getattr(source, "name", "value")))
-                break
-        text = "_".join(reversed(parts)) or "constant"
-        return "".join(c if c.isalnum() else "_" for c in text)
 
     def _fake_input(self, value: TensorValue, real: torch.Tensor) -> Any:
         """Return the fake tensor of an input."""
