@@ -12,7 +12,7 @@ from intarsia._compile import compile, compile_module_, explain
 from intarsia._explain import Explanation, GraphSummary
 from intarsia._options import Options
 from intarsia._session import compiled_code, fusion_plans, reset, stats
-from intarsia._stages import default_pipeline
+from intarsia._stages import default_cache_dir, default_pipeline
 from intarsia._stats import Stats
 from intarsia_dispatch import configure_logging, disable
 from intarsia_ir.errors import IntarsiaError, InvalidArgumentError, RuntimeFault, UnsupportedError
@@ -41,6 +41,7 @@ __all__ = [
     "compile_module_",
     "compiled_code",
     "configure_logging",
+    "default_cache_dir",
     "default_pipeline",
     "disable",
     "explain",

@@ -115,6 +115,8 @@ def compile_module_(module: Module, **keywords: Any) -> Module:
 def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
     """Return a function that compiles and runs `fn` on its arguments and tells what happened.
 
+    It may be called again: what the calls before have compiled is used where it fits, as by `compile`.
+
     Args:
         fn: A function or nn.Module.
         keywords: As for `compile`.
@@ -126,20 +128,23 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
         (1, 1, 0)
     """
     compile_one, parsed, policy = _parts(keywords)
+    graphs: list[GraphSummary] = []
+    events: list[FrameEvent] = []
+
+    def on_graph(report: GraphReport) -> None:
+        graphs.append(summarise(report))
+
+    dispatcher = make_dispatcher(
+        compile_one, parsed, policy, dynamic=keywords.get("dynamic"), on_event=events.append, on_graph=on_graph
+    )
+    compiled = dispatcher.compile(fn)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
-        graphs: list[GraphSummary] = []
-        events: list[FrameEvent] = []
-
-        def on_graph(report: GraphReport) -> None:
-            graphs.append(summarise(report))
-
-        dispatcher = make_dispatcher(
-            compile_one, parsed, policy, dynamic=keywords.get("dynamic"), on_event=events.append, on_graph=on_graph
-        )
         before = stats()
-        dispatcher.compile(fn)(*args, **kwargs)
-        return Explanation(tuple(graphs), tuple(events), difference(stats(), before))
+        graphs.clear()
+        events.clear()
+        result = compiled(*args, **kwargs)
+        return Explanation(tuple(graphs), tuple(events), difference(stats(), before), result)
 
     return run
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import intarsia_scheduler
 from intarsia.levels import Emitted, Launched, Linked
-from intarsia_loops.level_text import print_value
+from intarsia_loops.level_text import constants_of, print_value
 
 __all__ = ["Dumps"]
 
@@ -39,6 +41,9 @@ class Dumps:
                 (self._folder / f"{name}.tiles").write_text(tiles, encoding="utf-8")
             if not isinstance(graph, Linked):
                 self._write_text(number, name, print_value(graph))
+                named = constants_of(graph).items()
+                if tensors := {key: value for key, value in named if isinstance(value, torch.Tensor)}:
+                    torch.save(tensors, self._folder / f"{name}.pt")
         self._n_stages += 1
 
     def _write_text(self, number: int, name: str, text: str) -> None:

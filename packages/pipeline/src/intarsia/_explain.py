@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from intarsia._graph import GraphReport
 from intarsia._stats import Stats
@@ -51,11 +52,13 @@ class Explanation:
         graphs: In the order in which they were compiled.
         frames: What became of each Python frame, in order.
         stats: Counters of this call.
+        result: What the call returned.
     """
 
     graphs: tuple[GraphSummary, ...]
     frames: tuple[FrameEvent, ...]
     stats: Stats
+    result: Any = field(default=None, compare=False, repr=False)
 
     @property
     def breaks(self) -> tuple[GraphBreak, ...]:

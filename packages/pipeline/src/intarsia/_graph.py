@@ -17,9 +17,8 @@ import intarsia_loops
 import intarsia_runtime
 from intarsia._dumps import Dumps
 from intarsia._options import Options
-from intarsia._stages import dialect_of
 from intarsia._stats import Stats
-from intarsia.levels import Captured, Emitted, Functional, Half, Linked, Loops, Partition, Recorded
+from intarsia.levels import Captured, Emitted, Half, Loops, Partition, verify
 from intarsia_dispatch import Counters
 from intarsia_ir import meta
 from intarsia_ir.aten import draws_random
@@ -99,7 +98,7 @@ def compile_graph(
     value: Any = Captured(gm, tuple(inputs), signature, facts_behind(inputs))
     for stage in pipeline.stages:
         start, checks = time.perf_counter(), options.verify_each or not stage.trusted
-        value, plans = stage.checked(value, _verify) if checks else stage(value)
+        value, plans = stage.checked(value, verify) if checks else stage(value)
         report.seconds[stage.name] = time.perf_counter() - start
         _note(value, stage.name, plans, report)
         if dumps is not None:
@@ -110,13 +109,6 @@ def compile_graph(
     log.info("compiled a graph: %d kernels, %d extern calls", len(report.kernels), len(report.externs))
     again = intarsia_runtime.rerun_of(gm, value.forward.signature, draws_random=report.draws_random)
     return intarsia_runtime.assembled(value, cuda_graphs=options.cuda_graphs, rerun=again)
-
-
-def _verify(graph: Any) -> None:
-    if not isinstance(graph, Linked):
-        aten = isinstance(graph, Recorded)
-        rules = {"functional": isinstance(graph, Functional), "values": True} if aten else {}
-        dialect_of(type(graph)).verify(graph.graph_module, **rules)
 
 
 def _note(value: Any, stage: str, plans: tuple[Any, ...], report: GraphReport) -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,7 +18,6 @@ import intarsia_cpp
 import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_ir.aten
-import intarsia_ir.torch
 import intarsia_loops
 import intarsia_rewrites
 import intarsia_runtime
@@ -35,6 +34,7 @@ from intarsia.levels import (
     Loops,
     Partition,
     Recorded,
+    dialect_of,
 )
 from intarsia_ir.choices import instance_of, one_of
 from intarsia_ir.pipeline import Pipeline, Planned, Stage, graph_pass
@@ -43,7 +43,7 @@ from intarsia_loops import Contract
 from intarsia_loops.lowering import Lowering, Lowerings
 from intarsia_rewrites import Pattern
 
-__all__ = ["TABLES", "default_pipeline", "dialect_of", "interpreted"]
+__all__ = ["TABLES", "default_cache_dir", "default_pipeline", "interpreted"]
 
 EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
 
@@ -160,12 +160,6 @@ def interpreted(pipeline: Pipeline, level: type) -> Pipeline:
 
     end = Stage("interpret", level, Linked, interpret, trusted=True)
     return Pipeline((*pipeline.until(level).stages, end))
-
-
-def dialect_of(level: type) -> ModuleType:
-    """Return the module with `verify`, `interpret`, `print_ir` and `parse_ir` of the graphs of a level."""
-    above = {Captured: intarsia_ir.torch, Loops: intarsia_loops.loops}
-    return above.get(level) or (intarsia_ir.aten if issubclass(level, Recorded) else intarsia_loops.kernels)
 
 
 # the one cache of this process in a folder, so that it is told once when that can't be used
