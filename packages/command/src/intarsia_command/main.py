@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from intarsia_command import bench, caches, doctor, explaining, opt
+from intarsia_command import bench, bisect, caches, doctor, explaining, opt
 from intarsia_command.exits import command
 
 __all__ = ["app", "main"]
@@ -37,6 +37,7 @@ app.command("opt")(command(opt.opt))
 app.command("explain")(command(explaining.explain))
 app.command("run")(command(explaining.run))
 app.command("bench")(command(bench.bench))
+app.command("bisect")(command(bisect.bisect))
 app.command("doctor")(command(doctor.doctor))
 cache.command("ls")(command(caches.ls))
 cache.command("stat")(command(caches.stat))

@@ -23,7 +23,7 @@ import torch
 from intarsia_command.exits import of_the_program
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["Arguments", "Program", "load", "load_script"]
+__all__ = ["Arguments", "Program", "load", "load_attribute", "load_script"]
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -73,8 +73,21 @@ def load(target: str) -> Program:
     return Program(target, function, _inputs_of(module, name, function, target))
 
 
+def load_attribute(target: str, name: str) -> Any:
+    """Return what the script of `script.py::function` calls `name`.
+
+    Raises:
+        InvalidArgumentError: `command.function`: nothing.
+    """
+    path = target.partition("::")[0]
+    module = load_script(path)
+    if not hasattr(module, name):
+        raise InvalidArgumentError(f"{path} has nothing called {name!r}", code="command.function")
+    return getattr(module, name)
+
+
 def load_script(path: str) -> ModuleType:
-    """Return the module of a script, run once.
+    """Return the module of a script, run once in this process.
 
     Raises:
         InvalidArgumentError: `command.script`: there is no such file, or it is no Python.
@@ -84,7 +97,10 @@ def load_script(path: str) -> ModuleType:
         raise InvalidArgumentError(
             f"there is no script {path!r}", code="command.script", hints=("name a file that ends in .py",)
         )
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    loaded = sys.modules.get(file.stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(file.resolve()):
+        return loaded
+    spec = importlib.util.spec_from_file_location(file.stem, file.resolve())
     assert spec is not None and spec.loader is not None  # for a file that ends in .py there is one
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.resolve().parent))
