@@ -27,6 +27,7 @@ from intarsia_dispatch.graphs import or_eager
 from intarsia_dispatch.logs import configure_logging
 from intarsia_dispatch.module import CompiledModule, without_wrapper
 from intarsia_dispatch.policy import ErrorPolicy
+from intarsia_dispatch.recompiles import recompile_lines
 from intarsia_dispatch.reports import FallbackWarning, describe_frame
 from intarsia_dispatch.skipping import code_under, debugger_active
 from intarsia_dispatch.stats import Counters, DispatchStats, difference
@@ -53,5 +54,6 @@ __all__ = [
     "difference",
     "disable",
     "or_eager",
+    "recompile_lines",
     "without_wrapper",
 ]

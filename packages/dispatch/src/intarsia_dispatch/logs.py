@@ -14,6 +14,7 @@ TOPICS = {
     "frames": "what became of each Python frame (+: of those without tensor work, too)",
     "graph": "each compiled graph, its kernels and library calls (+: how long each stage took)",
     "dispatch": "(+: the same as frames, without a pipeline around it)",
+    "recompiles": "each recompilation: what changed, where, and the remedy; what changes again and again once",
     "guards": "whether guards are checked natively",
     "runtime": "what was built, and what is wrong with the cache",
 }

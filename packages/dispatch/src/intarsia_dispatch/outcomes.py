@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from intarsia_dispatch import reports
 from intarsia_dispatch.config import DispatchConfig
 from intarsia_dispatch.events import EventKind, FrameEvent
+from intarsia_dispatch.recompiles import RecompileLog
 from intarsia_dispatch.stats import Counters, DispatchStats
 from intarsia_dispatch.versions import CodeState
 from intarsia_ir.errors import IntarsiaError, RuntimeFault, UnsupportedError, raised_by
@@ -32,6 +33,7 @@ class Outcomes:
 
     def __init__(self, config: DispatchConfig, counts: Counters[DispatchStats]) -> None:
         self._config, self._counts = config, counts
+        self._recompiles = RecompileLog()
 
     def native(self, code: CodeType, capture: Capture | None, reason: str) -> None:
         """Tell that a frame runs as written, and why: nothing is wrong."""
@@ -125,4 +127,5 @@ class Outcomes:
     def tell(self, event: FrameEvent) -> None:
         """Hand an event on to the log and to whoever listens."""
         _log.debug("%s", event)
+        self._recompiles.tell(event)
         self._config.on_event(event)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -15,6 +14,7 @@ from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.errors import IntarsiaError, InternalError, RuntimeFault, UnsupportedError, raised_by
 from intarsia_ir.records import GraphBreak, GuardKind, GuardRecord, Origin, Source, TensorFacts
+from intarsia_ir.user_names import in_user_names
 from intarsia_ir.where import user_frame
 
 __all__ = [
@@ -112,7 +112,8 @@ def describe_frame(event: FrameEvent) -> str:
         EventKind.RECOMPILED: f"is compiled again: {event.reason}",
         EventKind.FAULT: f"faulted, and ran again in eager: {event.reason}",
     }.get(event.kind, f"runs in eager: {event.reason}")
-    return "\n".join([f"frame {event.name} at {event.origin.file}:{event.origin.line} {what}", *_details(event)])
+    head = f"frame {event.name} at {event.origin.file}:{event.origin.line} {what}"
+    return in_user_names("\n".join([head, *_details(event)]))
 
 
 def _details(event: FrameEvent) -> Iterator[str]:
@@ -123,8 +124,7 @@ def _details(event: FrameEvent) -> Iterator[str]:
 
 
 def _guard_text(guard: GuardRecord) -> str:
-    # a value that was on the stack at a break has a made-up name
-    source = re.sub(r"\b__stack(\d+)_\d+", r"<stack \1>", str(guard.source)) if guard.source else ""
+    source = str(guard.source) if guard.source else ""
     return f"{guard.kind.value}: {source + ' = ' if source else ''}{_value_text(guard)}"
 
 
@@ -164,4 +164,4 @@ def warn_of(code: CodeType, origin: Origin, what: str) -> None:
     if file.startswith(_TORCH):
         frame = user_frame()
         file, line = frame.f_code.co_filename, frame.f_lineno
-    warnings.warn_explicit(f"{name} runs in eager: {what}", FallbackWarning, file, line)
+    warnings.warn_explicit(in_user_names(f"{name} runs in eager: {what}"), FallbackWarning, file, line)

@@ -11,7 +11,16 @@ from intarsia_guards import lookup, meaning, relations
 from intarsia_guards.codegen import HeldGuard
 from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.held import release
-from intarsia_ir.records import GuardKind, Origin, SizeFacts, Source, TensorFacts
+from intarsia_ir.records import (
+    AttributeSource,
+    GuardKind,
+    Origin,
+    PlainAttributeSource,
+    SizeFacts,
+    Source,
+    TensorFacts,
+)
+from intarsia_ir.user_names import in_user_names
 
 __all__ = ["GuardFailure", "explain", "first_failure"]
 
@@ -50,7 +59,7 @@ def explain(failure: GuardFailure) -> str:
     if failure.reason:
         lines.append(f"  because: {failure.reason}")
     lines.append(f"  remedy: {failure.remedy}")
-    return "\n".join(lines)
+    return in_user_names("\n".join(lines))
 
 
 def first_failure(guards: tuple[HeldGuard, ...], facts: SizeFacts, frame: Frame) -> GuardFailure | None:
@@ -237,15 +246,23 @@ def _length(value: Any) -> Any:
         return "unknown"
 
 
+def _is_attribute(source: Source | None) -> bool:
+    return isinstance(source, AttributeSource | PlainAttributeSource)
+
+
 def _remedy(guard: HeldGuard, expected: Any, actual: Any, dims: tuple[int, ...]) -> str:
     source = guard.source
     match guard.kind:
         case GuardKind.TENSOR if dims:
-            return f"pad dimension {dims[0]} of {source} to one size, or accept one entry for each of its sizes"
+            place = dims[0] if len(dims) == 1 else list(dims)
+            return f"call intarsia.mark_dynamic({source}, {place}) before the first call, or pad {source} to one size"
         case GuardKind.TENSOR:
             return f"pass {source} with the same type, device and layout on every call, or accept one entry for each"
         case GuardKind.CONSTANT if isinstance(expected, (int, float)) and not isinstance(expected, bool):
-            return f"a number that changes is compiled in: pass {source} as a tensor, or keep it fixed"
+            hoisted = "read it before, outside of what is compiled, and " if _is_attribute(source) else ""
+            return f"a number that changes is compiled in: {hoisted}pass {source} as a tensor, or keep it fixed"
+        case GuardKind.CONSTANT if _is_attribute(source):
+            return f"keep {source} fixed, or hoist it: read it before, outside of what is compiled, and use it there"
         case GuardKind.COMPARISON:
             return f"keep {source} on one side of {_brief(expected[1])}, or accept an entry for each"
         case GuardKind.CONSTANT:

@@ -16,7 +16,7 @@ from intarsia_ir.tested import TORCHES, newer_than_tested
 
 __all__ = ["lines_with_ops", "user_frame", "warn_of_untested", "warn_user"]
 
-_OURS = ("intarsia", "torch")
+_OURS = ("intarsia", "torch", "importlib")
 
 
 def user_frame() -> FrameType:

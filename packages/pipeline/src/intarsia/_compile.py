@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -15,9 +14,9 @@ from intarsia._explain import Explanation, GraphSummary, summarise
 from intarsia._frames import make_dispatcher
 from intarsia._graph import GraphReport
 from intarsia._options import Options
-from intarsia._session import COUNTERS, stats
+from intarsia._session import COUNTERS, log_as_asked, stats
 from intarsia._stages import TABLES
-from intarsia_dispatch import CompiledModule, ErrorPolicy, FrameEvent, configure_logging, difference, without_wrapper
+from intarsia_dispatch import CompiledModule, ErrorPolicy, FrameEvent, difference, without_wrapper
 from intarsia_ir.choices import known_only, one_of
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.pipeline import Pipeline
@@ -88,7 +87,7 @@ def compile(
         raise InvalidArgumentError(f"a function or module is needed, not {fn!r}", code="compile.callable")
     if disable:
         return fn
-    configure_logging(os.environ.get("INTARSIA_LOGS", ""))
+    log_as_asked()
     compile_call = make_dispatcher(compile_one, parsed, policy, dynamic=dynamic).compile
     if isinstance(fn := without_wrapper(fn), torch.nn.Module):
         return CompiledModule(fn, compile_call, functools.partial(compile, **keywords))

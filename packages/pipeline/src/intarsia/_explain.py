@@ -7,7 +7,7 @@ from typing import Any
 
 from intarsia._graph import GraphReport
 from intarsia._stats import Stats
-from intarsia_dispatch import EventKind, FrameEvent, describe_frame
+from intarsia_dispatch import FrameEvent, describe_frame, recompile_lines
 from intarsia_fuser import FusionPlan
 from intarsia_ir.records import GraphBreak, GuardRecord, SizeFacts
 from intarsia_loops.kernels import KernelSummary, describe_kernels
@@ -72,8 +72,8 @@ class Explanation:
 
     @property
     def recompiles(self) -> tuple[str, ...]:
-        """Which guard failed, for each recompilation."""
-        return tuple(e.reason for e in self.frames if e.kind is EventKind.RECOMPILED)
+        """What changed, where, and the remedy: a line for each recompilation, one for what changes again and again."""
+        return recompile_lines(self.frames)
 
     @property
     def eager(self) -> tuple[FrameEvent, ...]:

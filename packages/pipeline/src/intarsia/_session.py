@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
@@ -10,7 +11,7 @@ from types import CodeType
 from typing import Any
 
 from intarsia._stats import Stats
-from intarsia_dispatch import Counters, Dispatcher
+from intarsia_dispatch import Counters, Dispatcher, configure_logging
 from intarsia_fuser import FusionPlan
 
 __all__ = ["COMPILE_LOCK", "COUNTERS", "DISPATCHERS", "compiled_code", "fusion_plans", "reset", "stats"]
@@ -30,6 +31,18 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+# the words of an environment variable are set, and a wrong one told, once
+_configure_logging = functools.cache(configure_logging)
+
+
+def log_as_asked() -> None:
+    """Have the loggers that `INTARSIA_LOGS` names print."""
+    _configure_logging(os.environ.get("INTARSIA_LOGS", ""))
+
+
+log_as_asked()  # a wrong topic is told where intarsia is imported
 
 
 def stats() -> Stats:
