@@ -280,7 +280,7 @@ def faults() -> list[Fault]:
         Fault("prefer_channels_last", "add for sub", call(aten.sub.Tensor, aten.add.Tensor)),
         Fault("prefer_channels_last", "it crashes", crash, 2, train=True),
         Fault("pad_matmuls", "operands swapped", swap(aten.sub.Tensor), 2),
-        Fault("pad_matmuls", "exp dropped", drop(aten.exp.default), train=True),
+        Fault("split_convolution_bias", "exp dropped", drop(aten.exp.default), train=True),
         Fault("partition", "sub in one half", call(aten.sub.Tensor, aten.add.Tensor), 1, train=True),
         Fault("partition", "exp dropped in one half", drop(aten.exp.default), 3, train=True),
         Fault("lower", "add for sub", scalar("sub", "add"), 2),

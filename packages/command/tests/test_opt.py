@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-FRONT = ("recognise_attention", "drop_full_masks", "to_aten", "functionalize")
-ATEN = ("fold_constants", "eliminate_common_subexpressions", "eliminate_dead_code", "prefer_channels_last")
-PASSES = (*FRONT, *ATEN, "pad_matmuls", "partition", "lower", "fuse", "schedule", "emit")
+from intarsia import default_pipeline
+
+PASSES = [stage.name for stage in default_pipeline().stages][:-1]  # the last gives what has no text
 
 
 @pytest.fixture(scope="module")

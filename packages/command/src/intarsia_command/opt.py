@@ -81,28 +81,22 @@ def apply_passes(
         value: Of any level, or a partition.
         stages: In order.
         note: Told of each stage, what it gave, and in how many seconds.
-        verify_each: Verify the value before the first stage and after each.
+        verify_each: Verify the value before the first stage and after each, which must leave its input as it was.
 
     Raises:
         InvalidArgumentError: `command.level`: a stage takes another level.
         VerifyError: A graph breaks the rules of its dialect (with `verify_each`).
     """
     if verify_each:
-        _verify(value)
+        for graph in value.graphs if isinstance(value, Partition) else (value,):
+            verify(graph)
     for stage in stages:
         _check_level(value, stage)
         start = time.perf_counter()
-        value, _ = stage(value)
+        value, _ = stage.checked(value, verify) if verify_each else stage(value)
         if note is not None:
             note(stage, value, time.perf_counter() - start)
-        if verify_each:
-            _verify(value)
     return value
-
-
-def _verify(value: Any) -> None:
-    for graph in value.graphs if isinstance(value, Partition) else (value,):
-        verify(graph)
 
 
 def _check_level(value: Any, stage: Stage) -> None:
