@@ -15,7 +15,7 @@ import torch.fx as fx
 
 import intarsia_loops
 import intarsia_runtime
-from intarsia._dumps import Dumps
+import intarsia_scheduler
 from intarsia._options import Options
 from intarsia._stats import Stats
 from intarsia.levels import Captured, Emitted, Half, Loops, Partition, verify
@@ -27,6 +27,7 @@ from intarsia_ir.pipeline import Pipeline
 from intarsia_ir.records import GuardRecord, KernelSource, Signature, SizeFacts
 from intarsia_loops.kernels import KernelSummary, summarise
 from intarsia_loops.program import Extern
+from intarsia_runtime.dumps import Dumps
 from intarsia_shapes import facts_behind
 
 __all__ = ["GraphReport", "compile_graph"]
@@ -94,7 +95,7 @@ def compile_graph(
     """
     report = report if report is not None else GraphReport()
     name = f"graph{next(_numbers)}_{re.sub(r'[^A-Za-z0-9]+', '_', meta.function_of(gm))}".rstrip("_")
-    dumps = Dumps(Path(options.dump_dir) / name) if options.dump_dir else None
+    dumps = Dumps(Path(options.dump_dir) / name, _meaning) if options.dump_dir else None
     value: Any = Captured(gm, tuple(inputs), signature, facts_behind(inputs))
     for stage in pipeline.stages:
         start, checks = time.perf_counter(), options.verify_each or not stage.trusted
@@ -109,6 +110,10 @@ def compile_graph(
     log.info("compiled a graph: %d kernels, %d extern calls", len(report.kernels), len(report.externs))
     again = intarsia_runtime.rerun_of(gm, value.forward.signature, draws_random=report.draws_random)
     return intarsia_runtime.assembled(value, cuda_graphs=options.cuda_graphs, rerun=again)
+
+
+def _meaning(plan: Any, launches: Any) -> str:
+    return intarsia_scheduler.Scheduled(plan, launches).text
 
 
 def _note(value: Any, stage: str, plans: tuple[Any, ...], report: GraphReport) -> None:

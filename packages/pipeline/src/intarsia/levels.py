@@ -4,14 +4,9 @@ Captured -> Recorded -> Functional -> Partition[Half] -> Partition[Loops] -> Par
     -> Partition[Launched] -> Partition[Emitted] -> Partition[Linked]
 """
 
-from types import ModuleType
-from typing import Any
-
-import intarsia_ir.aten
-import intarsia_ir.torch
-import intarsia_loops
 from intarsia_ir.values import Captured, Functional, Half, Partition, Recorded
 from intarsia_loops import Emitted, Kernels, Launched, Loops
+from intarsia_loops.dialects import dialect_of, verify
 from intarsia_runtime import Linked
 
 __all__ = [
@@ -28,21 +23,3 @@ __all__ = [
     "dialect_of",
     "verify",
 ]
-
-
-def dialect_of(level: type) -> ModuleType:
-    """Return the module with `verify`, `interpret`, `print_ir` and `parse_ir` of the graphs of a level."""
-    above = {Captured: intarsia_ir.torch, Loops: intarsia_loops.loops}
-    return above.get(level) or (intarsia_ir.aten if issubclass(level, Recorded) else intarsia_loops.kernels)
-
-
-def verify(value: Any) -> None:
-    """Verify the graph of a value of any level but the last, which is none.
-
-    Raises:
-        VerifyError: It breaks the rules of its dialect.
-    """
-    if not isinstance(value, Linked):
-        aten = isinstance(value, Recorded)
-        rules = {"functional": isinstance(value, Functional), "values": True} if aten else {}
-        dialect_of(type(value)).verify(value.graph_module, **rules)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import intarsia_scheduler
-from intarsia.levels import Emitted, Launched, Linked
+from intarsia_loops.launches import Launches
 from intarsia_loops.level_text import constants_of, print_value
+from intarsia_loops.levels import Emitted, Launched
+from intarsia_runtime.linked import Linked
 
 __all__ = ["Dumps"]
 
@@ -19,10 +21,11 @@ class Dumps:
 
     Args:
         folder: Where.
+        meaning: `(plan, launches)` -> the text of what launches that were made by a plan mean.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, meaning: Callable[[Any, Launches], str]) -> None:
+        self._folder, self._meaning = folder, meaning
         self._n_stages = 0
         self._last: dict[int, tuple[str, str]] = {}  # number of a graph -> the file that its text is in, and the text
 
@@ -37,7 +40,7 @@ class Dumps:
             if isinstance(graph, Emitted):
                 (self._folder / f"{name}.{graph.source.language}").write_text(graph.source.text, encoding="utf-8")
             if isinstance(graph, Launched) and plan is not None:
-                tiles = intarsia_scheduler.Scheduled(plan, graph.launches).text
+                tiles = self._meaning(plan, graph.launches)
                 (self._folder / f"{name}.tiles").write_text(tiles, encoding="utf-8")
             if not isinstance(graph, Linked):
                 self._write_text(number, name, print_value(graph))
