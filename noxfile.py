@@ -83,6 +83,8 @@ def versions(session: nox.Session) -> None:
 
 # ---- package tests ---------------------------------------------------------------------------------------------
 
+# pages whose examples need no more than torch and transformers
+GUIDES = ("from-torch-compile", "training-loops", "generation")
 TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy")
 
 
@@ -249,6 +251,14 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session
+def frameworks(session: nox.Session) -> None:
+    """Train with Lightning, Trainer, Accelerate, timm and torchmetrics, and run the pages about them."""
+    install_everything(session, *TEST_TOOLS, "transformers", "accelerate", "lightning", "torchmetrics", "timm")
+    session.run("python", "-m", "pytest", "integration/frameworks", *session.posargs)
+    session.run("python", "tools/readme_example.py", "docs/lightning.md", "docs/trainer.md")
+
+
+@nox.session
 def opinfo(session: nox.Session) -> None:
     """Compile a sample of each of torch's operators, at two sizes, and compare with eager."""
     install_everything(session, "expecttest", "numpy")
@@ -273,10 +283,10 @@ def layouts(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; warnings are errors, and the examples of README.md and of the guides run."""
-    install_everything(session, "sphinx", "furo", "myst-parser")
+    install_everything(session, "sphinx", "furo", "myst-parser", "transformers")
     session.run("python", "tools/docs_pages.py", "--check")
-    guides = ("docs/add-a-pass.md", "docs/add-an-op.md", "docs/operators-and-kernels.md")
-    session.run("python", "tools/readme_example.py", "README.md", *guides)
+    pages = (f"docs/{name}.md" for name in ("add-a-pass", "add-an-op", "operators-and-kernels", *GUIDES))
+    session.run("python", "tools/readme_example.py", "README.md", *pages)
     session.run("python", "-m", "sphinx", "-W", "-q", "-b", "html", "docs", "docs/_build")
 
 

@@ -1,0 +1,1 @@
+"""Other people's training frameworks around compiled modules, each with the losses and weights of eager."""
