@@ -16,7 +16,19 @@ from intarsia_ir.errors import InternalError, InvalidArgumentError, UnsupportedE
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops import to_fx
 from intarsia_loops.index import axis, lift, size_symbol
-from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, TensorRef, const, load, val
+from intarsia_loops.program import (
+    Buffer,
+    Condition,
+    Extern,
+    Kernel,
+    Nest,
+    Placement,
+    Program,
+    TensorRef,
+    const,
+    load,
+    val,
+)
 from intarsia_runtime import Cache, Runner, build, link
 from intarsia_runtime.link import _draws
 
@@ -70,7 +82,9 @@ def linked(cache: Cache, target: Target) -> Callable[..., Runner]:
         library = build(KernelSource(UNIT, "cpp", launches=every), target, cache=cache)
         names = {*inputs, *(b for launch in launches for b in launch.buffers)}
         names |= {out for item in items if isinstance(item, Extern) for out in item.outs if out}
-        every_buffer = {name: buffer(2, 3) for name in sorted(names) if not name.startswith("s")} | dict(buffers or {})
+        every_buffer = {name: buffer(2, 3) for name in sorted(names) if not name.startswith(("s", "u"))} | dict(
+            buffers or {}
+        )
         program = Program(
             every_buffer,
             inputs,
@@ -413,3 +427,29 @@ def test_tracebacks_show_the_generated_line(linked: Callable[..., Runner]) -> No
         run(None)
     except AttributeError as error:
         assert "_add1(x.data_ptr(), y.data_ptr())" in "".join(traceback.format_exception(error))
+
+
+def test_sizes_that_calls_give_are_read_from_their_results(linked: Callable[..., Runner]) -> None:
+    """A call's result tells u0, and a number is u1; nothing records the run, which would keep these sizes."""
+    u0, u1 = size_symbol("u0", 0), size_symbol("u1", 0)
+    buffers = {
+        "x": buffer(6),
+        "n": Buffer((), (), "i64"),
+        "at": Buffer((u0, lift(1)), (lift(1), u0), "i64"),
+        "y": Buffer((u1,), (lift(1),), "f32"),
+    }
+    items = [
+        Extern(("at",), aten.nonzero.default, (ref("x", (6,), (1,)),)),
+        Extern(("u1",), aten._local_scalar_dense.default, (ref("n", (), ()),)),
+        Extern((), aten._assert_scalar.default, (Condition("<=", u1, u0), "more than there are")),
+        Extern(("y",), aten.ones.default, ((u1,),)),
+    ]
+    run = linked(items, (TensorRef("y", (u1,), (lift(1),), lift(0)), u0), inputs=("x", "n"), buffers=buffers)
+    x = torch.tensor([0.0, 1.0, 2.0, 0.0, 3.0, 0.0])
+    for n in (0, 1, 3):
+        y, found = run(x, torch.tensor(n))
+        assert found == 3
+        torch.testing.assert_close(y, torch.ones(n))
+    with pytest.raises(RuntimeError, match="more than there are"):
+        run(x, torch.tensor(4))
+    assert run.symbolic and run.uses_host

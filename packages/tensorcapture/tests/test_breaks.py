@@ -75,7 +75,7 @@ def say_inside_a_call(x):
 
 def item(x):
     y = x * 2
-    return y[: int(x.sum().item())]
+    return y if int(x.sum().item()) == 3 else y + 1
 
 
 def to_list(x):

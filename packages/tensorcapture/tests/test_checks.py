@@ -285,10 +285,6 @@ def test_types_of_numbers(dtype):
     assert not captured.breaks
 
 
-def slices(x, n):
-    return x[: n.item()] + 1
-
-
 def branches(x, n):
     return x + 1 if n.item() > 2 else x - 1
 
@@ -307,7 +303,7 @@ def identity(x, n):
     return x + 1, (n > 2).item() is True
 
 
-@pytest.mark.parametrize("fn", [slices, branches, loops, writes_text, identity])
+@pytest.mark.parametrize("fn", [branches, loops, writes_text, identity])
 def test_what_must_be_known_breaks_where_it_is_asked_for(fn):
     executor = Executor()
     alike(executor.call(fn, X, torch.tensor(3)), fn(X, torch.tensor(3)))

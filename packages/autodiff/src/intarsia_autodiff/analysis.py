@@ -277,6 +277,9 @@ def _recompute(node: fx.Node) -> Recompute:
     return Recompute.CHEAP if torch.Tag.pointwise in target.tags else Recompute.COSTLY
 
 
+_UNKNOWN = 128  # a size that only the running program knows: neither tiny nor large
+
+
 def _n_bytes(value: Any) -> int:
     if not isinstance(value, torch.Tensor):
         return 8 if isinstance(value, (int, torch.SymInt, float, torch.SymFloat, bool, torch.SymBool)) else 0
@@ -284,7 +287,7 @@ def _n_bytes(value: Any) -> int:
 
 
 def _hint(size: Any) -> int:
-    return size if isinstance(size, int) else int(size.node.hint)
+    return size if isinstance(size, int) else int(size.node.hint) if size.node.has_hint() else _UNKNOWN
 
 
 def _flops(node: fx.Node) -> int:

@@ -464,6 +464,8 @@ def _is_view_of(view: torch.Tensor, base: torch.Tensor) -> bool:
 
 def _is_dense(value: torch.Tensor) -> bool:
     """Tell whether the elements of a tensor fill one piece of memory, each once."""
+    if any(isinstance(n, torch.SymInt) and not n.node.has_hint() for n in value.shape):
+        return value.is_contiguous()  # whatever sizes only the running program knows
     expected: Any = 1
     dims = sorted((d for d in range(value.dim()) if value.size(d) != 1), key=value.stride)
     for dim in dims:

@@ -154,12 +154,14 @@ class _Splitter:
         self.tie = self.signature.joint
         by_name = {node.name: node for node in joint.graph_module.graph.nodes}
         self.saved_nodes = [by_name[name] for name in plan.saved]
+        forward = [n for n in joint.graph_module.graph.nodes if n.op == "call_function" and n not in analysis.backward]
+        self._tellers = [*analysis.primals, *forward]  # what the forward graph can read sizes from
 
     def split(self) -> Partition[Half]:
         made: list[tuple[_Part, fx.GraphModule, Signature, tuple[tuple[int, ...], ...], tuple[FoundSymbol, ...]]] = []
         for part in self._parts():
             gm, signature, needs = self._backward(part, ())
-            sizes = tuple(find_symbol(name, self.analysis.primals) for name in untold_symbols(gm, signature))
+            sizes = tuple(find_symbol(name, self._tellers) for name in untold_symbols(gm, signature))
             if sizes:
                 gm, signature, needs = self._backward(part, sizes)
             made.append((part, gm, signature, needs, sizes))
@@ -256,7 +258,8 @@ class _Splitter:
             copies[node] = graph.node_copy(node)
         saved_nodes = [node for node in self.saved_nodes if node.op != "placeholder" or node in self.analysis.copied]
         wanted = [self.analysis.results[position] for position in self.analysis.forward_results]
-        needed = _ancestors([*wanted, *saved_nodes, *self.analysis.kept_calls])
+        tellers = [found.node for found in sizes.values()]
+        needed = _ancestors([*wanted, *saved_nodes, *tellers, *self.analysis.kept_calls])
         for node in self.joint.graph_module.graph.nodes:
             if node in needed and node not in copies:
                 copies[node] = graph.node_copy(node, copies.__getitem__)
@@ -274,10 +277,11 @@ class _Splitter:
                 results.append(made)
             saved[node] = SavedValue(results.index(made))
         for name, found in sizes.items():
-            if found.number is None:
+            if found.number is None and found.node.op == "placeholder":
                 saved[name] = SavedValue(self.analysis.primals.index(found.node), is_input=True)
                 continue
-            results.append(_number(graph, found, copies[found.node]))
+            told = copies[found.node]
+            results.append(told if found.number is None else _number(graph, found, told))
             saved[name] = SavedValue(len(results) - 1)
         n_primals = len(self.analysis.primals)
         forward = dataclasses.replace(

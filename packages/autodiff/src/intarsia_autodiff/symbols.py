@@ -30,9 +30,9 @@ class FoundSymbol:
     """A symbol, and how the forward graph reads it.
 
     Args:
-        node: The input that tells it.
+        node: The input that tells it, or what computes it, or computes a tensor that tells it.
         value: The symbolic number.
-        number: Copy of `node` in the graph -> op and arguments that read the number; None where the input is it.
+        number: Copy of `node` in the graph -> op and arguments that read the number; None where the node is it.
     """
 
     node: fx.Node
@@ -60,23 +60,23 @@ def symbol_places(gm: fx.GraphModule, outputs: Sequence[OutputSpec]) -> dict[str
     return {name: places[name] for name in sorted(_symbols_of(outputs)) if name in places}
 
 
-def find_symbol(name: str, inputs: Sequence[fx.Node]) -> FoundSymbol:
-    """Return how a symbol is read from inputs.
+def find_symbol(name: str, nodes: Sequence[fx.Node]) -> FoundSymbol:
+    """Return how a symbol is read from inputs, or from what is computed of them alone: the first of them that tells it.
 
     Raises:
-        UnsupportedError: `partition.size`: no input tells it.
+        UnsupportedError: `partition.size`: none tells it.
     """
-    for position, (kind, dim), value in _numbers(inputs):
+    for position, (kind, dim), value in _numbers(nodes):
         if str(value.node.expr) == name:
             read = None if kind == "itself" else lambda tensor, op=_READ[kind], dim=dim: (op, (tensor, dim))
-            return FoundSymbol(inputs[position], value, read)
+            return FoundSymbol(nodes[position], value, read)
     raise UnsupportedError(f"the backward pass has the size {name}, which no input tells", code="partition.size")
 
 
 def _numbers(inputs: Sequence[fx.Node]) -> Iterator[tuple[int, tuple[str, int], Any]]:
     """Yield position, kind and dimension, and value of each number of inputs that is a symbol."""
     for position, node in enumerate(inputs):
-        value = meta.value(node)
+        value = meta.value(node) if meta.has_value(node) else None
         found: list[tuple[tuple[str, int], Any]] = [(("itself", 0), value)]
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
             found = [(("size", dim), n) for dim, n in enumerate(value.shape)]

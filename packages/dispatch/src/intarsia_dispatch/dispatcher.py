@@ -264,7 +264,8 @@ class Dispatcher:
         try:
             return self._build(code, frame, state, values, capture), capture
         except Exception as error:
-            if dynamic is not False and capture.facts.symbols and _is_refusal(error):
+            has_symbols = capture.facts.symbols or capture.facts.ranges  # the second: of sizes that depend on data
+            if dynamic is not False and has_symbols and _is_refusal(error):
                 raise _CannotHaveSymbols from error
             self._outcomes.failed(code, state, error, "compiling")
             return None

@@ -3,6 +3,9 @@
 Mutable and private to one `plan` or `apply`; policies see it through `graph.FusionGraph`, `legality` asks it. Every
 index is by buffer, so a step of fusion touches only what the buffers of the two kernels lead to.
 
+What an item waits for besides buffers, a size that a call gives or a check of one, is among what it reads, with 0
+bytes: see `waits`.
+
 Terms. A nest is named by the buffer that it makes. An item is a kernel, named by the nest that founded it, or an extern
 call, named `"@k"`. Its rank is its position in the program at the start and never changes; its position is where it
 runs now.
@@ -22,9 +25,11 @@ from intarsia_fuser.effects import has_effect, must_run
 from intarsia_fuser.emitted import Counter
 from intarsia_fuser.order import ItemOrder
 from intarsia_fuser.sizes import Sizes
+from intarsia_fuser.waits import Waits
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Extern, Kernel, Nest, Program, TensorRef
+from intarsia_loops.shown import makers, needed_symbols, returned_symbols
 
 __all__ = ["Draft", "KernelInfo", "live_program", "shorten"]
 
@@ -93,6 +98,7 @@ class Draft:
         self._kernel_work: dict[str, KernelWork] = {}
         self._counter = Counter(self.program.buffers, self.sizes, WEIGHTS)
         self.ordered: tuple[str, ...] | None = None
+        self._waits = Waits(self.program)
         self._next_effect: dict[str, str] = {}
         self._previous_effect: dict[str, str] = {}
         for item in self.program.items:
@@ -139,13 +145,17 @@ class Draft:
 
     def after(self, item: str) -> Iterator[str]:
         """Yield the items that must run after `item`; repeats are possible."""
-        for buffer in self.steps(item) if item in self.kernels else self.externs[item].outs:
+        for buffer in self.steps(item) if item in self.kernels else self._given(item):
             for rank in self.readers.get(buffer, ()):
                 reader = self.item_of(self.names[rank])
                 if reader != item:
                     yield reader
         if item in self._next_effect:
             yield self._next_effect[item]
+
+    def _given(self, call: str) -> tuple[str, ...]:
+        """Return what items may wait for that a call gives: its results, and names of sizes and checks."""
+        return (*self.externs[call].outs, *self._waits.ended_by(self.rank[call]))
 
     def escapes(self, buffer: str, inside: tuple[str, ...]) -> bool:
         """Tell whether anybody but the items `inside` needs this buffer in memory."""
@@ -238,10 +248,12 @@ class Draft:
             self.rank[name] = rank
             self.externs[name] = item
             self.owner.update((out, name) for out in item.outs if out)
+            self.owner.update((waited, name) for waited in self._waits.ended_by(rank))
             self._operands[name] = tuple(sorted(item.reads()))
+            self.pinned.update(self._operands[name])
+            self._operands[name] += self._waits.of(item, rank)
             for buffer in self._operands[name]:
                 self.readers[buffer] = (*self.readers.get(buffer, ()), rank)
-            self.pinned.update(self._operands[name])
         else:
             raise InvalidArgumentError(
                 f"the program has a {type(item).__name__} where a nest or an extern call is expected",
@@ -256,9 +268,10 @@ class Draft:
         self._previous_effect = {second: first for first, second in pairwise(ordered)}
 
     def _note_reads(self, name: str) -> None:
-        self.reads[name] = footprints(self.nests[name], self.program.buffers, self.sizes)
-        self._work.pop(name, None)
         rank = self.rank[name]
+        reads = footprints(self.nests[name], self.program.buffers, self.sizes)
+        self.reads[name] = reads | dict.fromkeys(self._waits.of(self.nests[name], rank), 0)
+        self._work.pop(name, None)
         for buffer in self.reads[name]:
             ranks = self.readers.get(buffer, ())
             here = bisect.bisect_left(ranks, rank)
@@ -307,12 +320,16 @@ class Draft:
 def live_program(program: Program) -> Program:
     """Return the program without items that neither an output nor an effect needs."""
     live = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
+    made_at = makers(program)
+    live_sizes = returned_symbols(program) if made_at else set()
     kept = []
-    for item in reversed(program.items):
+    for position, item in reversed(list(enumerate(program.items))):
         made = item.outs if isinstance(item, Extern) else item.writes() if isinstance(item, Kernel) else (item.out,)
-        if live.isdisjoint(made) and not (isinstance(item, Extern) and must_run(item.target)):
+        gives_size = any(made_at[name] == position for name in live_sizes if name in made_at)
+        if live.isdisjoint(made) and not gives_size and not (isinstance(item, Extern) and must_run(item.target)):
             continue
         live |= item.reads()
+        live_sizes |= needed_symbols(item, program.buffers) if made_at else set()
         kept.append(item)
     return replace(program, items=tuple(reversed(kept)))
 

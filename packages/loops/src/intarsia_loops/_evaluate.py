@@ -6,9 +6,11 @@ then reduced ones. A value that doesn't depend on an axis has size 1 there.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,12 +19,34 @@ from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import RuntimeFault
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.ops import NEST_KINDS, SCALAR_OPS, identity_of
-from intarsia_loops.program import Buffer, Extern, Kernel, Nest, TensorRef, Val, scatter_of
+from intarsia_loops.program import Buffer, Condition, Extern, Kernel, Nest, TensorRef, Val, scatter_of
 from intarsia_loops.rewrites import postorder
+from intarsia_loops.shown import Shown, shown_by
 
-__all__ = ["allocate", "call_extern", "on", "run_kernel", "run_nest", "size_of", "tensor_of"]
+__all__ = [
+    "allocate",
+    "call_extern",
+    "called",
+    "laid_out",
+    "on",
+    "read_size",
+    "run_kernel",
+    "run_nest",
+    "size_of",
+    "tensor_of",
+]
 
 Sizes = Mapping[str, int]
+_COMPARISONS = MappingProxyType(
+    {
+        "==": operator.eq,
+        "!=": operator.ne,
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+    }
+)
 
 
 def on(device: str) -> AbstractContextManager[Any]:
@@ -230,30 +254,45 @@ def tensor_of(ref: TensorRef, memory: Mapping[str, torch.Tensor], sizes: Sizes) 
     return base.as_strided(shape, strides, base.storage_offset() + size_of(ref.offset, sizes))
 
 
-def call_extern(
-    extern: Extern, buffers: Mapping[str, Buffer], memory: Mapping[str, torch.Tensor], sizes: Sizes
-) -> dict[str, torch.Tensor]:
-    """Run an extern call and return its results by buffer name, laid out as the buffers say."""
+def called(extern: Extern, memory: Mapping[str, torch.Tensor], sizes: Sizes) -> dict[str, Any]:
+    """Run an extern call and return what it gives by name, as ATen laid it out."""
 
     def argument(value: Any) -> Any:
         if isinstance(value, TensorRef):
             return tensor_of(value, memory, sizes)
         if isinstance(value, IndexExpr):
             return size_of(value, sizes)
+        if isinstance(value, Condition):
+            return _COMPARISONS[value.op](size_of(value.left, sizes), size_of(value.right, sizes))
         if isinstance(value, tuple):
             return [argument(v) for v in value]
         return value
 
     result = extern.target(*[argument(a) for a in extern.args], **{k: argument(v) for k, v in extern.kwargs})
     results = result if isinstance(result, (tuple, list)) else [result] if extern.outs else []
-    made = {}
-    for name, tensor in zip(extern.outs, results, strict=True):
-        if name:
-            made[name] = _laid_out(tensor, buffers[name], sizes)
-    return made
+    return {name: given for name, given in zip(extern.outs, results, strict=True) if name}
 
 
-def _laid_out(tensor: torch.Tensor, buffer: Buffer, sizes: Sizes) -> torch.Tensor:
+def call_extern(
+    extern: Extern, buffers: Mapping[str, Buffer], memory: Mapping[str, torch.Tensor], sizes: Sizes
+) -> dict[str, Any]:
+    """Run an extern call and return what it gives by name: tensors laid out as the buffers say, and numbers."""
+    made = called(extern, memory, sizes)
+    sizes = {**sizes}
+    for shown in shown_by(extern.outs, buffers):
+        sizes.setdefault(shown.symbol, read_size(shown, made[shown.name]))
+    return {name: laid_out(given, buffers[name], sizes) if name in buffers else given for name, given in made.items()}
+
+
+def read_size(shown: Shown, given: Any) -> int:
+    """Return the value of a size symbol from what shows it."""
+    if shown.kind == "itself":
+        return int(given)
+    return int((given.shape if shown.kind == "size" else given.stride())[shown.dim])
+
+
+def laid_out(tensor: torch.Tensor, buffer: Buffer, sizes: Sizes) -> torch.Tensor:
+    """Return a tensor in the layout of a buffer; itself, where it has that."""
     wanted = allocate(buffer, sizes) if tensor.numel() else tensor
     if tensor.stride() == wanted.stride() and tensor.dtype == wanted.dtype:
         return tensor

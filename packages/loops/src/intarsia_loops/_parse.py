@@ -20,6 +20,7 @@ from intarsia_loops.ops import SCALAR_OPS, Rule
 from intarsia_loops.program import (
     SCHEMA,
     Buffer,
+    Condition,
     Extern,
     Item,
     Kernel,
@@ -41,7 +42,7 @@ _TOKEN = re.compile(
       | (?P<buffer>%[A-Za-z_]\w*)
       | (?P<number>(?:inf|nan)\b|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
       | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
-      | (?P<sign>//|[<=!]=|[-<()\[\]{},:;=@+*%`])
+      | (?P<sign>//|[<>=!]=|[-<>()\[\]{},:;=@+*%`])
     """,
     re.VERBOSE,
 )
@@ -327,7 +328,10 @@ class Parser:
     def outs(self) -> tuple[str, ...]:
         outs: list[str] = []
         while self.peek().text != "=":
-            outs.append("" if self.accept("_") else self.typed_buffer())
+            if self.accept("_"):
+                outs.append("")
+            else:
+                outs.append(self.typed_buffer() if self.peek().kind == "buffer" else self.kind("name"))
             self.accept(",")
         return tuple(outs)
 
@@ -504,9 +508,7 @@ class Parser:
         if token.kind == "string":
             return self.string()
         if self.accept("`"):
-            expr = self.expr()
-            self.expect("`")
-            return expr
+            return self._size_or_condition()
         if self.accept("("):
             found: list[Any] = []
             while not self.accept(")"):
@@ -514,6 +516,19 @@ class Parser:
                 self.accept(",")
             return tuple(found)
         return self._word() if token.kind == "name" else self._number()
+
+    def _size_or_condition(self) -> IndexExpr | Condition:
+        """The rest of a size expression, or of a comparison, whose symbols are any integers."""
+        start = self.at
+        expr = self.expr()
+        if self.accept("`"):
+            return expr
+        known, self.facts, self.at = self.facts, SizeFacts(), start
+        left, op = self.expr(), self.take().text
+        condition = Condition(op, left, self.expr())
+        self.facts = known
+        self.expect("`")
+        return condition
 
     def _word(self) -> Any:
         token = self.peek()

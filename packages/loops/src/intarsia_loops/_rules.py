@@ -16,6 +16,7 @@ from intarsia_loops.index import ZERO, Atom, IndexExpr, atom_expr, less
 from intarsia_loops.ops import INTEGERS, NEST_KINDS, SCALAR_OPS, result_type
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val, scatter_of
 from intarsia_loops.rewrites import postorder
+from intarsia_loops.shown import makers, needed_symbols
 
 __all__ = ["Findings", "check_program"]
 
@@ -52,8 +53,11 @@ def check_program(program: Program, findings: Findings, *, origins: bool) -> Non
     for name, buffer in program.buffers.items():
         _check_buffer(name, buffer, program.facts, findings)
     places: dict[str, str] = {}
-    for item in program.items:
+    made_at = makers(program)
+    for position, item in enumerate(program.items):
         _check_reads(item, defined, findings)
+        if made_at:
+            _check_symbols(item, position, made_at, program.buffers, findings)
         if not isinstance(item, Extern):
             places |= {program.buffers[n].device: n for n in (*_made(item), *item.reads()) if n in program.buffers}
         for nest in item.steps if isinstance(item, Kernel) else (item,):
@@ -95,6 +99,8 @@ def _define(item: Item, buffers: Mapping[str, Buffer], defined: set[str], findin
             findings.add("L1", name, "the name is no identifier")
         if name in defined:
             findings.add("L1", name, "is written a second time")
+        elif name not in buffers and isinstance(item, Extern) and _gives_number(item, name):
+            pass  # a size symbol
         elif name not in buffers:
             findings.add("L1", name, "has no buffer")
         else:
@@ -105,6 +111,21 @@ def _define(item: Item, buffers: Mapping[str, Buffer], defined: set[str], findin
 def _check_reads(item: Item, defined: set[str], findings: Findings) -> None:
     for name in sorted(item.reads() - defined):
         findings.add("L2", name, f"is read by {', '.join(_made(item)) or 'an item'} before it is defined")
+
+
+def _gives_number(item: Extern, name: str) -> bool:
+    """Tell whether a result of a call is a number, as its schema says."""
+    returns = getattr(getattr(item.target, "_schema", None), "returns", ())
+    kinds = [str(r.type) for r, out in zip(returns, item.outs, strict=False) if out == name]
+    return bool(kinds) and kinds[0] in ("int", "number", "SymInt", "Scalar")
+
+
+def _check_symbols(
+    item: Item, position: int, made_at: Mapping[str, int], buffers: Mapping[str, Buffer], findings: Findings
+) -> None:
+    for name in sorted(needed_symbols(item, buffers)):
+        if made_at.get(name, -1) >= position:
+            findings.add("L17", _made(item)[0] if _made(item) else "item", f"needs the size {name} before it is made")
 
 
 def _check_buffer(name: str, buffer: Buffer, facts: SizeFacts, findings: Findings) -> None:

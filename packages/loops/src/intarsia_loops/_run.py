@@ -9,11 +9,12 @@ import torch
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_loops._evaluate import call_extern, on, run_kernel, run_nest, size_of, tensor_of
+from intarsia_loops._evaluate import called, laid_out, on, read_size, run_kernel, run_nest, size_of, tensor_of
 from intarsia_loops.index import IndexExpr
-from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef
+from intarsia_loops.shown import makers, shown_by, symbols_of
 
-__all__ = ["bind", "output_of", "run_program", "symbols_of"]
+__all__ = ["bind", "bind_results", "output_of", "run_program"]
 
 
 def run_program(program: Program, args: Iterable[Any]) -> tuple[Any, ...]:
@@ -37,8 +38,23 @@ def run_program(program: Program, args: Iterable[Any]) -> tuple[Any, ...]:
             for name in item.writes():
                 memory[name] = arena.hold(name, made[name])
         else:
-            memory.update(call_extern(item, program.buffers, memory, sizes))
+            memory.update(bind_results(item, program.buffers, memory, sizes))
     return tuple(output_of(value, memory, sizes) for value in program.outputs)
+
+
+def bind_results(
+    item: Extern, buffers: Mapping[str, Buffer], memory: Mapping[str, torch.Tensor], sizes: dict[str, int]
+) -> dict[str, torch.Tensor]:
+    """Run an extern call, note the values of the size symbols that its results show, and return its tensors.
+
+    Raises:
+        RuntimeFault: A result isn't what is known of its size.
+    """
+    made = called(item, memory, sizes)
+    for shown in shown_by(item.outs, buffers):
+        if shown.symbol not in sizes:
+            sizes[shown.symbol] = read_size(shown, made[shown.name])
+    return {name: laid_out(tensor, buffers[name], sizes) for name, tensor in made.items() if name in buffers}
 
 
 def output_of(value: Any, memory: Mapping[str, torch.Tensor], sizes: Mapping[str, int]) -> Any:
@@ -60,13 +76,9 @@ def bind(program: Program, args: list[Any], memory: dict[str, torch.Tensor]) -> 
             memory[name] = _placed(value, program.buffers[name])
         else:
             sizes[name] = int(value)
-    for name, tensor in memory.items():
-        buffer = program.buffers[name]
-        numbers = zip((*buffer.shape, *buffer.strides), (*tensor.shape, *tensor.stride()), strict=True)
-        for number, n in numbers:
-            if (symbol := _plain_symbol(number)) is not None:
-                sizes.setdefault(symbol, n)
-    missing = symbols_of(program.buffers.values()) - sizes.keys()
+    for shown in shown_by(memory, program.buffers):
+        sizes.setdefault(shown.symbol, read_size(shown, memory[shown.name]))
+    missing = symbols_of(program.buffers.values()) - sizes.keys() - makers(program).keys()
     if missing:
         raise InvalidArgumentError(f"no input has the size {min(missing)}", code="loops.arguments")
     return sizes
@@ -75,18 +87,6 @@ def bind(program: Program, args: list[Any], memory: dict[str, torch.Tensor]) -> 
 def _placed(value: torch.Tensor, buffer: Buffer) -> torch.Tensor:
     """Return an input or constant where the program reads it: numbers on the CPU may be read on another device."""
     return value if buffer.device == "cpu" else value.to(buffer.device)
-
-
-def _plain_symbol(extent: IndexExpr) -> str | None:
-    if len(extent.terms) != 1:
-        return None
-    monomial, factor = extent.terms[0]
-    return monomial[0].key if factor == 1 and len(monomial) == 1 and monomial[0].kind == "sym" else None
-
-
-def symbols_of(buffers: Iterable[Buffer]) -> set[str]:
-    """Return the names of all size symbols in sizes and strides of these buffers."""
-    return {name for b in buffers for e in (*b.shape, *b.strides) for name in e.symbols()}
 
 
 class _Arena:

@@ -9,6 +9,11 @@ __all__ = ["symbol"]
 
 
 def symbol(name: str, facts: SizeFacts) -> IndexExpr:
-    """Return the size symbol of this name; without a range it is at least 2, because 0 and 1 are specialized."""
-    low, high = facts.ranges.get(name, (2, None))
-    return size_symbol(name, 2 if low is None else low, INF if high is None else high)
+    """Return the size symbol of this name.
+
+    Without a range it is at least 2, because 0 and 1 are specialized; one that depends on data, whose name begins with
+    "u", is any integer.
+    """
+    lowest = -INF if name.startswith("u") else 2
+    low, high = facts.ranges.get(name, (None, None))
+    return size_symbol(name, lowest if low is None else low, INF if high is None else high)

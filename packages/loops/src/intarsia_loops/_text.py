@@ -15,7 +15,8 @@
 A type is an element type, sizes in [], strides after @ unless row-major, an offset after +, a device after `on`
 unless it is the CPU. A nest names its axes with their extents, reduced (or scanned) ones after `;`. A value used more
 than once is named t0, t1, ... . A constant is written as a conversion of a number: `f32(1.0)`. In the arguments of an
-extern call a tensor is `%x`, or `view(%x, type)` with sizes, strides and offset; a size expression is in backquotes.
+extern call a tensor is `%x`, or `view(%x, type)` with sizes, strides and offset; a size expression, or a comparison of
+two, is in backquotes. A result without a `%` is a number, and a size symbol from there on.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.fact_text import fact_lines
 from intarsia_ir.records import Origin
 from intarsia_loops.index import ZERO, Atom, IndexExpr, row_major
-from intarsia_loops.program import SCHEMA, Buffer, Extern, Item, Nest, Program, TensorRef, Val
+from intarsia_loops.program import SCHEMA, Buffer, Condition, Extern, Item, Nest, Program, TensorRef, Val
 from intarsia_loops.rewrites import operands, postorder
 
 __all__ = [
@@ -173,7 +174,7 @@ def _number(value: bool | int | float) -> str:
 
 
 def _extern(item: Extern, buffers: Mapping[str, Buffer]) -> str:
-    outs = ", ".join(f"%{o}: {buffer_type(buffers.get(o))}" if o else "_" for o in item.outs)
+    outs = ", ".join((f"%{o}: {buffer_type(buffers[o])}" if o in buffers else o) if o else "_" for o in item.outs)
     args = [argument_text(a, buffers) for a in item.args]
     args += [f"{k}={argument_text(v, buffers)}" for k, v in item.kwargs]
     return f"{outs}{' ' if outs else ''}= extern {item.target}({', '.join(args)}){origins_text(item.origins)}"
@@ -184,6 +185,8 @@ def argument_text(value: Any, buffers: Mapping[str, Buffer]) -> str:
         return _ref(value, buffers)
     if isinstance(value, IndexExpr):
         return f"`{value!r}`"
+    if isinstance(value, Condition):
+        return f"`{value.left!r} {value.op} {value.right!r}`"
     if isinstance(value, (tuple, list)):
         inner = ", ".join([argument_text(v, buffers) for v in value])
         return f"({inner}{',' if len(value) == 1 else ''})"

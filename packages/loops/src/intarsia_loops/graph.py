@@ -2,8 +2,8 @@
 
 Each item is the callable target of a call_function node: calling it interprets it, so FX can run, print, lint and
 deep-copy the graph. Arguments of a node are the buffers that the item reads, in the order of `reads`, then the size
-symbols it needs. The view is derived from a `Program`; `from_fx` gives the program back, also after edits to the graph
-(nodes erased, arguments replaced, targets swapped for other item targets).
+symbols that are known by then. The view is derived from a `Program`; `from_fx` gives the program back, also after edits
+to the graph (nodes erased, arguments replaced, targets swapped for other item targets).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import SizeFacts
 from intarsia_loops._items import made_by, outs_of, renamed
-from intarsia_loops._run import symbols_of
 from intarsia_loops._symbols import symbol as size_symbol
 from intarsia_loops.index import IndexExpr, lift
-from intarsia_loops.program import Buffer, Item, Placement, Program, TensorRef
+from intarsia_loops.program import Buffer, Extern, Item, Placement, Program, TensorRef
+from intarsia_loops.shown import Shown, makers, shown_by, symbols_of
 from intarsia_loops.targets import ItemOp, ViewOp, target_of
 
 __all__ = ["from_fx", "to_fx"]
@@ -120,7 +120,7 @@ class _View(fx.GraphModule):
         return super().__getattr__(name)
 
 
-_READS_SIZES = (torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int)
+_READS_SIZES = MappingProxyType({"size": torch.ops.aten.sym_size.int, "stride": torch.ops.aten.sym_stride.int})
 
 
 class _Writer:
@@ -128,7 +128,9 @@ class _Writer:
         self.program, self.values = program, values
         self.graph = fx.Graph()
         self.env: dict[str, fx.Node] = {}
-        self.symbols = tuple(sorted(symbols_of(program.buffers.values())))
+        self.made = makers(program)
+        self.all_symbols = tuple(sorted(symbols_of(program.buffers.values()) | self.made.keys()))
+        self.symbols: tuple[str, ...] = ()  # those that are known so far
 
     def graph_module(self) -> _View:
         program = self.program
@@ -136,11 +138,14 @@ class _Writer:
             self._note(name, self.graph.placeholder(name), ())
         for name in program.constants:
             self._note(name, self.graph.get_attr(name), ())
-        for symbol in self.symbols:
-            if symbol not in self.env:
-                self._size_node(symbol)
+        self._read_sizes((*program.inputs, *program.constants))
+        missing = [s for s in self.all_symbols if s not in self.env and s not in self.made]
+        if missing:
+            raise InvalidArgumentError(f"no input has the size {missing[0]}", code="loops.arguments")
         for item in program.items:
             self._item(item)
+            if self.made and isinstance(item, Extern):
+                self._read_sizes(item.outs)
         self.graph.output(tuple([self._output(v) for v in program.outputs]))
         gm = _View(dict(program.constants), self.graph)
         inputs = {n: program.buffers.get(n) for n in (*program.inputs, *program.constants)}
@@ -153,15 +158,17 @@ class _Writer:
         if name in self.values:
             meta.set_value(node, self.values[name])
 
-    def _size_node(self, symbol: str) -> None:
-        for name in (*self.program.inputs, *self.program.constants):
-            buffer = self.program.buffers.get(name)
-            for op, numbers in zip(_READS_SIZES, (buffer.shape, buffer.strides) if buffer else (), strict=False):
-                for dim, number in enumerate(numbers):
-                    if repr(number) == symbol:
-                        self._note(symbol, self.graph.call_function(op, (self.env[name], dim)), ())
-                        return
-        raise InvalidArgumentError(f"no input has the size {symbol}", code="loops.arguments")
+    def _read_sizes(self, names: Iterable[str]) -> None:
+        """Add a node for each symbol that inputs or results are the first to show."""
+        found: dict[str, Shown] = {}
+        for shown in shown_by(names, self.program.buffers):
+            if shown.symbol not in self.env:
+                found.setdefault(shown.symbol, shown)
+        for symbol in sorted(found):
+            shown = found[symbol]
+            args = (self.env[shown.name], shown.dim)
+            self._note(symbol, self.graph.call_function(_READS_SIZES[shown.kind], args), ())
+        self.symbols = tuple([s for s in self.all_symbols if s in self.env])
 
     def _item(self, item: Item) -> None:
         op = target_of(item, self.program.buffers, self.symbols)
@@ -235,9 +242,9 @@ class _Reader:
             self.names[node] = replace(target.ref, buffer=self.names[node.args[0]])  # type: ignore[index]
         elif target is operator.getitem:
             self.names[node] = self.names[node.args[0]][node.args[1]]  # type: ignore[index]
-        elif target in _READS_SIZES:
+        elif target in _READS_SIZES.values():
             buffer = self.buffers[self.names[node.args[0]]]  # type: ignore[index]
-            numbers = buffer.shape if target is _READS_SIZES[0] else buffer.strides
+            numbers = buffer.shape if target is _READS_SIZES["size"] else buffer.strides
             self.names[node] = repr(numbers[node.args[1]])  # type: ignore[index]
         else:
             self._unknown(node)
@@ -251,7 +258,7 @@ class _Reader:
         changed = {old: new for old, new in {**now, **taken}.items() if old != new}
         item = renamed(op.item, changed) if changed else op.item
         for old, new in zip(made, made_by(item), strict=True):
-            if old:
+            if old in op.buffers:
                 self.buffers[new] = op.buffers[old]
         self.items.append(item)
         outs = outs_of(item)
@@ -273,7 +280,8 @@ class _Reader:
 
     def _size(self, node: fx.Node, name: str) -> Any:
         """An output that is an input but no known buffer: a size symbol of the frame, or of some buffer."""
-        if name in self.frame.inputs or name in symbols_of(self.buffers.values()):
+        numbers = {out for item in self.items for out in outs_of(item)}
+        if name in self.frame.inputs or name in numbers or name in symbols_of(self.buffers.values()):
             return size_symbol(name, self.frame.facts)
         raise InvalidArgumentError(
             f"nothing tells what the input {node.name} looks like: this is no view of a loop program",

@@ -477,6 +477,17 @@ def _without_remainders(e: IndexExpr, b: IndexExpr) -> IndexExpr:
     return e
 
 
+def divides(b: IndexExpr, e: IndexExpr) -> bool:
+    """Tell whether `e` is a multiple of `b` by its form.
+
+    Example:
+        >>> n, m = size_symbol("n"), size_symbol("m")
+        >>> divides(n, 4 * n * m), divides(n, n + m)
+        (True, False)
+    """
+    return _divide(e, b)[1] is ZERO
+
+
 def _divide(e: IndexExpr, b: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
     """(q, r) with e = q*b + r, term by term; when b is a sum, only as a whole multiple."""
     if e is b:

@@ -21,6 +21,7 @@ from intarsia_loops.index import IndexExpr, lift
 
 __all__ = [
     "Buffer",
+    "Condition",
     "Extern",
     "Item",
     "Kernel",
@@ -302,13 +303,30 @@ class TensorRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """`left op right`, as an operand of a check: nothing that is known of sizes may answer it before it ran.
+
+    Args:
+        op: `"=="`, `"!="`, `"<"`, `"<="`, `">"` or `">="`.
+        left: Over size symbols, without the ranges of the facts.
+        right: The same.
+    """
+
+    op: str
+    left: IndexExpr
+    right: IndexExpr
+
+
+@dataclass(frozen=True, slots=True)
 class Extern:
     """A call of an ATen overload on whole tensors.
 
     Args:
-        outs: Buffers that take the results, one per tensor result in order ("" for a result that is None or unused).
+        outs: Buffers that take the results, one per tensor result in order ("" for a result that is None or unused);
+            the size symbol of a result that is a number.
         target: The OpOverload.
-        args: Positional arguments; tensors are TensorRefs, also inside tuples; symbolic sizes are IndexExprs.
+        args: Positional arguments; tensors are TensorRefs, also inside tuples; symbolic sizes are IndexExprs; what a
+            check of sizes asks is a Condition.
         kwargs: Keyword arguments as sorted pairs.
         origins: User lines; not part of equality.
     """

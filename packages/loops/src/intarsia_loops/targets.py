@@ -47,7 +47,8 @@ class ItemOp(ABC):
         self.reads = reads_of(item)
         self.outs = outs_of(item)
         names = (*self.reads, *made_by(item))
-        self.buffers: Mapping[str, Buffer] = {n: buffers[n] for n in names if n}
+        numbers = outs_of(item) if isinstance(item, Extern) else ()  # a result that is no buffer is a number
+        self.buffers: Mapping[str, Buffer] = {n: buffers[n] for n in names if n and (n in buffers or n not in numbers)}
         self.symbols = symbols
         self._hash = hash(self._summary())
         self.__name__ = self.__qualname__ = self._label()
@@ -71,7 +72,7 @@ class ItemOp(ABC):
             return True
         if not isinstance(other, ItemOp) or type(other) is not type(self) or other._hash != self._hash:
             return False
-        return self._matches(other)
+        return self.symbols == other.symbols and self._matches(other)  # FX takes equal targets for one
 
     def __deepcopy__(self, memo: Any) -> ItemOp:
         return self
@@ -162,7 +163,7 @@ class ExternOp(ItemOp):
             map_refs(self.item.args, lambda r: replace(r, buffer=place[r.buffer])),
             map_refs(self.item.kwargs, lambda r: replace(r, buffer=place[r.buffer])),
             tuple([place[o] if o else "" for o in self.outs]),
-            tuple([self.buffers[n] for n in place if n]),
+            tuple([self.buffers.get(n) for n in place if n]),
         )
 
     def _run(self, memory: dict[str, torch.Tensor], sizes: dict[str, int]) -> dict[str, torch.Tensor]:

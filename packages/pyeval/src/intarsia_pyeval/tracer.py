@@ -146,6 +146,13 @@ class Extension:
         """Return the number of recorded operations; each is told to `tx.effects` as well, as `advanced`."""
         return 0
 
+    def settle(self, tx: Tracer, numbers: Sequence[Value]) -> list[Value]:
+        """Return operands that can't stay open in another form: as constants that they are in this call, relied on.
+
+        What only the graph knows may be numbers of the graph instead.
+        """
+        return [number.settled() for number in numbers]
+
     def runs_in_vain(self) -> InVain | None:
         """Return how to call the graph so that it has done nothing where a check fails.
 

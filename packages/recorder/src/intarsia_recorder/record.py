@@ -99,6 +99,7 @@ def record(
     """
     leaves, tree = pytree.tree_flatten(tuple(inputs))
     mode = fake_mode or _mode_of(leaves)
+    mode.epoch += 1  # inputs remember sizes that a front end made for their `nonzero`, which this graph doesn't have
     table = decompositions if fuel is None else limited(decompositions or {}, fuel)
     recorder = Recorder(mode, decompositions=table, cache=cache)
     names = _input_names(program, leaves, signature)

@@ -160,6 +160,9 @@ class Recorder(TorchDispatchMode):
         self._reals: dict[int, torch.Tensor] = {}
         self._frames: dict[tuple[int, int], tuple[CodeType, Origin | None]] = {}
         self._stack_of_sequence: dict[int, tuple[Origin, ...]] = {}
+        self._n_asserts = 0  # of the environment that were looked at
+        self._waiting: list[Any] = []  # asserts about sizes that nothing yields yet
+        self._asserted: set[Any] = set()
         self._kinds: dict[int, _Kind] = {}  # by address, because overloads hash in Python
 
     @classmethod
@@ -224,16 +227,27 @@ class Recorder(TorchDispatchMode):
             self.mark = outer
 
     def emit_deferred_asserts(self) -> None:
-        """Write the relations over data-dependent sizes that the running program has to check."""
+        """Write the relations over sizes that depend on data, which the running program has to check, as they come up.
+
+        What relies on one comes behind its check: a size that is too large would be used to address memory.
+        """
         if self.env is None:
             return
-        for relation in dict.fromkeys(self.env.asserts):
-            if self.symbols.knows(relation.expr):
+        self._waiting += self.env.asserts[self._n_asserts :]
+        self._n_asserts = len(self.env.asserts)
+        where, waiting, self._waiting = self.where, self._waiting, []
+        for relation in waiting:
+            if not self.symbols.knows(relation.expr):
+                self._waiting.append(relation)
+            elif relation not in self._asserted:
+                self._asserted.add(relation)
                 self.where = () if relation.origin is None else (relation.origin,)
+                self.symbols.where = self.where
                 condition = self.symbols.node(relation.expr)
                 message = f"{relation.expr} doesn't hold"
                 node = self.graph.call_function(aten._assert_scalar.default, (condition, message))
                 self._describe(node, None)
+        self.where = where
 
     def forget_autograd(self) -> None:
         """Cut node values off from autograd graphs, which would keep a whole forward pass alive."""
@@ -270,6 +284,8 @@ class Recorder(TorchDispatchMode):
             result = None if kind.is_assertion else self.cache.call(func, args, kwargs)
         if type(result) in _NUMBERS:
             return result  # `item()` of a literal: known, and nothing for a graph to compute
+        if self.env is not None and len(self.env.asserts) > self._n_asserts:
+            self.emit_deferred_asserts()
         # recorded only now: an op that raises leaves no node behind
         node = call_node(self.graph, func, self.argument(args), self.argument(kwargs) if kwargs else kwargs)
         self._describe(node, result)

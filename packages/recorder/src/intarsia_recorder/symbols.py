@@ -17,7 +17,7 @@ import torch
 import torch.fx as fx
 
 from intarsia_ir import meta
-from intarsia_ir.errors import InternalError
+from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_recorder.environment import ShapeEnvironment
 
@@ -28,6 +28,7 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 # by class name: the classes live in torch.utils._sympy and in intarsia_shapes
 _BINARY: dict[str, Callable[..., Any]] = {
+    "And": operator.and_,
     "Equality": operator.eq,
     "FloatPow": operator.pow,
     "FloatTrueDiv": operator.truediv,
@@ -38,6 +39,7 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "Max": torch.sym_max,
     "Min": torch.sym_min,
     "Mod": operator.mod,
+    "Or": operator.or_,
     "Pow": operator.pow,
     "PowByNatural": operator.pow,
     "PythonMod": operator.mod,
@@ -99,7 +101,8 @@ class SymbolTable:
         """Return the node, or the plain number, that stands for a symbolic number or a SymPy expression.
 
         Raises:
-            InternalError: The expression has a symbol or a function that no node can produce.
+            UnsupportedError: The expression has a symbol for a size inside of an operation, which no node yields.
+            InternalError: It has another symbol, or a function, that no node can produce.
         """
         if isinstance(number, _SYMBOLIC):
             if number.node.constant is not None:
@@ -129,7 +132,10 @@ class SymbolTable:
             return self._fold(_BINARY[name], expression.args, type(expression))
         if name in _UNARY:
             return self._call(_UNARY[name], (self.node(expression.args[0]),), expression)
-        raise InternalError(f"no node computes {expression} ({name})", code="recorder.symbol", where=self.where)
+        what = f"no node computes {expression} ({name})"
+        if not all(symbol.name.startswith("s") for symbol in expression.free_symbols):  # a question about data
+            raise UnsupportedError(what, code="recorder.data_dependent", where=self.where)
+        raise InternalError(what, code="recorder.symbol", where=self.where)
 
     def _fold(self, function: Callable[..., Any], terms: Sequence[Any], rebuild: Callable[..., Any]) -> fx.Node:
         """Apply a two-argument function from left to right."""
@@ -143,6 +149,9 @@ class SymbolTable:
 
     def _read(self, symbol: Any) -> fx.Node:
         """Return the node that yields a symbol; reads of placeholders stand behind the last placeholder."""
+        if symbol not in self._sources and not symbol.name.startswith("s"):
+            what = f"the size {symbol}, which an operation made for itself, is needed"
+            raise UnsupportedError(what, code="recorder.data_dependent", where=self.where)
         if symbol not in self._sources:
             raise InternalError(f"no node yields the size {symbol}", code="recorder.symbol", where=self.where)
         node, kind, dim = self._sources[symbol]
@@ -168,7 +177,7 @@ class SymbolTable:
             # behind fake tensors of another front end: torch's environment, which makes integers only
             return self._foreign.create_symintnode(expression, hint=None)
         hint = self.env.guarding_hint_or_throw(expression) if self.env.has_guarding_hint(expression) else None
-        if expression.is_Boolean:
+        if expression.is_Boolean or expression.is_Relational:
             return torch.SymBool(self.env.node(expression, bool, hint))
         if expression.is_integer:
             return torch.SymInt(self.env.node(expression, int, hint))

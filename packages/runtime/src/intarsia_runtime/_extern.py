@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from intarsia_ir.aten import effects
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_loops.index import IndexExpr
-from intarsia_loops.program import Buffer, Extern, Program, TensorRef
+from intarsia_loops.program import Buffer, Condition, Extern, Program, TensorRef
+from intarsia_loops.shown import Shown
 from intarsia_runtime._calls import check_custom_result, check_result, copy, restride
 from intarsia_runtime._names import Names
 from intarsia_runtime._refs import RefWriter, shape_text, size_text
@@ -36,11 +37,15 @@ class ExternCall:
         names: Names of the function being written.
         refs: Writes its tensor operands.
         used: Results that something reads.
+        sizes: Size symbols that nothing before it gives: they are read from its results.
     """
 
-    def __init__(self, item: Extern, names: Names, refs: RefWriter, used: Set[str]) -> None:
-        self.item, self.names, self.refs = item, names, refs
-        self.outs = tuple(name if name in used else "" for name in item.outs)
+    def __init__(
+        self, item: Extern, names: Names, refs: RefWriter, used: Set[str], sizes: Sequence[Shown] = ()
+    ) -> None:
+        self.item, self.names, self.refs, self.sizes = item, names, refs, sizes
+        kept = {*used, *(shown.name for shown in sizes)}
+        self.outs = tuple(name if name in kept else "" for name in item.outs)
 
     def lines(self, program: Program) -> list[str]:
         """Return the statements that make the call and give every used result the layout of its buffer."""
@@ -51,8 +56,13 @@ class ExternCall:
         if not used:
             return [call]
         lines = [f"{self._targets()} = {call}"]
+        for shown in self.sizes:
+            if shown.kind != "itself":
+                numbers = "shape" if shown.kind == "size" else "stride()"
+                lines.append(f"{shown.symbol} = {self.names.local(shown.name)}.{numbers}[{shown.dim}]")
         for name in used:
-            lines += self._layout(self.names.local(name), program.buffers[name])
+            if name in program.buffers:
+                lines += self._layout(self.names.local(name), program.buffers[name])
         return lines
 
     def _function(self) -> str:
@@ -66,6 +76,8 @@ class ExternCall:
             return self.refs.tensor(value)
         if isinstance(value, IndexExpr):
             return size_text(value)
+        if isinstance(value, Condition):
+            return f"{size_text(value.left)} {value.op} {size_text(value.right)}"
         if isinstance(value, (tuple, list)):
             return f"[{', '.join(map(self._argument, value))}]"
         return self.names.literal(value)

@@ -11,6 +11,7 @@ import torch
 from intarsia_ir.dtypes import dtype_from_name, itemsize
 from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_loops.program import Program, TensorRef
+from intarsia_loops.shown import makers
 from intarsia_runtime._names import Names
 
 __all__ = ["RefWriter", "shape_text", "size_text"]
@@ -86,7 +87,8 @@ class RefWriter:
         for symbol in symbols:  # first come: texts of sizes use the symbol's own name
             if self.names.local(symbol) != symbol:
                 raise InternalError(f"{symbol!r} can't be a variable", code="runtime.size_symbol")
-        return [(s, self._where_shown(s)) for s in symbols if s not in self.program.inputs]
+        made = makers(self.program)
+        return [(s, self._where_shown(s)) for s in symbols if s not in self.program.inputs and s not in made]
 
     def is_symbolic(self) -> bool:
         """Tell whether any size or stride of the program is not a constant."""
@@ -95,7 +97,7 @@ class RefWriter:
     def _symbols(self) -> set[str]:
         """Return the names of all size symbols in the program's buffers."""
         texts = (size_text(e) for b in self.program.buffers.values() for e in (*b.shape, *b.strides))
-        return {name for text in texts for name in _IDENTIFIER.findall(text)}
+        return {name for text in texts for name in _IDENTIFIER.findall(text)} | makers(self.program).keys()
 
     def _where_shown(self, symbol: str) -> str:
         for name in self.program.inputs:

@@ -42,6 +42,7 @@ from intarsia_ir.records import KernelSource, Launch
 from intarsia_loops import from_fx
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Extern, Kernel, Program
+from intarsia_loops.shown import Shown, makers, shown_by
 from intarsia_runtime import _calls
 from intarsia_runtime._device import Device
 from intarsia_runtime._extern import ExternCall
@@ -62,7 +63,8 @@ class Runner(Protocol):
         source: Its Python text.
         owns_results: True: every result has storage of its own.
         symbolic: Whether sizes or strides of inputs may differ between calls.
-        uses_host: Whether it reads or makes tensors on the CPU, beside a CUDA device or alone.
+        uses_host: Whether it reads or makes tensors on the CPU, beside a CUDA device or alone, or learns sizes from
+            its results, which no recording of it would have.
         draws: Whether it draws from torch's generator.
         label: What profilers are shown.
     """
@@ -121,7 +123,7 @@ def link(
     run.label = label
     run.symbolic = writer.refs.is_symbolic()
     run.draws = any(isinstance(item, Extern) and _draws(item) for item in program.items)
-    run.uses_host = not writer.device.is_cuda or _uses_any(program, writer.on_host)
+    run.uses_host = not writer.device.is_cuda or _uses_any(program, writer.on_host) or bool(makers(program))
     return run
 
 
@@ -175,6 +177,7 @@ class _Writer:
         self.refs = RefWriter(program, self.names, self.offsets)
         self.lines: list[str] = []
         self.live: set[str] = set()
+        self.made_sizes = set(makers(program))  # that no call has given so far
         self.on_host = _on_host(program) if self.device.is_cuda else frozenset()
 
     def write(self) -> tuple[str, list[str], list[str]]:
@@ -255,12 +258,23 @@ class _Writer:
         return f"{self.names.local(name)}.data_ptr()"
 
     def _extern(self, item: Extern, used: Set[str]) -> None:
-        call = ExternCall(item, self.names, self.refs, used)
+        sizes = self._sizes_of(item)
+        call = ExternCall(item, self.names, self.refs, used, sizes)
         self.lines += call.lines(self.program)
-        results = [name for name in item.outs if name in used]
+        read = {shown.name for shown in sizes}
+        results = [name for name in item.outs if name in self.program.buffers and (name in used or name in read)]
         self.live.update(results)
         if self.debug:
             self.lines += [self._check(name, str(item.target)) for name in results]
+
+    def _sizes_of(self, item: Extern) -> list[Shown]:
+        """Return where the size symbols are read that a call is the first to give."""
+        found: dict[str, Shown] = {}
+        for shown in shown_by(item.outs, self.program.buffers) if self.made_sizes else ():
+            if shown.symbol in self.made_sizes:
+                found.setdefault(shown.symbol, shown)
+        self.made_sizes -= found.keys()
+        return list(found.values())
 
     def _check(self, name: str, what: str) -> str:
         buffer = self.program.buffers[name]

@@ -22,7 +22,7 @@ def confine(number: torch.SymInt) -> bool:
     """Tell whether an integer fits 64 bits, relying on limits of its symbols where it wouldn't for all values of them.
 
     Args:
-        number: Result of arithmetic on sizes and numbers of a `ShapeEnv`; its symbols have hints.
+        number: Result of arithmetic on sizes and numbers of a `ShapeEnv`. Symbols without hints get no limits here.
 
     Returns:
         False: no limits that leave the symbols room make it fit. Nothing is relied on then.
@@ -43,6 +43,8 @@ def confine(number: torch.SymInt) -> bool:
     hints = {s: env.size_hint(s) for s in symbols}
     if _fits(expr, {s: _usual(known(s), hints[s]) for s in symbols}):
         return True
+    if None in hints.values():
+        return False
     for growth in _GROWTH:
         limits = {s: min(known(s)[1], max(2, abs(hints[s])) * growth) for s in symbols}
         if _fits(expr, {s: (known(s)[0], limits[s]) for s in symbols}):
@@ -57,5 +59,5 @@ def _fits(expr: Any, ranges: Mapping[Any, Interval]) -> bool:
     return low >= -_INT64 and high < _INT64
 
 
-def _usual(bounds: Interval, now: int) -> Interval:
-    return bounds[0], max(_LARGEST_SIZE, now) if bounds[1] == INF else bounds[1]
+def _usual(bounds: Interval, now: int | None) -> Interval:
+    return bounds[0], max(_LARGEST_SIZE, now or 0) if bounds[1] == INF else bounds[1]

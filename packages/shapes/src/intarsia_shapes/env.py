@@ -222,6 +222,11 @@ class ShapeEnv:
         """Tell whether a symbol has no value at entry."""
         return str(symbol.name).startswith("u")
 
+    def unbacked_integers(self) -> list[Any]:
+        """Return the symbols of integers that no input has, in order."""
+        found = [s for s in self.knowledge.ranges if s not in self.sources and self.is_unbacked_symint(s)]
+        return sorted(found, key=lambda s: int(s.name[1:]))
+
     def _fresh(self, prefix: str) -> Any:
         assumptions = {"real": True} if prefix == "zuf" else {"integer": True}
         symbol = sympy.Symbol(f"{prefix}{next(self._names[prefix])}", **assumptions)

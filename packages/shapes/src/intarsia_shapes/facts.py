@@ -48,7 +48,7 @@ def freeze(env: ShapeEnv) -> SizeFacts:
         facts.append(SizeFact(f"t{position} == {python_text(expr)}"))
     return SizeFacts(
         symbols=symbols,
-        ranges={s.name: _ends(*env.knowledge.ranges[s]) for s in env.sources},
+        ranges={s.name: _ends(*env.knowledge.ranges[s]) for s in (*env.sources, *env.unbacked_integers())},
         facts=tuple(dict.fromkeys(facts)),
         hints={s.name: int(v) for s, v in env.backed_var_to_val.items()},
     )
@@ -112,6 +112,8 @@ def check_source(facts: SizeFacts, argument_names: tuple[str, ...]) -> str:
     lines = [f"def check({', '.join(argument_names)}):"]
     lines += [f"    {name} = {source}" for name, source in facts.symbols.items()]
     for name, (low, high) in facts.ranges.items():
+        if name not in facts.symbols:  # the program makes it
+            continue
         lines += [f"    if {name} < {low}: return False"] if low is not None else []
         lines += [f"    if {name} > {high}: return False"] if high is not None else []
     lines += [f"    if not ({fact.relation}): return False  # {fact.origin or 'equal sizes'}" for fact in facts.facts]

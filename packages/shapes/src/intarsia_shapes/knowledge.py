@@ -384,10 +384,20 @@ def _sign_by_shift(p: Any, ranges: Ranges) -> bool | None:
     return None
 
 
+def _by_age(symbol: Any) -> tuple[bool, int, str]:
+    """Unbacked symbols first, the newest of them first."""
+    number = symbol.name.lstrip("u")
+    unbacked = symbol.name.startswith("u") and number.isdigit()
+    return not unbacked, -int(number) if unbacked else 0, symbol.name
+
+
 def _solvable_symbol(d: Any) -> tuple[Any, Any] | None:
-    """Return (symbol, value) from `d == 0`: an unbacked symbol if possible, else the newest backed one."""
+    """Return (symbol, value) from `d == 0`: the newest unbacked symbol if possible, else the newest backed one.
+
+    What an unbacked symbol is replaced by is known when it comes up: programs are written in the order of the names.
+    """
     best: tuple[Any, Any] | None = None
-    for symbol in sorted(d.free_symbols, key=lambda s: (not s.name.startswith("u"), s.name)):
+    for symbol in sorted(d.free_symbols, key=_by_age):
         coefficient = d.coeff(symbol, 1)
         if coefficient not in (1, -1) or (d - coefficient * symbol).has(symbol):
             continue

@@ -53,6 +53,11 @@ def thawed(
     own = [name for name in facts.symbols if name in facts.ranges or name in facts.hints]
     for name in own:
         _declare(env, symbols.named(name), name, facts)
+    for name in facts.ranges.keys() - facts.symbols.keys():  # the program makes it
+        low, high = _range(name, facts)
+        env.knowledge.ranges[symbols.named(name)] = low, high
+        if low >= 0:
+            env.knowledge.size_like.add(symbols.named(name))
     others = {name: source for name, source in facts.symbols.items() if name not in own}
     for fact in facts.facts:
         left, _, right = fact.relation.partition(" == ")
@@ -69,12 +74,16 @@ def thawed(
 
 def _declare(env: ShapeEnv, symbol: Any, name: str, facts: SizeFacts) -> None:
     env.sources[symbol] = [facts.symbols[name]]
-    low, high = facts.ranges.get(name, (None, None))
-    env.knowledge.ranges[symbol] = (-INF if low is None else low, INF if high is None else high)
+    env.knowledge.ranges[symbol] = _range(name, facts)
     if name in facts.hints:
         env.backed_var_to_val[symbol] = Integer(facts.hints[name])
     if name.startswith("u"):
         env.knowledge.size_like.add(symbol)
+
+
+def _range(name: str, facts: SizeFacts) -> tuple[float, float]:
+    low, high = facts.ranges.get(name, (None, None))
+    return -INF if low is None else low, INF if high is None else high
 
 
 _KINDS: dict[str, tuple[type, Any]] = {

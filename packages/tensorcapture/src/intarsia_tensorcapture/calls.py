@@ -12,16 +12,19 @@ import torch.utils.checkpoint
 
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
-from intarsia_pyeval.semantics import folding, iteration
+from intarsia_pyeval.semantics import folding, iteration, operators
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const, boolean, is_none
 from intarsia_pyeval.values.functions import Function
+from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_pyeval.values.signatures import arity
 from intarsia_tensorcapture import contexts, optimizers
 from intarsia_tensorcapture.arrays.tensors import from_numpy, of_data
 from intarsia_tensorcapture.checkpoints import call_checkpoint
+from intarsia_tensorcapture.data_sizes import is_data
 from intarsia_tensorcapture.devices import default_device
+from intarsia_tensorcapture.indexing import narrowed
 from intarsia_tensorcapture.items import ItemTruth
 from intarsia_tensorcapture.making import tensor_from
 from intarsia_tensorcapture.numbers import SymbolicNumber
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["call_leaf_or_table"]
 
 
-Handler = Callable[["Recording", "Tracer", Sequence[Value], Keywords], Value]
+Handler = Callable[["Recording", "Tracer", Sequence[Value], Keywords], Value | None]
 
 
 def call_leaf_or_table(
@@ -46,8 +49,9 @@ def call_leaf_or_table(
         handler = HANDLERS.get(function)
     except TypeError:  # unhashable
         return None
-    if handler is not None:
-        return handler(plugin, tx, args, keywords)
+    found = None if handler is None else handler(plugin, tx, args, keywords)
+    if found is not None:
+        return found
     name = getattr(function, "__name__", "")
     if name == "graph_break" and _of_torch(function):
         raise Break("tracer.requested", "a graph break is asked for")
@@ -98,11 +102,26 @@ def _check(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywo
     condition = args[0] if args else keywords["cond"]
     if isinstance(condition, Const) and condition.value is True:
         return NONE
-    if isinstance(condition, SymbolicNumber) and do.truth(tx, condition):
-        return NONE
-    if isinstance(condition, ItemTruth) and do.branch(tx, condition, lambda: True):
+    if isinstance(condition, (ItemTruth, SymbolicNumber)) and do.branch(tx, condition, lambda: True):
         return NONE
     raise Break("tracer.exception", "a torch._check doesn't hold, or isn't known to hold")
+
+
+def _length(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value | None:
+    """The length of a tensor whose first size depends on data is that size; any other is a constant."""
+    shape = args[0].fake.shape if len(args) == 1 and isinstance(args[0], TensorValue) else ()
+    return tx.live.from_python(shape[0]) if shape and is_data(shape[0]) else None
+
+
+def _narrow(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value | None:
+    return narrowed(plugin, tx, args[0], args[1:], keywords) if args and isinstance(args[0], TensorValue) else None
+
+
+def _check_is_size(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    number = args[0] if args else keywords["i"]
+    if isinstance(number, (SymbolicNumber, OpenNumber)):
+        return _check(plugin, tx, [operators.compare(tx, ">=", number, Const(0))], {})
+    return NONE
 
 
 def _expect_true(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -223,7 +242,9 @@ HANDLERS: dict[Any, Handler] = {
     torch.is_tensor: _is_tensor,
     torch.utils.checkpoint.checkpoint: call_checkpoint,
     torch._check: _check,
-    torch._check_is_size: _nothing,
+    torch._check_is_size: _check_is_size,
+    torch.narrow: _narrow,
+    len: _length,
     torch.fx.experimental.symbolic_shapes.expect_true: _expect_true,
     _LAZY_PROPERTY: _lazy_property,
     torch._check_value: _check,

@@ -20,8 +20,8 @@ from intarsia_pyeval.semantics import operators
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.numbers import OpenNumber
-from intarsia_pyeval.values.sequences import Items
-from intarsia_tensorcapture.items import ItemNumber, holds_item
+from intarsia_pyeval.values.sequences import Items, Tuple
+from intarsia_tensorcapture.items import ItemNumber, holds_item, settled
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -128,8 +128,7 @@ def exchanged(plugin: Recording, tx: Tracer, kind: str, target: Any, args: Seque
         found = attempt(plugin, tx, name, kind, target, args, keywords)
         if found is not None:
             return found
-    settled = {k: v.settled() for k, v in keywords.items()}
-    return kind, target, [a.settled() for a in args], settled
+    return kind, target, [settled(tx, a) for a in args], {k: settled(tx, v) for k, v in keywords.items()}
 
 
 def _is_known(kind: str, target: Any) -> bool:
@@ -267,9 +266,9 @@ def _fused_step(
         return None
     if not isinstance(args[0], Items) or not all(_is_on_cpu(a) for a in args[0].items):
         return None
-    settled = {k: v.settled() for k, v in keywords.items() if k != "lr"}
+    rest = {k: v.settled() for k, v in keywords.items() if k != "lr"}
     number = _made(plugin, rate, torch.float64, torch.device("cpu"))
-    return kind, target, [a.settled() for a in args], {**settled, "lr": number}
+    return kind, target, [a.settled() for a in args], {**rest, "lr": number}
 
 
 def averaged(
@@ -365,7 +364,10 @@ def _made(plugin: Recording, number: OpenNumber, dtype: torch.dtype, device: tor
         assert isinstance(moved, TensorValue)
         return moved
     if holds_item(number):  # which Python computes behind the graph
-        number.settled()
+        options: Keywords = {"dtype": Const(dtype), "device": Const(device)}
+        made = plugin.record(plugin.tx, "call_function", torch.full, [Tuple([]), settled(plugin.tx, number)], options)
+        assert isinstance(made, TensorValue)
+        return made
     key: Hashable = number.key(), dtype, device
     found = plugin.number_inputs.get(key)
     if found is None:

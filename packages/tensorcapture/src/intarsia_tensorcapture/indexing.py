@@ -1,14 +1,20 @@
-"""Indexing by ints that differ from call to call: one `select` for each, where Python's `x[i]` would fix the number."""
+"""Indexing by ints that differ from call to call: one `select` for each, where Python's `x[i]` would fix the number.
+
+Where data decides an index or an end of a slice, it is relied on to be within the tensor: see `data_sizes`.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
-from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const, is_none
+from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Slice, Tuple
+from intarsia_tensorcapture import data_sizes
+from intarsia_tensorcapture.items import as_size, holds_item
 from intarsia_tensorcapture.numbers import SymbolicNumber
 from intarsia_tensorcapture.tensor import TensorValue
 
@@ -16,7 +22,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["item_of", "set_item_of"]
+__all__ = ["item_of", "narrowed", "set_item_of"]
 
 
 _WHOLE = Slice([NONE, NONE])
@@ -24,6 +30,7 @@ _WHOLE = Slice([NONE, NONE])
 
 def item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> Value:
     """Model `tensor[key]`: `x[2:, i]` with an open int i becomes `x[2:].select(1, i)`."""
+    key = _with_sizes(tx, key)
     parts = _selecting(tensor, key)
     if parts is None:
         return plugin.record(tx, "call_function", operator.getitem, [tensor, key], {})
@@ -36,17 +43,42 @@ def item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> V
             dimension += len(tensor.fake.shape) - sum(map(_takes_one, parts))
             continue
         elif not isinstance(part, Slice):
+            assert isinstance(found, TensorValue)
+            data_sizes.within(plugin, [plugin.argument(part, True)], found.fake.shape[dimension])
             found = plugin.record(tx, "call_method", "select", [found, Const(dimension), part], {})
             continue
         elif not all(map(is_none, part.parts)):
-            sliced = Tuple([*[_WHOLE] * dimension, part])
-            found = plugin.record(tx, "call_function", operator.getitem, [found, sliced], {})
+            assert isinstance(found, TensorValue)
+            if all(map(is_none, part.parts[2:])):
+                data_sizes.within(plugin, plugin.argument(Tuple(part.parts[:2]), True), found.fake.shape[dimension])
+            for one in _one_end_each(part):
+                sliced = Tuple([*[_WHOLE] * dimension, one])
+                found = plugin.record(tx, "call_function", operator.getitem, [found, sliced], {})
         dimension += 1
     return found
 
 
+def narrowed(
+    plugin: Recording, tx: Tracer, tensor: TensorValue, args: Sequence[Value], keywords: Keywords
+) -> Value | None:
+    """Model `tensor.narrow(dim, start, length)` by two slices, where data decides start or length; None elsewhere."""
+    given = dict(zip(("dim", "start", "length"), args, strict=False)) | dict(keywords)
+    dim, start, length = (given.get(name) for name in ("dim", "start", "length"))
+    if len(given) != 3 or start is None or length is None or not isinstance(dim, Const) or type(dim.value) is not int:
+        return None
+    start, length = _with_sizes(tx, start), _with_sizes(tx, length)
+    if not (_is_data(start) or _is_data(length)):
+        return None
+    whole = [_WHOLE] * (dim.value % max(len(tensor.fake.shape), 1))
+    from_start = item_of(plugin, tx, tensor, Tuple([*whole, Slice([start, NONE])]))
+    assert isinstance(from_start, TensorValue)
+    data_sizes.within(plugin, [None, plugin.argument(length, True)], from_start.fake.shape[len(whole)])
+    return item_of(plugin, tx, from_start, Tuple([*whole, Slice([NONE, length])]))
+
+
 def set_item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value, value: Value) -> None:
     """Model `tensor[key] = value`: with an open int in the key, what the key selects is a view that is written."""
+    key = _with_sizes(tx, key)
     parts = _selecting(tensor, key)
     name = None
     if parts is not None and isinstance(value, TensorValue):
@@ -64,7 +96,7 @@ def set_item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value, 
 def _selecting(tensor: TensorValue, key: Value) -> Sequence[Value] | None:
     """Return the parts of a key of ints, slices, None and an ellipsis, one of which is an open int; None for others."""
     parts: Sequence[Value] = key.items if isinstance(key, Tuple) and key.cls is tuple else [key]
-    if not any(map(_is_open, parts)) or sum(map(_is_ellipsis, parts)) > 1:
+    if not any(map(_has_open, parts)) or sum(map(_is_ellipsis, parts)) > 1:
         return None
     known = all(_takes_one(part) or is_none(part) or _is_ellipsis(part) for part in parts)
     return parts if known and sum(map(_takes_one, parts)) <= len(tensor.fake.shape) else None
@@ -75,7 +107,37 @@ def _takes_one(part: Value) -> bool:
     return isinstance(part, Slice) or _is_open(part) or (isinstance(part, Const) and type(part.value) is int)
 
 
-def _is_open(part: Value) -> bool:
+def _one_end_each(part: Slice) -> list[Slice]:
+    """Return slices, one after the other: of `x[i:j]` with both from data, `x[:j]` and then `[i:]` of that."""
+    start, stop, step = part.parts
+    if not (is_none(step) and _is_data(start) and _is_data(stop)):
+        return [part]
+    return [Slice([NONE, stop]), Slice([start, NONE])]
+
+
+def _is_data(end: Value) -> bool:
+    return _is_open(end) and end.now() is None
+
+
+def _has_open(part: Value) -> bool:
+    """Tell whether an index is open, or an end of a slice that data decides."""
+    if isinstance(part, Slice):
+        return any(map(_is_data, part.parts))
+    return _is_open(part)
+
+
+def _with_sizes(tx: Tracer, key: Value) -> Value:
+    """Return the key with numbers in tensors as sizes."""
+    if isinstance(key, Tuple) and key.cls is tuple:
+        return Tuple([_with_sizes(tx, part) for part in key.items])
+    if isinstance(key, Slice):
+        return Slice([_with_sizes(tx, part) for part in key.parts])
+    if isinstance(key, OpenNumber) and key.type() is int and holds_item(key):
+        return as_size(tx, key)
+    return key
+
+
+def _is_open(part: Value) -> TypeGuard[SymbolicNumber]:
     return isinstance(part, SymbolicNumber) and part.type() is int
 
 

@@ -1,8 +1,8 @@
 """Numbers in tensors that the program asks for: `item`, `float(t)`, `tolist`. They are left open until the graph ran.
 
 As an operand of tensors such a number is the 0-dim tensor that holds it; Python's arithmetic on it comes behind the
-graph. Where that can't be, the frame breaks where the number was asked for. An answer about it that a `raise` hangs on
-is a check.
+graph. As a size, or in what sizes are computed from, an integer is a symbol of the graph: see `data_sizes`. Where that
+can't be, the frame breaks where the number was asked for. An answer about it that a `raise` hangs on is a check.
 """
 
 from __future__ import annotations
@@ -15,18 +15,22 @@ import torch
 
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Foreclosed
-from intarsia_pyeval.semantics import iteration
+from intarsia_pyeval.semantics import iteration, operators
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.numbers import COMPARISONS, ChangingNumber, OpenNumber
 from intarsia_pyeval.values.sequences import List
+from intarsia_tensorcapture.data_sizes import symbol_in
+from intarsia_tensorcapture.described import version_of
+from intarsia_tensorcapture.numbers import SymbolicNumber
 from intarsia_tensorcapture.tensor import TensorValue, number_in
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
+    from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["ItemNumber", "ItemTruth", "holds_item"]
+__all__ = ["ItemNumber", "ItemTruth", "as_size", "depends_on_data", "holds_item", "settle_all", "settled"]
 
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -78,14 +82,16 @@ class ItemTruth(ChangingNumber):
     Args:
         tensor: A recorded 0-dim tensor of bools that nothing writes.
         step: The outermost step at which the first number was asked for.
+        about: The comparison that it answers: an integer, the operator, and what that is compared with.
     """
 
-    __slots__ = ("step", "tensor")
+    __slots__ = ("about", "step", "tensor")
 
-    def __init__(self, tensor: TensorValue, step: int) -> None:
+    def __init__(self, tensor: TensorValue, step: int, about: tuple[ItemNumber, str, Value] | None = None) -> None:
         self.source = None
         self.tensor = tensor
         self.step = step
+        self.about = about
 
     def type(self) -> Any:
         """Return bool."""
@@ -114,6 +120,58 @@ class ItemTruth(ChangingNumber):
     def as_python(self) -> Any:
         """Nobody knows it here."""
         return self.settled()
+
+
+def as_size(tx: Tracer, number: Value) -> Value:
+    """Return an integer that is computed from numbers in tensors as one of symbols, for sizes.
+
+    Raises:
+        NeedsSymbols: The capture has no symbols so far.
+        Foreclosed: Its arithmetic has no symbolic form.
+    """
+    if isinstance(number, ItemNumber):
+        plugin = number.tensor.plugin
+        known = number.tensor in plugin.sizes.in_tensors
+        symbol = symbol_in(plugin, number.tensor)
+        if not known:
+            for op, other, answer in plugin.sizes.said.get(number.tensor, ()):
+                _rely(tx, symbol, op, other, answer)
+        return symbol
+    if isinstance(number, SymbolicNumber):
+        return number
+    if not isinstance(number, OpenNumber) or not holds_item(number):
+        return number.settled()
+    op = _SYMBOLIC.get(number.function) if number.function is not None else None
+    if op is None:
+        return number.settled()
+    first, *rest = [as_size(tx, part) for part in number.parts]
+    return operators.binary(tx, op, first, rest[0]) if rest else do.unary(tx, first, op)
+
+
+_SYMBOLIC: dict[Callable[..., Any], str] = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.neg: "-"}
+
+
+def depends_on_data(number: Value) -> bool:
+    """Tell whether only the graph knows a number."""
+    return holds_item(number) or (isinstance(number, SymbolicNumber) and number.now() is None)
+
+
+def settled(tx: Tracer, number: Value) -> Value:
+    """Return a number that can't stay open: an integer that the graph knows is a symbol, any other is relied on."""
+    return as_size(tx, number) if number.type() is int and depends_on_data(number) else number.settled()
+
+
+def settle_all(plugin: Recording, tx: Tracer, numbers: Sequence[Value]) -> list[Value]:
+    """Return operands as constants, or as symbols where only the graph knows one of them."""
+    if any(map(depends_on_data, numbers)) and all(number.type() is int for number in numbers):
+        return [as_size(tx, number) for number in numbers]
+    return [settled(tx, number) for number in numbers]
+
+
+def _rely(tx: Tracer, symbol: Value, op: str, other: Value, answer: bool) -> None:
+    """Let the graph check what the program said of an integer before it was used as a size."""
+    truth = operators.compare(tx, op, symbol, as_size(tx, other))
+    do.branch(tx, truth, lambda: answer)
 
 
 def holds_item(number: Value) -> bool:
@@ -181,7 +239,15 @@ def _list(tx: Tracer, x: TensorValue) -> Value | None:
 
 
 def _held(tx: Tracer, x: TensorValue) -> TensorValue:
-    """Return a 0-dim tensor with what is in a tensor now."""
+    """Return a 0-dim tensor with what is in a tensor now: the same one as long as nothing is written."""
+    key = x, version_of(x.fake)
+    found: TensorValue | None = x.plugin.sizes.held.get(key)
+    if found is None:
+        found = x.plugin.sizes.held[key] = _copied(tx, x)
+    return found
+
+
+def _copied(tx: Tracer, x: TensorValue) -> TensorValue:
     detached = do.call_method(tx, x, "detach", [], {})
     flat = do.call_method(tx, detached, "reshape", [Const(())], {}) if x.fake.dim() else detached
     found = do.call_method(tx, flat, "clone", [], {})
@@ -192,6 +258,9 @@ def _held(tx: Tracer, x: TensorValue) -> TensorValue:
 @do.compare.rule(ItemNumber)
 def compare(tx: Tracer, x: ItemNumber, op: str, other: Value) -> Value | None:
     """Compare in the graph, in the type that holds both exactly."""
+    is_size = isinstance(other, SymbolicNumber) or x.tensor in x.tensor.plugin.sizes.in_tensors
+    if x.type() is int and is_size and (isinstance(other, (SymbolicNumber, ItemNumber)) or _is_int(other)):
+        return operators.compare(tx, op, as_size(tx, x), as_size(tx, other))
     if isinstance(other, Const) and type(other.value) in (int, float):
         beside: Any = other.value
     elif isinstance(other, ItemNumber):
@@ -205,7 +274,27 @@ def compare(tx: Tracer, x: ItemNumber, op: str, other: Value) -> Value | None:
     wide = [do.call_method(tx, part, "to", [exact], {}) for part in (x.tensor, beside) if isinstance(part, TensorValue)]
     answer = x.tensor.plugin.record(tx, "call_function", COMPARISONS[op], [*wide, other][:2], {})
     assert isinstance(answer, TensorValue)
-    return ItemTruth(answer, x.step)
+    return ItemTruth(answer, x.step, (x, op, other) if x.type() is int else None)
+
+
+def _is_int(value: Value) -> bool:
+    return isinstance(value, Const) and type(value.value) is int
+
+
+@do.convert.rule(ItemNumber)
+def convert_item(tx: Tracer, x: ItemNumber, cls: Any) -> Value | None:
+    """Round a float towards zero in the graph, which checks that this is possible."""
+    if cls is not int or x.type() is not float:
+        found: Value | None = do.convert.rules[OpenNumber](tx, x, cls)
+        return found
+    if tx.checks.step() is None:
+        raise Foreclosed(x.step)
+    size = do.call_method(tx, x.tensor, "abs", [], {})
+    fits = x.tensor.plugin.record(tx, "call_function", operator.lt, [size, Const(float(1 << 62))], {})
+    tx.checks.expect(fits)  # neither NaN nor an infinity, for which Python raises
+    whole = do.call_method(tx, x.tensor, "to", [Const(torch.int64)], {})
+    assert isinstance(whole, TensorValue)
+    return ItemNumber(tx, whole, x.step)
 
 
 @do.truth.rule(ItemTruth)
@@ -219,7 +308,22 @@ def branch(tx: Tracer, x: ItemTruth, expected: Callable[[], bool | None]) -> boo
     """Go on where the other way raises."""
     if tx.checks.step() is None:
         raise Foreclosed(x.step)
-    return do.branch(tx, x.tensor, expected) if expected() is not None else do.truth(tx, x)
+    way = expected()
+    if way is None:
+        return do.truth(tx, x)
+    do.branch(tx, x.tensor, lambda: way)
+    if x.about is not None:
+        _note(tx, *x.about, way)
+    return way
+
+
+def _note(tx: Tracer, number: ItemNumber, op: str, other: Value, answer: bool) -> None:
+    """Keep what the program says of an integer, for when it is used as a size."""
+    sizes = number.tensor.plugin.sizes
+    if number.tensor in sizes.in_tensors:
+        _rely(tx, sizes.in_tensors[number.tensor], op, other, answer)
+    else:
+        sizes.said.setdefault(number.tensor, []).append((op, other, answer))
 
 
 @do.as_bool.rule(ItemTruth)

@@ -55,16 +55,23 @@ class NumberMaker(Protocol):
     """What makes models of numbers: the symbols of a capture.
 
     Attributes:
+        env: The environment of the symbols.
         symbol_sources: Symbol -> where it is found.
+        shown: Symbol that depends on data -> the result of the graph that has it: as that size, or as its one number.
     """
 
+    env: Any
     symbol_sources: dict[Any, Source]
+    shown: dict[Any, tuple[Any, int | None]]
 
     def model(self, number: Any) -> Value:
         """Return the model of a number; of one that isn't open, a constant."""
 
     def is_tensor(self, value: Value) -> bool:
         """Tell whether a value is a tensor, which takes the operator over."""
+
+    def limit(self, number: Any) -> None:
+        """Rely on symbols that data decides to be small enough to compute with."""
 
 
 class SymbolicNumber(ChangingNumber):
@@ -235,6 +242,8 @@ def binary_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str, other: Value,
     # SymPy may reorder sums and products of floats
     exact = x.type() is not float or written not in ("+", "-", "*")
     zero = not swapped and written in ("/", "//", "%") and isinstance(operand, (int, float)) and operand == 0
+    divisor = x.number if swapped else operand
+    zero = zero or (written in ("/", "//", "%") and isinstance(divisor, SYMBOLIC) and divisor.node.hint is None)
     if function is None or zero or not exact or (written == "**" and not _power(x.number, operand, swapped)):
         both = (other, x) if swapped else (x, other)
         found = opened(tx.guards, OPERATORS[op], both) if op in OPERATORS else None
@@ -244,6 +253,8 @@ def binary_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str, other: Value,
         found = x._ask(lambda: function(first, second))
     except (ArithmeticError, ValueError):  # for the numbers of this call: so it does on the constants
         return _with_constant(tx, x, op, other, swapped)
+    if isinstance(found, SymbolicNumber) and found.type() is int:
+        x.sizes.limit(found.number)
     if isinstance(found, SymbolicNumber) and found.type() is int and not confine(found.number):
         return _with_constant(tx, x, op, other, swapped)  # kernels have integers of 64 bits
     return found
@@ -289,12 +300,21 @@ def reconstruct_symbolic_number(out: Builder, x: SymbolicNumber) -> None:
         out.constant(x.type()(x.number))
         return
     symbols = sorted(expr.free_symbols, key=str)
-    missing = [str(s) for s in symbols if s not in x.sizes.symbol_sources]
-    if missing:
+    places = {str(s): x.sizes.symbol_sources.get(s) or x.sizes.shown.get(s) for s in symbols}
+    if None in places.values():
         raise Unreconstructable(f"{x.number} depends on data, and is used outside of the graph")
-    places = {str(s): x.sizes.symbol_sources[s] for s in symbols}
     text = f"{x.type().__name__}({python_text(expr)})" if not expr.is_Symbol else str(expr)
     _emit(out, ast.parse(text, mode="eval").body, places)
+
+
+def _read(out: Builder, place: Any) -> None:
+    """Push a symbol: from where the call has it, or from a result of the graph."""
+    if not isinstance(place, tuple):
+        out.load_source(place)
+        return
+    tensor, dim = place
+    out.load(tensor)
+    out.call_method("item" if dim is None else "size", [] if dim is None else [lambda: out.constant(dim)])
 
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -318,11 +338,11 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 _FUNCTIONS: dict[str, Any] = {f.__name__: f for f in (max, min, abs, float, int, bool, math.floor, math.ceil)}
 
 
-def _emit(out: Builder, node: ast.expr, places: Mapping[str, Source]) -> None:
+def _emit(out: Builder, node: ast.expr, places: Mapping[str, Any]) -> None:
     """Push what an expression over symbols gives: by calls of C functions, which no frame hook sees."""
     match node:
         case ast.Name(id=name):
-            out.load_source(places[name])
+            _read(out, places[name])
             return
         case ast.Constant(value=value):
             out.constant(value)

@@ -44,7 +44,7 @@ from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.objects import ClassValue, Foreign, Object
 from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
 from intarsia_shapes import plain_size
-from intarsia_tensorcapture import contexts, floats, foreach, modules, optimizers, scans
+from intarsia_tensorcapture import contexts, data_sizes, floats, foreach, modules, optimizers, scans
 from intarsia_tensorcapture.ambient import Ambient, modes_active
 from intarsia_tensorcapture.arrays.kinds import call_numpy
 from intarsia_tensorcapture.arrays.wrapping import foreign_of_numpy, wrap_numpy
@@ -66,7 +66,8 @@ from intarsia_tensorcapture.functions import (
     refuse_effects_of_backward,
     refuse_sparse_gradients,
 )
-from intarsia_tensorcapture.indexing import item_of, set_item_of
+from intarsia_tensorcapture.indexing import item_of, narrowed, set_item_of
+from intarsia_tensorcapture.items import settle_all, settled
 from intarsia_tensorcapture.kernel_calls import call_compiler_object, call_of_compiler, is_of_compiler
 from intarsia_tensorcapture.marks import call_marked_function, call_marked_object, stand_in_for
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
@@ -326,6 +327,7 @@ class Tensors(Extension):
             self, shown(target), list(tensors_in(result)), list(tensors_in([*fakes, *fake_named.values()]))
         )
         self.gpu = self._on_one_gpu(target, [leaf.device for leaf in tensors_in(result)])
+        data_sizes.check_what_was_assumed(self)
         # only now: a number that the operation asked for has become a constant
         try:
             nodes = tuple([spelled(self.argument(a, False)) for a in args])
@@ -335,7 +337,9 @@ class Tensors(Extension):
         node = self.graph.create_node(kind, target, nodes, named)
         self.count()
         self.describe(node, result)
-        return self.result(tx, node, result, [*args, *keywords.values()])
+        found = self.result(tx, node, result, [*args, *keywords.values()])
+        data_sizes.bind_sizes(self, found)
+        return found
 
     def _written_alone(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Run an operation on fake tensors; break where it writes elements that share memory, which eager refuses."""
@@ -381,6 +385,8 @@ class Tensors(Extension):
             with self.mode:
                 return self.sizes.run(function, args, keywords)
         except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
+            if isinstance(error, DynamicOutputShapeException):
+                self.sizes.need_env()
             raise Break(
                 "tracer.data_dependent", f"{shown(target)} gives a result that depends on data ({error})"
             ) from None
@@ -428,6 +434,8 @@ class Tensors(Extension):
 
     item = item_of
     set_item = set_item_of
+    narrow = narrowed
+    settle = settle_all
 
     def argument(self, value: Value, fake: bool) -> Any:
         """Return an argument for a node, or for running on fake tensors."""
@@ -452,6 +460,8 @@ class Tensors(Extension):
             return slice(*[self.argument(part, fake) for part in value.parts])
         if isinstance(value, Dict) and value.cls is dict:
             return {k.as_python(): self.argument(v, fake) for k, v in dict_store.entries(self.tx, value).values()}
+        if isinstance(value, OpenNumber):
+            return self.argument(settled(self.tx, value), fake)
         return plain_number(value).as_python()
 
     # -- calls ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from intarsia_ir.records import (
     Source,
     TypeSource,
 )
-from intarsia_pyeval.breaks import NeedsSymbols
+from intarsia_pyeval.breaks import Break, NeedsSymbols
 from intarsia_pyeval.extension import Symbols
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const, boolean
@@ -35,6 +35,7 @@ from intarsia_recorder import (
     composites_in_python,
 )
 from intarsia_shapes import Mark, ShapeEnv, check_marks, fake_mode, fakeify, freeze, marks_of
+from intarsia_tensorcapture.data_sizes import limited
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tensorcapture.watching import WatchedMode
 
@@ -67,10 +68,16 @@ class Sizes:
         self.symbol_sources: dict[Any, Source] = {}
         self.numbers: dict[int, SymbolicNumber] = {}  # id of a source -> its number
         self._unlifted: dict[Any, SymbolicNumber] = {}
+        self.shown: dict[
+            Any, tuple[TensorValue, int | None]
+        ] = {}  # symbol -> result with it as a size, or as its number
+        self.n_checked = 0  # relations that the environment took to be true, of which the graph has checks
+        self.held: dict[Any, TensorValue] = {}  # tensor and how often it was written -> 0-dim copy of what was in it
+        self.said: dict[TensorValue, list[Any]] = {}  # 0-dim tensor -> comparisons that the program relied on
+        self.in_tensors: dict[TensorValue, SymbolicNumber] = {}  # 0-dim tensor -> the number in it, used as a size
         if symbols.enabled:
             self.env = ShapeEnv()
-            # as without symbols: what depends on data breaks
-            self.env.allow_scalar_outputs = self.env.allow_dynamic_output_shape_ops = False
+            self.env.allow_scalar_outputs = False  # numbers in tensors are left open: see `items`
             self.env.locate = tx.frames.origin
             self.mode = cast(WatchedMode, fake_mode(self.env, kind=WatchedMode))
             self.mode.allow_scalar_outputs = False
@@ -81,10 +88,24 @@ class Sizes:
         asked = self.symbolic
         return source in asked.numbers or (asked.every and _is_argument(source))
 
+    def need_env(self) -> ShapeEnv:
+        """Return the environment.
+
+        Raises:
+            NeedsSymbols: There is none yet: another attempt begins with one.
+            Break: There may be none.
+        """
+        if self.env is None and not self.marks_count:
+            raise Break("tracer.data_dependent", "a size depends on data, and sizes are to be constants")
+        if self.env is None:
+            raise NeedsSymbols
+        return self.env
+
     def forget(self) -> None:
         """Let go of the capture: the environment outlives it, and would keep what was looked at alive."""
         if self.env is not None:
             self.env.locate = None
+            self.env.allow_scalar_outputs = True  # later stages record `item` as it is
 
     def run(self, function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Run an operation on fake tensors: most composites with symbolic sizes come apart in Python."""
@@ -194,14 +215,28 @@ class Sizes:
         """Tell whether a value is a tensor."""
         return issubclass(value.type(), torch.Tensor)
 
+    def limit(self, number: Any) -> None:
+        """Rely on symbols that data decides to be small enough to compute with."""
+        limited(self.plugin, number)
+
     def node(self, value: SymbolicNumber, origin: Origin | None) -> Any:
         """Return the node that computes a number, or the plain number."""
-        for symbol in value.number.node.expr.free_symbols:
+        return self.node_of(value.number, origin)
+
+    def node_of(self, number: Any, origin: Origin | None) -> Any:
+        """Return the node that computes a symbolic number, or the plain number.
+
+        Raises:
+            Break: Nothing yields one of its symbols: an operation made it for itself.
+        """
+        for symbol in sorted(number.node.expr.free_symbols, key=str):
             given = self._unlifted.pop(symbol, None)
             if given is not None:
                 self.plugin.lift_number(given)
         self.table.where = (origin,) if origin is not None else ()
-        return self.table.node(value.number)
+        if number.node.hint is None and not self.table.knows(number.node.expr):
+            raise Break("tracer.data_dependent", f"{number}, inside of an operation, depends on data")
+        return self.table.node(number)
 
 
 def _can_have_symbols(tensor: torch.Tensor) -> bool:

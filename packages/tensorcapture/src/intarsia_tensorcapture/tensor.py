@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_pyeval import codegen, do
@@ -107,6 +108,9 @@ class Recording(Protocol):
     def count(self) -> None:
         """An operation is recorded."""
 
+    def argument(self, value: Value, fake: bool) -> Any:
+        """Return an argument for a node, or for running on fake tensors."""
+
     def propagate(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Run an operation on fake tensors; what it refuses, breaks."""
 
@@ -127,6 +131,9 @@ class Recording(Protocol):
 
     def item(self, tx: Tracer, tensor: TensorValue, key: Value) -> Value:
         """Record indexing."""
+
+    def narrow(self, tx: Tracer, tensor: TensorValue, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        """Record `narrow` where data decides its numbers."""
 
     def set_item(self, tx: Tracer, tensor: TensorValue, key: Value, value: Value) -> None:
         """Record an indexed write."""
@@ -299,7 +306,10 @@ def length(tx: Tracer, x: TensorValue) -> int:
     """Return the first size."""
     if not x.fake.shape:
         tx.raising.error(TypeError, "len() of a 0-d tensor")
-    return int(x.fake.shape[0])
+    try:
+        return int(x.fake.shape[0])
+    except GuardOnDataDependentSymNode:
+        raise Break("tracer.data_dependent", f"the length of {x.describe()} depends on data") from None
 
 
 @do.get_attribute.rule(TensorValue)
@@ -379,6 +389,9 @@ def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], ke
         raise Break(code, f"{name}() of {x.describe()} is called")
     if name == "__len__":
         return Const(do.length(tx, x))
+    found = x.plugin.narrow(tx, x, args, keywords) if name == "narrow" else None
+    if found is not None:
+        return found
     if name == "__iter__":
         return do.iterate(tx, x)
     if name == "__contains__":

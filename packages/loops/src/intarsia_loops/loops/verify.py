@@ -20,6 +20,7 @@ L14: the graph is what `to_fx` makes: every node is an input, a constant, an ite
 L15: all buffers that nests read and write are on one device; extern calls may touch others.
 L16: a scatter's body, and no other value, is `scatter(initial, value, place...)`: the initial value is over the axes,
     the value and the places over the points; there is one i64 place per dimension of the buffer, and all types fit.
+L17: a size symbol that no input shows is made by a call before the items that need it.
 """
 
 from __future__ import annotations

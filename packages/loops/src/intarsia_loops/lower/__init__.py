@@ -29,6 +29,7 @@ from intarsia_loops.index import IndexExpr, row_major
 from intarsia_loops.loops.verify import verify as verify_loops
 from intarsia_loops.lower import (
     creation,
+    data_sizes,
     indexing,
     normalisations,
     pointwise,
@@ -231,6 +232,10 @@ class _Walk:
             self.env[node] = self._argument(node.args[0])[node.args[1]]
             return
         value = meta.value(node)
+        if node.target in data_sizes.HANDLED and not isinstance(value, (torch.SymFloat, torch.SymBool)):
+            self.builder.begin(node.name, value, meta.origins(node))
+            self.env[node] = data_sizes.lowered(self.builder, node, self._argument)
+            return
         if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool) and not _is_tensor_op(node):
             self.env[node] = value  # written as an expression where it is used
             return
@@ -253,12 +258,17 @@ class _Walk:
         if row is not None and self.devices.device.type != "cpu":
             args, kwargs = self._near(args), {k: self._near(v) for k, v in kwargs.items()}
         if row is not None and has_fuel and (row.any_dtype or (_computable(args) and _computable(value))):
-            result = row.function(self.builder, *args, **kwargs)
+            result = self._lowered(row, args, kwargs)
             if node.target in self.given and result is not None:
                 _check_result(node, result, self.builder)
             if self.fuel and result is not None and not row.any_dtype:
                 self.fuel -= 1
         self.env[node] = self._extern(node, args, kwargs) if result is None else result
+
+    def _lowered(self, row: Lowering, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if not self.sizes.may_be_zero:
+            return row.function(self.builder, *args, **kwargs)
+        return self.builder.or_nothing(lambda: row.function(self.builder, *args, **kwargs))
 
     def _row(self, target: Any, value: Any) -> Lowering | None:
         """Return the lowering of an op: random ops are library calls on torch's generator unless `rng` differs."""

@@ -13,11 +13,12 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_loops._layout import elements_overlap
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, less, lift, row_major
+from intarsia_loops.lower._empty import MayBeEmptyError, reads_nothing
 from intarsia_loops.lower._known import known_index, wrapped
 from intarsia_loops.lower._sizes import Sizes
 from intarsia_loops.lower._values import Point, Tensor, compute_type, operand, read
 from intarsia_loops.ops import INTEGERS, NEST_KINDS
-from intarsia_loops.program import Buffer, Extern, Item, Nest, TensorRef, Val, cast, const
+from intarsia_loops.program import Buffer, Condition, Extern, Item, Nest, TensorRef, Val, cast, const
 
 __all__ = ["Builder", "Spec"]
 
@@ -79,6 +80,18 @@ class Builder:
         self._device = device
         self._name, self._value, self._origins, self._used, self._named = name, value, origins, used, False
 
+    def or_nothing(self, lowering: Callable[[], Any]) -> Any:
+        """Return what a lowering of the node at hand gives; None, and nothing is added, where it may read nothing."""
+        n_items, names, named, maps = len(self.items), set(self.buffers), self._named, dict(self._maps)
+        try:
+            return lowering()
+        except MayBeEmptyError:
+            del self.items[n_items:]
+            for name in self.buffers.keys() - names:
+                del self.buffers[name]
+            self._named, self._maps = named, maps
+            return None
+
     @property
     def n_results(self) -> int:
         """Number of results of a node that returns several."""
@@ -96,7 +109,7 @@ class Builder:
 
     def spec_of(self, value: torch.Tensor) -> Spec:
         """Return sizes, strides, type and device of a fake tensor."""
-        shape, strides = self.sizes.each(value.shape), self.sizes.each(value.stride())
+        shape, strides = self.sizes.each(value.shape), self.sizes.strides(value.stride())
         key = (shape, strides, value.dtype, self._device or value.device)
         found = self._specs.get(key)
         if found is None:
@@ -178,6 +191,8 @@ class Builder:
     def _add(
         self, kind: str, spec: Spec, axes: tuple[Atom, ...], red: tuple[Atom, ...], body: Val, role: str
     ) -> Tensor:
+        if self.sizes.may_be_zero and reads_nothing(body, (*axes, *red), self.buffers):
+            raise MayBeEmptyError
         out = self.declare(spec, self.fresh_name(role))
         nest = Nest(out.buffer, axes, red, kind, body, spec.dtype, self._origins)
         self.items.append(nest)
@@ -324,6 +339,15 @@ class Builder:
         where = (("device", torch.device(spec.device)), ("dtype", dtype_from_name(spec.dtype)))
         self.items.append(Extern((made.buffer,), target, args, where, self._origins))
         return made
+
+    def number(self, target: Any, args: Sequence[Any], name: str) -> None:
+        """Add a call of an ATen op that gives an integer, which is the size symbol of this name from then on."""
+        self.items.append(Extern((name,), target, tuple([self._argument(a) for a in args]), (), self._origins))
+
+    def check_sizes(self, condition: Condition, message: str) -> None:
+        """Add a check that raises `message` when a relation between sizes doesn't hold."""
+        target = torch.ops.aten._assert_scalar.default
+        self.items.append(Extern((), target, (condition, message), (), self._origins))
 
     def check(self, condition: Tensor, message: str) -> None:
         """Add a check that raises `message` when a 0-dim b8 tensor is false."""

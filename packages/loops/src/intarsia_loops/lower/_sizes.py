@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._sympy.functions import Max
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import SizeFacts
@@ -20,10 +21,14 @@ class Sizes:
 
     Args:
         facts: Ranges of the size symbols; a symbol without one is taken as at least 2 (0 and 1 are specialized).
+
+    Attributes:
+        may_be_zero: Whether some size may be 0: one that depends on data.
     """
 
     def __init__(self, facts: SizeFacts) -> None:
-        self._facts = facts
+        self.facts = facts
+        self.may_be_zero = any(low is not None and low <= 0 for low, _ in facts.ranges.values())
         self._symbolic: dict[Any, IndexExpr] = {}
         self._known: dict[tuple[int, ...], tuple[IndexExpr, ...]] = {}
 
@@ -38,7 +43,7 @@ class Sizes:
         if isinstance(size, IndexExpr):
             return size
         if isinstance(size, torch.SymInt):
-            return self._translate(size.node.expr)
+            return self.translate(size.node.expr)
         return lift(int(size))
 
     def each(self, sizes: Any) -> tuple[IndexExpr, ...]:
@@ -50,6 +55,15 @@ class Sizes:
         if found is None:
             found = self._known[sizes] = tuple([lift(s) for s in sizes])
         return found
+
+    def strides(self, strides: Any) -> tuple[IndexExpr, ...]:
+        """Return the index expressions for strides: that of a size which may be 0 is that size, as `row_major` has it.
+
+        ATen counts a size of 0 as 1 there, and a tensor with such a size has no element to address.
+        """
+        return tuple(
+            [self.translate(_without_floor(s.node.expr)) if isinstance(s, torch.SymInt) else self(s) for s in strides]
+        )
 
     def number(self, value: torch.SymFloat) -> Val:
         """Return a float that is computed from sizes as a value, in float64 like Python's floats.
@@ -64,7 +78,7 @@ class Sizes:
         if expr.is_number:
             return const(float(expr), "f64")
         if expr.is_integer:
-            return cast(index_value(self._translate(expr)), "f64")
+            return cast(index_value(self.translate(expr)), "f64")
         if kind in ("ToFloat", "Identity"):
             return self._float(expr.args[0])
         op = {"Add": "add", "Mul": "mul", "IntTrueDiv": "div", "FloatTrueDiv": "div", "FloatPow": "pow", "Pow": "pow"}
@@ -82,7 +96,8 @@ class Sizes:
             hints=("mark the dimension as static",),
         )
 
-    def _translate(self, expr: Any) -> IndexExpr:
+    def translate(self, expr: Any) -> IndexExpr:
+        """Return the index expression for a SymPy expression over sizes."""
         found = self._symbolic.get(expr)
         if found is None:
             found = self._symbolic[expr] = self._build(expr)
@@ -93,8 +108,8 @@ class Sizes:
         if getattr(expr, "is_Integer", False):
             return lift(int(expr))
         if getattr(expr, "is_Symbol", False):
-            return symbol(expr.name, self._facts)
-        args = [self._translate(a) for a in expr.args]
+            return symbol(expr.name, self.facts)
+        args = [self.translate(a) for a in expr.args]
         if kind == "Add":
             return sum(args[1:], args[0])
         if kind == "Mul":
@@ -116,3 +131,11 @@ class Sizes:
             code="loops.size_expression",
             hints=("mark the dimension as static",),
         )
+
+
+def _without_floor(stride: Any) -> Any:
+    """Return a product of sizes without `Max(1, ...)` around any of them."""
+    if stride.is_number or stride.is_Symbol:
+        return stride
+    floors = {a: a.args[1] for a in stride.atoms(Max) if len(a.args) == 2 and a.args[0] == 1}
+    return stride.xreplace(floors) if floors else stride

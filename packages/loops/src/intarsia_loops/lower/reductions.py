@@ -219,8 +219,8 @@ def _extreme(kind: str) -> Callable[..., Any]:
 
     def lowering(b: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         dims = dimensions(self, dim)
-        if count(self, dims).const() == 0:
-            return DECLINED  # eager raises
+        if count(self, dims).lo <= 0:
+            return DECLINED  # eager raises where there is nothing
         if self.dtype == "b8":
             return folded(b, "any" if kind == "max" else "all", self, dims, keepdim=keepdim, dtype="b8")
         return folded(b, kind, self, dims, keepdim=keepdim, dtype=compute_type(self.dtype))
@@ -237,8 +237,8 @@ def _extreme_with_position(kind: str) -> Callable[..., Any]:
 
     def lowering(b: Builder, self: Tensor, dim: int, keepdim: bool = False) -> Any:
         dims = dimensions(self, dim)
-        if count(self, dims).const() == 0:
-            return DECLINED  # eager raises
+        if count(self, dims).lo <= 0:
+            return DECLINED  # eager raises where there is nothing
         dtype = "i32" if self.dtype == "b8" else compute_type(self.dtype)
         value = folded(b, kind, self, dims, keepdim=keepdim, dtype=dtype, position=0)
         return value, folded(b, "arg" + kind, self, dims, keepdim=keepdim, dtype=dtype, position=1, role="indices")
@@ -253,8 +253,8 @@ TABLE.put([aten.min.dim], _extreme_with_position("min"))
 def _position(kind: str) -> Callable[..., Any]:
     def lowering(b: Builder, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         dims = dimensions(self, dim)
-        if self.dtype == "b8" or count(self, dims).const() == 0:
-            return DECLINED  # eager raises
+        if self.dtype == "b8" or count(self, dims).lo <= 0:
+            return DECLINED  # eager raises where there is nothing
         return folded(b, kind, self, dims, keepdim=keepdim, dtype=compute_type(self.dtype))
 
     return lowering

@@ -19,8 +19,8 @@ import torch
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import RuntimeFault
-from intarsia_loops._evaluate import allocate, call_extern
-from intarsia_loops._run import bind, output_of
+from intarsia_loops._evaluate import allocate
+from intarsia_loops._run import bind, bind_results, output_of
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.ops import SCALAR_OPS
 from intarsia_loops.program import Extern, Program, Val
@@ -70,8 +70,9 @@ def interpret(tiles: Tiles, *args: Any, seed: int = 0) -> tuple[Any, ...]:
             (`tiles.ends`); a value whose check fails (`tiles.check`).
         InvalidArgumentError: The number of arguments is wrong, or a size can't be found in them.
     """
+    calls = tuple([item for item in tiles.items if isinstance(item, Extern)])
     shell = Program(
-        tiles.buffers, tiles.inputs, (), tiles.outputs, tiles.facts, constants=tiles.constants
+        tiles.buffers, tiles.inputs, calls, tiles.outputs, tiles.facts, constants=tiles.constants
     )  # fmt: skip
     memory: dict[str, torch.Tensor] = dict(tiles.constants)
     sizes = bind(shell, list(args), memory)
@@ -81,7 +82,7 @@ def interpret(tiles: Tiles, *args: Any, seed: int = 0) -> tuple[Any, ...]:
     for item in tiles.items:
         if isinstance(item, Extern):
             now = {name: store.tensor for name, store in run.stores.items()}
-            for name, tensor in call_extern(item, tiles.buffers, now, sizes).items():
+            for name, tensor in bind_results(item, tiles.buffers, now, sizes).items():
                 run.stores[name] = _Store(tensor, True)
         else:
             run.launch(item)

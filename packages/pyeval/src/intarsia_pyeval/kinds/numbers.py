@@ -30,16 +30,19 @@ def binary_open_number(tx: Tracer, x: OpenNumber, op: str, other: Value, swapped
         return None
     left, right = (other, x) if swapped else (x, other)
     if op == "/" and isinstance(right, OpenNumber) and right.limits is None and not right.is_given():
-        right = right.settled()
+        (right,) = tx.extension.settle(tx, [right])
     found = opening.opened(x.guards, opening.OPERATORS[op], (left, right)) if op in opening.OPERATORS else None
-    return found if found is not None else operators.binary(tx, op, left.settled(), right.settled())
+    if found is not None:
+        return found
+    left, right = tx.extension.settle(tx, [left, right])
+    return operators.binary(tx, op, left, right)
 
 
 @do.unary.rule(OpenNumber)
 def unary_open_number(tx: Tracer, x: OpenNumber, op: str) -> Value:
     """Model `-self` and `+self`."""
     found = opening.opened(x.guards, operator.neg, (x,)) if op == "-" else x if op == "+" else None
-    return found if found is not None else do.unary(tx, x.settled(), op)
+    return found if found is not None else do.unary(tx, tx.extension.settle(tx, [x])[0], op)
 
 
 @do.compare.rule(OpenNumber)
@@ -53,7 +56,8 @@ def compare_open_number(tx: Tracer, x: OpenNumber, op: str, other: Value) -> Val
         if len(answers) == 1 and not (inside and op in ("==", "!=")):
             return boolean(answers.pop())
     if isinstance(other, ChangingNumber) or opening._is_number(other):
-        return operators.compare(tx, op, x.settled(), other.settled())
+        left, right = tx.extension.settle(tx, [x, other])
+        return operators.compare(tx, op, left, right)
     return None
 
 
