@@ -36,9 +36,9 @@ def cuda(sizes):
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 @pytest.mark.parametrize("name", kernels.PROGRAMS)
 def test_a_launch_is_one_node(name, mode):
-    function, sizes, n_launches = kernels.PROGRAMS[name]
+    function, sizes, n_launches, *computed = kernels.PROGRAMS[name]
     want_inputs = cuda(sizes)
-    want = function(*want_inputs)
+    want = (*computed, function)[0](*want_inputs)
     fast = intarsia.compile(function, fullgraph=True, mode=mode, options=RAISE)
     for _ in range(4):
         got_inputs = cuda(sizes)
