@@ -93,7 +93,8 @@ def values_of(program, inputs, *, dynamic):
 
         whole = stage.takes in (Captured, Recorded, Functional)
         gives = stage.gives if whole else Partition[stage.gives]
-        return dataclasses.replace(stage, run=run, takes=stage.takes if whole else Partition[stage.takes], gives=gives)
+        takes = stage.takes if whole else Partition[stage.takes]
+        return dataclasses.replace(stage, run=run, takes=takes, gives=gives, counts=False)
 
     default = intarsia.default_pipeline()
     intarsia.reset()
