@@ -162,6 +162,23 @@ def test_the_step_of_an_optimizer_is_compiled_or_is_eagers(fresh, name):
     same(results[1], results[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("keywords", [{}, {"norm_type": float("inf")}, {"foreach": True}, {"foreach": False}])
+def test_clipping_is_one_graph(fresh, keywords):
+    def gradients():
+        parameters = [nn.Parameter(torch.zeros(3, 4, dtype=dtype)) for dtype in (torch.float32, torch.float64) * 2]
+        for index, parameter in enumerate(parameters):
+            parameter.grad = torch.full_like(parameter, index + 1.0)
+        return parameters
+
+    clip = intarsia.compile(nn.utils.clip_grad_norm_, options=RAISE, fullgraph=True)
+    mine, eagers = gradients(), gradients()
+    for _ in range(3):
+        torch.testing.assert_close(clip(mine, 5.0, **keywords), nn.utils.clip_grad_norm_(eagers, 5.0, **keywords))
+        for one, other in zip(mine, eagers, strict=True):
+            torch.testing.assert_close(one.grad, other.grad)
+    assert intarsia.stats().graphs == 1
+
+
 def test_lbfgs_with_a_compiled_model(fresh):
     results = []
     for make in (small, lambda: compiled(small())):

@@ -236,6 +236,22 @@ def _combine(op: Any, input: Any, mask: Any, *args: Any) -> Any:
     )
 
 
+def _grouped_tensors(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Group tensors for `torch._foreach_*`, as clipping of gradients does, by a function that can be captured."""
+    return do.call(tx, tx.live.wrap(_grouped, None), args, keywords)
+
+
+def _grouped(lists: Any, with_indices: bool = False) -> Any:
+    groups: Any = {}
+    for position, tensor in enumerate(lists[0]):
+        columns, positions = groups.setdefault((tensor.device, tensor.dtype), ([[] for _ in lists], []))
+        for column, tensors in zip(columns, lists, strict=True):
+            column.extend(tensors[position : position + 1])
+        if with_indices:
+            positions.append(position)
+    return groups
+
+
 HANDLERS: dict[Any, Handler] = {
     **optimizers.HANDLERS,
     **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
@@ -255,6 +271,7 @@ HANDLERS: dict[Any, Handler] = {
     **{cls: _legacy(dtype) for cls, dtype in _LEGACY.items()},
     torch.cuda.is_available: _cuda_available,
     torch._C._log_api_usage_once: _nothing,
+    torch._C._group_tensors_by_device_and_dtype: _grouped_tensors,
     torch.masked._ops._combine_input_and_mask: _combine_masked,
     torch.nn.functional.one_hot: _one_hot,
     torch.library.wrap_triton: _wrap_triton,
