@@ -202,3 +202,15 @@ def test_hooks_are_kept() -> None:
     n = normalise(fx.GraphModule(model, Leaf().trace(model)))
     x = torch.randn(3, 2)
     torch.testing.assert_close(run(n, x), (model(x),))
+
+
+def test_inputs_that_are_lifted_come_last_whatever_is_read_first() -> None:
+    root = torch.nn.Module()
+    root.weight = torch.nn.Parameter(torch.ones(2))
+    graph = fx.Graph()
+    weight = graph.get_attr("weight")
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(torch.add, (weight, x)))
+    done = normalise(fx.GraphModule(root, graph))
+    assert [spec.name for spec in done.signature.inputs] == ["x", "weight"]
+    assert [node.name for node in done.graph_module.graph.find_nodes(op="placeholder")] == ["x", "weight"]

@@ -34,6 +34,7 @@ from intarsia_autodiff.problem import Problem
 from intarsia_autodiff.symbols import FoundSymbol, find_symbol, symbol_places, untold_symbols
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
+from intarsia_ir.choices import instance_of
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import (
     AliasOfInput,
@@ -113,6 +114,7 @@ def partition(
           recomputed: detach_default, cos_default
     """
     policy = policy or MinCut()
+    instance_of("what is partitioned (`functionalize(joint_graph(...))`)", joint, Recorded)
     if check:
         aten_dialect.verify(joint.graph_module, functional=True)
     joint = narrow_saved_values(joint)

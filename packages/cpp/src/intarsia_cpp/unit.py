@@ -14,6 +14,7 @@ from intarsia_cpp.pointwise import emit_pointwise
 from intarsia_cpp.prelude import prelude
 from intarsia_cpp.rows import emit_rows
 from intarsia_cpp.scatter import emit_points
+from intarsia_ir.choices import instance_of
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops.launches import Launches, LaunchPlan
@@ -90,6 +91,7 @@ def emit_unit(program: Launches | Tiles) -> KernelSource:
         UnsupportedError: C++ hasn't a type or an op.
         InvalidArgumentError: `cpp.walk`: nobody said how a launch walks its points in vectors.
     """
+    instance_of("what is printed (`intarsia_scheduler.scheduled(kernels, target).launches`)", program, Launches, Tiles)
     target, launches = program.target, _walked(program)
     functions: dict[object, tuple[str, _Function]] = {}
     entries: list[str] = []

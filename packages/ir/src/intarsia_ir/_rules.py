@@ -11,6 +11,7 @@ import torch.fx as fx
 from intarsia_ir import meta
 from intarsia_ir._fx import attribute, node_arguments
 from intarsia_ir._print import Dialect, excerpt
+from intarsia_ir.dialects import dialect_of, step_between
 from intarsia_ir.errors import VerifyError
 
 __all__ = ["Findings"]
@@ -40,6 +41,7 @@ class Findings:
             [(rule, node.name if node is not None else "graph", message) for rule, node, message in found],
             excerpt=excerpt(self.gm, self.dialect, first),
             where=meta.origins(first) if first is not None else (),
+            hints=step_between(dialect_of(self.gm), self.dialect.name),
         )
 
     def check_topology(self, rule: str) -> None:

@@ -68,6 +68,7 @@ class VerifyError(IntarsiaError):
     Args:
         findings: One entry per violation, `(rule, node name, message)`; never only the first.
         excerpt: At most ten IR lines around the first finding.
+        hints: What to do, such as which pass makes a graph of this dialect.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class VerifyError(IntarsiaError):
         *,
         excerpt: str = "",
         where: Sequence[Origin] = (),
+        hints: Sequence[str] = (),
     ) -> None:
         self.dialect = dialect
         self.findings = tuple(findings)
@@ -85,7 +87,7 @@ class VerifyError(IntarsiaError):
         text = f"{len(self.findings)} violation(s) of the {dialect} dialect:\n{listed}"
         if excerpt:
             text += "\n" + excerpt
-        super().__init__(text, code=f"verify.{dialect}", where=where)
+        super().__init__(text, code=f"verify.{dialect}", where=where, hints=hints)
 
 
 class UnsupportedError(IntarsiaError):

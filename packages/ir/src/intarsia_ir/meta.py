@@ -10,6 +10,7 @@ stood for in the call that was captured.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -40,6 +41,7 @@ __all__ = [
     "value",
 ]
 
+_TORCH = os.path.dirname(torch.__file__)
 _FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>\S+)')
 
 
@@ -76,7 +78,10 @@ def origins(node: fx.Node) -> tuple[Origin, ...]:
     frames = _FRAME.findall(trace) if trace else []
     if not frames:
         return ()
-    file, line, function = frames[-1]
+    # innermost, outside of torch and generated code: an exported program's traces go on into its modules
+    file, line, function = next(
+        (frame for frame in reversed(frames) if not frame[0].startswith((_TORCH, "<"))), frames[-1]
+    )
     return (Origin(file, int(line), function, node.name),)
 
 

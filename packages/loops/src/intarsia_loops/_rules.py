@@ -8,6 +8,7 @@ from typing import Any
 
 from torch._ops import OpOverload
 
+from intarsia_ir.dialects import step_between
 from intarsia_ir.errors import VerifyError
 from intarsia_ir.records import SizeFacts
 from intarsia_loops._layout import elements_overlap
@@ -43,7 +44,10 @@ class Findings:
         first = self.found[0][1]
         item = next((i for i in program.items if first in _made(i)), None)
         excerpt = "\n".join(item_text(item, program.buffers).splitlines()[:10]) if item is not None else ""
-        raise VerifyError(self.dialect, self.found, excerpt=excerpt, where=item.origins if item else ())
+        kinds = {type(i) for i in program.items}
+        given = "kernels" if Kernel in kinds else "loops" if Nest in kinds else ""
+        hints = step_between(given, self.dialect)
+        raise VerifyError(self.dialect, self.found, excerpt=excerpt, where=item.origins if item else (), hints=hints)
 
 
 def check_program(program: Program, findings: Findings, *, origins: bool) -> None:

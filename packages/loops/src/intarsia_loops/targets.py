@@ -38,9 +38,11 @@ class ItemOp(ABC):
         reads: Buffers read, in the order of the node's arguments.
         symbols: Size symbols, the arguments after them.
         outs: Buffers that reach memory; with one the node is that tensor, else a tuple of them.
+        dialect: The one that it is of, for `intarsia_ir.dialects`; "": of both.
     """
 
     kind: ClassVar[str] = "item"
+    dialect: ClassVar[str] = ""
 
     def __init__(self, item: Any, buffers: Mapping[str, Buffer], symbols: tuple[str, ...] = ()) -> None:
         self.item = item
@@ -104,6 +106,7 @@ class NestOp(ItemOp):
     """Target of a nest."""
 
     kind = "nests"
+    dialect = "loops"
 
     def _label(self) -> str:
         return str(self.item.kind)
@@ -124,6 +127,7 @@ class KernelOp(ItemOp):
     """Target of a kernel."""
 
     kind = "kernels"
+    dialect = "kernels"
 
     def _label(self) -> str:
         return "kernel_" + "_".join(dict.fromkeys(s.kind for s in self.item.steps))

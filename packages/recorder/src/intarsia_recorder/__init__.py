@@ -19,6 +19,7 @@ from intarsia_recorder.eager import EagerMode
 from intarsia_recorder.element_types import refused_types
 from intarsia_recorder.environment import ShapeEnvironment
 from intarsia_recorder.metacache import MetaCache, snapshot
+from intarsia_recorder.normalise import lifted_values, normalise
 from intarsia_recorder.record import record, recording
 from intarsia_recorder.recorder import Decompositions, Recorder
 from intarsia_recorder.recurrent import WholeRecurrent
@@ -37,6 +38,8 @@ __all__ = [
     "call_as_in_eager",
     "composites_in_python",
     "graph_module",
+    "lifted_values",
+    "normalise",
     "record",
     "recording",
     "refused_types",

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 import torch.utils._pytree as pytree
+from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -26,6 +27,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir import meta
 from intarsia_ir.aten.fake import quiet_fake_mode
+from intarsia_ir.dialects import dialect_of
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import (
     Constant,
@@ -97,6 +99,11 @@ def record(
         >>> [str(node.target) for node in done.graph_module.graph.nodes if node.op == "call_function"]
         ['aten.relu.default', 'aten.add_.Tensor']
     """
+    if isinstance(program, fx.GraphModule) and (found := dialect_of(program)) not in ("", "torch", "aten"):
+        raise InvalidArgumentError(
+            f"this is FX({found}), which was made of what is recorded here: torch or ATen calls",
+            code="recorder.dialect",
+        )
     leaves, tree = pytree.tree_flatten(tuple(inputs))
     mode = fake_mode or _mode_of(leaves)
     mode.epoch += 1  # inputs remember sizes that a front end made for their `nonzero`, which this graph doesn't have
@@ -310,7 +317,14 @@ def _run_node(recorder: Recorder, program: fx.GraphModule, node: fx.Node, values
     args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
     if node.op == "call_function":
         assert callable(node.target)
-        return node.target(*args, **kwargs)
+        try:
+            return node.target(*args, **kwargs)
+        except NotImplementedError as error:
+            if not isinstance(node.target, HigherOrderOperator):
+                raise
+            raise UnsupportedError(
+                f"{node.target} takes functions as operands", code="recorder.higher_order", where=recorder.where or ()
+            ) from error
     if node.op == "call_method":
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
     return attribute(program, str(node.target))(*args, **kwargs)

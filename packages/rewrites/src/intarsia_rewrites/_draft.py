@@ -13,9 +13,26 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils import _pytree as pytree
 
 from intarsia_ir import aten, meta
+from intarsia_ir import torch as torch_dialect
+from intarsia_ir.dialects import dialect_of
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["Draft", "copy_graph"]
+__all__ = ["Draft", "check_torch", "copy_graph"]
+
+
+def check_torch(gm: fx.GraphModule) -> None:
+    """Check that a graph is FX(torch), and not FX(aten), in which a pass over torch calls would find nothing.
+
+    Raises:
+        VerifyError: It breaks the rules of the torch dialect.
+        InvalidArgumentError: `rewrites.dialect`: it has calls, of other dialects all.
+    """
+    torch_dialect.verify(gm, origins=False)
+    if (found := dialect_of(gm)) not in ("", "torch"):
+        raise InvalidArgumentError(
+            f"this is FX({found}): what this pass looks for is in FX(torch) only, before a graph is recorded",
+            code="rewrites.dialect",
+        )
 
 
 class Draft:

@@ -25,7 +25,7 @@ from torch.nn import functional
 import intarsia_ir.torch as torch_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_rewrites._draft import copy_graph
+from intarsia_rewrites._draft import check_torch, copy_graph
 
 __all__ = ["drop_full_masks"]
 
@@ -77,7 +77,7 @@ def drop_full_masks(gm: fx.GraphModule, *, fuel: int | None = None, check: bool 
     if fuel is not None and fuel < 0:
         raise InvalidArgumentError(f"fuel must not be negative, but is {fuel}", code="rewrites.fuel")
     if check:
-        torch_dialect.verify(gm, origins=False)
+        check_torch(gm)
     touched = _touched(gm.graph)
     chosen = [node.name for node in gm.graph.nodes if _masked_in_vain(node, touched)][:fuel]
     if not chosen:

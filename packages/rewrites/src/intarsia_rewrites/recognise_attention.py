@@ -31,7 +31,7 @@ from torch.nn import functional
 import intarsia_ir.torch as torch_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_rewrites._draft import copy_graph
+from intarsia_rewrites._draft import check_torch, copy_graph
 
 __all__ = ["recognise_attention"]
 
@@ -91,7 +91,7 @@ def recognise_attention(gm: fx.GraphModule, *, fuel: int | None = None, check: b
     if fuel is not None and fuel < 0:
         raise InvalidArgumentError(f"fuel must not be negative, but is {fuel}", code="rewrites.fuel")
     if check:
-        torch_dialect.verify(gm, origins=False)
+        check_torch(gm)
     graph = copy_graph(gm.graph)
     done = 0
     for node in list(graph.nodes):

@@ -63,7 +63,7 @@ class _Adoption:
     def value(self, value: Any) -> Any:
         if isinstance(value, torch.SymInt):
             return self.number(value)
-        if not _symbolic(value):
+        if not _symbolic(value) and not isinstance(value, FakeTensor):
             return self.mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
         size, stride = map(self.number, value.shape), map(self.number, value.stride())
         with self.mode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from intarsia_ir.choices import instance_of
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import KernelSource, Launch
 from intarsia_loops.launches import Launches, LaunchPlan, Walk
@@ -31,6 +32,7 @@ def emit_unit(launches: Launches) -> KernelSource:
         UnsupportedError: An op has no Triton form.
         InvalidArgumentError: `triton.walk`: nobody said how a launch walks its points.
     """
+    instance_of("what is printed (`intarsia_scheduler.scheduled(kernels, target).launches`)", launches, Launches)
     functions: dict[object, tuple[str, Function]] = {}
     made = tuple(_launch(plan, functions, launches.counters) for plan in launches.launches)
     table = dict(functions.values())

@@ -65,7 +65,8 @@ def normalise(gm: fx.GraphModule) -> Normalised:
         ['input_1', 'l_0_weight', 'l_0_bias']
     """
     lifter = _Lifter(gm)
-    for node in gm.graph.nodes:
+    # an exported module reads its parameters before its inputs
+    for node in sorted(gm.graph.nodes, key=lambda node: node.op != "placeholder"):
         lifter.copy(node)
     return lifter.finish()
 

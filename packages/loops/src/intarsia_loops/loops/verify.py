@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import torch.fx as fx
 
+from intarsia_ir.dialects import dialect_of, step_between
 from intarsia_ir.errors import InvalidArgumentError, VerifyError
 from intarsia_loops._rules import Findings, check_program
 from intarsia_loops.graph import from_fx
@@ -67,4 +68,5 @@ def program_of(gm: fx.GraphModule | Program, dialect: str, rule: str) -> Program
     try:
         return from_fx(gm)
     except InvalidArgumentError as error:
-        raise VerifyError(dialect, [(rule, "graph", error.explanation)]) from error
+        hints = step_between(dialect_of(gm), dialect)
+        raise VerifyError(dialect, [(rule, "graph", error.explanation)], hints=hints) from error
