@@ -9,7 +9,7 @@ Example:
     >>> differences(expected, outcome_of(torch.sinh, (torch.zeros(3),), {}))
     ()
     >>> differences(expected, outcome_of(torch.sin, (torch.zeros(2),), {}))[0]
-    'input [0][0]: torch.float32[2] on cpu instead of torch.float32[3] on cpu'
+    'after the call, argument 0: torch.float32[2] on cpu instead of torch.float32[3] on cpu'
 """
 
 from intarsia_command.doctor import Finding, examine

@@ -99,7 +99,8 @@ def _shrunk(case: Case, culprit: Culprit, pipeline: Pipeline) -> Found:
         return goes_wrong(part, pipeline, culprit.stage)
 
     small = shrink(case, fails)
-    return Found(culprit, small, reproducer(small, culprit, fails))
+    alone = find(small, pipeline) or culprit  # what is left may count its rewrites otherwise
+    return Found(culprit, small, reproducer(small, alone, fails))
 
 
 def _wrong(program: Program, *, train: bool, dynamic: bool, **keywords: Any) -> tuple[str, ...]:

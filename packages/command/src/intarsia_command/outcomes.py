@@ -43,7 +43,8 @@ def outcome_of(
         kwargs: Arguments by keyword.
         train: Take gradients of the sum of its floating results; else it runs without gradients.
     """
-    given = _leaves((args, kwargs))
+    named = {**{f"argument {number}": value for number, value in enumerate(args)}, **kwargs}
+    given = {f"{name}{path}": leaf for name, value in named.items() for path, leaf in _leaves(value).items()}
     torch.manual_seed(1)
     try:
         with torch.set_grad_enabled(train):
@@ -85,7 +86,7 @@ def differences(expected: Outcome, actual: Outcome) -> tuple[str, ...]:
     found = list[str]()
     for word in ("results", "inputs", "gradients"):
         one, two = getattr(expected, word), getattr(actual, word)
-        noun = {"results": "result", "inputs": "input", "gradients": "gradient of"}[word]
+        noun = {"results": "result", "inputs": "after the call,", "gradients": "gradient of"}[word]
         if one.keys() != two.keys():
             found.append(f"the {word} are {', '.join(two) or 'none'} instead of {', '.join(one) or 'none'}")
         for name in one.keys() & two.keys():

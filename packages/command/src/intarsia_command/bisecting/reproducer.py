@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from intarsia_command.bisecting.cases import Case
-from intarsia_command.bisecting.search import Culprit
+from intarsia_command.bisecting.search import SAID, Culprit
 
 __all__ = ["reproducer"]
 
@@ -31,6 +31,7 @@ from torch import device, inf, nan  # noqa: F401  (graphs name them)
 
 def program({parameters}):
 {body}
+
 
 def program_inputs():
     torch.manual_seed(0)
@@ -65,7 +66,7 @@ def reproducer(case: Case, culprit: Culprit, fails: Callable[[Case], bool]) -> s
     body = re.sub(r"\bself\.([\w.]+)", lambda found: f"self_{found[1].replace('.', '_')}", body)
     return TEXT.format(
         headline=str(culprit).splitlines()[0],
-        explained="\n".join(culprit.wrong).replace("\\", "/").replace('"""', "'''"),
+        explained="\n".join(culprit.wrong[:SAID]).replace("\\", "/").replace('"""', "'''"),
         imports="".join(f"{line}\n" for line in imports if line),
         parameters=", ".join(parameters),
         body=textwrap.indent("\n".join([*attributes, body]), INDENT),

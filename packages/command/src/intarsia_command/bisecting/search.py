@@ -19,7 +19,8 @@ from intarsia_loops.level_text import print_value
 __all__ = ["Culprit", "find", "goes_wrong"]
 
 MOST_FUEL = 1 << 16
-SHOWN = 40
+SHOWN = 40  # lines of a change
+SAID = 3  # sentences about what is wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class Culprit:
 
     def __str__(self) -> str:
         which = {None: "", 0: ", whatever it rewrites or decides"}.get(self.fuel, f", rewrite or decision {self.fuel}")
-        lines = [f"stage {self.stage!r}{which}", *(f"  {sentence}" for sentence in self.wrong)]
+        lines = [f"stage {self.stage!r}{which}", *(f"  {sentence}" for sentence in self.wrong[:SAID])]
+        lines += [f"  and {len(self.wrong) - SAID} more"] if len(self.wrong) > SAID else []
         if self.stage == "emit":
             lines.append("  (or of 'build', which compiles and links what it gives)")
         return "\n".join([*lines, *self.change.splitlines()[:SHOWN]])
