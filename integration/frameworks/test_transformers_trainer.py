@@ -24,7 +24,7 @@ def language_model():
         n_layer=2, n_embd=32, n_head=2, vocab_size=64, n_positions=32, bos_token_id=0, eos_token_id=0
     )
     model = transformers.GPT2LMHeadModel(config)
-    model.loss_type = "ForCausalLM"  # else the first loss logs a warning, which breaks the graph
+    model.loss_type = "ForCausalLM"  # else the first loss logs a warning
     return model
 
 

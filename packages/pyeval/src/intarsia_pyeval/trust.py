@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import site
 import sys
 import sysconfig
 import types
@@ -99,7 +100,13 @@ def is_installed_file(file: str) -> bool:
     return file.startswith(_PACKAGES)
 
 
-_PACKAGES = tuple(os.path.join(os.path.abspath(sysconfig.get_path(name)), "") for name in ("purelib", "platlib"))
+# an environment may see the packages of the interpreter that it was made from, and the user's own
+_FOLDERS = (
+    *(sysconfig.get_path(name) for name in ("purelib", "platlib")),
+    *site.getsitepackages(),
+    site.getusersitepackages(),
+)
+_PACKAGES = tuple(os.path.join(os.path.abspath(folder), "") for folder in dict.fromkeys(_FOLDERS))
 
 
 def is_standard_library(root: str) -> bool:
