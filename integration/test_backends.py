@@ -40,6 +40,7 @@ def noting(seen, **attributes):
     return backend
 
 
+@pytest.mark.peer
 def test_a_backend_is_given_the_tensors_of_the_call_as_by_torch_compile():
     model, x = Model(), torch.randn(2, 4)
     seen: list = []

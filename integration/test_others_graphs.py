@@ -21,7 +21,6 @@ from intarsia_recorder import lifted_values, normalise
 from intarsia_testkit.differential import apply_signature
 
 TARGET = Target("cpu", "avx2", threads=2)
-pytestmark = pytest.mark.peer
 
 
 class Model(torch.nn.Module):
@@ -185,6 +184,7 @@ def flat(results):
     return [t.detach() for t in torch.utils._pytree.tree_leaves(results)]
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("name", PASSES)
 def test_every_pass_works_on_every_source(name, source):
@@ -203,6 +203,7 @@ def here(node):
     return any(origin.file == __file__ for origin in meta.origins(node))
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("source", ["export", "exported module", "torch.compile", "fw_compiler"])
 def test_users_lines_are_kept(source):
     program, inputs, *_ = SOURCES[source]()
@@ -210,6 +211,7 @@ def test_users_lines_are_kept(source):
     assert calls and all(map(here, calls))
 
 
+@pytest.mark.peer
 def test_roles_and_sources_of_an_exported_program():
     program, *_ = from_export()
     recorded = normalise(program)
@@ -251,6 +253,7 @@ def dynamic_sources():
     }
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("source", ["make_fx", "export", "torch.compile"])
 def test_sizes_that_are_symbols_stay_symbols(source):
     program, inputs = dynamic_sources()[source]
@@ -280,6 +283,7 @@ def test_what_is_no_graph_is_refused_with_the_remedy():
         normalise(lambda x: x, (torch.zeros(2),))
 
 
+@pytest.mark.peer
 def test_calls_with_subgraphs_are_named():
     class Choice(torch.nn.Module):
         def forward(self, x):
