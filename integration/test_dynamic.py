@@ -481,7 +481,7 @@ def test_explain_shows_sizes_and_the_lines_that_rely_on_them():
     assert "x.size(0)" in text and "s0 > 3" in text and "test_dynamic.py" in text
 
 
-# ---- sizes that depend on data: a break with a reason, and eager's results
+# ---- sizes that depend on data, beside sizes that differ from call to call
 
 
 def positions(x):
@@ -501,10 +501,8 @@ def test_sizes_that_depend_on_data(program, dynamic):
     fast = compiled(program, dynamic=dynamic)
     for n in (4, 5, 6, 7):
         agree(program, fast, torch.randn(n, 3))
-    assert intarsia.stats().fallbacks == 0
-    breaks = intarsia.explain(program, dynamic=True)(torch.randn(5, 3)).breaks
-    assert breaks and {b.code for b in breaks} <= {"tracer.data_dependent", "tracer.tensor_value"}
-    assert all(b.origin is not None and b.origin.file == __file__ for b in breaks)
+    assert compilations() == (1 if dynamic else 2)
+    assert not intarsia.explain(program, dynamic=True)(torch.randn(5, 3)).breaks
 
 
 def writes_a_row(x, i):

@@ -19,6 +19,7 @@ __all__ = [
     "check_tensor",
     "copy",
     "is_ref",
+    "refuse",
     "restride",
 ]
 
@@ -43,6 +44,15 @@ def check_custom_result(target: str, value: Tensor, shape: tuple[int, ...], dtyp
             code="runtime.operator_fake",
             hints=(f"correct the function that is registered as the fake of {target}, by register_fake",),
         )
+
+
+def refuse(message: str) -> None:
+    """Raise what a check of numbers raises.
+
+    Raises:
+        RuntimeError: Always.
+    """
+    raise RuntimeError(message)
 
 
 def restride(value: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:

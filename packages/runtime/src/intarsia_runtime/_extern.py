@@ -13,7 +13,7 @@ from intarsia_ir.dtypes import dtype_from_name
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Buffer, Condition, Extern, Program, TensorRef
 from intarsia_loops.shown import Shown
-from intarsia_runtime._calls import check_custom_result, check_result, copy, restride
+from intarsia_runtime._calls import check_custom_result, check_result, copy, refuse, restride
 from intarsia_runtime._names import Names
 from intarsia_runtime._refs import RefWriter, shape_text, size_text
 
@@ -49,6 +49,9 @@ class ExternCall:
 
     def lines(self, program: Program) -> list[str]:
         """Return the statements that make the call and give every used result the layout of its buffer."""
+        if self.item.target is torch.ops.aten._assert_scalar.default:  # of numbers: Python compares faster than ATen
+            condition, message = map(self._argument, self.item.args)
+            return [f"if not {condition}: {self.names.bind('_refuse', refuse)}({message})"]
         arguments = [self._argument(a) for a in self.item.args]
         arguments += [f"{name}={self._argument(a)}" for name, a in self.item.kwargs]
         call = f"{self._function()}({', '.join(arguments)})"
