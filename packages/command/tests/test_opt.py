@@ -96,3 +96,26 @@ def test_what_is_wrong_is_named(inside, dumps, arguments, stdin, said):
     done = inside("opt", *given, stdin=stdin)
     assert done.code == 2 and done.out == "" and "Traceback" not in done.err
     assert said in done.err
+
+
+GRAPH = """// dialect: aten 1
+graph(%x: f32[2, 3]) {
+  %0: f32[2, 3] = aten.mul.Tensor(%x, 1)  # model.py:1 in f
+  %1: f32[2, 3] = aten.sin.default(%0)  # model.py:2 in f
+  %2: f32[2] = aten.sum.dim_IntList(%1, [1])  # model.py:3 in f
+  return (%2,)
+}
+"""
+
+
+def test_a_graph_alone_is_read(inside):
+    folded = inside("opt", "-p", "fold_constants", "--verify-each", stdin=GRAPH)
+    assert folded.code == 0 and folded.out.startswith("// level: Functional 1\n") and "aten.mul" not in folded.out
+    fused = inside("opt", *options("lower", "fuse", "schedule", "emit"), "--verify-each", stdin=GRAPH)
+    assert fused.code == 0 and "\n// source\n" in fused.out, fused.err
+    lowered = inside("opt", "-p", "lower", stdin=GRAPH).out
+    loops = lowered[lowered.index("// dialect: loops") :]
+    again = inside("opt", "-p", "fuse", stdin=loops)
+    assert again.code == 0 and again.out.count("kernel[") == 1
+    done = inside("opt", stdin="// dialect: torch 1\n")
+    assert done.code == 2 and "which begins with `// level: ...`" in done.err

@@ -15,11 +15,15 @@ import torch
 import typer
 
 import intarsia
-from intarsia.levels import Linked, Partition, verify
+import intarsia_ir.aten
+import intarsia_runtime
+from intarsia.levels import Functional, Half, Kernels, Linked, Loops, Partition, verify
 from intarsia_command.exits import Exit
 from intarsia_ir.choices import near
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.pipeline import Stage, level_of
+from intarsia_ir.records import Fresh, InputSpec, Signature
+from intarsia_loops import Contract, kernels, loops
 from intarsia_loops.level_text import constants_of, parse_value, print_value
 from intarsia_recorder import EagerMode
 from intarsia_shapes import thawed
@@ -44,7 +48,8 @@ def opt(
 ) -> Exit:
     """Apply passes to the text of a program.
 
-    Texts are what `options={"dump_dir": ...}` writes. With no pass at all, a text is read and written again.
+    Texts are what `options={"dump_dir": ...}` writes, or a graph of ATen, loops or kernels alone, which then has inputs
+    and results but no story of where they come from. With no pass at all, a text is read and written again.
     """
     if list_passes:
         for stage in intarsia.default_pipeline().stages:
@@ -52,7 +57,7 @@ def opt(
             print(f"{stage.name}: {level_of(stage.takes).__name__} -> {level_of(stage.gives).__name__}{counts}")
         return Exit.FINE
     text, known = _read(file), _constants(file, constants)
-    value = parse_value(text, constants=known, thaw=functools.partial(thawed, kind=EagerMode))
+    value = _value(text, known, passes or [])
     stages = _stages(passes or [], _fuel(fuel or [], passes or []))
     wanted = set(print_after or ())
     _check_known("pass to print after", wanted - {"all"}, [stage.name for stage in stages])
@@ -66,6 +71,29 @@ def opt(
     value = apply_passes(value, stages, note, verify_each=verify_each)
     _write(value, output)
     return Exit.FINE
+
+
+def _value(text: str, constants: dict[str, Any], passes: Sequence[str]) -> Any:
+    """Return the value of a text; a graph alone is of the level that the first pass takes."""
+    alone = re.match(r"// dialect: (\w+) ", text)
+    if alone is None:
+        return parse_value(text, constants=constants, thaw=functools.partial(thawed, kind=EagerMode))
+    if alone[1] == "aten":
+        gm = intarsia_ir.aten.parse_ir(text, constants=constants)
+        outputs = tuple(Fresh(number) for number in range(len(gm.graph.output_node().args[0])))  # type: ignore[arg-type]
+        signature = Signature(tuple(InputSpec(n.name) for n in gm.graph.find_nodes(op="placeholder")), outputs)
+        lowers = bool(passes) and passes[0] == "lower"
+        return (Half if lowers else Functional)(gm, signature)
+    dialects = {"loops": (loops, Loops), "kernels": (kernels, Kernels)}
+    if alone[1] not in dialects:
+        raise InvalidArgumentError(
+            f"a graph of dialect {alone[1]!r} alone isn't read",
+            code="command.level",
+            hints=("give all of its value, which begins with `// level: ...`: dumps have it",),
+        )
+    dialect, level = dialects[alone[1]]
+    target = intarsia_runtime.detect_target()
+    return level(dialect.parse_ir(text, constants=constants), Contract(Signature(), (), target, torch.device("cpu")))
 
 
 def apply_passes(
