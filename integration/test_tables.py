@@ -8,6 +8,7 @@ import intarsia
 from intarsia import InvalidArgumentError
 from intarsia_autodiff import RecomputeAll, SaveAll
 from intarsia_fuser import NoFusion
+from intarsia_ir.errors import raised_by
 from intarsia_loops.lowering import unary
 from intarsia_rewrites import Pattern
 from intarsia_scheduler import Simple
@@ -190,3 +191,14 @@ def test_fuel_limits_a_pipeline_of_ones_own():
     x = torch.randn(4)
     fn = lambda x: x.sin().cos().exp()
     assert counts(fn, x, pipeline=intarsia.default_pipeline(), fuel={"lower": 1}) == (1, 2)
+
+
+@pytest.mark.parametrize("table", ["lowerings", "decompositions"])
+def test_what_a_users_function_raises_names_it(table):
+    def wrong(*args):
+        raise KeyError("mine")
+
+    fast = intarsia.compile(program, **STRICT, **{table: {softcap: wrong}})
+    with pytest.raises(KeyError, match="mine") as caught:
+        fast(torch.randn(3))
+    assert raised_by(caught.value) == f"the {table[:-1]} of intarsia_tables.softcap.default"

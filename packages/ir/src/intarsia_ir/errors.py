@@ -7,7 +7,8 @@ program, which stage or IR line, what to do about it. `code` is stable and has a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from intarsia_ir.records import Origin
@@ -21,6 +22,7 @@ __all__ = [
     "RuntimeFault",
     "UnsupportedError",
     "VerifyError",
+    "blaming",
     "naming_stage",
     "raised_by",
 ]
@@ -177,6 +179,8 @@ def naming_stage(stage: str, *, ours: bool = True) -> Iterator[None]:
         finally:
             del refused  # its traceback holds this frame
     except Exception as error:
+        if raised_by(error):  # by what somebody gave to this stage
+            raise
         if not ours:
             error.add_note(_RAISED_BY + stage)
             raise
@@ -201,6 +205,25 @@ def raised_by(error: BaseException) -> str:
     """
     notes = [note for note in getattr(error, "__notes__", ()) if str(note).startswith(_RAISED_BY)]
     return notes[-1].removeprefix(_RAISED_BY) if notes else ""
+
+
+def blaming(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, which somebody gave to a stage: what it raises names it, and is no fault of the stage.
+
+    Example:
+        >>> try:
+        ...     blaming("the lowering of mine", len)(3)
+        ... except TypeError as error:
+        ...     raised_by(error)
+        'the lowering of mine'
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with naming_stage(what, ours=False):
+            return function(*args, **kwargs)
+
+    return call
 
 
 _RAISED_BY = "raised, while a graph was compiled, by "

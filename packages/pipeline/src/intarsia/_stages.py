@@ -37,6 +37,7 @@ from intarsia.levels import (
     dialect_of,
 )
 from intarsia_ir.choices import instance_of, one_of
+from intarsia_ir.errors import blaming
 from intarsia_ir.pipeline import Pipeline, Planned, Stage, graph_pass
 from intarsia_ir.records import Target
 from intarsia_loops import Contract
@@ -99,6 +100,7 @@ def default_pipeline(
         instance_of("one of patterns", pattern, Pattern)
     given = target or intarsia_runtime.detect_target()
     rows = intarsia_ir.aten.checked_table("decompositions", decompositions)
+    rows = {op: function and blaming(f"the decomposition of {op}", function) for op, function in rows.items()}
     intarsia_ir.aten.checked_table("lowerings", lowerings, Lowering)
     one_of("the device of a target", given.device, tuple(emitters))
 

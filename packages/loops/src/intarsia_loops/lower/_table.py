@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from intarsia_ir.aten import checked_table
+from intarsia_ir.errors import blaming
 
 __all__ = ["DECLINED", "Lowering", "Lowerings", "Table", "given_rows"]
 
@@ -40,7 +41,10 @@ def given_rows(lowerings: Lowerings | None) -> Mapping[Any, Lowering | None]:
         InvalidArgumentError: `aten.table`: a key is no overload, or a value can't be called.
     """
     rows = checked_table("lowerings", lowerings or {}, Lowering)
-    return {op: row if row is None or isinstance(row, Lowering) else Lowering(row) for op, row in rows.items()}
+    made = {op: row if row is None or isinstance(row, Lowering) else Lowering(row) for op, row in rows.items()}
+    return {
+        op: row and replace(row, function=blaming(f"the lowering of {op}", row.function)) for op, row in made.items()
+    }
 
 
 class Table:
