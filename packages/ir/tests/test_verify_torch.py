@@ -5,9 +5,10 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.fx as fx
+import torch.utils._pytree as pytree
 
 from intarsia_ir import VerifyError, meta
-from intarsia_ir.torch import parse_ir, verify
+from intarsia_ir.torch import Transform, parse_ir, verify
 
 GOOD = """// dialect: torch 1
 graph(%x: f32[2, 3], %y: f32[2, 3]) {
@@ -142,3 +143,37 @@ def test_t10_nested_graph() -> None:
     gm = good()
     next(iter(gm.body.graph.find_nodes(op="call_method", target="neg"))).target = "negg"  # type: ignore[union-attr]
     assert rules(gm) == {"T10"}
+
+
+SCALED = """// dialect: torch 1
+graph(%x: f32[3], %scale: f32[3]) {
+  %0 = torch.mul(%x, %scale)  # m.py:1 in f
+  return (%0,)
+}
+"""
+
+
+def transformed(body: fx.GraphModule) -> fx.GraphModule:
+    """Return `vmap` of a graph of an argument and a tensor from outside."""
+    one = pytree.tree_structure(((0,), {}))
+    graph = fx.Graph()
+    operands = [graph.placeholder(name) for name in ("x", "scale")]
+    node = graph.call_function(Transform("vmap", body, {}, (0,), one, (0,), pytree.tree_structure(0)), tuple(operands))
+    meta.set_origins(node, meta.origins(next(n for n in body.graph.nodes if n.op == "call_function")))
+    graph.output((node,))
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def test_t10_graph_of_a_transform() -> None:
+    verify(transformed(parse_ir(SCALED)))
+    body = parse_ir(SCALED)
+    gm = transformed(body)
+    meta.set_origins(next(node for node in body.graph.nodes if node.op == "call_function"), ())
+    assert rules(gm) == {"T10"}
+
+
+def test_t11_operands_of_a_transform() -> None:
+    gm = transformed(parse_ir(SCALED))
+    node = next(node for node in gm.graph.nodes if node.op == "call_function")
+    node.args = node.args[:1]
+    assert rules(gm) == {"T11"}

@@ -186,3 +186,12 @@ def test_values_of_new_calls_are_known():
     values = {n.name: meta.value(n) for n in made.graph.nodes if n.op.startswith("call")}
     assert values["contiguous"].shape == (3, 6, 4) and values["scaled_dot_product_attention"].dim() == 4
     assert all(n.meta for n in itertools.islice(made.graph.nodes, 3))
+
+
+def test_not_where_gradients_are_taken():
+    graph = traced(lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v, *operands(2))
+    output = next(iter(graph.graph.find_nodes(op="output")))
+    with graph.graph.inserting_before(output):
+        node = graph.graph.call_function(torch.autograd.grad, (output.args[0][0], next(iter(graph.graph.nodes))))
+        output.args = ((node,),)
+    assert recognise_attention(graph, check=False) is graph

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import pytest
 import torch
 from tensor_executor import Executor
 from torch import nn
@@ -241,3 +242,33 @@ def test_named_tuples_with_operators_and_subclasses_of_list_of_their_own():
     found = one_graph(f, x)
     torch.testing.assert_close(found, f(x))
     assert type(found[0]) is Pair and found[2]
+
+
+def marked(x):
+    y = x * 2
+    y.marks = [1]
+    z = y.sin()
+    y.marks.append(2)
+    return y, z
+
+
+def marked_and_written(x):
+    y = x * 2
+    y.mark = x + 1
+    return y.add_(1)
+
+
+def unmarked(x):
+    y = x * 2
+    y.mark = 3
+    return y * y.mark
+
+
+@pytest.mark.parametrize("fn", [marked, marked_and_written, unmarked])
+def test_attributes_of_what_the_graph_makes(fn):
+    executor, x = Executor(), torch.arange(3.0)
+    found, expected = executor.call(fn, x), fn(x)
+    torch.testing.assert_close(found, expected)
+    first, wanted = (f[0] if isinstance(f, tuple) else f for f in (found, expected))
+    torch.testing.assert_close(vars(first), vars(wanted))
+    assert not executor.captures[0].breaks

@@ -120,3 +120,30 @@ def test_a_check_after_a_random_number_of_python_breaks():
         outcomes.append((call(X), random.random()))
     torch.testing.assert_close(*outcomes)
     assert [b.code for b in executor.captures[0].breaks] == ["tracer.tensor_branch"]
+
+
+def test_processes_are_asked_for(monkeypatch):
+    def fn(x):
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return x * 3
+        return x * 2
+
+    executor = Executor()
+    assert torch.equal(executor.call(fn, X), X * 2)
+    monkeypatch.setattr(torch.distributed.distributed_c10d._world, "_default_pg", object())
+    assert torch.equal(executor.call(fn, X), X * 3)
+    monkeypatch.undo()
+    assert torch.equal(executor.call(fn, X), X * 2)
+    assert not any(capture.breaks for capture in executor.captures)
+
+
+@pytest.mark.parametrize("name", ["jacobian", "hessian", "hvp", "vhp", "jvp", "vjp"])
+def test_functions_of_autograd(name):
+    def fn(x):
+        f = torch.sin if name in ("jacobian", "jvp", "vjp") else (lambda a: (a**3).sum())
+        args = () if name in ("jacobian", "hessian") else (x * 2,)
+        return getattr(torch.autograd.functional, name)(f, x, *args)
+
+    executor = Executor()
+    torch.testing.assert_close(executor.call(fn, X[0]), fn(X[0]))
+    assert len(executor.captures) == 1 and not executor.captures[0].breaks

@@ -138,6 +138,9 @@ _BY_STRIDES = frozenset(
 )
 
 
+_FREED = "Trying to backward through the graph a second time"
+
+
 class _WrittenError(RuntimeError):
     """A tensor that autograd keeps was written."""
 
@@ -383,6 +386,9 @@ class _Backward:
             self.raises[-1] = str(error)
             return dict.fromkeys(self.edges)
         except (RuntimeError, ValueError, TypeError) as error:
+            if str(error).startswith(_FREED):  # the program went back itself, and kept nothing
+                self.raises[-1] = str(error)
+                return dict.fromkeys(self.edges)
             raise UnsupportedError(
                 f"the backward pass of the program can't be recorded: {error}", code="training.backward"
             ) from error

@@ -23,6 +23,7 @@ from intarsia_ir.records import Origin
 
 __all__ = [
     "copy_origins",
+    "drop_value",
     "front_end_value",
     "function_of",
     "given",
@@ -67,6 +68,11 @@ def front_end_value(node: fx.Node, default: Any = None) -> Any:
 def set_value(node: fx.Node, val: Any) -> None:
     """Set what `node` produces."""
     node.meta["val"] = val
+
+
+def drop_value(node: fx.Node) -> None:
+    """Forget what `node` produces."""
+    node.meta.pop("val", None)
 
 
 def origins(node: fx.Node) -> tuple[Origin, ...]:

@@ -242,6 +242,7 @@ class Builder(Writer):
         elif self.tx.extension.is_result(value):
             self.results.append(value)
             self._temporaries[id(value)] = name = self.temporary()
+            emit_effects(self, value)  # what else it holds by now
             self.emit("LOAD_FAST", name)
         elif value.source is not None and not isinstance(value, Cell):
             self.load_source(value.source)

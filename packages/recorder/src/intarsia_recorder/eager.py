@@ -28,6 +28,7 @@ from intarsia_recorder.operand_shapes import shape_check
 from intarsia_recorder.operand_types import mismatch_check
 from intarsia_recorder.operands import Check
 from intarsia_recorder.overlap import overlap_check
+from intarsia_recorder.zeros import Zeros
 
 __all__ = ["EagerMode"]
 
@@ -69,6 +70,10 @@ class EagerMode(FakeTensorMode):
         _import_what_modes_import()
         keep_device_guard()
         super().__init__(*args, **kwargs)
+        self.zeros = Zeros(self._make_zeros)
+
+    def _make_zeros(self, *args: Any, **kwargs: Any) -> Any:
+        return super().dispatch(torch.ops.aten._efficientzerotensor.default, (), args, kwargs)
 
     def dispatch(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -79,14 +84,16 @@ class EagerMode(FakeTensorMode):
         rules = _RULES.get(func)
         if rules is None:
             rules = _RULES[func] = _rules_of(func)
+        args, kwargs = self.zeros.found(args), self.zeros.placed(func, kwargs or {})
         for check in rules.checks:
-            check(self, args, kwargs or {})
+            check(self, args, kwargs)
         if self.shape_env is None:
-            result = super().dispatch(func, types, args, kwargs or {})
+            result = super().dispatch(func, types, args, kwargs)
         else:  # what runs in its C++ form on the way here has meta kernels for symbolic sizes in Python alone
             with enable_python_dispatcher():
-                result = super().dispatch(func, types, args, kwargs or {})
-        return result if rules.correct is None else rules.correct(self, result, args, kwargs or {})
+                result = super().dispatch(func, types, args, kwargs)
+        self.zeros.note(func, result)
+        return result if rules.correct is None else rules.correct(self, result, args, kwargs)
 
 
 _WITH_FAKES: Any = registered_hop_fake_fns  # those that torch's own mode runs in `dispatch`

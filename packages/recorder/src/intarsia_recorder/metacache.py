@@ -30,7 +30,7 @@ _NEVER = {
     torch.Tag.dynamic_output_shape,
     torch.Tag.inplace_view,
 }
-_NEVER_NAMED = ("set_", "resize", "lift", "scalar_tensor")
+_NEVER_NAMED = ("set_", "resize", "lift", "scalar_tensor", "_efficientzerotensor")
 _META = torch.device("meta")
 _Undispatched: Any = torch._C._DisableTorchDispatch  # ends when the object goes
 
@@ -219,7 +219,7 @@ def _tensor_key(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Return dtype, device and layout of a fake tensor."""
     if not isinstance(tensor, FakeTensor) or tensor.constant is not None:
         raise _Uncacheable
-    if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
+    if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor():
         raise _Uncacheable
     if not tensor._has_symbolic_sizes_strides:
         return tensor.dtype, tensor.fake_device, tuple(tensor.shape), tensor.stride(), tensor.storage_offset()

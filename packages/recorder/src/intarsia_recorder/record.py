@@ -40,6 +40,7 @@ from intarsia_ir.records import (
     Signature,
     SizeFacts,
 )
+from intarsia_ir.torch import Transform
 from intarsia_ir.values import Recorded
 from intarsia_recorder._fx import attribute, graph_module
 from intarsia_recorder.composites import composites_in_python
@@ -187,6 +188,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
             RecordedComposites(recorder),
             recorder.fake_mode,
             recorder,
+            torch.autograd.set_multithreading_enabled(False),  # gradients inside: autograd's threads have no modes
         ):
             yield recorder
     except _DATA_DEPENDENT as error:
@@ -277,7 +279,7 @@ def _version(fake: Any) -> int | None:
 
 
 def _run_graph(
-    recorder: Recorder, program: fx.GraphModule, fakes: Sequence[Any], placeholders: Sequence[fx.Node]
+    recorder: Recorder, program: fx.GraphModule, fakes: Sequence[Any], placeholders: Sequence[fx.Node | None]
 ) -> Any:
     """Run FX(torch) node by node and return what its output node holds."""
     values: dict[fx.Node, Any] = {}
@@ -289,7 +291,8 @@ def _run_graph(
             recorder.mark = meta.region(node)
             if node.op == "placeholder":
                 values[node], placeholder = next(inputs)
-                meta.set_origins(placeholder, recorder.where)
+                if placeholder is not None:
+                    meta.set_origins(placeholder, recorder.where)
             elif node.op == "output":
                 return fx.map_arg(node.args[0], values.__getitem__)
             else:
@@ -317,6 +320,8 @@ def _run_node(recorder: Recorder, program: fx.GraphModule, node: fx.Node, values
     args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
     if node.op == "call_function":
         assert callable(node.target)
+        if isinstance(node.target, Transform):
+            return _run_transform(recorder, node.target, args)
         try:
             return node.target(*args, **kwargs)
         except NotImplementedError as error:
@@ -328,6 +333,37 @@ def _run_node(recorder: Recorder, program: fx.GraphModule, node: fx.Node, values
     if node.op == "call_method":
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
     return attribute(program, str(node.target))(*args, **kwargs)
+
+
+def _run_transform(recorder: Recorder, transform: Transform, operands: Sequence[Any]) -> Any:
+    """Run a transformed call: the nodes of its function one by one, under the transform."""
+    where, mark = recorder.where, recorder.mark
+
+    def run(program: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        try:
+            return _run_graph(recorder, program, inputs, [None] * len(inputs))
+        finally:
+            recorder.where, recorder.mark = where, mark
+
+    with _no_saved_tensors_hooks():
+        return transform.apply(run, operands)
+
+
+@contextlib.contextmanager
+def _no_saved_tensors_hooks() -> Iterator[None]:
+    """Take off the hooks of who looks at what autograd saves: transforms refuse to run under any."""
+    taken = []
+    while (hooks := _HOOKS._top_saved_tensors_default_hooks(True)) is not None:
+        taken.append(hooks)
+        _HOOKS._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(taken):
+            _HOOKS._push_saved_tensors_default_hooks(pack, unpack)
+
+
+_HOOKS: Any = torch._C._autograd
 
 
 def _outputs(

@@ -31,6 +31,7 @@ from intarsia_recorder.metacache import MetaCache, snapshot
 from intarsia_recorder.stacks import user_frames
 from intarsia_recorder.strides import with_strides_of
 from intarsia_recorder.symbols import SymbolTable
+from intarsia_recorder.zeros import Zeros
 
 __all__ = ["Decompositions", "Recorder"]
 
@@ -163,6 +164,7 @@ class Recorder(TorchDispatchMode):
         self._n_asserts = 0  # of the environment that were looked at
         self._waiting: list[Any] = []  # asserts about sizes that nothing yields yet
         self._asserted: set[Any] = set()
+        self._zeros = Zeros(self._make_zeros)
         self._kinds: dict[int, _Kind] = {}  # by address, because overloads hash in Python
 
     @classmethod
@@ -262,7 +264,7 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         if func is _DEVICE and type(args[0]) is FakeTensor:
             return args[0].fake_device  # C++ autograd asks this thousands of times
-        kwargs = kwargs or {}
+        args, kwargs = self._zeros.found(args), self._zeros.placed(func, kwargs or {})
         kind = self._kinds.get(id(func))
         if kind is None:
             kind = self._kinds[id(func)] = _kind_of(func, self.decompositions, self._is_symbolic)
@@ -291,7 +293,12 @@ class Recorder(TorchDispatchMode):
         self._describe(node, result)
         self._produce(result, node)
         self._bind_fresh_symbols(result, node)
+        self._zeros.note(func, result)
         return result
+
+    def _make_zeros(self, *args: Any, **kwargs: Any) -> Any:
+        with self:
+            return aten._efficientzerotensor.default(*args, **kwargs)
 
     def whole(self, op: OpOverload, args: tuple[Any, ...], result: Any) -> Any:
         """Record an op as it is, be it composite, with the fake tensors that it gives; return these."""

@@ -69,7 +69,7 @@ def recognise_attention(gm: fx.GraphModule, *, fuel: int | None = None, check: b
         check: Whether to verify the dialect on entry and exit.
 
     Returns:
-        The graph; the given one when there is nothing to replace.
+        The graph; the given one when there is nothing to replace, or it takes gradients itself, maybe of gradients.
 
     Raises:
         VerifyError: `gm` isn't FX(torch).
@@ -92,6 +92,8 @@ def recognise_attention(gm: fx.GraphModule, *, fuel: int | None = None, check: b
         raise InvalidArgumentError(f"fuel must not be negative, but is {fuel}", code="rewrites.fuel")
     if check:
         check_torch(gm)
+    if any(node.target is torch.autograd.grad for node in gm.graph.nodes):
+        return gm  # the gradient of the library's call has none
     graph = copy_graph(gm.graph)
     done = 0
     for node in list(graph.nodes):

@@ -19,7 +19,7 @@ from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_pyeval.values.signatures import arity
-from intarsia_tensorcapture import contexts, optimizers
+from intarsia_tensorcapture import contexts, distributed, gradients, optimizers, transforms
 from intarsia_tensorcapture.arrays.tensors import from_numpy, of_data
 from intarsia_tensorcapture.checkpoints import call_checkpoint
 from intarsia_tensorcapture.data_sizes import is_data
@@ -253,7 +253,10 @@ def _grouped(lists: Any, with_indices: bool = False) -> Any:
 
 
 HANDLERS: dict[Any, Handler] = {
+    **distributed.HANDLERS,
+    **gradients.HANDLERS,
     **optimizers.HANDLERS,
+    **transforms.HANDLERS,
     **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
     torch.is_tensor: _is_tensor,
     torch.utils.checkpoint.checkpoint: call_checkpoint,

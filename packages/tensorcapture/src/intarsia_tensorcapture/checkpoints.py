@@ -42,6 +42,8 @@ def call_checkpoint(plugin: Recording, tx: Tracer, args: Sequence[Value], keywor
     given = {name: value for name, value in keywords.items() if name not in _OPTIONS}
     if not torch.is_grad_enabled():
         return do.call(tx, args[0], args[1:], given)  # nothing goes back, so nothing runs twice
+    if plugin.scopes.open:
+        raise Break("tracer.tensor_op", "a checkpoint in a function that torch.func transforms")
     outer, plugin.region = plugin.region, ("checkpoint", plugin.n_regions)
     plugin.n_regions += 1
     before = _versions(plugin)

@@ -43,16 +43,17 @@ def call_method(tx: Tracer, x: Autocast, name: str, args: Sequence[Value], keywo
     plugin = recording_of(tx)
     if name == "__enter__":
         parts = (x.real.device, x.real.fast_dtype, x.real._enabled, x.real._cache_enabled)
-        x.node = plugin.graph.call_function(_ENTER, parts)
+        x.node = plugin.scopes.graph.call_function(_ENTER, parts)
         plugin.count()
         plugin.describe(x.node, None)
         x.real.__enter__()
         plugin.state.entered.append(x)
         return x
     if name == "__exit__":
-        if not plugin.state.entered or plugin.state.entered[-1] is not x:
+        inside = x.node is not None and x.node.graph is plugin.scopes.graph
+        if not inside or plugin.state.entered[-1] is not x:
             raise Break("tracer.tensor_op", "autocast regions are left in another order than they were entered")
-        plugin.describe(plugin.graph.call_function(EXIT_AUTOCAST, (x.node,)), None)
+        plugin.describe(plugin.scopes.graph.call_function(EXIT_AUTOCAST, (x.node,)), None)
         plugin.count()
         x.real.__exit__(None, None, None)
         plugin.state.entered.pop()
@@ -87,7 +88,7 @@ def set_grad_enabled(plugin: Recording, tx: Tracer, args: Sequence[Value], keywo
         raise Break("tracer.call", f"the grad mode is set to {mode.describe()}")
     tx.guards.add(GuardKind.GRAD_MODE, None, plugin.state.grad_at_entry)
     if wanted != torch.is_grad_enabled():
-        node = plugin.graph.call_function(torch._C._set_grad_enabled, (wanted,))
+        node = plugin.scopes.graph.call_function(torch._C._set_grad_enabled, (wanted,))
         plugin.describe(node, None)
         plugin.count()
         torch._C._set_grad_enabled(wanted)

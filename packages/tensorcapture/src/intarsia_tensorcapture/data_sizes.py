@@ -37,6 +37,8 @@ def bind_sizes(plugin: Recording, result: Value) -> None:
     env = plugin.sizes.env
     if env is None or not env.pending_fresh_unbacked_symbols:
         return
+    if plugin.scopes.open:
+        raise Break("tracer.data_dependent", "a size in a function that torch.func transforms depends on data")
     for tensor in tensors_of([result]):
         plugin.sizes.bind(tensor.fake, tensor.node)
         for dim, size in enumerate(tensor.fake.shape):
@@ -54,6 +56,8 @@ def symbol_in(plugin: Recording, held: TensorValue) -> SymbolicNumber:
     sizes = plugin.sizes
     found: SymbolicNumber | None = sizes.in_tensors.get(held)
     if found is None:
+        if held.node.graph is not plugin.graph:
+            raise Break("tracer.data_dependent", "a number in a tensor that torch.func transforms is used as a size")
         symbol = sizes.need_env().create_unbacked_symint()
         node = plugin.graph.call_method("item", (held.node,))
         plugin.describe(node, symbol)

@@ -10,7 +10,19 @@ import torch
 from intarsia_ir.records import ArraySource, AttributeSource, ItemSource, PlainAttributeSource, Source, TensorFacts
 from intarsia_pyeval.values.base import Keywords, Value
 
-__all__ = ["facts_of", "needs_node", "overlaps_itself", "readable_name", "shown", "tensors_in", "version_of"]
+__all__ = [
+    "facts_of",
+    "is_transformed",
+    "needs_node",
+    "overlaps_itself",
+    "readable_name",
+    "shown",
+    "tensors_in",
+    "version_of",
+]
+
+
+_TRANSFORMED = [getattr(torch._C.DispatchKey, name) for name in ("FuncTorchBatched", "FuncTorchGradWrapper")]
 
 
 def facts_of(tensor: torch.Tensor, fake: Any = None) -> TensorFacts:
@@ -36,6 +48,12 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
         type(stride) is int and stride == 0 and type(size) is int and size > 1
         for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
     )
+
+
+def is_transformed(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor is one of a function that `torch.func` transforms: it shows another, and has no memory."""
+    keys = torch._C._dispatch_keys(tensor)
+    return any(keys.has(key) for key in _TRANSFORMED)
 
 
 def version_of(tensor: torch.Tensor) -> int:

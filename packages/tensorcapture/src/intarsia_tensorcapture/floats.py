@@ -22,6 +22,7 @@ from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_tensorcapture.items import ItemNumber, holds_item, settled
+from intarsia_tensorcapture.scopes import apart
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -95,8 +96,9 @@ class NumberInput(TensorValue):
     def __init__(self, plugin: Recording, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(plugin, None, None)
         self.number = number
-        shell = torch.empty((), dtype=dtype, device="meta")
-        plugin.add_input(self, number.source, plugin.fake_of(shell, device))
+        with apart(plugin.scopes):
+            fake = plugin.fake_of(torch.empty((), dtype=dtype, device="meta"), device)
+        plugin.add_input(self, number.source, fake)
 
     @property
     def recorded(self) -> bool:

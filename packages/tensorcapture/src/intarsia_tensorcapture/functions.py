@@ -62,6 +62,8 @@ def applied_in_c(function: Any) -> Any:
 
 def apply_function(plugin: Recording, tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a user's autograd function: one node where gradients are needed, else what its forward does."""
+    if plugin.scopes.open:
+        raise Break("tracer.tensor_op", f"{cls.describe()} is applied in a function that torch.func transforms")
     if keywords:
         raise Break("tracer.tensor_op", f"{cls.describe()} is applied to keywords")
     tx.guards.add(GuardKind.GRAD_MODE, None, plugin.state.grad_at_entry)

@@ -184,6 +184,8 @@ def holds_item(number: Value) -> bool:
 @number_in.rule(TensorValue)
 def model(tx: Tracer, x: TensorValue, name: str) -> Value | None:
     """Leave `x.item()`, `x.tolist()`, `float(x)`, `int(x)` or `bool(x)` open."""
+    if x.plugin.scopes.open:
+        return None  # a function within the graph gives tensors alone
     if name == "tolist":
         return _list(tx, x)
     if name == "bool":

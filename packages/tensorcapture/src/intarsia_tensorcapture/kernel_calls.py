@@ -116,6 +116,8 @@ _STAND_INS: dict[str, Callable[..., Any]] = {"cdiv": _cdiv, "next_power_of_2": _
 
 def _launched(plugin: Recording, tx: Tracer, kernel: Object, args: Sequence[Value], keywords: Keywords) -> Value:
     """Record a launch."""
+    if plugin.scopes.open:
+        raise Break("tracer.call", "a kernel is launched in a function that torch.func transforms")
     if kernel.source is not None:
         tx.guards.add(GuardKind.IDENTITY, kernel.source, kernel.value)
     named = dict(keywords)

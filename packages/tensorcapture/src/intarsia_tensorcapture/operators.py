@@ -14,7 +14,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from intarsia_pyeval.breaks import Break
 from intarsia_recorder import are_apart
-from intarsia_tensorcapture.described import tensors_in
+from intarsia_tensorcapture.described import is_transformed, tensors_in
 
 __all__ = ["operator_of", "refuse_call", "refuse_raised", "refuse_without_fake"]
 
@@ -49,6 +49,8 @@ def refuse_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     if definition is not None and definition._abstract_fn is None and not can_generate_trivial_fake_impl(op):
         raise _without_fake(op)
     written, read = _operands(op, args, kwargs)
+    if written and any(map(is_transformed, (*written, *read))):
+        raise Break("tracer.tensor_op", f"{op} writes a tensor in a function that torch.func transforms")
     for position, tensor in enumerate(written):
         if any(_share(tensor, other) for other in (*written[position + 1 :], *read)):
             raise Break("tracer.shared_operands", f"{op} writes a tensor that shares elements with another operand")

@@ -44,13 +44,14 @@ from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.objects import ClassValue, Foreign, Object
 from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
 from intarsia_shapes import plain_size
-from intarsia_tensorcapture import contexts, data_sizes, floats, foreach, modules, optimizers, scans
+from intarsia_tensorcapture import contexts, data_sizes, floats, foreach, modules, optimizers, scans, transforms
 from intarsia_tensorcapture.ambient import Ambient, modes_active
 from intarsia_tensorcapture.arrays.kinds import call_numpy
 from intarsia_tensorcapture.arrays.wrapping import foreign_of_numpy, wrap_numpy
 from intarsia_tensorcapture.calls import call_leaf_or_table
 from intarsia_tensorcapture.described import (
     facts_of,
+    is_transformed,
     needs_node,
     overlaps_itself,
     readable_name,
@@ -69,9 +70,11 @@ from intarsia_tensorcapture.functions import (
 from intarsia_tensorcapture.indexing import item_of, narrowed, set_item_of
 from intarsia_tensorcapture.items import settle_all, settled
 from intarsia_tensorcapture.kernel_calls import call_compiler_object, call_of_compiler, is_of_compiler
+from intarsia_tensorcapture.leaves import Leaves
 from intarsia_tensorcapture.marks import call_marked_function, call_marked_object, stand_in_for
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_raised, refuse_without_fake
+from intarsia_tensorcapture.scopes import Scopes, apart
 from intarsia_tensorcapture.sizes import Sizes
 from intarsia_tensorcapture.spelling import spelled
 from intarsia_tensorcapture.tables import ATOM_TYPES, PRODUCTS, QUANTISING, RESHAPING, is_inlined, is_leaf
@@ -87,7 +90,6 @@ __all__ = ["Tensors"]
 
 _LEGACY = type(torch.FloatTensor)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_WRAPPED = [getattr(torch._C.DispatchKey, name) for name in ("FuncTorchBatched", "FuncTorchGradWrapper")]
 _WITHOUT_MEMORY = torch._C.DispatchKey.ZeroTensor
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
@@ -99,6 +101,8 @@ class Tensors(Extension):
         """Begin a graph under the grad mode and autocast state of the call."""
         self.tx = tx
         self.graph = torch.fx.Graph()
+        self.scopes = Scopes(self.graph)
+        self.leaves = Leaves()
         self.sizes = Sizes(self, tx, symbols)
         self.mode = self.sizes.mode
         self.inputs: list[TensorValue | SymbolicNumber] = []
@@ -169,7 +173,7 @@ class Tensors(Extension):
         if kind not in _PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
             return None
         keys = torch._C._dispatch_keys(value)
-        if self.modes_active or any(keys.has(key) for key in (*_WRAPPED, _WITHOUT_MEMORY)):
+        if self.modes_active or is_transformed(value) or keys.has(_WITHOUT_MEMORY):
             return None
         if source is not None:
             tx.guards.add(GuardKind.TYPE, source, kind)
@@ -192,7 +196,7 @@ class Tensors(Extension):
     def _special(self, value: torch.Tensor) -> str:
         """Say in a few words what is special about a tensor."""
         kind = type(value)
-        if torch._C._are_functorch_transforms_active() or any(map(torch._C._dispatch_keys(value).has, _WRAPPED)):
+        if torch._C._are_functorch_transforms_active() or is_transformed(value):
             return "a tensor inside of a torch.func transform (vmap, grad, jvp)"
         if forward_ad._current_level >= 0:
             return "a tensor inside of torch.autograd.forward_ad.dual_level()"
@@ -208,7 +212,8 @@ class Tensors(Extension):
         """Make an input of the graph of an existing tensor; relies on its metadata."""
         real = value.real
         assert real is not None
-        fake = self._fake_input(value, real)
+        with apart(self.scopes):
+            fake = self.sizes.input(value, real)
         node = self._placeholder(value, fake)
         meta.set_given(node, real)
         value.lifted(node, fake)
@@ -260,22 +265,6 @@ class Tensors(Extension):
             return self.graph.inserting_after(self.last_input)
         first = next(iter(self.graph.nodes), None)
         return self.graph.inserting_before(first)
-
-    def _fake_input(self, value: TensorValue, real: torch.Tensor) -> Any:
-        """Return the fake tensor of an input."""
-        symbolic = self.sizes.fake_input(value, real)
-        if symbolic is not None:
-            return symbolic
-        plain = type(real) is torch.Tensor or type(real) is torch.nn.Parameter
-        simple = plain and real.is_leaf and not real.is_conj() and not real.is_neg() and not real.is_inference()
-        if not simple:
-            return self.mode.from_tensor(real, static_shapes=True)
-        with torch.no_grad():
-            shell = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
-        fake = self.fake_of(shell, real.device)
-        if real.requires_grad:
-            fake.requires_grad_()
-        return fake
 
     def fake_of(self, shell: torch.Tensor, device: torch.device) -> FakeTensor:
         """Return a fake tensor with the metadata of one on the meta device."""
@@ -334,7 +323,7 @@ class Tensors(Extension):
             named = {k: spelled(self.argument(v, False)) for k, v in keywords.items()}
         except NotConstantError as unknown:
             raise Break("tracer.tensor_op", f"{shown(target)} is called with {unknown}") from None
-        node = self.graph.create_node(kind, target, nodes, named)
+        node = self.scopes.graph.create_node(kind, target, nodes, named)
         self.count()
         self.describe(node, result)
         found = self.result(tx, node, result, [*args, *keywords.values()])
@@ -416,7 +405,8 @@ class Tensors(Extension):
         if isinstance(value, torch.Tensor):
             for given in inputs:
                 if isinstance(given, TensorValue) and given.fake is value:
-                    given.follow(node)
+                    if given.node.graph is node.graph:
+                        given.follow(node)
                     return given
             return TensorValue(self, node, value)
         if isinstance(value, (tuple, list)) and any(isinstance(item, (torch.Tensor, tuple, list)) for item in value):
@@ -428,7 +418,7 @@ class Tensors(Extension):
         """Model one item of a node that gives several."""
         if not isinstance(value, (torch.Tensor, tuple, list)):
             return tx.live.from_python(value)
-        part = self.graph.call_function(operator.getitem, (node, index))
+        part = self.scopes.graph.call_function(operator.getitem, (node, index))
         self.describe(part, value)
         return self.result(tx, part, value, inputs)
 
@@ -440,13 +430,13 @@ class Tensors(Extension):
     def argument(self, value: Value, fake: bool) -> Any:
         """Return an argument for a node, or for running on fake tensors."""
         if isinstance(value, TensorValue):
-            return value.fake if fake else value.node
+            return value.fake if fake else self.scopes.here(value.node)
         if isinstance(value, Const):
             return value.value
         if isinstance(value, SymbolicNumber) and value.type() is bool:
             return value.as_python()  # a fact: operations take no open bools
         if isinstance(value, SymbolicNumber):
-            return value.number if fake else self.sizes.node(value, self.tx.frames.origin())
+            return value.number if fake else self.scopes.here(self.sizes.node(value, self.tx.frames.origin()))
         if isinstance(value, Items):
             items = [self.argument(item, fake) for item in value.items]
             if value.type() is list:
@@ -479,9 +469,10 @@ class Tensors(Extension):
         """Take over calls of torch's Python functions; those that aren't evaluated break."""
         if not isinstance(function, Function):
             return None
-        marked = call_marked_function(self, tx, function, args, keywords)
-        if marked is not None:
-            return marked
+        known = call_marked_function(self, tx, function, args, keywords)
+        known = transforms.call_wrapper(tx, function, args, keywords) if known is None else known
+        if known is not None:
+            return known
         if function.value is APPLY and isinstance(args[0], ClassValue):
             return apply_function(self, tx, args[0], args[1:], keywords)
         module = function.value.__module__ or ""
@@ -549,7 +540,7 @@ class Tensors(Extension):
 
     def is_result(self, value: Value) -> bool:
         """Tell whether the graph gives the value."""
-        return isinstance(value, TensorValue) and value.recorded
+        return isinstance(value, TensorValue) and value.recorded and self.scopes.may_give(value.node)
 
     def runs_in_vain(self) -> InVain | None:
         """Return how to call the graph; None where it writes what exists, or leaves a mode of torch changed."""
@@ -565,7 +556,8 @@ class Tensors(Extension):
             return None
         for node in self.state.closing_nodes(self.graph):
             self.describe(node, None)
-        outputs = [value for value in results if isinstance(value, TensorValue)]
+        outputs = [v for v in results if isinstance(v, TensorValue) and self.scopes.may_give(v.node)]
+        self.leaves.check(outputs, self.inputs)
         self.graph.output(tuple(value.node for value in outputs))
         module = torch.fx.GraphModule(torch.nn.Module(), self.graph)
         self._order_inputs()

@@ -108,7 +108,7 @@ class _Scan:
 
     def _combined(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
         """Call the user's function on many items at once, and look at what it did."""
-        last = next(iter(reversed(self.plugin.graph.nodes)))
+        last = next(iter(reversed(self.plugin.scopes.graph.nodes)))
         result = do.call(self.tx, self.combine, [self.structured(left), self.structured(right)], {})
         found = _leaves(result)
         alike = [
@@ -117,7 +117,7 @@ class _Scan:
         if len(found) != len(left) or not all(alike):
             raise Break("tracer.call", "the function of an associative_scan gives other shapes or types than it takes")
         known = {item.node for item in (*left, *right) if isinstance(item, TensorValue)}
-        for node in reversed(list(_after(self.plugin.graph, last))):
+        for node in reversed(list(_after(self.plugin.scopes.graph, last))):
             self._check(node, known)
             known.add(node)
         return list(found)

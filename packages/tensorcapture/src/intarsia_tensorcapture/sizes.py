@@ -130,6 +130,21 @@ class Sizes:
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
+    def input(self, value: TensorValue, real: torch.Tensor) -> Any:
+        """Return the fake tensor of an input of the graph."""
+        symbolic = self.fake_input(value, real)
+        if symbolic is not None:
+            return symbolic
+        plain = type(real) is torch.Tensor or type(real) is torch.nn.Parameter
+        simple = plain and real.is_leaf and not real.is_conj() and not real.is_neg() and not real.is_inference()
+        if not simple:
+            return self.mode.from_tensor(real, static_shapes=True)
+        with torch.no_grad():
+            shell = torch.empty_strided(
+                real.shape, real.stride(), dtype=real.dtype, device="meta", requires_grad=real.requires_grad
+            )
+        return self.plugin.fake_of(shell, real.device)
+
     def fake_input(self, value: TensorValue, real: torch.Tensor) -> Any:
         """Return the fake tensor of an input some of whose sizes are symbols; None when none is.
 

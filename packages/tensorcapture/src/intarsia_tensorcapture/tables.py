@@ -119,8 +119,8 @@ _VALUE_METHODS = """
 """
 _STATE_METHODS = """
     __deepcopy__ __reduce_ex__ align_to apply_ as_subclass backward detach_ map2_ map_ module_load pin_memory
-    record_stream refine_names register_hook register_post_accumulate_grad_hook rename rename_ requires_grad_ resize_
-    resize_as_ retain_grad set_ share_memory_ sparse_resize_ storage untyped_storage
+    record_stream refine_names register_hook register_post_accumulate_grad_hook rename rename_ resize_ resize_as_
+    retain_grad set_ share_memory_ sparse_resize_ storage untyped_storage
 """
 #: Methods of tensors that leave the graph: they give Python data, or change what a graph can't.
 BREAKING_METHODS = MappingProxyType(
@@ -141,10 +141,12 @@ INLINED = (
     "torch._utils",
     "torch.amp.grad_scaler",
     "torch.autograd.function",
+    "torch.autograd.functional",
     "torch.autograd.grad_mode",
     "torch.backends",
     "torch.compiler",
     "torch.distributions",
+    "torch.func",
     "torch.functional",
     "torch.masked",
     "torch.nn.attention",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
+    from intarsia_tensorcapture.scopes import Scopes
 
 __all__ = [
     "Recording",
@@ -39,6 +40,7 @@ __all__ = [
     "number_in",
     "plain_number",
     "recording_of",
+    "require_grad",
     "tensors_of",
 ]
 
@@ -77,11 +79,14 @@ class Recording(Protocol):
     Attributes:
         tx: The capture.
         graph: What was recorded so far.
+        scopes: The graphs of functions within it that are being evaluated.
+        leaves: Tensors made in the graph that were asked to require grad.
         state: The state around it that torch keeps itself.
         sizes: The symbols of the capture.
         region: What nodes are marked with: kind and number.
         n_regions: How many regions there are.
         floats: Open floats by where they are found.
+        inputs: Models of the inputs of the graph, in the order of their first use.
         number_inputs: Inputs that hold an open number.
         modes_active: Whether a mode changes what torch functions do.
         hooks_guarded: Whether the hooks that hold for all modules are relied on.
@@ -91,11 +96,14 @@ class Recording(Protocol):
 
     tx: Tracer
     graph: torch.fx.Graph
+    scopes: Scopes
+    leaves: Any
     state: Ambient
     sizes: Any
     region: tuple[str, int] | None
     n_regions: int
     floats: dict[Source, OpenNumber]
+    inputs: list[Any]
     number_inputs: dict[Hashable, Any]
     modes_active: bool
     hooks_guarded: bool
@@ -128,6 +136,9 @@ class Recording(Protocol):
 
     def fake_of(self, shell: torch.Tensor, device: torch.device) -> Any:
         """Return a fake tensor with the metadata of one on the meta device."""
+
+    def result(self, tx: Tracer, node: torch.fx.Node, value: Any, inputs: Sequence[Value]) -> Value:
+        """Model what a node gives."""
 
     def item(self, tx: Tracer, tensor: TensorValue, key: Value) -> Value:
         """Record indexing."""
@@ -259,6 +270,12 @@ def item_key(tx: Tracer, x: Value) -> Value:
     return x
 
 
+@operation
+def require_grad(tx: Tracer, x: TensorValue, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `x.requires_grad_(...)`."""
+    raise Break("tracer.tensor_op", f"requires_grad_() of {x.describe()} is called")
+
+
 @do.hash_key.rule(TensorValue)
 def hash_key(tx: Tracer, x: TensorValue) -> Hashable:
     """Recording hash by identity."""
@@ -283,7 +300,8 @@ def as_bool(tx: Tracer, x: TensorValue) -> Value:
 @do.branch.rule(TensorValue)
 def branch(tx: Tracer, x: TensorValue, expected: Callable[[], bool | None]) -> bool:
     """Go on where the other way raises: whether it does is looked at once the graph has run."""
-    way = None if x._has_several() or tx.checks.step() is None else expected()
+    open_ = not x._has_several() and not x.plugin.scopes.open and tx.checks.step() is not None
+    way = expected() if open_ else None
     if way is None:
         return do.truth(tx, x)
     zero = Const(False) if x.fake.dtype is torch.bool else Const(0)
@@ -364,8 +382,11 @@ def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
 
 @do.set_attribute.rule(TensorValue)
 def set_attribute(tx: Tracer, x: TensorValue, name: str, value: Value) -> None:
-    """Keep an attribute that has no meaning for torch; others break."""
-    if x.real is None or hasattr(x.cls, name):
+    """Keep an attribute that has no meaning for torch; others break, but for `requires_grad`."""
+    if name == "requires_grad" and x.real is None:
+        require_grad(tx, x, [value], {})
+        return
+    if hasattr(x.cls, name) or (x.real is None and not x.recorded):
         raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is set")
     tx.effects.changed(x)
     x.written[name] = value
@@ -378,7 +399,7 @@ def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], ke
     if name == "item" and x._has_several():
         code = "tracer.operation_raised"
     if name in ("numpy", "__array__"):
-        array = array_on(tx, x, name, args, keywords)
+        array = None if x.plugin.scopes.open else array_on(tx, x, name, args, keywords)
         if array is not None:
             return array
     if code == "tracer.tensor_value" and not args and not keywords:
@@ -387,6 +408,8 @@ def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], ke
             return found
     if code is not None:
         raise Break(code, f"{name}() of {x.describe()} is called")
+    if name == "requires_grad_":
+        return require_grad(tx, x, args, keywords)
     if name == "__len__":
         return Const(do.length(tx, x))
     found = x.plugin.narrow(tx, x, args, keywords) if name == "narrow" else None

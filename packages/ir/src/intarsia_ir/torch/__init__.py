@@ -28,13 +28,16 @@ from intarsia_ir.torch.ops import (
     written_nodes,
 )
 from intarsia_ir.torch.text import constants_of, parse_ir, print_ir
+from intarsia_ir.torch.transforms import TRANSFORMS, Transform
 from intarsia_ir.torch.verify import verify
 
 __all__ = [
     "REGIONS",
     "SCHEMA",
+    "TRANSFORMS",
     "Normalised",
     "Row",
+    "Transform",
     "check_devices",
     "constants_of",
     "effects",

@@ -9,7 +9,8 @@ T6: regions nest: what closes a region names the node that opened the innermost 
 T7: grad mode is switched by a constant bool.
 T8: every get_attr names an attribute of the module.
 T9: every computing node carries origins (not asked of graphs from other front ends: `origins=False`).
-T10: a nested graph, reached by get_attr, obeys these rules too.
+T10: a nested graph, reached by get_attr or held by a transform, obeys these rules too.
+T11: a transform has its arguments for operands, and what else its graph takes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from intarsia_ir._rules import Findings
 from intarsia_ir.errors import VerifyError
 from intarsia_ir.torch.ops import REGIONS, set_grad_enabled
 from intarsia_ir.torch.text import DIALECT
+from intarsia_ir.torch.transforms import Transform
 
 __all__ = ["verify"]
 
@@ -59,6 +61,8 @@ def _check_node(findings: Findings, node: fx.Node, origins: bool) -> None:
         findings.add("T4", node, f"calls the module {node.target!r}; run intarsia_ir.torch.normalise first")
     elif node.op == "call_function" and not callable(node.target):
         findings.add("T4", node, f"calls {node.target!r}, which isn't callable")
+    elif isinstance(node.target, Transform):
+        _check_transform(findings, node, node.target, origins)
     if origins and node.op in ("call_function", "call_method"):
         findings.check_origins("T9", node)
 
@@ -69,6 +73,14 @@ def _check_nested(findings: Findings, node: fx.Node, region: fx.GraphModule, ori
     except VerifyError as error:
         for rule, inner, message in error.findings:
             findings.add("T10", node, f"in its graph, {rule} at {inner}: {message}")
+
+
+def _check_transform(findings: Findings, node: fx.Node, transform: Transform, origins: bool) -> None:
+    n_inputs = len(transform.program.graph.find_nodes(op="placeholder"))
+    n_free = len(node.args) - transform.n_arguments
+    if node.kwargs or n_free < 0 or n_inputs != transform.n_passed + n_free:
+        findings.add("T11", node, f"has {len(node.args)} operands, and its graph {n_inputs} inputs")
+    _check_nested(findings, node, transform.program, origins)
 
 
 def _check_method(findings: Findings, node: fx.Node) -> None:
