@@ -298,3 +298,27 @@ def test_under_fullgraph_errors_of_others_keep_their_class():
             intarsia.compile(function, fullgraph=True)(torch.ones(2))
     with pytest.raises(Mine, match="in the backend"):
         intarsia.compile(torch.sin, fullgraph=True, backend=backend)(torch.ones(2))
+
+
+class Outer(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) * 2 + self.inner.forward_only(x)
+
+
+@pytest.mark.parametrize("compile_inner", [intarsia.compile, intarsia.compile_module_])
+def test_inside_a_compiled_module_it_is_captured_with_it(fresh, compile_inner):
+    plain = Outer(Model())
+    outer = Outer(compile_inner(copy.deepcopy(plain.inner)))
+    fast, x = intarsia.compile(outer, fullgraph=True, options=RAISE), torch.randn(2, 3)
+    torch.testing.assert_close(fast(x), plain(x))
+    assert intarsia.stats().graphs == 1
+
+    @intarsia.compile(fullgraph=True, options=RAISE)
+    def through_a_method(x):
+        return outer.inner.generate(x, 2) + 1
+
+    torch.testing.assert_close(through_a_method(x), plain.inner.generate(x, 2) + 1)

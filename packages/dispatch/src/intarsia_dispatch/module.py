@@ -58,11 +58,14 @@ class CompiledModule(torch.nn.Module):
         self._stand_in: Callable[[], Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks:
-            return super().__call__(*args, **kwargs)
-        if "forward" in self.__dict__:  # somebody put another in its place
+        if self._has_hooks():
             return super().__call__(*args, **kwargs)
         return self._call(*args, **kwargs)
+
+    def _has_hooks(self) -> bool:
+        """Tell whether a call is more than the original's: it has hooks, or somebody put in another forward."""
+        hooks = self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks
+        return bool(hooks) or "forward" in self.__dict__
 
     @_AsOriginal
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -114,8 +117,12 @@ class CompiledModule(torch.nn.Module):
         original: torch.nn.Module = super().__getattr__("_orig_mod")  # type: ignore[assignment]
         if name == "_orig_mod":
             return original
-        cls = type(original)
-        return getattr(stand_in(self) if hasattr(cls, name) and bindable(cls) else original, name)
+        # in captured code the original's method does the same, and what it calls is captured with it
+        if self._has_hooks() or not torch.compiler.is_compiling():
+            cls = type(original)
+            if hasattr(cls, name) and bindable(cls):
+                return getattr(stand_in(self), name)
+        return getattr(original, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_wrappers = name in torch.nn.Module.__dict__ or (name.startswith("_") and name in self.__dict__)

@@ -58,7 +58,9 @@ def call_module(
     if found is None or found[0] is not _CALL or not is_plain_lookup(callee.cls):
         return None
     own = real_dict(callee.value) or {}
-    if own.get("_compiled_call_impl") is not None:
+    compiled = own.get("_compiled_call_impl")
+    # compiled in place by the compiler that captures here, its call is captured as any other's
+    if compiled is not None and "_intarsia_compiled" not in getattr(compiled, "__dict__", {}):
         raise Break("tracer.call", "the module has its own compiled call")
     if _has_hooks(plugin, tx, callee):
         function = tx.live.class_function(callee, callee.cls, "_call_impl")
