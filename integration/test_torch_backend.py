@@ -93,3 +93,22 @@ def test_symbolic_sizes_of_torchs_front_end_are_ours_too():
                 assert got.stride() == want.stride()
     assert intarsia.stats().graphs - before.graphs == 1
     assert intarsia.stats().fallbacks == before.fallbacks
+
+
+@pytest.mark.peer
+def test_module_compile_takes_our_backend():
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    intarsia.reset()
+    torch._dynamo.reset()
+    layer, x = Layer(), torch.randn(2, 4)
+    expected = layer(x)
+    layer.compile(backend="intarsia", options={"on_error": "raise"})
+    torch.testing.assert_close(layer(x), expected)
+    assert intarsia.stats().graphs == 1 and type(layer) is Layer
