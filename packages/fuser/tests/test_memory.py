@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 from fuser_programs import Builder, aten, chain, op, programs
 from hypothesis import given, settings
 
 from intarsia_fuser import Greedy, NoFusion, apply_program, lifetimes, place, plan
 from intarsia_fuser.memory import ALIGNMENT, Lifetime, best_fit, by_size, highest
+from intarsia_ir.aten import functional_form
 from intarsia_loops.index import lift, size_symbol
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, const, load
 
@@ -75,6 +77,22 @@ def test_what_is_addressed_from_the_start_of_its_storage_has_a_storage_of_its_ow
     strided = b.extern(aten.as_strided_copy.default, (8,), doubled)
     program = b.program(b.map((8,), lambda i: op("mul", b.load(strided, i), const(2.0, "f32"))))
     assert not apply_program(program, plan(program, policy=Greedy(), check=False)).placement.offsets
+
+
+@pytest.mark.parametrize("is_read_later", [False, True])
+def test_what_a_call_may_write_in_place_has_a_storage_of_its_own(is_read_later):
+    with torch.library._scoped_library("fuser_memory", "FRAGMENT") as library:
+        library.define("bump(Tensor(a!) x, Tensor y) -> ()")
+        form = functional_form(torch.ops.fuser_memory.bump.default)
+        b = Builder()
+        x = b.input((8,))
+        written = b.map((8,), lambda i: op("mul", b.load(x, i), const(2.0, "f32")))
+        read = b.map((8,), lambda i: op("mul", b.load(x, i), const(3.0, "f32")))
+        made = b.extern(form, (8,), written, read)
+        other = written if is_read_later else x
+        program = b.program(b.map((8,), lambda i: op("mul", b.load(made, i), b.load(other, i))))
+        placed = apply_program(program, plan(program, policy=NoFusion(), check=False)).placement.offsets
+    assert {*placed} == ({written, read} if is_read_later else {read})
 
 
 def test_a_buffer_of_symbolic_size_and_an_empty_one():

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from intarsia_ir.aten import functional_form
 from intarsia_ir.errors import InternalError, InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops import to_fx
@@ -197,6 +198,33 @@ def test_extern_with_a_list_of_results(linked: Callable[..., Runner], x: torch.T
     (b,) = run(x)
     assert torch.equal(b, x[1])
     assert b.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize(("written", "kept"), [("y", ""), ("y", "y"), ("x", "")])
+def test_extern_that_writes_takes_memory_that_nothing_else_needs(
+    linked: Callable[..., Runner], x: torch.Tensor, written: str, kept: str
+) -> None:
+    """An input, and what is read afterwards, is copied before."""
+    given = []
+    with torch.library._scoped_library("runtime_link", "FRAGMENT") as library:
+        library.define("bump(Tensor(a!) x, Tensor y) -> ()")
+
+        def bump(x: torch.Tensor, y: torch.Tensor) -> None:
+            given.append(x.data_ptr())
+            x.add_(y)
+
+        library.impl("bump", bump, "CPU")
+        form = functional_form(torch.ops.runtime_link.bump.default)
+        other = "x" if written == "y" else "y"
+        items = [("add1", ("x", "y")), Extern(("n",), form, (whole(written), whole(other)))]
+        run = linked(items, (whole("n"), *([whole(kept)] if kept else [])))
+        before = x.clone()
+        n, *others = run(x)
+    assert torch.equal(n, 2 * before + 1) and torch.equal(x, before)
+    assert all(torch.equal(other, before + 1) for other in others)
+    is_in_place = written == "y" and not kept
+    assert ("runtime_link_bump_default_0" in run.source) == is_in_place
+    assert given == [n.data_ptr()]
 
 
 def test_extern_whose_results_include_a_number(linked: Callable[..., Runner]) -> None:

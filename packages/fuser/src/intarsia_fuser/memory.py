@@ -4,7 +4,8 @@ A buffer is alive from the item that writes it to the last item that reads it, b
 what it writes never share storage, so a kernel needs no care about the order of its loads and stores.
 
 Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), buffers whose size
-isn't known before the call, and operands of extern calls that count elements from the start of the storage.
+isn't known before the call, operands of extern calls that count elements from the start of the storage, and those whose
+memory an extern call may take for its results.
 Two strategies are tried and the smaller arena is taken: first fit by decreasing size (good, quadratic in the buffers
 alive together; skipped for large programs) and best fit in program order (n log n).
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from intarsia_ir.aten import counts_from_storage
+from intarsia_ir.aten import counts_from_storage, form_of, written_operands
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, TensorRef
 
@@ -71,15 +72,23 @@ def lifetimes(program: Program) -> tuple[Lifetime, ...]:
         if not isinstance(item, Extern):
             start.update((name, position) for name in _written(item))
     outside = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
-    for item in program.items:
+    for position, item in enumerate(program.items):
         if isinstance(item, Extern) and counts_from_storage(item.target):
             outside |= item.reads()
+        elif isinstance(item, Extern):
+            outside |= {name for name in _written_in_place(item) if stop[name] == position}
     found = []
     for name, position in start.items():
         size = _bytes(program.buffers[name])
         if name not in outside and size is not None:
             found.append(Lifetime(name, position, max(stop.get(name, position), position), size))
     return tuple(found)
+
+
+def _written_in_place(item: Extern) -> set[str]:
+    """Return the operands whose memory a call may take for its results, once nobody else needs them."""
+    op = form_of(item.target)
+    return set() if op is None else {ref.buffer for ref in written_operands(op, item.args, dict(item.kwargs))}
 
 
 def _written(item: Nest | Kernel) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from intarsia_ir.aten import effects
+from intarsia_ir.aten import effects, form_of, in_place, written_operands
 from intarsia_ir.dtypes import dtype_from_name
-from intarsia_loops.index import IndexExpr
+from intarsia_loops.index import ZERO, IndexExpr
 from intarsia_loops.program import Buffer, Condition, Extern, Program, TensorRef
 from intarsia_loops.shown import Shown
 from intarsia_runtime._calls import check_custom_result, check_result, copy, refuse, restride
@@ -38,12 +38,19 @@ class ExternCall:
         refs: Writes its tensor operands.
         used: Results that something reads.
         sizes: Size symbols that nothing before it gives: they are read from its results.
+        ending: Operands in memory of their own that nothing reads afterwards.
     """
 
     def __init__(
-        self, item: Extern, names: Names, refs: RefWriter, used: Set[str], sizes: Sequence[Shown] = ()
+        self,
+        item: Extern,
+        names: Names,
+        refs: RefWriter,
+        used: Set[str],
+        sizes: Sequence[Shown] = (),
+        ending: Set[str] = frozenset(),
     ) -> None:
-        self.item, self.names, self.refs, self.sizes = item, names, refs, sizes
+        self.item, self.names, self.refs, self.sizes, self.ending = item, names, refs, sizes, ending
         kept = {*used, *(shown.name for shown in sizes)}
         self.outs = tuple(name if name in kept else "" for name in item.outs)
 
@@ -54,7 +61,7 @@ class ExternCall:
             return [f"if not {condition}: {self.names.bind('_refuse', refuse)}({message})"]
         arguments = [self._argument(a) for a in self.item.args]
         arguments += [f"{name}={self._argument(a)}" for name, a in self.item.kwargs]
-        call = f"{self._function()}({', '.join(arguments)})"
+        call = f"{self._in_place(program) or self._function()}({', '.join(arguments)})"
         used = [name for name in self.outs if name]
         if not used:
             return [call]
@@ -73,6 +80,24 @@ class ExternCall:
         name = str(target).removeprefix("aten.").removesuffix(".default")
         binding = getattr(torch._C._VariableFunctions, name, target) if name in DIRECT else target
         return self.names.bind("_" + str(target).replace(".", "_"), binding)
+
+    def _in_place(self, program: Program) -> str:
+        """Return the name of what writes operands that nothing else needs; "" where there are none.
+
+        Others are copied, since a call may be run again in eager, and an operator does to a tensor what it likes.
+        """
+        op = form_of(self.item.target)
+        if op is None:
+            return ""
+        everything = [ref.buffer for ref in self.item.refs()]
+        operands = enumerate(written_operands(op, self.item.args, dict(self.item.kwargs)))
+        kept = frozenset(
+            place
+            for place, ref in operands
+            if ref.buffer in self.ending and everything.count(ref.buffer) == 1 and _is_whole(ref, program)
+        )
+        name = f"_{op}_{'_'.join(map(str, sorted(kept)))}".replace(".", "_")
+        return self.names.bind(name, in_place(op, kept)) if kept else ""
 
     def _argument(self, value: Any) -> str:
         if isinstance(value, TensorRef):
@@ -121,6 +146,12 @@ class ExternCall:
             return self.names.bind("_check_result", check_result)
         check = partial(check_custom_result, str(target).removesuffix(".default"))
         return self.names.bind("_check_" + str(target).replace(".", "_"), check)
+
+
+def _is_whole(ref: TensorRef, program: Program) -> bool:
+    """Tell whether a reference shows a buffer as it is."""
+    buffer = program.buffers[ref.buffer]
+    return ref.offset is ZERO and ref.shape == buffer.shape and ref.strides == buffer.strides
 
 
 def _is_list(returned: Any) -> bool:

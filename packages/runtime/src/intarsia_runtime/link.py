@@ -191,7 +191,8 @@ class _Writer:
         last_use = _last_uses(self.program, steps)
         for position, step in enumerate(steps):
             if isinstance(step, Extern):
-                self._extern(step, {name for name in step.outs if last_use.get(name, -1) > position})
+                ending = {name for name in step.reads() if self._is_own(name) and last_use[name] == position}
+                self._extern(step, {name for name in step.outs if last_use.get(name, -1) > position}, ending)
             else:
                 self._launch(step)
             self._drop(position, last_use)
@@ -257,9 +258,9 @@ class _Writer:
             return str(self.names.bound[self.names.local(name)].data_ptr())  # kept alive by the namespace
         return f"{self.names.local(name)}.data_ptr()"
 
-    def _extern(self, item: Extern, used: Set[str]) -> None:
+    def _extern(self, item: Extern, used: Set[str], ending: Set[str]) -> None:
         sizes = self._sizes_of(item)
-        call = ExternCall(item, self.names, self.refs, used, sizes)
+        call = ExternCall(item, self.names, self.refs, used, sizes, ending)
         self.lines += call.lines(self.program)
         read = {shown.name for shown in sizes}
         results = [name for name in item.outs if name in self.program.buffers and (name in used or name in read)]

@@ -14,7 +14,14 @@ Example:
 """
 
 from intarsia_ir.aten.devices import accelerator_of, device_of, host_nodes
-from intarsia_ir.aten.functional_forms import functional_form, given_by, tensors_of
+from intarsia_ir.aten.functional_forms import (
+    form_of,
+    functional_form,
+    given_by,
+    in_place,
+    tensors_of,
+    written_operands,
+)
 from intarsia_ir.aten.interpret import interpret
 from intarsia_ir.aten.ops import (
     SCALAR_FUNCTIONS,
@@ -46,9 +53,11 @@ __all__ = [
     "device_of",
     "draws_random",
     "effects",
+    "form_of",
     "functional_form",
     "given_by",
     "host_nodes",
+    "in_place",
     "interpret",
     "node_effects",
     "overload_named",
@@ -59,4 +68,5 @@ __all__ = [
     "verify",
     "viewed_nodes",
     "written_nodes",
+    "written_operands",
 ]

@@ -12,15 +12,25 @@ contents, and aren't given twice. A form is registered when it is asked for firs
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
 
-__all__ = ["NAMESPACE", "form_named", "functional_form", "given_by", "tensors_of"]
+__all__ = [
+    "NAMESPACE",
+    "form_named",
+    "form_of",
+    "functional_form",
+    "given_by",
+    "in_place",
+    "tensors_of",
+    "written_operands",
+]
 
 NAMESPACE = "intarsia_functional"
 _ALIAS = re.compile(r"(Tensor\??)\([a-z0-9|!* ]+(?:->[a-z0-9|!* ]+)?\)")
@@ -90,6 +100,38 @@ def form_named(name: str, overload: str) -> OpOverload:
         if packet is not None and overload in packet.overloads():
             return functional_form(getattr(packet, overload))
     raise LookupError(f"{NAMESPACE}.{name}.{overload}")
+
+
+def form_of(target: Any) -> OpOverload | None:
+    """Return the operator of which an op is the functional form; None for others."""
+    if getattr(target, "namespace", None) != NAMESPACE:
+        return None
+    return next((found.op for found in [*_FORMS.values()] if found.form is target), None)
+
+
+def written_operands(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Return the operands of a call that an operator writes, in order; lists taken apart, and None left out."""
+    found: list[Any] = []
+    for place, argument in enumerate(op._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found += tensors_of(args[place] if place < len(args) else kwargs.get(argument.name))
+    return found
+
+
+def in_place(op: OpOverload, kept: frozenset[int]) -> Callable[..., list[torch.Tensor]]:
+    """Return what does as the functional form of an operator, but writes some operands instead of copies of them.
+
+    Args:
+        op: The operator.
+        kept: Positions of these operands among those that it writes. Nobody else may look at them afterwards.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        places = itertools.count()
+        args, kwargs, contents = _with_copies(op, args, kwargs, lambda x: x if next(places) in kept else _copy(x))
+        return [*tensors_of(given_by(op, op(*args, **kwargs))), *contents]
+
+    return call
 
 
 def given_by(op: OpOverload, result: Any) -> list[Any]:
