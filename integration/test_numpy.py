@@ -418,6 +418,28 @@ def test_sizes_become_symbols():
     assert versions(softmax, *[(floats(n, 5),) for n in (3, 4, 5, 6)]) == 2
 
 
+def test_products_of_sizes_stay_open():
+    def f(x):
+        return x.reshape(int(np.prod(x.shape))) * 2, x.view(np.prod(x.shape[:2]), -1) + np.prod(x.shape)
+
+    assert versions(f, *[(tensor(n, 3, 2),) for n in (3, 4, 5, 6)]) == 2
+
+    def known(x):
+        return x + 1, np.prod(x.shape), np.prod(x.shape) / 2, np.prod(x.shape) > 6
+
+    assert versions(known, *[(tensor(n, 3),) for n in (3, 4, 5)]) >= 3
+
+
+def test_an_assertion_about_an_array():
+    def f(a):
+        assert (a > 0).all(), "negative"
+        return a * 2
+
+    check(f, np.ones(3))
+    with pytest.raises(AssertionError, match="negative"):
+        intarsia.compile(f, options=RAISE)(np.array([1.0, -1.0]))
+
+
 def test_types_and_strides_are_relied_on():
     a = floats(4, 4)
     assert versions(relu, (a,), (a.astype(np.float32),), (a.T,), (a[::2],), (a,)) >= 3
@@ -478,7 +500,7 @@ def requiring(x):
         return x + len(str(error))
 
 
-@pytest.mark.parametrize("f", [random, selected, unique])
+@pytest.mark.parametrize("f", [random, unique])
 def test_breaks(f):
     x = tensor(3)
     np.random.seed(0)
@@ -486,6 +508,10 @@ def test_breaks(f):
     np.random.seed(0)
     alike(intarsia.compile(f, options=RAISE)(x), expected)
     assert intarsia.stats().graphs == 2
+
+
+def test_elements_where_a_mask_is_true():
+    check(selected, tensor(3))
 
 
 def test_an_error_of_the_program():

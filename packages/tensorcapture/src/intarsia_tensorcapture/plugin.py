@@ -47,6 +47,7 @@ from intarsia_shapes import plain_size
 from intarsia_tensorcapture import contexts, data_sizes, floats, foreach, modules, optimizers, scans, transforms
 from intarsia_tensorcapture.ambient import Ambient, modes_active
 from intarsia_tensorcapture.arrays.kinds import call_numpy
+from intarsia_tensorcapture.arrays.values import ProductOfSizes
 from intarsia_tensorcapture.arrays.wrapping import foreign_of_numpy, wrap_numpy
 from intarsia_tensorcapture.calls import call_leaf_or_table
 from intarsia_tensorcapture.described import (
@@ -431,6 +432,7 @@ class Tensors(Extension):
         """Return an argument for a node, or for running on fake tensors."""
         if isinstance(value, TensorValue):
             return value.fake if fake else self.scopes.here(value.node)
+        value = value.number if isinstance(value, ProductOfSizes) else value
         if isinstance(value, Const):
             return value.value
         if isinstance(value, SymbolicNumber) and value.type() is bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.semantics import operators
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
 from intarsia_pyeval.values.constants import Const, is_none
 from intarsia_pyeval.values.numbers import ChangingNumber
@@ -19,7 +20,8 @@ from intarsia_tensorcapture.arrays.installed import np
 from intarsia_tensorcapture.arrays.making import scalar, type_given
 from intarsia_tensorcapture.arrays.operands import holds_tensor
 from intarsia_tensorcapture.arrays.recording import folded
-from intarsia_tensorcapture.arrays.values import ArrayValue, NumpyFunction, NumpyType
+from intarsia_tensorcapture.arrays.values import ArrayValue, NumpyFunction, NumpyType, ProductOfSizes
+from intarsia_tensorcapture.numbers import SymbolicNumber
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
@@ -143,6 +145,10 @@ def _ufunc(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords)
 
 def _without_arrays(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
     """Model a call on numbers, types and lists of them; None: the tables say what is made."""
+    if function is np.prod and len(args) == 1 and not keywords:
+        product = _product(tx, args[0])
+        if product is not None:
+            return product
     made = getattr(function, "__name__", "")
     opened = any(not isinstance(v, (Const, NumpyType)) and _is_open(v) for v in (*args, *keywords.values()))
     if opened and made in making.ROWS:
@@ -158,6 +164,16 @@ def _without_arrays(tx: Tracer, function: Any, args: Sequence[Value], keywords: 
     except NotConstantError as unknown:
         raise Break("tracer.numpy", f"{NumpyFunction(function).describe()} is called with {unknown}") from None
     return folded(tx, function, *real, **named)
+
+
+def _product(tx: Tracer, sizes: Value) -> Value | None:
+    """Multiply sizes of which one changes; None: they are something else."""
+    if not isinstance(sizes, Items) or not any(isinstance(n, SymbolicNumber) for n in sizes.items):
+        return None
+    if any(n.type() is not int for n in sizes.items):
+        return None
+    found = functools.reduce(lambda a, b: operators.binary(tx, "*", a, b), sizes.items)
+    return ProductOfSizes(found) if isinstance(found, SymbolicNumber) else None
 
 
 def _is_open(value: Value) -> bool:

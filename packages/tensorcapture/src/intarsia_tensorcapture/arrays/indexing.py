@@ -43,7 +43,11 @@ def set_item_of_array(tx: Tracer, array: ArrayValue, key: Value, value: Value) -
     parts, _ = _parts(tx, array, key)
     refuse_saved(tx, array)
     where = parts[0] if len(parts) == 1 else Tuple(parts)
-    recording_of(tx).set_item(tx, array.tensor, where, _to_store(tx, array, value))
+    stored_value = _to_store(tx, array, value)
+    masked = any(isinstance(part, TensorValue) and part.fake.dtype is torch.bool for part in parts)
+    if masked and isinstance(stored_value, TensorValue) and stored_value.fake.dim():
+        raise Break("tracer.data_dependent", "an array is stored where a mask is true: as many elements as are")
+    recording_of(tx).set_item(tx, array.tensor, where, stored_value)
 
 
 def _to_store(tx: Tracer, array: ArrayValue, value: Value) -> Value:
@@ -51,7 +55,9 @@ def _to_store(tx: Tracer, array: ArrayValue, value: Value) -> Value:
     if isinstance(value, Items):
         value = array_in(tx, value)
     if isinstance(value, OfTensor):
-        return cast(tx, value.tensor, array.dtype)
+        found = cast(tx, value.tensor, array.dtype)
+        # numpy reads all before it writes, where both are on the same memory
+        return made(tx, "clone", found) if found is value.tensor else found
     if isinstance(value, TensorValue):
         raise Break("tracer.numpy", "a tensor is stored in an array")
     given = operand(tx, value)

@@ -31,6 +31,7 @@ from intarsia_tensorcapture.arrays.values import (
     NumpyNumber,
     NumpyType,
     OfTensor,
+    ProductOfSizes,
     ScalarValue,
 )
 from intarsia_tensorcapture.tensor import TensorValue, array_on, as_operand, item_key, number_in
@@ -165,6 +166,12 @@ def truth(tx: Tracer, x: OfTensor) -> bool:
     several = any(type(size) is int and size != 1 for size in x.shape)
     code = "tracer.operation_raised" if several else "tracer.tensor_branch"
     raise Break(code, f"the truth of {x.describe()} is asked for")
+
+
+@do.branch.rule(ScalarValue)
+def branch(tx: Tracer, x: ScalarValue, expected: Callable[[], bool | None]) -> bool:
+    """Go on where the other way raises, as on a tensor."""
+    return do.branch(tx, x.tensor, expected)
 
 
 @do.convert.rule(OfTensor)
@@ -425,6 +432,18 @@ def hash_key_of_number(tx: Tracer, x: NumpyNumber) -> Hashable:
         raise Break("tracer.hashing", "a NaN is a key, which only its own object finds")
     key: Hashable = x.value
     return key
+
+
+@do.convert.rule(ProductOfSizes)
+def convert_product(tx: Tracer, x: ProductOfSizes, cls: Any) -> Value | None:
+    """Keep `int(product)` open."""
+    return x.number if cls is int else tx.live.from_python(folding.real(tx, cls, x.value))
+
+
+@as_operand.rule(ProductOfSizes)
+def product_as_operand(tx: Tracer, x: ProductOfSizes) -> Value:
+    """Tensors take it for the number."""
+    return x.number
 
 
 @do.convert.rule(NumpyNumber)

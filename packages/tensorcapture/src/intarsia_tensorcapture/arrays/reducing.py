@@ -30,8 +30,8 @@ def _axes(tx: Tracer, x: TensorValue, axis: Any, name: str) -> tuple[int, ...] |
     if axis is None:
         return None
     given = axis if isinstance(axis, tuple) else (axis,)
-    if not given:
-        raise Break("tracer.numpy", f"numpy.{name} reduces over no axis")
+    if not given or not all(isinstance(a, (int, np.integer)) and type(a) is not bool for a in given):
+        raise Break("tracer.numpy", f"numpy.{name} reduces over {axis!r}")
     rank = x.fake.dim()
     found = tuple(int(a) + rank if a < 0 else int(a) for a in given)
     if any(not 0 <= a < rank for a in found) or len(set(found)) != len(found):
@@ -151,8 +151,8 @@ def _extreme(name: str) -> Callable[..., Value]:
         dims = _axes(tx, x, axis, name)
         _refuse_empty(x, name)
         every = tuple(range(x.fake.dim())) if dims is None else dims
-        found = made(tx, target, x, every, _keeps(keepdims)) if every else made(tx, "clone", x)
-        return result_of(found)
+        keep = _keeps(keepdims)
+        return result_of(made(tx, target, x, every, keep) if every else made(tx, "clone", x))
 
     return handler
 
@@ -189,7 +189,8 @@ def _truth(name: str) -> Callable[..., Value]:
         dims = _axes(tx, x, axis, name)
         every = tuple(range(x.fake.dim())) if dims is None else dims
         x = x if x.fake.dtype is torch.bool else made(tx, torch.ne, x, 0)
-        return result_of(made(tx, target, x, every, _keeps(keepdims)) if every else x)
+        keep = _keeps(keepdims)
+        return result_of(made(tx, target, x, every, keep) if every else made(tx, "clone", x))
 
     return handler
 

@@ -9,9 +9,10 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.objects import Reference
 from intarsia_tensorcapture.arrays.installed import np
 from intarsia_tensorcapture.arrays.types import NUMPY_TYPES
+from intarsia_tensorcapture.numbers import SymbolicNumber
 from intarsia_tensorcapture.tensor import TensorValue
 
-__all__ = ["ArrayValue", "NumpyFunction", "NumpyNumber", "NumpyType", "OfTensor", "ScalarValue"]
+__all__ = ["ArrayValue", "NumpyFunction", "NumpyNumber", "NumpyType", "OfTensor", "ProductOfSizes", "ScalarValue"]
 
 
 class OfTensor(Value):
@@ -88,28 +89,68 @@ class NumpyNumber(Value):
         value: The scalar.
     """
 
-    __slots__ = ("value",)
+    __slots__ = ("_value",)
     shared = False
 
     def __init__(self, value: Any) -> None:
         self.source = None
-        self.value = value
+        self._value = value
+
+    @property
+    def value(self) -> Any:
+        """The scalar."""
+        return self._value
 
     def type(self) -> Any:
         """Return its class."""
-        return type(self.value)
+        return type(self._value)
 
     def as_python(self) -> Any:
         """Return the scalar."""
-        return self.value
+        return self._value
 
     def is_nan(self) -> bool:
         """Tell whether it differs from itself."""
-        return bool(self.value != self.value)
+        return bool(self._value != self._value)
 
     def describe(self) -> str:
         """Return a few words for messages."""
-        return repr(self.value)
+        return repr(self._value)
+
+
+class ProductOfSizes(NumpyNumber):
+    """`numpy.prod` of sizes that change: an int64, which is a constant only where it must be known.
+
+    Args:
+        number: The product.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: SymbolicNumber) -> None:
+        self.source = None
+        self.number = number
+
+    @property
+    def value(self) -> Any:
+        """The scalar of this call, which later calls are made to share."""
+        return np.int64(self.number.as_python())
+
+    def type(self) -> Any:
+        """Return int64."""
+        return np.int64
+
+    def as_python(self) -> Any:
+        """Return the scalar of this call, as `value` does."""
+        return self.value
+
+    def is_nan(self) -> bool:
+        """Integers are numbers."""
+        return False
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"a numpy.int64 of {self.number.describe()}"
 
 
 class NumpyType(Reference):
