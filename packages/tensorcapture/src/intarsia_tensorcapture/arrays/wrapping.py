@@ -74,7 +74,7 @@ def why_not(array: Any) -> str | None:
 
 def foreign_of_numpy(value: Any) -> Foreign | None:
     """Say what is special about an array that isn't traced."""
-    if np is None or not isinstance(value, np.ndarray):
+    if np is None or not issubclass(type(value), np.ndarray):
         return None
     kind = type(value)
     what = f"an array of the subclass {kind.__module__}.{kind.__qualname__}" if kind is not np.ndarray else None
