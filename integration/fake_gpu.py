@@ -28,7 +28,7 @@ import intarsia_loops.kernels
 from intarsia.levels import Half, Linked, Partition
 from intarsia_ir.aten import constants_of, devices, parse_ir, print_ir
 from intarsia_loops.program import Extern, Kernel, Program
-from intarsia_tensorcapture.plugin import Tensors
+from intarsia_tensorcapture.sizes import Sizes
 from integration.gpu import mixed
 
 CARD, GPU = "card", "cuda"
@@ -109,16 +109,16 @@ class Card:
 
     def used(self) -> ExitStack:
         """Return the context in which its tensors are captured as on the card."""
-        fake_input, clone = Tensors._fake_input, mixed.clone
+        fake_input, clone = Sizes.input, mixed.clone
 
-        def on_card(plugin: Any, value: Any, real: torch.Tensor) -> Any:
-            fake = fake_input(plugin, value, real)
+        def on_card(sizes: Any, value: Any, real: torch.Tensor) -> Any:
+            fake = fake_input(sizes, value, real)
             if self.holds(real):
                 fake.fake_device = torch.device(CARD, 0)
             return fake
 
         stack = ExitStack()
-        stack.enter_context(mock.patch.object(Tensors, "_fake_input", on_card))
+        stack.enter_context(mock.patch.object(Sizes, "input", on_card))
         stack.enter_context(
             mock.patch.object(mixed, "clone", lambda x: self.put(clone(x)) if self.holds(x) else clone(x))
         )
