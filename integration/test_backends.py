@@ -18,8 +18,10 @@ STRICT = {"options": {"on_error": "raise"}, "fullgraph": True}
 @pytest.fixture(autouse=True)
 def _fresh():
     intarsia.reset()
+    limit = sys.getrecursionlimit()
     yield
     torch._dynamo.reset()
+    sys.setrecursionlimit(limit)  # one of torch's compilers doubles it
 
 
 class Model(torch.nn.Module):
