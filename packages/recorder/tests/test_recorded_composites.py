@@ -28,6 +28,18 @@ def test_a_check_of_known_data_is_for_the_running_program():
         aten.interpret(recorded.graph_module)
 
 
+@pytest.mark.parametrize("ceil_mode", [True, False])
+@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("strides", [(9, 3, 1), (9, 1, 3), (1, 9, 18)])
+def test_pooled_rows_are_row_major_without_gradients(strides, graded, ceil_mode):
+    x = torch.empty_strided((2, 2, 5), strides).normal_().requires_grad_(graded)
+    pool = torch.nn.functional.max_pool1d
+    recorded = record(lambda y: pool(y, 2, ceil_mode=ceil_mode), (x,))
+    (made,) = aten.interpret(recorded.graph_module, x)
+    expected = pool(x, 2, ceil_mode=ceil_mode)
+    assert torch.equal(made, expected) and made.stride() == expected.stride()
+
+
 def on_a_gpu(function, *inputs):
     """Record a function as on a GPU, without gradients."""
     mode = FakeTensorMode()

@@ -47,7 +47,8 @@ class RecordedComposites(TorchFunctionMode):
         check = _CHECKS.get(func)
         if check is not None:
             check(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+        made = func(*args, **(kwargs or {}))
+        return _row_major(made) if check is _pooled_in_rows and _has_own_pooling(*args, **(kwargs or {})) else made
 
 
 def _classes(self: torch.Tensor, num_classes: int = -1) -> None:
@@ -65,12 +66,26 @@ def _quantiles(input: torch.Tensor, q: Any, *args: Any, **kwargs: Any) -> None:
 
 def _pooled_in_rows(input: torch.Tensor, *args: Any, **kwargs: Any) -> None:
     """Eager's own kernel of the CPU pools rows of floats alone; as an image of one row they would be pooled."""
-    with_indices = args[5] if len(args) > 5 else kwargs.get("return_indices", False)
-    if input.device.type == "cpu" and not with_indices and not input.is_floating_point():
+    if input.device.type == "cpu" and not _gives_indices(*args, **kwargs) and not input.is_floating_point():
         raise UnsupportedError(
             f"eager has no max_pool1d of {input.dtype} on the CPU",
             code="recorder.operand_type",
         )
+
+
+def _gives_indices(*args: Any, **kwargs: Any) -> bool:
+    return bool(args[5] if len(args) > 5 else kwargs.get("return_indices", False))
+
+
+def _has_own_pooling(input: torch.Tensor, *args: Any, **kwargs: Any) -> bool:
+    """Tell whether eager pools rows by its own kernel, whose results are row-major: on the CPU, without gradients."""
+    graded = input.requires_grad and torch.is_grad_enabled()
+    return input.device.type == "cpu" and not graded and not _gives_indices(*args, **kwargs)
+
+
+def _row_major(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the same values whose last dimension is innermost in memory; the given one if it is."""
+    return x if x.is_contiguous() else x.clone(memory_format=torch.contiguous_format)
 
 
 def _bias_of_rows(input: torch.Tensor, weight: torch.Tensor, bias: Any = None) -> None:
