@@ -333,7 +333,7 @@ def test_explain_tells_why_a_frame_runs_in_eager():
     for function, argument, reason in (
         (f, torch.empty(3, device="meta"), "meta"),
         (generate, x(), "generator function"),
-        (lambda x: torch.func.linearize(torch.sin, x)[0], torch.ones(2, 3), "linearize"),
+        (lambda x: eval("x * 2"), torch.ones(2, 3), "its own frame"),
     ):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FallbackWarning)
@@ -344,13 +344,13 @@ def test_explain_tells_why_a_frame_runs_in_eager():
 
 
 def test_a_function_of_which_nothing_can_be_captured_is_told_or_raises():
-    def linear(x):
-        return torch.func.linearize(torch.sin, x)[0]
+    def looking(x):
+        return eval("x * 2")
 
     with pytest.warns(FallbackWarning, match="nothing could be captured"):
-        assert torch.equal(intarsia.compile(linear)(torch.ones(2, 3)), torch.ones(2, 3).sin())
+        assert intarsia.compile(looking)(torch.ones(2, 3)).sum() == 12
     with pytest.raises(UnsupportedError, match="nothing could be captured"):
-        intarsia.compile(linear, options=RAISE)(torch.ones(2, 3))
+        intarsia.compile(looking, options=RAISE)(torch.ones(2, 3))
 
 
 def test_without_a_compiler_graphs_are_counted_and_explained(monkeypatch):
