@@ -122,13 +122,6 @@ def test_view_that_needs_the_old_layout_gets_it() -> None:
     assert copies == 3
 
 
-def test_group_norms_get_the_old_layout() -> None:
-    gm = traced(lambda x, w: (F.group_norm(F.conv2d(x, w), 2),), image(2, 4, 6, 6), W)
-    made = prefer_channels_last(gm, target=UNITS, dtypes=(torch.float32,))
-    (norm,) = [n for n in made.graph.nodes if n.target is OPS.native_group_norm.default]
-    assert made is not gm and meta.value(norm.args[0]).is_contiguous()
-
-
 def test_random_numbers_are_drawn_in_the_old_layout() -> None:
     def noisy(x, w):
         y = F.conv2d(x, w)

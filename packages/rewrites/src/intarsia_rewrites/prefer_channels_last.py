@@ -12,8 +12,8 @@ convolution. Here, what lies between convolutions stays in it.
 
 Side conditions. Four or five dimensions of known size; with several groups, steps of 1. Of single precision, the window
 has several points: the library multiplies matrices where it hasn't, on either layout. A result of the program, and the
-operand of an op whose values depend on the layout (random numbers, `as_strided`), that can't view the new one, or that
-is slower on it, gets its old layout back. Law: the same values; results have the strides they had.
+operand of an op whose values depend on the layout (random numbers, `as_strided`) or that can't view the new one, gets
+its old layout back. Law: the same values; results have the strides they had.
 """
 
 from __future__ import annotations
@@ -42,9 +42,6 @@ _LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
 _READS_MEMORY = frozenset(
     {_OPS.as_strided.default, _OPS.as_strided_scatter.default, _OPS.view.dtype, _OPS.sym_stride.int}
 )
-# a group of channels is one stretch of memory in the old layout and many short ones in the new: a copy back in tiles
-# over both costs less
-_PREFERS_OLD = frozenset({_OPS.native_group_norm.default})
 
 
 def prefer_channels_last(
@@ -143,7 +140,7 @@ class _Layouts:
 
     def _follow(self, node: fx.Node) -> None:
         """Give a node the layout that its operands' new ones lead to, or its operands their old ones."""
-        depends = node.op == "output" or node.target in _READS_MEMORY | _PREFERS_OLD or aten.node_effects(node).random
+        depends = node.op == "output" or node.target in _READS_MEMORY or aten.node_effects(node).random
         if depends or not self._compute(node):
             node.args, node.kwargs = fx.node.map_arg(
                 (node.args, node.kwargs), lambda n: self._restored(n, node) if n in self.before else n
