@@ -33,7 +33,7 @@ def test_forced():
     """Every frame runs by replacement code."""
     seen, opcodes = Counter(), Counter()
 
-    @SETTINGS
+    @settings(SETTINGS, max_examples=200)
     @given(programs())
     def run(source):
         for constant in compile(source, "<program>", "exec").co_consts:
