@@ -424,12 +424,6 @@ def test_the_recompile_limit_is_an_option():
             intarsia.compile(torch.relu, options={"recompile_limit": wrong})
 
 
-def test_a_mode_that_does_less_than_its_name_promises_says_so():
-    with pytest.warns(UserWarning, match="compiles as 'reduce-overhead' does"):
-        compiled = intarsia.compile(torch.sin, mode="max-autotune", options={"on_error": "raise"})
-    assert torch.equal(compiled(torch.ones(2)), torch.ones(2).sin())
-
-
 def test_modes_are_names_for_options_which_go_before_them(recwarn):
     compiled = intarsia.compile(torch.sin, mode="reduce-overhead", options={"on_error": "raise"})
     assert torch.equal(compiled(torch.ones(2)), torch.ones(2).sin())

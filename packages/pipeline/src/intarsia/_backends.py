@@ -19,7 +19,7 @@ import intarsia_ir.torch
 import intarsia_runtime
 from intarsia._graph import GraphReport, compile_graph
 from intarsia._options import Options
-from intarsia._stages import default_pipeline, interpreted
+from intarsia._stages import default_cache_dir, default_pipeline, interpreted, tuner_in
 from intarsia._stats import Stats
 from intarsia.levels import Captured, Half, Kernels, Linked, Loops
 from intarsia_dispatch import Counters, ErrorPolicy
@@ -156,7 +156,8 @@ def _default(
     tables: Mapping[str, Any],
 ) -> Pipeline:
     target = tables.get("target") or intarsia_runtime.detect_target()
-    pipeline = default_pipeline(**{**tables, "target": target, "rng": options.rng})
+    tuner = tuner_in(tables.get("cache_dir") or default_cache_dir()) if options.max_autotune else None
+    pipeline = default_pipeline(**{"tuner": tuner, **tables, "target": target, "rng": options.rng})
     if backend in LADDER:
         return interpreted(pipeline, LADDER[backend])
     if target.compiler:

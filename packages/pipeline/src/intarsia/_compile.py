@@ -46,8 +46,8 @@ def compile(
         backend: `"auto"`, `"cpp"`, a rung of the debugging ladder (`"eager"`, `"aten"`, `"loops"`, `"kernels"`), a
             registered or installed name (`list_backends`), or any `(gm, example_inputs) -> callable`, which gets real
             tensors and parameters, or fake ones if it has an attribute `takes_fakes`.
-        mode: None or `"default"`; `"reduce-overhead"` is short for the option `cuda_graphs`; `"max-autotune"` does the
-            same so far, with a warning.
+        mode: None or `"default"`; `"reduce-overhead"` is short for the option `cuda_graphs`; `"max-autotune"` for
+            that and `max_autotune`, `"max-autotune-no-cudagraphs"` for the latter alone.
         fullgraph: Raise instead of breaking the graph, and when the one graph can't be compiled.
         dynamic: None: sizes are constants at the first call, and a size or number that changes is a symbol from then
             on; True: all sizes are symbols at once; False: none is, whatever is marked.
@@ -56,9 +56,9 @@ def compile(
         options: See `intarsia.Options`; an unknown key raises and names the nearest one.
         disable: Return `fn` as it is, for comparison.
         tables: Arguments of `intarsia.default_pipeline`, which has their meaning: `target`, `decompositions`,
-            `lowerings`, `patterns`, `policy`, `cost`, `partition`, `schedule`, `fuel`, `emitters`, `cache_dir`; beside
-            a `pipeline` only `fuel`. `model` is torch.compile's name of `fn`; any other raises and names
-            the nearest.
+            `lowerings`, `patterns`, `policy`, `cost`, `partition`, `schedule`, `tuner`, `fuel`, `emitters`,
+            `cache_dir`; beside a `pipeline` only `fuel`. `model` is torch.compile's name of `fn`; any other raises and
+            names the nearest.
 
     Returns:
         A function; for a module, a module that shares its parameters and keeps it as `_orig_mod`.

@@ -19,6 +19,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "numerics": ("default",),
     "verify_each": (True, False),
     "cuda_graphs": (True, False),
+    "max_autotune": (True, False),
 }
 
 
@@ -34,6 +35,7 @@ class Options:
         verify_each: Verify the program after every stage, and that the stage left what it was given as it was.
         dump_dir: Folder that takes the text of the program after every stage, one subfolder a graph; None: no dumps.
         cuda_graphs: On a GPU, replay a graph's launches from the second call that looks alike on; see the README.
+        max_autotune: Measure how each kernel runs fastest, once on each machine; on a CPU, see `intarsia_tuner`.
         recompile_limit: Versions of one function; a further call that none fits runs in eager (told once), or raises.
     """
 
@@ -43,6 +45,7 @@ class Options:
     verify_each: bool = False
     dump_dir: str | os.PathLike[str] | None = None
     cuda_graphs: bool = False
+    max_autotune: bool = False
     recompile_limit: int = 8
 
     @staticmethod

@@ -23,6 +23,7 @@ import intarsia_rewrites
 import intarsia_runtime
 import intarsia_scheduler
 import intarsia_triton
+import intarsia_tuner
 from intarsia.levels import (
     Captured,
     Emitted,
@@ -44,7 +45,7 @@ from intarsia_loops import Contract
 from intarsia_loops.lowering import Lowering, Lowerings
 from intarsia_rewrites import Pattern
 
-__all__ = ["TABLES", "default_cache_dir", "default_pipeline", "interpreted"]
+__all__ = ["TABLES", "cache_in", "default_cache_dir", "default_pipeline", "interpreted", "tuner_in"]
 
 EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
 
@@ -61,6 +62,7 @@ def default_pipeline(
     cache_dir: str | Path | None = None,
     rng: str | None = None,
     schedule: Any = None,
+    tuner: Any = None,
     fuel: Mapping[str, int] = MappingProxyType({}),
     emitters: Mapping[str, Any] = EMITTERS,
 ) -> Pipeline:
@@ -80,6 +82,8 @@ def default_pipeline(
             None: the first on the CPU, the second on a GPU.
         schedule: What decides how kernels run; None is `intarsia_scheduler.Measured()`, which merges no kernels where
             the fusion policy is `NoFusion()`: then there are as many as it planned.
+        tuner: Measures what that decides, as `intarsia_tuner.Tuner` does: `(kernels, target, policy) -> policy`. None:
+            nothing is measured.
         fuel: Name of a stage -> how many of its rewrites or decisions it carries out in each graph; others are free.
             `Pipeline.counting` names the stages that count.
         emitters: `(intarsia_loops.launches.Launches) -> KernelSource` by the kind of device. For another kind, replace
@@ -114,6 +118,7 @@ def default_pipeline(
 
     def scheduled(p: Kernels, fuel: int | None) -> Planned:
         how = schedule or intarsia_scheduler.Measured(merges=not p.apart)
+        how = tuner(p.graph_module, p.contract.target, how) if tuner is not None else how
         done = intarsia_scheduler.scheduled(p.graph_module, p.contract.target, how, fuel=fuel, check=False)
         return Planned(Launched(p.graph_module, p.contract, done.launches), done.plan)
 
@@ -122,7 +127,7 @@ def default_pipeline(
         return Emitted(p.graph_module, p.contract, p.launches, source)
 
     def build(p: Emitted) -> Linked:
-        cache = _cache_in(os.fspath(cache_dir or default_cache_dir()))
+        cache = cache_in(cache_dir)
         made_for = p.contract
         library = intarsia_runtime.build(p.source, made_for.target, cache=cache)
         name = intarsia_runtime.graph_name(p.graph_module, made_for.signature)
@@ -164,7 +169,17 @@ def interpreted(pipeline: Pipeline, level: type) -> Pipeline:
     return Pipeline((*pipeline.until(level).stages, end))
 
 
-# the one cache of this process in a folder, so that it is told once when that can't be used
+def cache_in(folder: str | Path | None) -> intarsia_runtime.Cache:
+    """Return the one cache of this process in a folder, so that it is told once when that can't be used."""
+    return _cache_in(os.fspath(folder or default_cache_dir()))
+
+
+@functools.cache
+def tuner_in(folder: str | Path) -> intarsia_tuner.Tuner:
+    """Return the one tuner of this process for a cache's folder, so that no two of them measure each other."""
+    return intarsia_tuner.Tuner(Path(folder) / "tuned", cache_in(folder))
+
+
 _cache_in = functools.cache(intarsia_runtime.Cache)
 
 

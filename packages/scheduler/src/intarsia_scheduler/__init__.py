@@ -23,7 +23,7 @@ Example:
 """
 
 from intarsia_scheduler.measured import Measured
-from intarsia_scheduler.plan import CHOICES, Choice, KernelPlan, Merge, SchedulePlan, SchedulePolicy
+from intarsia_scheduler.plan import CHOICES, Choice, KernelPlan, Merge, SchedulePlan, SchedulePolicy, key_of
 from intarsia_scheduler.schedule import Scheduled, apply, arrange, schedule, scheduled
 from intarsia_scheduler.simple import Simple
 
@@ -41,6 +41,7 @@ __all__ = [
     "Simple",
     "apply",
     "arrange",
+    "key_of",
     "schedule",
     "scheduled",
 ]

@@ -1,0 +1,35 @@
+"""Schedules by measurement: what a policy decides by rule is tried out on this machine, once, and kept in a file.
+
+    tuner  = Tuner(folder, cache)
+    policy = tuner(kernels, target, Measured())     # measures the kernels that the table in the folder doesn't have
+    plan   = intarsia_scheduler.schedule(kernels, target, policy)
+
+Example:
+    >>> from intarsia_ir.records import Target
+    >>> table = Table(Target(isa="avx2")).with_rows({"k": Row({"unroll 0": 8}, 10.0, 12.0, "measured 1", "")})
+    >>> Tuned(table).name
+    'measured, tuned'
+"""
+
+from intarsia_tuner.alone import alone, operands, why_not
+from intarsia_tuner.search import searched
+from intarsia_tuner.table import Row, Table
+from intarsia_tuner.timing import times_of
+from intarsia_tuner.tuned import Tuned
+from intarsia_tuner.tuner import Tuner, missing, table_path
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Row",
+    "Table",
+    "Tuned",
+    "Tuner",
+    "alone",
+    "missing",
+    "operands",
+    "searched",
+    "table_path",
+    "times_of",
+    "why_not",
+]
