@@ -15,12 +15,12 @@ from intarsia_pyeval.values.constants import Const, is_none
 from intarsia_pyeval.values.numbers import ChangingNumber
 from intarsia_pyeval.values.sequences import Items
 from intarsia_tensorcapture.arrays import joining, making, products, reducing, shaping
-from intarsia_tensorcapture.arrays.elementwise import FORMS, apply_ufunc, written_into
+from intarsia_tensorcapture.arrays.elementwise import apply_ufunc, written_into
 from intarsia_tensorcapture.arrays.installed import np
 from intarsia_tensorcapture.arrays.making import scalar, type_given
 from intarsia_tensorcapture.arrays.operands import holds_tensor
 from intarsia_tensorcapture.arrays.recording import folded
-from intarsia_tensorcapture.arrays.values import ArrayValue, NumpyFunction, NumpyType, ProductOfSizes
+from intarsia_tensorcapture.arrays.values import ArrayValue, NumpyFunction, NumpyType, OfTensor, ProductOfSizes
 from intarsia_tensorcapture.numbers import SymbolicNumber
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ROWS", "call_numpy", "is_of_numpy", "row_of"]
 
 
-#: Name of a function of numpy -> what it does. Those of `FORMS` are ufuncs, and are called by `apply_ufunc`.
+#: Name of a function of numpy -> what it does. Ufuncs are called by `apply_ufunc`.
 ROWS: Mapping[str, Callable[..., Value]] = {
     **making.ROWS,
     **shaping.ROWS,
@@ -102,27 +102,36 @@ def call_numpy(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywo
 
 def bound(tx: Tracer, row: Callable[..., Value], name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a row with the arguments of numpy's function."""
-    given = {k: v for k, v in keywords.items() if not (k in _ABSENT and _is_absent(v))}
+    given = {k: v for k, v in keywords.items() if not _is_absent(k, v)}
     out = given.pop("out", None)
     try:
         inspect.signature(row).bind(tx, *args, **given)
     except TypeError as error:
         raise Break("tracer.numpy", f"numpy.{name} is called with what isn't modelled: {error}") from None
     found = row(tx, *args, **given)
-    return found if out is None else _stored(tx, out, found)
+    return found if out is None else _stored(tx, out, found, name)
 
 
 _ABSENT = frozenset({"out", "where", "initial", "like", "order", "subok", "device", "casting", "dtype"})
+_NOT_NONE = frozenset({"where", "initial", "subok", "casting"})  # None is a choice of its own
 
 
-def _is_absent(value: Value) -> bool:
+def _is_absent(name: str, value: Value) -> bool:
     """Tell whether an argument is numpy's default, whatever that does."""
-    return is_none(value) or value.identity() is np._NoValue
+    return name in _ABSENT and (value.identity() is np._NoValue or (is_none(value) and name not in _NOT_NONE))
 
 
-def _stored(tx: Tracer, out: Value, found: Value) -> Value:
+def _stored(tx: Tracer, out: Value, found: Value, name: str) -> Value:
+    """Write a result to `out`, which has its type and shape: another type may be computed in, another shape be refused.
+
+    Not of a ufunc, which broadcasts its result to `out`.
+    """
+    assert isinstance(found, OfTensor)
     if not isinstance(out, ArrayValue):
         raise Break("tracer.numpy", f"numpy writes to {out.describe()}")
+    alike = (out.dtype, *out.shape) == (found.dtype, *found.shape)
+    if not alike or not out.tensor.fake.is_contiguous():
+        raise Break("tracer.numpy", f"numpy.{name} gives {found.describe()} and writes to {out.describe()}")
     written_into(tx, out, found)
     return out
 
@@ -135,12 +144,13 @@ def _ufunc(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords)
         raise Break("tracer.numpy", f"numpy.{function.__name__} is called with {', '.join(named)}")
     if len(args) == function.nin + 1 and out is None:
         args, out = args[:-1], None if is_none(args[-1]) else args[-1]
-    if dtype is not None and (function.nout != 1 or not function.types or FORMS.get(function.__name__) is None):
-        raise Break("tracer.numpy", f"numpy.{function.__name__} is called with dtype")
-    if dtype is not None and function.types[0].partition("->")[2] == "?":
-        raise Break("tracer.numpy", f"numpy.{function.__name__} is called with dtype")
     found = apply_ufunc(tx, function, args, dtype)
-    return found if out is None else _stored(tx, out, found)
+    if out is None:
+        return found
+    if not isinstance(out, ArrayValue):
+        raise Break("tracer.numpy", f"numpy writes to {out.describe()}")
+    written_into(tx, out, found)
+    return out
 
 
 def _without_arrays(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:

@@ -14,7 +14,7 @@ from intarsia_pyeval.values.base import Value
 from intarsia_tensorcapture.arrays.installed import np
 from intarsia_tensorcapture.arrays.operands import Operand, operand, stored, tensor_of
 from intarsia_tensorcapture.arrays.recording import cast, expect_all, expect_quiet, known, made, result_of
-from intarsia_tensorcapture.arrays.types import TORCH_TYPES, loop_of, torch_type
+from intarsia_tensorcapture.arrays.types import TORCH_TYPES, loop_of, raising, torch_type
 from intarsia_tensorcapture.arrays.values import ArrayValue, OfTensor
 from intarsia_tensorcapture.tensor import TensorValue
 
@@ -122,15 +122,12 @@ FORMS: dict[str, Form] = {
 
 
 def apply_ufunc(tx: Tracer, ufunc: Any, args: Sequence[Value], dtype: Any = None) -> Value:
-    """Model a call of a ufunc on its operands alone."""
+    """Model a call of a ufunc on its operands, with a result of numpy's type `dtype` if one is named."""
     form = FORMS.get(ufunc.__name__)
     if form is None or len(args) != ufunc.nin:
         raise Break("tracer.numpy", f"numpy.{ufunc.__name__} has no torch form")
     given = [operand(tx, arg) for arg in args]
-    types = [g.dtype for g in given]
-    if dtype is not None:
-        types = [dtype] * len(types)
-    loop = loop_of(ufunc, types)
+    loop = loop_of(ufunc, [g.dtype for g in given], dtype)
     return apply(tx, form, ufunc.__name__, given, loop)
 
 
@@ -191,7 +188,8 @@ def written_into(tx: Tracer, array: ArrayValue, found: Value) -> None:
     assert isinstance(found, OfTensor)
     if not np.can_cast(found.dtype, array.dtype, "same_kind"):
         raise Break("tracer.operation_raised", f"{found.describe()} is stored in {array.describe()}")
-    if tuple(np.broadcast_shapes(tuple(found.shape), tuple(array.shape))) != tuple(array.shape):
+    shapes = tuple(found.shape), tuple(array.shape)
+    if raising(lambda: np.broadcast_shapes(*shapes), "broadcast_shapes") != shapes[1]:
         raise Break("tracer.operation_raised", f"{found.describe()} is stored in {array.describe()}")
     write(tx, array, cast(tx, found.tensor, array.dtype))
 

@@ -40,14 +40,24 @@ def item_of_array(tx: Tracer, array: ArrayValue, key: Value) -> Value:
 
 def set_item_of_array(tx: Tracer, array: ArrayValue, key: Value, value: Value) -> None:
     """Model `array[key] = value`."""
-    parts, _ = _parts(tx, array, key)
+    parts, advanced = _parts(tx, array, key)
     refuse_saved(tx, array)
     where = parts[0] if len(parts) == 1 else Tuple(parts)
     stored_value = _to_store(tx, array, value)
     masked = any(isinstance(part, TensorValue) and part.fake.dtype is torch.bool for part in parts)
     if masked and isinstance(stored_value, TensorValue) and stored_value.fake.dim():
         raise Break("tracer.data_dependent", "an array is stored where a mask is true: as many elements as are")
+    if not advanced and isinstance(stored_value, TensorValue):
+        _refuse_deeper(array, parts, stored_value, isinstance(value, Items))
     recording_of(tx).set_item(tx, array.tensor, where, stored_value)
+
+
+def _refuse_deeper(array: ArrayValue, parts: Sequence[Value], stored_value: TensorValue, is_list: bool) -> None:
+    """Break where numpy refuses to store a sequence as one element, or a list that nests deeper than the place."""
+    rank = array.tensor.fake.dim() - sum(map(_is_int, parts)) + sum(map(is_none, parts))
+    depth = stored_value.fake.dim()
+    if depth > rank and (is_list or rank == 0):
+        raise Break("tracer.operation_raised", f"a sequence of {depth} axes is stored in a place of {rank}")
 
 
 def _to_store(tx: Tracer, array: ArrayValue, value: Value) -> Value:
@@ -69,6 +79,8 @@ def _parts(tx: Tracer, array: ArrayValue, key: Value) -> tuple[list[Value], bool
     """Return the parts of a key as torch takes them, and whether there are arrays of places or masks among them."""
     given: Sequence[Value] = key.items if isinstance(key, Tuple) and key.cls is tuple else [key]
     parts = [_part(tx, part) for part in given]
+    if sum(map(_is_ellipsis, parts)) > 1:
+        raise Break("tracer.operation_raised", "an array is indexed by two ellipses")
     advanced = [isinstance(part, TensorValue) for part in parts]
     if any(advanced):
         _refuse_apart(parts)

@@ -16,7 +16,7 @@ from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_tensorcapture.arrays.elementwise import apply_ufunc
 from intarsia_tensorcapture.arrays.installed import np
 from intarsia_tensorcapture.arrays.operands import array_in, operand, stored, tensor_in, tensor_of
-from intarsia_tensorcapture.arrays.recording import cast, known, made, result_of
+from intarsia_tensorcapture.arrays.recording import cast, known, made, result_of, whole
 from intarsia_tensorcapture.arrays.shaping import axis_of
 from intarsia_tensorcapture.arrays.types import raising, torch_type
 from intarsia_tensorcapture.arrays.values import ArrayValue, OfTensor
@@ -25,7 +25,7 @@ from intarsia_tensorcapture.tensor import TensorValue, recording_of
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["ROWS"]
+__all__ = ["ROWS", "clipped"]
 
 
 def _parts(tx: Tracer, arrays: Value, name: str) -> list[TensorValue]:
@@ -96,8 +96,17 @@ def _kind_of(dtype: Any) -> Any:
 
 
 def _clip(tx: Tracer, a: Value, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Value:
-    low, high = a_min if min is None else min, a_max if max is None else max
-    ends = [None if not isinstance(end, Value) or is_none(end) else end for end in (low, high)]
+    given = [limit is not None for limit in (a_min, a_max)]
+    if not any(given):
+        return clipped(tx, a, min, max)
+    if not all(given) or min is not None or max is not None:
+        raise Break("tracer.operation_raised", "numpy.clip is given one limit by its place, or one twice")
+    return clipped(tx, a, a_min, a_max)
+
+
+def clipped(tx: Tracer, a: Value, min: Any = None, max: Any = None) -> Value:
+    """Model `a.clip(min, max)`."""
+    ends = [None if not isinstance(end, Value) or is_none(end) else end for end in (min, max)]
     if ends == [None, None]:
         raise Break("tracer.numpy", "numpy.clip is given no limit")
     values = [a, *[end for end in ends if end is not None]]
@@ -112,7 +121,9 @@ def _clip(tx: Tracer, a: Value, a_min: Any = None, a_max: Any = None, *, min: An
 
 def _tile(tx: Tracer, array: Value, reps: Value) -> Value:
     given = known(reps)
-    return ArrayValue(made(tx, torch.tile, tensor_in(tx, array), tuple(map(int, _sequence(given)))))
+    return ArrayValue(
+        made(tx, torch.tile, tensor_in(tx, array), tuple(whole(times, "tile") for times in _sequence(given)))
+    )
 
 
 def _sequence(value: Any) -> Sequence[Any]:
@@ -142,6 +153,8 @@ def _pad(tx: Tracer, array: Value, pad_width: Value, mode: Any = "constant", *, 
     if known(mode) != "constant" or isinstance(fill, (tuple, list)):
         raise Break("tracer.numpy", f"numpy.pad with the mode {known(mode)!r}")
     widths = raising(lambda: np.broadcast_to(known(pad_width), (x.tensor.fake.dim(), 2)), "pad")
+    if widths.dtype.kind not in "iu":
+        raise Break("tracer.operation_raised", f"numpy.pad by widths of type {widths.dtype}")
     if widths.min(initial=0) < 0:
         raise Break("tracer.operation_raised", "numpy.pad by a negative width")
     flat = [int(n) for pair in reversed(widths.tolist()) for n in pair]
@@ -156,7 +169,7 @@ def _triangle(name: str) -> Callable[..., Value]:
         x = tensor_in(tx, m)
         if x.fake.dim() < 2:
             raise Break("tracer.numpy", f"numpy.{name} of an array of {x.fake.dim()} axes")
-        return ArrayValue(made(tx, target, x, int(known(k))))
+        return ArrayValue(made(tx, target, x, whole(k, name)))
 
     return handler
 

@@ -17,7 +17,7 @@ from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const, boolean
 from intarsia_pyeval.values.numbers import COMPARISONS, ChangingNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
-from intarsia_tensorcapture.arrays import making, shaping
+from intarsia_tensorcapture.arrays import joining, making, shaping
 from intarsia_tensorcapture.arrays.calls import ROWS, bound, call_numpy
 from intarsia_tensorcapture.arrays.elementwise import apply_ufunc, written_into
 from intarsia_tensorcapture.arrays.indexing import index_of_tensor, item_of_array, set_item_of_array
@@ -89,7 +89,7 @@ _NEGATING: Mapping[str, Callable[..., Any]] = MappingProxyType(
 #: Methods of arrays that are the functions of the same name.
 METHODS = frozenset(
     [*("sum", "prod", "mean", "std", "var", "max", "min", "ptp", "argmax", "argmin", "all", "any")]
-    + [*("cumsum", "cumprod", "round", "squeeze", "ravel", "swapaxes", "repeat", "clip")]
+    + [*("cumsum", "cumprod", "round", "squeeze", "ravel", "swapaxes", "repeat")]
 )
 
 
@@ -115,6 +115,8 @@ def binary(tx: Tracer, x: OfTensor, op: str, other: Value, swapped: bool) -> Val
     pair = [other, x] if swapped else [x, other]
     if op == "@":
         return matmul(tx, *pair)
+    if op == "*" and isinstance(x, ScalarValue) and isinstance(other, Items):
+        raise Break("tracer.numpy", f"{other.describe()} is repeated by a scalar of numpy")
     if op == "**" and x.dtype.kind == "b":
         raise Break("tracer.numpy", "bools are raised to a power")
     if op == "**" and not swapped and isinstance(other, Const) and isinstance(x, ArrayValue):
@@ -243,7 +245,7 @@ def get_attribute(tx: Tracer, x: OfTensor, name: str) -> Value:
     if name in ("size", "nbytes"):
         return tx.live.from_python(fake.numel() * (1 if name == "size" else x.dtype.itemsize))
     if name == "T":
-        return shaping.transposed(tx, x.tensor, None) if isinstance(x, ArrayValue) else x
+        return shaping.transposed(tx, x, None)
     if name == "__class__":
         return tx.live.class_value(x.type())
     if not hasattr(x.type(), name):
@@ -298,7 +300,8 @@ def _copy(tx: Tracer, x: Value, order: Any = "C") -> Value:
 
 
 def _fill(tx: Tracer, x: Value, value: Value) -> Value:
-    assert isinstance(x, ArrayValue)
+    if not isinstance(x, ArrayValue) or isinstance(value, Items) or (isinstance(value, OfTensor) and value.shape):
+        raise Break("tracer.numpy", f"fill() of {x.describe()} is called with {value.describe()}")
     set_item_of_array(tx, x, Const(...), value)
     return tx.live.from_python(None)
 
@@ -308,7 +311,7 @@ def _reshape(tx: Tracer, x: Value, *shape: Value, order: Any = "C") -> Value:
     if known(order) != "C":
         raise Break("tracer.numpy", f"an array is reshaped in the order {known(order)!r}")
     sizes = shaping.sizes_in(tx, shape[0]) if len(shape) == 1 else list(shape)
-    return shaping.reshaped(tx, x.tensor, sizes)
+    return shaping.reshaped(tx, x, sizes)
 
 
 def _transpose(tx: Tracer, x: Value, *axes: Value) -> Value:
@@ -317,9 +320,9 @@ def _transpose(tx: Tracer, x: Value, *axes: Value) -> Value:
     if len(given) == 1 and (given[0] is None or isinstance(given[0], (tuple, list))):
         given = [None] if given[0] is None else list(given[0])
     if given in ([], [None]):
-        return shaping.transposed(tx, x.tensor, None)
+        return shaping.transposed(tx, x, None)
     rank = x.tensor.fake.dim()
-    return shaping.transposed(tx, x.tensor, [shaping.axis_of(axis, rank, "transpose") for axis in given])
+    return shaping.transposed(tx, x, [shaping.axis_of(axis, rank, "transpose") for axis in given])
 
 
 def _dot(tx: Tracer, x: Value, b: Value) -> Value:
@@ -355,6 +358,7 @@ _OWN: Mapping[str, Callable[..., Value]] = MappingProxyType(
         "fill": _fill,
         "reshape": _reshape,
         "transpose": _transpose,
+        "clip": joining.clipped,
         "flatten": ROWS["ndarray.flatten"],
         "astype": making.ROWS["astype"],
         "dot": _dot,

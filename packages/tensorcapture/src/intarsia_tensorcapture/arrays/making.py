@@ -13,7 +13,7 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import is_none
 from intarsia_tensorcapture.arrays.installed import np
 from intarsia_tensorcapture.arrays.operands import array_in, holds_tensor, operand, stored, tensor_of
-from intarsia_tensorcapture.arrays.recording import CPU, cast, expect_all, known, made
+from intarsia_tensorcapture.arrays.recording import CPU, cast, expect_all, known, made, whole
 from intarsia_tensorcapture.arrays.shaping import sizes_in
 from intarsia_tensorcapture.arrays.types import TORCH_TYPES, raising, torch_type
 from intarsia_tensorcapture.arrays.values import ArrayValue, OfTensor, ScalarValue
@@ -167,7 +167,7 @@ def _arange(tx: Tracer, *args: Value, dtype: Any = None) -> Value:
     numbers = [known(a) for a in given]
     found = raising(lambda: np.arange(*numbers, dtype=wanted), "arange")
     torch_type(found.dtype)
-    if found.size < 2:
+    if found.size < 2 or found.dtype.kind == "b":
         return array_in(tx, tx.live.from_python(found.tolist()), found.dtype)
     return _from(tx, found.size, found[0], found[1] - found[0], found.dtype)
 
@@ -185,17 +185,18 @@ def _from(tx: Tracer, count: int, first: Any, step: Any, dtype: Any) -> ArrayVal
 def _linspace(
     tx: Tracer, start: Value, stop: Value, num: Any = 50, endpoint: Any = True, retstep: Any = False, dtype: Any = None
 ) -> Value:
-    numbers = [known(v) for v in (start, stop, num, endpoint)]
+    numbers = [known(start), known(stop), whole(num, "linspace"), known(endpoint)]
     if known(retstep) or any(not np.isscalar(n) for n in numbers):
         raise Break("tracer.numpy", "numpy.linspace of arrays, or with its step")
-    wanted = type_given(dtype, np.dtype("float64"))
     first, last, count, closed = numbers
-    parts = int(count) - 1 if closed else int(count)
-    if parts < 1 or first == last or wanted.kind != "f":
+    computed = raising(lambda: np.linspace(first, last, 1).dtype, "linspace")
+    wanted = type_given(dtype, computed)
+    parts = count - 1 if closed else count
+    if parts < 1 or first == last or wanted.kind != "f" or computed != np.dtype("float64"):
         exact = raising(lambda: np.linspace(*numbers, dtype=wanted), "linspace")
         return array_in(tx, tx.live.from_python(exact.tolist()), exact.dtype)
     step = (float(last) - float(first)) / parts
-    places = made(tx, torch.arange, int(count), dtype=torch.float64, device=CPU)
+    places = made(tx, torch.arange, count, dtype=torch.float64, device=CPU)
     found = made(tx, torch.add, made(tx, torch.mul, places, step), float(first))
     if closed:
         end = made(tx, torch.full, (1,), float(last), dtype=torch.float64, device=CPU)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,18 @@ from intarsia_tensorcapture.tensor import TensorValue, recording_of
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["cast", "constant_array", "expect_all", "expect_quiet", "folded", "known", "made", "result_of", "shared_by"]
+__all__ = [
+    "cast",
+    "constant_array",
+    "expect_all",
+    "expect_quiet",
+    "folded",
+    "known",
+    "made",
+    "result_of",
+    "shared_by",
+    "whole",
+]
 
 
 CPU = torch.device("cpu")
@@ -66,6 +78,15 @@ def result_of(tensor: TensorValue) -> Value:
 def known(value: Any) -> Any:
     """Return an argument that must be known, or a default, as a Python object."""
     return value.as_python() if isinstance(value, Value) else value
+
+
+def whole(value: Any, name: str) -> int:
+    """Return an argument of a function of numpy that must be a whole number, and known."""
+    found = known(value)
+    try:
+        return operator.index(found)
+    except TypeError:
+        raise Break("tracer.numpy", f"numpy.{name} is given {found!r}, which is no integer") from None
 
 
 def cast(tx: Tracer, tensor: TensorValue, dtype: Any) -> TensorValue:

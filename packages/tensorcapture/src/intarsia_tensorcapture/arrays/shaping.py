@@ -14,8 +14,8 @@ from intarsia_pyeval.semantics import iteration
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.sequences import Items, List
 from intarsia_tensorcapture.arrays.operands import array_in, tensor_in
-from intarsia_tensorcapture.arrays.recording import known, made
-from intarsia_tensorcapture.arrays.values import ArrayValue, OfTensor
+from intarsia_tensorcapture.arrays.recording import known, made, whole
+from intarsia_tensorcapture.arrays.values import ArrayValue, OfTensor, ScalarValue
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
@@ -26,15 +26,19 @@ __all__ = ["ROWS", "axis_of", "reshaped", "transposed"]
 
 def axis_of(axis: Any, rank: int, name: str) -> int:
     """Return an axis counted from the front."""
-    found = int(known(axis))
+    found = whole(axis, name)
     if not -rank <= found < rank:
         raise Break("tracer.operation_raised", f"numpy.{name} is given the axis {found} of {rank}")
     return found % rank
 
 
 def _axes_of(axes: Any, rank: int, name: str) -> tuple[int, ...]:
+    """Return one axis or several, counted from the front."""
     given = known(axes)
-    return tuple(axis_of(a, rank, name) for a in (given if isinstance(given, (tuple, list)) else (given,)))
+    found = tuple(axis_of(a, rank, name) for a in (given if isinstance(given, (tuple, list)) else (given,)))
+    if len(set(found)) != len(found):
+        raise Break("tracer.operation_raised", f"numpy.{name} is given an axis twice")
+    return found
 
 
 def sizes_in(tx: Tracer, shape: Value) -> list[Value]:
@@ -42,21 +46,23 @@ def sizes_in(tx: Tracer, shape: Value) -> list[Value]:
     return list(iteration.unpack(tx, shape)) if isinstance(shape, Items) else [shape]
 
 
-def reshaped(tx: Tracer, x: TensorValue, sizes: Sequence[Value]) -> ArrayValue:
+def _alike(a: Value, view: TensorValue) -> OfTensor:
+    """Return what a method gives that keeps the elements: of a scalar, another one where there is no axis."""
+    return ScalarValue(view) if isinstance(a, ScalarValue) and view.fake.dim() == 0 else ArrayValue(view)
+
+
+def reshaped(tx: Tracer, a: Value, sizes: Sequence[Value]) -> OfTensor:
     """Give an array another shape, in C's order: a view if there can be one."""
-    return ArrayValue(made(tx, "reshape", x, tuple(sizes)) if sizes else made(tx, "reshape", x, ()))
+    return _alike(a, made(tx, "reshape", tensor_in(tx, a), tuple(sizes)))
 
 
-def transposed(tx: Tracer, x: TensorValue, axes: Sequence[int] | None) -> ArrayValue:
+def transposed(tx: Tracer, a: Value, axes: Sequence[int] | None) -> OfTensor:
     """Put the axes in another order; None: the reverse one."""
+    x = tensor_in(tx, a)
     order = tuple(reversed(range(x.fake.dim()))) if axes is None else tuple(axes)
     if sorted(order) != list(range(x.fake.dim())):
         raise Break("tracer.operation_raised", f"numpy.transpose is given the axes {order} of {x.fake.dim()}")
-    return ArrayValue(made(tx, "permute", x, order))
-
-
-def _array(tx: Tracer, a: Value) -> TensorValue:
-    return a.tensor if isinstance(a, OfTensor) else array_in(tx, a).tensor
+    return _alike(a, made(tx, "permute", x, order))
 
 
 def _in_c_order(order: Any, name: str) -> None:
@@ -66,50 +72,54 @@ def _in_c_order(order: Any, name: str) -> None:
 
 def _reshape(tx: Tracer, a: Value, shape: Value, order: Any = "C") -> Value:
     _in_c_order(order, "reshape")
-    return reshaped(tx, _array(tx, a), sizes_in(tx, shape))
+    return reshaped(tx, a, sizes_in(tx, shape))
 
 
 def _ravel(tx: Tracer, a: Value, order: Any = "C") -> Value:
     _in_c_order(order, "ravel")
-    return ArrayValue(made(tx, "reshape", _array(tx, a), (-1,)))
+    x = tensor_in(tx, a)
+    flat = made(tx, "reshape", x, (-1,))
+    if x.fake.is_contiguous():
+        return ArrayValue(flat)
+    return ArrayValue(made(tx, "clone", flat, memory_format=torch.contiguous_format))  # even if there is a view
 
 
 def _flatten(tx: Tracer, a: Value, order: Any = "C") -> Value:
     _in_c_order(order, "flatten")
-    flat = made(tx, "reshape", _array(tx, a), (-1,))
+    flat = made(tx, "reshape", tensor_in(tx, a), (-1,))
     return ArrayValue(made(tx, "clone", flat, memory_format=torch.contiguous_format))
 
 
 def _transpose(tx: Tracer, a: Value, axes: Any = None) -> Value:
-    x = _array(tx, a)
-    return transposed(tx, x, None if known(axes) is None else _axes_of(axes, x.fake.dim(), "transpose"))
+    rank = tensor_in(tx, a).fake.dim()
+    return transposed(tx, a, None if known(axes) is None else _axes_of(axes, rank, "transpose"))
 
 
 def _swapaxes(tx: Tracer, a: Value, axis1: Value, axis2: Value) -> Value:
-    x = _array(tx, a)
+    x = tensor_in(tx, a)
     first, second = (axis_of(axis, x.fake.dim(), "swapaxes") for axis in (axis1, axis2))
     return ArrayValue(made(tx, "transpose", x, first, second))
 
 
 def _moveaxis(tx: Tracer, a: Value, source: Value, destination: Value) -> Value:
-    x = _array(tx, a)
+    x = tensor_in(tx, a)
     places = [_axes_of(axes, x.fake.dim(), "moveaxis") for axes in (source, destination)]
     return ArrayValue(made(tx, torch.movedim, x, *places))
 
 
 def _squeeze(tx: Tracer, a: Value, axis: Any = None) -> Value:
-    x = _array(tx, a)
+    x = tensor_in(tx, a)
     ones = [d for d, size in enumerate(x.fake.shape) if size == 1]
     axes = ones if known(axis) is None else _axes_of(axis, x.fake.dim(), "squeeze")
     if any(d not in ones for d in axes):
         raise Break("tracer.operation_raised", "numpy.squeeze removes an axis that has several elements")
-    return ArrayValue(made(tx, "squeeze", x, tuple(axes)) if axes else made(tx, "view_as", x, x))
+    return _alike(a, made(tx, "squeeze", x, tuple(axes)) if axes else made(tx, "view_as", x, x))
 
 
 def _expand_dims(tx: Tracer, a: Value, axis: Value) -> Value:
-    x = _array(tx, a)
+    x = tensor_in(tx, a)
     given = known(axis)
-    count = len(given) if isinstance(given, tuple) else 1
+    count = len(given) if isinstance(given, (tuple, list)) else 1
     for place in sorted(_axes_of(axis, x.fake.dim() + count, "expand_dims")):
         x = made(tx, "unsqueeze", x, place)
     return ArrayValue(x)

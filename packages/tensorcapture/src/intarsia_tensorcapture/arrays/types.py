@@ -39,18 +39,20 @@ def numpy_type(dtype: torch.dtype) -> Any:
     return found
 
 
-def loop_of(function: Any, operands: Sequence[Any]) -> tuple[Any, ...]:
+def loop_of(function: Any, operands: Sequence[Any], dtype: Any = None) -> tuple[Any, ...]:
     """Return the types in which a ufunc computes: of its operands, then of its result.
 
     Args:
         function: The ufunc.
         operands: A type of numpy for each operand; `int` or `float` for a number of Python.
+        dtype: That of the result, where the program names one.
 
     Raises:
         Break: numpy has no such loop, and raises.
     """
     outputs = (None,) * function.nout
-    found = raising(lambda: function.resolve_dtypes((*operands, *outputs)), function.__name__)
+    named = (*(None,) * function.nin, *(dtype,) * function.nout)
+    found = raising(lambda: function.resolve_dtypes((*operands, *outputs), signature=named), function.__name__)
     return tuple(found)
 
 
@@ -58,5 +60,5 @@ def raising(function: Callable[[], Any], name: str) -> Any:
     """Return what a function gives; where it raises, the program does, at the break."""
     try:
         return function()
-    except (TypeError, ValueError, OverflowError, IndexError) as error:
+    except (TypeError, ValueError, ArithmeticError, IndexError) as error:
         raise Break("tracer.operation_raised", f"numpy.{name} raises {type(error).__name__}: {error}") from None
