@@ -61,6 +61,18 @@ def alone(x):
     return x
 
 
+held = alone
+held_inputs = (torch.zeros(3),)
+
+
+def never(x):
+    return x
+
+
+def never_inputs():
+    return []
+
+
 def constant(x):
     return x + torch.tensor([1.0, 2.0, 3.0])
 
@@ -72,6 +84,7 @@ if __name__ == "__main__":
     fast = intarsia.compile(f)
     print("printed by the script", fast(*f_inputs()).sum().item())
     print(intarsia.compile(layer)(layer_inputs()).shape)
+    raise SystemExit
 """
 
 
@@ -92,6 +105,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with `script.py`, which commands run in."""
     made = tmp_path_factory.mktemp("folder")
     (made / "script.py").write_text(SCRIPT)
+    (made / "left.py").write_text("raise SystemExit(3)")
     return made
 
 

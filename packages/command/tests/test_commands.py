@@ -41,6 +41,9 @@ def test_without_the_package_python_m_intarsia_says_what_to_install(intarsia, tm
         (("run", "script.py::alone"), 2, "add a function `alone_inputs()`"),
         (("run", "script.py::f", "--backend", "cp"), 2, "did you mean 'cpp'"),
         (("bench", "script.py::f", "--rounds", "0"), 2, "--rounds must be at least 1"),
+        (("run", "script.py::held"), 2, "is a tuple, not a function"),
+        (("bench", "script.py::never"), 2, "are an empty list: no call"),
+        (("run", "left.py::f"), 5, "left.py exited with 3"),
         (("explain", "script.py::broken"), 5, "ValueError: this is mine"),
     ],
 )
@@ -62,7 +65,7 @@ def test_explain_tells_of_each_call(intarsia):
 
 def test_explain_runs_a_script(intarsia):
     done = intarsia("explain", "script.py")
-    assert done.code == 0 and done.out.startswith("printed by the script ")
+    assert done.code == 0 and done.out.startswith("printed by the script "), "although it ends by sys.exit()"
     assert "frame f at " in done.out and "frame Linear.forward at " in done.out
 
 
@@ -72,7 +75,8 @@ def test_run_compares_with_eager(intarsia):
     done = intarsia("run", "script.py::wrong")
     assert done.code == 1 and "call 0: result (the one): Tensor-likes are not close!" in done.out
     assert "intarsia bisect script.py::wrong" in done.err
-    assert intarsia("run", "script.py::broken").out.endswith("equal to eager\n"), "it raises the same"
+    done = intarsia("run", "script.py::broken")
+    assert done.out.endswith("equal to eager\n") and "call 0 raises ValueError: this is mine, in eager, too" in done.err
 
 
 def test_bench_times_both(intarsia):

@@ -73,3 +73,12 @@ def test_gradients_of_parameters_are_compared():
 def test_arguments_by_keyword_have_their_names():
     (sentence,) = said(lambda y: y.add_(1).sum() * 0, lambda y: y.add_(2).sum() * 0, y=ones)
     assert sentence.startswith("after the call, y: Tensor-likes are not close!")
+
+
+def test_arrays_of_numpy_are_compared():
+    assert said(lambda x: x.numpy()[::-1] * 1.0, lambda x: x.numpy()[::-1] + 1e-9, ones) == ()
+    (sentence,) = said(lambda x: x.numpy(), lambda x: x.numpy() + 1, ones)
+    assert sentence.startswith("result (the one): Tensor-likes are not close!")
+    (sentence,) = said(lambda x: x.numpy(), lambda x: x.double().numpy(), ones)
+    assert "torch.float64[3] on cpu instead of torch.float32[3]" in sentence
+    assert said(lambda x: x.numpy().astype(object), lambda x: x.numpy().astype(object), ones) == ()

@@ -70,11 +70,18 @@ def command(function: Callable[..., Exit]) -> Callable[..., NoReturn]:
 
 @contextmanager
 def of_the_program(what: str) -> Iterator[None]:
-    """Around code of the user's: what it raises is shown with its own lines, and ends the command."""
+    """Around code of the user's: what it raises is shown with its own lines, and ends the command.
+
+    `sys.exit()` at its end is no error.
+    """
     try:
         yield
     except IntarsiaError:
         raise
+    except SystemExit as end:
+        if end.code:
+            print(f"intarsia: {what} exited with {end.code!r}", file=sys.stderr)
+            raise typer.Exit(int(Exit.PROGRAM)) from end
     except Exception as error:
         lines = traceback.extract_tb(error.__traceback__)
         theirs = [line for line in lines if "intarsia_command" not in line.filename and "<frozen" not in line.filename]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -96,10 +97,10 @@ def differences(expected: Outcome, actual: Outcome) -> tuple[str, ...]:
 
 
 def _difference(expected: Any, actual: Any) -> str:
+    if type(expected) is type(actual) and _is_of_numbers(expected) and _is_of_numbers(actual):
+        expected, actual = torch.from_numpy(expected.copy()), torch.from_numpy(actual.copy())
     if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
-        if type(expected) is type(actual) and (expected == actual or expected != expected):
-            return ""
-        return f"{actual!r} instead of {expected!r}"
+        return "" if _equal(expected, actual) else f"{actual!r} instead of {expected!r}"
     if expected.dtype != actual.dtype or expected.device != actual.device or expected.shape != actual.shape:
         of = [f"{x.dtype}{list(x.shape)} on {x.device}" for x in (actual, expected)]
         return " instead of ".join(of)
@@ -108,3 +109,19 @@ def _difference(expected: Any, actual: Any) -> str:
     except AssertionError as error:
         return " ".join(str(error).split())
     return ""
+
+
+def _is_of_numbers(value: Any) -> bool:
+    """Tell whether something is an array of numpy that torch has a type for."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and type(value) is numpy.ndarray and value.dtype.char in "?bBhHiIlLqQefdFD"
+
+
+def _equal(expected: Any, actual: Any) -> bool:
+    """Tell whether two objects are equal, or NaN; what has no truth, as other arrays, is compared as it is shown."""
+    if type(expected) is not type(actual):
+        return False
+    try:
+        return bool(expected == actual or expected != expected)
+    except (ValueError, RuntimeError):
+        return repr(expected) == repr(actual)

@@ -128,12 +128,26 @@ def _inputs_of(
             hints=(f"add a function `{name}_inputs()` to the script that returns the arguments as a tuple",),
         )
 
+    if maker is not None and not callable(maker):
+        raise InvalidArgumentError(
+            f"what {target} is called with is a {type(maker).__name__}, not a function",
+            code="command.inputs",
+            hints=(f"make {name}_inputs a function of the script that returns it: each call takes new arguments",),
+        )
+
     def make() -> list[Arguments]:
         torch.manual_seed(0)
         if maker is None:
             return [((), {})]
-        with of_the_program(f"{maker.__name__} of {target}"):
+        made = None
+        with of_the_program(f"the inputs of {target}"):
             made = maker()
+        if made == []:
+            raise InvalidArgumentError(
+                f"the inputs of {target} are an empty list: no call",
+                code="command.inputs",
+                hints=("a list has the arguments of each call; return a tuple for one",),
+            )
         return [_arguments(one) for one in made] if isinstance(made, list) else [_arguments(made)]
 
     return make
