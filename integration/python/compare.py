@@ -90,6 +90,7 @@ class _Comparison:
     def tensors(self, a: torch.Tensor, e: torch.Tensor, where: str) -> None:
         for fact in ("shape", "dtype", "device", "requires_grad", "is_leaf"):
             self.check(getattr(a, fact) == getattr(e, fact), f"{where}.{fact}", getattr(a, fact), getattr(e, fact))
+        self.check(a.is_inference() == e.is_inference(), f"{where}.is_inference()", a, e)
         self.check(a.stride() == e.stride(), f"{where}.stride()", a.stride(), e.stride())
         try:
             torch.testing.assert_close(a, e, equal_nan=True)

@@ -60,6 +60,7 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "parameters lifted",
         "train and eval",
         "grad mode",
+        "inference mode",
         "autocast",
         "autograd.Function",
         ".item()",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import randn
+from torch import nn, randn
 
-from integration.python.program import program
+from integration.python.program import made, program
 
 
 @program("grad mode", lambda: (randn(3),))
@@ -38,6 +38,65 @@ def set_grad_enabled_both_ways(x):
             states.append(torch.is_grad_enabled())
             x = x + 1
     return x.detach(), states, torch.is_grad_enabled()
+
+
+@program("inference mode", lambda: (randn(3),))
+def inference_mode_block(x):
+    with torch.inference_mode():
+        y = x * 2
+        inside = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+        seen = y.is_inference(), x.is_inference()
+    return y, y[1:], x + 1, inside, seen, torch.is_inference_mode_enabled()
+
+
+@made("inference mode", lambda: (randn(2, 3),))
+def inference_mode_decorates_a_forward():
+    class Scorer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 4)
+
+        @torch.inference_mode()
+        def forward(self, x):
+            return self.layer(x).softmax(-1)
+
+    torch.manual_seed(1)
+    return Scorer().eval()
+
+
+@torch.inference_mode
+def _doubled(x):
+    return x + x
+
+
+@program("inference mode", lambda: (randn(3),))
+def clone_of_an_inference_tensor(x):
+    with torch.enable_grad():
+        y = _doubled(x).clone()
+        y.add_(1)
+    with torch.inference_mode(False):
+        z = x * 3
+    return y, z
+
+
+@program("inference mode", lambda: (randn(3),))
+def an_inference_tensor_is_written_outside(x):
+    with torch.inference_mode():
+        y = x * 2
+    try:
+        y.add_(1)
+    except RuntimeError as error:
+        return y, str(error)
+
+
+# what the mode was before it is left, only the entered object knows
+@program("inference mode", lambda: (randn(3),), graphs=2, breaks=("tracer.output", "tracer.tensor_op"))
+def print_in_inference_mode(x):
+    with torch.inference_mode():
+        y = x * 2
+        print(y.is_inference(), torch.is_grad_enabled())
+        z = y + 1
+    return z, torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
 
 @program("autocast", lambda: (randn(3, 4), randn(4, 5)))

@@ -153,6 +153,13 @@ def test_layouts_count_from_the_first_element() -> None:
     assert view.tolist() == [5, 7]
 
 
+def test_an_interpreter_gives_results_no_history() -> None:
+    x = torch.ones(2, requires_grad=True)
+    call = with_epilogue(lambda x: (x * 2,), Signature(outputs=(Fresh(0),)))  # of a program that detached its input
+    assert not call(x)[0].requires_grad
+    assert torch.is_grad_enabled()
+
+
 def test_alias_of_one_item_of_a_list(x: torch.Tensor) -> None:
     steps = (ViewStep("aten.unbind.int", (1,), 2), ViewStep("aten.view.default", ((2, 1),)))
     (view,) = with_epilogue(lambda x: (), Signature(outputs=(AliasOfInput(0, ((2, 1), (3, 3), 2), steps),)))(x)

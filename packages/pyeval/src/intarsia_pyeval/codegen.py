@@ -189,6 +189,13 @@ class Builder(Writer):
         self.emit("UNPACK_SEQUENCE", len(results))
         for value in results:
             self.emit("STORE_FAST", self._temporaries[id(value)])
+        for value in results:
+            wrapper = self.tx.extension.wrapper(value)
+            if wrapper is not None:
+                self.call(
+                    partial(self.constant, wrapper), [partial(self.emit, "LOAD_FAST", self._temporaries[id(value)])]
+                )
+                self.emit("STORE_FAST", self._temporaries[id(value)])
 
     def _check(self, in_vain: InVain, results: Loader, count: int, hole: str) -> None:
         """Push the results of the graph behind its checks; where one fails, go to code that begins the frame anew."""

@@ -153,6 +153,9 @@ class Extension:
         """
         return [number.settled() for number in numbers]
 
+    def wrapper(self, value: Value) -> Any:
+        """Return the function that makes the value of what the graph gives for it; None: it is that itself."""
+
     def runs_in_vain(self) -> InVain | None:
         """Return how to call the graph so that it has done nothing where a check fails.
 

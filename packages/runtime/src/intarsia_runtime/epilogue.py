@@ -80,6 +80,9 @@ def with_epilogue(
         (True, tensor([2., 2.]))
     """
     _refuse(signature, halves)
+    owns_results = getattr(run, "owns_results", False)
+    if halves is None and not owns_results:
+        run = torch.no_grad()(run)  # an interpreter's operations would give their results a history
     bound: dict[str, Any] = {"_run": run, "_fault": _fault, "_HookRaised": HookRaised}
     lines = []
     if signature.symbols:
@@ -90,7 +93,7 @@ def with_epilogue(
     if halves is not None:
         lines += ["except _HookRaised as raised:", "    raise raised.error"]
     lines += ["except Exception as error:", "    raise _fault(error, inputs) from error"]
-    if not getattr(run, "owns_results", False):
+    if not owns_results:
         bound |= {"_own": own, "_owners": owners(signature)}
         lines.append("results = _own(results, _owners, inputs)")
     pairs = [halves, *others] if halves else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.sources import Guards
 
-__all__ = ["EXIT_AUTOCAST", "Ambient", "Autocast", "autocast_state", "modes_active", "rely_on_determinism"]
+__all__ = ["EXIT_AUTOCAST", "Ambient", "Autocast", "Inference", "autocast_state", "modes_active", "rely_on_determinism"]
 
 EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
 _DEVICES = ("cpu", "cuda")
@@ -37,6 +38,7 @@ class Ambient:
         self.grad_at_entry = torch.is_grad_enabled()
         self.inference_at_entry = torch.is_inference_mode_enabled()
         self.entered: list[Autocast] = []
+        self.inference: list[Inference] = []
         self.devices: list[torch.device] = []  # regions of `with torch.device(...)`, which aren't entered for real
 
     def restore(self) -> None:
@@ -44,7 +46,18 @@ class Ambient:
         for autocast in reversed(self.entered):
             autocast.real.__exit__(None, None, None)
         self.entered.clear()
+        for region in reversed(self.inference):
+            region.leave()
+        self.inference.clear()
         torch._C._set_grad_enabled(self.grad_at_entry)
+
+    def outside_inference(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context of the mode at entry: what exists isn't made in the regions of the program."""
+        return torch.inference_mode(self.inference_at_entry) if self.inference else contextlib.nullcontext()
+
+    def depth(self) -> tuple[int, int]:
+        """Return how many regions of devices and of inference mode are open."""
+        return len(self.devices), len(self.inference)
 
     def exit_grad_mode(self) -> bool | None:
         """Return the grad mode that is left behind, if it isn't that of the entry."""
@@ -53,7 +66,7 @@ class Ambient:
 
     def is_changed(self) -> bool:
         """Tell whether the state isn't that of the entry."""
-        return bool(self.entered or self.devices or self.exit_grad_mode() is not None)
+        return bool(self.entered or self.inference or self.devices or self.exit_grad_mode() is not None)
 
     def closing_nodes(self, graph: torch.fx.Graph) -> list[torch.fx.Node]:
         """Close the open regions of a graph."""
@@ -64,10 +77,12 @@ class Ambient:
 
     def emit(self, out: Builder) -> None:
         """Emit bytecode that leaves the state as it is now."""
-        if torch.is_grad_enabled() != self.grad_at_entry:
-            mode = torch.is_grad_enabled()
-            out.call(lambda: out.constant(torch._C._set_grad_enabled), [lambda: out.constant(mode)])
-            out.emit("POP_TOP")
+        mode = self.grad_at_entry
+        for region in self.inference:  # each puts back the grad mode that it was entered in
+            _emit_grad_mode(out, mode, region.grad_before)
+            out.call_method_of(region, "__enter__", [])
+            mode = not region.mode
+        _emit_grad_mode(out, mode, torch.is_grad_enabled())
         for autocast in self.entered:
             out.call_method_of(autocast, "__enter__", [])
         for device in self.devices:
@@ -92,6 +107,13 @@ class Ambient:
         for autocast in reversed(saved):
             autocast.real.__enter__()
         return found
+
+
+def _emit_grad_mode(out: Builder, now: bool, wanted: bool) -> None:
+    """Emit bytecode that changes the grad mode."""
+    if now != wanted:
+        out.call(lambda: out.constant(torch._C._set_grad_enabled), [lambda: out.constant(wanted)])
+        out.emit("POP_TOP")
 
 
 def rely_on_determinism(guards: Guards) -> None:
@@ -140,3 +162,39 @@ class Autocast(Value):
         """Return the existing context."""
         found: object | None = self.existing
         return found
+
+
+class Inference(Value):
+    """A `torch.inference_mode` context; `existing` is the user's, if it was made before.
+
+    Args:
+        mode: Whether it switches inference mode on, or off.
+    """
+
+    __slots__ = ("existing", "grad_before", "mode", "real")
+
+    def __init__(self, mode: bool, source: Source | None = None, existing: Any = None) -> None:
+        self.source = source
+        self.existing = existing
+        self.mode = mode
+        self.grad_before = False
+        self.real: Any = None
+
+    def type(self) -> Any:
+        """Return inference_mode."""
+        return torch.inference_mode
+
+    def identity(self) -> object | None:
+        """Return the existing context."""
+        found: object | None = self.existing
+        return found
+
+    def enter(self) -> None:
+        """Enter the mode for real."""
+        self.grad_before = torch.is_grad_enabled()
+        self.real = torch.autograd.grad_mode._enter_inference_mode(self.mode)
+
+    def leave(self) -> None:
+        """Leave it."""
+        torch.autograd.grad_mode._exit_inference_mode(self.real)
+        self.real = None

@@ -19,7 +19,7 @@ from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_pyeval.values.signatures import arity
-from intarsia_tensorcapture import contexts, distributed, gradients, optimizers, transforms
+from intarsia_tensorcapture import contexts, distributed, gradients, inference, optimizers, transforms
 from intarsia_tensorcapture.arrays.tensors import from_numpy, of_data
 from intarsia_tensorcapture.checkpoints import call_checkpoint
 from intarsia_tensorcapture.data_sizes import is_data
@@ -255,6 +255,7 @@ def _grouped(lists: Any, with_indices: bool = False) -> Any:
 HANDLERS: dict[Any, Handler] = {
     **distributed.HANDLERS,
     **gradients.HANDLERS,
+    **inference.HANDLERS,
     **optimizers.HANDLERS,
     **transforms.HANDLERS,
     **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
@@ -284,7 +285,6 @@ HANDLERS: dict[Any, Handler] = {
     torch.from_numpy: from_numpy,
     torch.is_grad_enabled: contexts.is_grad_enabled,
     torch._C._set_grad_enabled: contexts.set_grad_enabled,
-    torch.is_inference_mode_enabled: contexts.is_inference_mode_enabled,
     torch.get_default_dtype: contexts.get_default_dtype,
     torch.get_default_device: default_device,
     **{function: contexts.of_autocast(function) for function in _OF_AUTOCAST},

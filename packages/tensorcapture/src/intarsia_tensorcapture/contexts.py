@@ -95,12 +95,6 @@ def set_grad_enabled(plugin: Recording, tx: Tracer, args: Sequence[Value], keywo
     return NONE
 
 
-def is_inference_mode_enabled(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Answer with the mode at entry."""
-    tx.guards.add(GuardKind.INFERENCE_MODE, None, plugin.state.inference_at_entry)
-    return boolean(plugin.state.inference_at_entry)
-
-
 def get_default_dtype(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Answer with the dtype now."""
     tx.guards.add(GuardKind.DEFAULT_DTYPE, None, torch.get_default_dtype())

@@ -6,22 +6,28 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
 
 from intarsia_ir.records import ArraySource, AttributeSource, ItemSource, PlainAttributeSource, Source, TensorFacts
 from intarsia_pyeval.values.base import Keywords, Value
 
 __all__ = [
+    "PLAIN",
     "facts_of",
     "is_transformed",
     "needs_node",
     "overlaps_itself",
     "readable_name",
     "shown",
+    "special",
     "tensors_in",
     "version_of",
 ]
 
 
+#: Classes of tensors that are traced.
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 _TRANSFORMED = [getattr(torch._C.DispatchKey, name) for name in ("FuncTorchBatched", "FuncTorchGradWrapper")]
 
 
@@ -54,6 +60,22 @@ def is_transformed(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor is one of a function that `torch.func` transforms: it shows another, and has no memory."""
     keys = torch._C._dispatch_keys(tensor)
     return any(keys.has(key) for key in _TRANSFORMED)
+
+
+def special(tensor: torch.Tensor, modes_active: bool) -> str:
+    """Say in a few words why a tensor isn't traced; `modes_active`: whether a mode changes what torch functions do."""
+    kind = type(tensor)
+    if torch._C._are_functorch_transforms_active() or is_transformed(tensor):
+        return "a tensor inside of a torch.func transform (vmap, grad, jvp)"
+    if forward_ad._current_level >= 0:
+        return "a tensor inside of torch.autograd.forward_ad.dual_level()"
+    if modes_active:
+        return "a tensor under a mode of torch functions"
+    if kind not in (*PLAIN, FakeTensor):
+        return f"a tensor of the subclass {kind.__module__}.{kind.__qualname__}"
+    if tensor._is_zerotensor():
+        return "a tensor of zeros without memory"
+    return f"a {'nested' if tensor.is_nested else 'quantized' if tensor.is_quantized else tensor.layout} tensor"
 
 
 def version_of(tensor: torch.Tensor) -> int:

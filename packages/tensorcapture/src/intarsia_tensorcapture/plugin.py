@@ -15,7 +15,6 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     UnsupportedOperatorException,
 )
-from torch.autograd import forward_ad
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir import meta
@@ -51,12 +50,14 @@ from intarsia_tensorcapture.arrays.values import ProductOfSizes
 from intarsia_tensorcapture.arrays.wrapping import foreign_of_numpy, wrap_numpy
 from intarsia_tensorcapture.calls import call_leaf_or_table
 from intarsia_tensorcapture.described import (
+    PLAIN,
     facts_of,
     is_transformed,
     needs_node,
     overlaps_itself,
     readable_name,
     shown,
+    special,
     tensors_in,
     version_of,
 )
@@ -69,6 +70,7 @@ from intarsia_tensorcapture.functions import (
     refuse_sparse_gradients,
 )
 from intarsia_tensorcapture.indexing import item_of, narrowed, set_item_of
+from intarsia_tensorcapture.inference import as_inference_tensor, becomes_inference_tensor, existing_inference
 from intarsia_tensorcapture.items import settle_all, settled
 from intarsia_tensorcapture.kernel_calls import call_compiler_object, call_of_compiler, is_of_compiler
 from intarsia_tensorcapture.leaves import Leaves
@@ -90,7 +92,6 @@ __all__ = ["Tensors"]
 
 
 _LEGACY = type(torch.FloatTensor)
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _WITHOUT_MEMORY = torch._C.DispatchKey.ZeroTensor
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
@@ -167,11 +168,13 @@ class Tensors(Extension):
             return Tuple([self.sizes.model(size) for size in value], torch.Size)
         if kind in contexts.AUTOCASTS:
             return contexts.existing_autocast(self, tx, value, source)
+        if kind is torch.inference_mode:
+            return existing_inference(tx, value, source)
         if kind in SYMBOLIC:
             return self.sizes.model(value)
         if not issubclass(kind, torch.Tensor):
             return wrap_numpy(tx, value, source)
-        if kind not in _PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
+        if kind not in PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
             return None
         keys = torch._C._dispatch_keys(value)
         if self.modes_active or is_transformed(value) or keys.has(_WITHOUT_MEMORY):
@@ -183,7 +186,7 @@ class Tensors(Extension):
     def foreign(self, value: Any) -> Foreign | None:
         """Say what is special about a tensor that isn't traced."""
         if issubclass(type(value), torch.Tensor):
-            return Foreign("tracer.tensor_input", self._special(value))
+            return Foreign("tracer.tensor_input", special(value, self.modes_active))
         return foreign_of_numpy(value)
 
     def array_maker(self) -> Any:
@@ -194,26 +197,11 @@ class Tensors(Extension):
         """A module may have a `forward` of its own."""
         return name == "forward"
 
-    def _special(self, value: torch.Tensor) -> str:
-        """Say in a few words what is special about a tensor."""
-        kind = type(value)
-        if torch._C._are_functorch_transforms_active() or is_transformed(value):
-            return "a tensor inside of a torch.func transform (vmap, grad, jvp)"
-        if forward_ad._current_level >= 0:
-            return "a tensor inside of torch.autograd.forward_ad.dual_level()"
-        if self.modes_active:
-            return "a tensor under a mode of torch functions"
-        if kind not in (*_PLAIN, FakeTensor):
-            return f"a tensor of the subclass {kind.__module__}.{kind.__qualname__}"
-        if value._is_zerotensor():
-            return "a tensor of zeros without memory"
-        return f"a {'nested' if value.is_nested else 'quantized' if value.is_quantized else value.layout} tensor"
-
     def lift(self, value: TensorValue) -> None:
         """Make an input of the graph of an existing tensor; relies on its metadata."""
         real = value.real
         assert real is not None
-        with apart(self.scopes):
+        with apart(self.scopes), self.state.outside_inference():
             fake = self.sizes.input(value, real)
         node = self._placeholder(value, fake)
         meta.set_given(node, real)
@@ -309,7 +297,7 @@ class Tensors(Extension):
         result = self._written_alone(kind, target, fakes, fake_named)
         for leaf in tensors_in(result):
             if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
-                raise Break("tracer.tensor_op", f"{shown(target)} gives {self._special(leaf)}")
+                raise Break("tracer.tensor_op", f"{shown(target)} gives {special(leaf, self.modes_active)}")
         refuse_sparse_gradients(shown(target), list(tensors_in(result)), tensors_of([*args, *keywords.values()]))
         if not needs_node(result, args, keywords):
             return tx.live.from_python(result)
@@ -543,6 +531,11 @@ class Tensors(Extension):
     def is_result(self, value: Value) -> bool:
         """Tell whether the graph gives the value."""
         return isinstance(value, TensorValue) and value.recorded and self.scopes.may_give(value.node)
+
+    def wrapper(self, value: Value) -> Any:
+        """What is made in inference mode becomes an inference tensor."""
+        wraps = isinstance(value, TensorValue) and becomes_inference_tensor(self, value)
+        return as_inference_tensor if wraps else None
 
     def runs_in_vain(self) -> InVain | None:
         """Return how to call the graph; None where it writes what exists, or leaves a mode of torch changed."""

@@ -260,7 +260,7 @@ class _Call:
         tx, plugin = self.tx, self.plugin
         if self.scope is not None:
             return self._again(args, kwargs)
-        before = torch.is_grad_enabled(), autocast_state(), len(plugin.state.devices)
+        before = torch.is_grad_enabled(), autocast_state(), plugin.state.depth()
         with plugin.scopes.scope(tx) as scope:
             self.scope = scope
             values = [modelled(tx, arg, self._argument) for arg in args]
@@ -272,7 +272,7 @@ class _Call:
             real = real_structure(tx, result)
             nodes = tuple([plugin.scopes.here(value.node) for value in self._tensors_of([result])])
             self.program = scope.program(nodes)
-        if before != (torch.is_grad_enabled(), autocast_state(), len(plugin.state.devices)):
+        if before != (torch.is_grad_enabled(), autocast_state(), plugin.state.depth()):
             raise Break("tracer.call", f"a function that {self.name} transforms leaves a setting changed")
         leaves, structure = pytree.tree_flatten(real)
         self.returned = _numbered(leaves), structure
