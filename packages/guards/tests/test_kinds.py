@@ -13,6 +13,7 @@ import torch
 
 from intarsia_guards import GuardFailure, build_guards
 from intarsia_ir import (
+    AnswerSource,
     ArgumentSource,
     AttributeSource,
     CellSource,
@@ -489,6 +490,7 @@ def test_sources() -> None:
         GuardRecord(GuardKind.IDENTITY, AttributeSource(ModuleSource("math"), "floor"), math.floor),
         GuardRecord(GuardKind.CONSTANT, DictItemSource(ArgumentSource("more"), "z"), 9),
         GuardRecord(GuardKind.IDENTITY, TypeSource(AttributeSource(GlobalSource("TABLE"), "dtype")), torch.dtype),
+        GuardRecord(GuardKind.CONSTANT, AnswerSource(AttributeSource(ModuleSource("torch"), "is_grad_enabled")), True),
     ]
     guards = build_guards(records, function=f)
     assert guards.check((0, 4, 5), {"z": 9})

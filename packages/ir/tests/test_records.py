@@ -10,6 +10,7 @@ import intarsia_ir as ir
 def test_sources_read_like_python() -> None:
     source = ir.ItemSource(ir.AttributeSource(ir.ArgumentSource("self"), "layers"), 0)
     assert str(ir.TypeSource(source)) == "type(self.layers[0])"
+    assert str(ir.AnswerSource(source)) == "operator.call(self.layers[0])"
     assert str(ir.ReferentSource(source)) == "self.layers[0]()"
     assert str(ir.GlobalSource("table")) == "globals['table']"
     assert str(ir.CellSource("n")) == "cell['n']"

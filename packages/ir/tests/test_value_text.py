@@ -8,6 +8,7 @@ from torch._subclasses import FakeTensorMode
 from intarsia_ir import (
     AliasOfInput,
     AliasOfOutput,
+    AnswerSource,
     ArgumentSource,
     ArraySource,
     AttributeSource,
@@ -57,6 +58,7 @@ SOURCES = [
     ItemSource(X, (1, None)),
     PlainAttributeSource(X, "__dict__"),
     DictItemSource(X, -1),
+    AnswerSource(X),
     TypeSource(X),
     ReferentSource(AttributeSource(X, "ref")),
     ArraySource(AttributeSource(X, "mean")),

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from intarsia_ir.records import (
+    AnswerSource,
     ArgumentSource,
     ArraySource,
     AttributeSource,
@@ -44,7 +45,7 @@ def fetch(source: Source, frame: Any, code: Any) -> Any:
             return dict.__getitem__(fetch(base, frame, code), key)
         case TypeSource(base=base):
             return type(fetch(base, frame, code))
-        case ReferentSource(base=base):
+        case ReferentSource(base=base) | AnswerSource(base=base):
             return fetch(base, frame, code)()
         case ArraySource(base=base):
             return importlib.import_module("torch").from_numpy(fetch(base, frame, code))

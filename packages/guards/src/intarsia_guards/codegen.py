@@ -27,6 +27,7 @@ from intarsia_guards.relations import SizeTexts
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.observers import observer_keys
 from intarsia_ir.records import (
+    AnswerSource,
     ArgumentSource,
     ArraySource,
     AttributeSource,
@@ -246,6 +247,8 @@ class _Writer:
                 self._assign(source, f"type({self.fetch(base)})")
             case ArraySource(base=base):
                 self._assign(source, f"{self.constant(lookup.array_tensor)}({self.fetch(base)})")
+            case AnswerSource(base=base):
+                self._assign(source, f"{self.fetch(base)}()")
             case ReferentSource(base=base):
                 self._assign(source, f"{self.constant(lookup.referent)}({self.fetch(base)})")
             case _:

@@ -13,6 +13,7 @@ from typing import Any
 from intarsia_guards import lookup
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import (
+    AnswerSource,
     ArgumentSource,
     ArraySource,
     AttributeSource,
@@ -73,6 +74,8 @@ def fetch(source: Source, frame: Frame) -> Any:
             return type(fetch(base, frame))
         case ArraySource(base=base):
             return lookup.array_tensor(fetch(base, frame))
+        case AnswerSource(base=base):
+            return fetch(base, frame)()
         case ReferentSource(base=base):
             return lookup.referent(fetch(base, frame))
         case SizeSource(base=base, kind=kind, dim=dim):

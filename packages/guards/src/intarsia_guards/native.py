@@ -13,6 +13,7 @@ import ctypes
 import functools
 import importlib
 import logging
+import operator
 import os
 import sys
 import threading
@@ -38,6 +39,7 @@ from intarsia_guards.relations import SizeTexts
 from intarsia_guards.size_code import size_code, size_function
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import (
+    AnswerSource,
     ArgumentSource,
     ArraySource,
     AttributeSource,
@@ -198,6 +200,8 @@ class _Writer:
                 return self._fetch("TYPE_OF", self.fetch(base))
             case ArraySource(base=base):
                 return self._fetch("CALLED", self.fetch(base), -1, lookup.array_tensor)
+            case AnswerSource(base=base):
+                return self._fetch("CALLED", self.fetch(base), -1, operator.call)
             case ReferentSource(base=base):
                 return self._fetch("REFERENT", self.fetch(base))
         raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")

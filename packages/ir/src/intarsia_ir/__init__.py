@@ -23,6 +23,7 @@ from intarsia_ir.errors import (
 from intarsia_ir.records import (
     AliasOfInput,
     AliasOfOutput,
+    AnswerSource,
     ArgumentSource,
     ArraySource,
     AttributeSource,
@@ -69,6 +70,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AliasOfInput",
     "AliasOfOutput",
+    "AnswerSource",
     "ArgumentSource",
     "ArraySource",
     "AttributeSource",

@@ -18,6 +18,7 @@ from intarsia_ir.target import Machine, Target
 __all__ = [
     "AliasOfInput",
     "AliasOfOutput",
+    "AnswerSource",
     "ArgumentSource",
     "ArraySource",
     "AttributeSource",
@@ -193,6 +194,19 @@ class ReferentSource(Source):
 
     def __str__(self) -> str:
         return f"{self.base}()"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSource(Source):
+    """`operator.call(base)`: what a function without parameters answers, one in C that changes nothing.
+
+    A setting of a library is read so, or a context variable.
+    """
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"operator.call({self.base})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import (
+    AnswerSource,
     ArgumentSource,
     ArraySource,
     AttributeSource,
@@ -74,6 +75,8 @@ def _call(name: str, function: ast.expr, args: list[ast.expr]) -> Source:
             return DictItemSource(_source(base), ast.literal_eval(key))
         case "torch.from_numpy", _, [base]:
             return ArraySource(_source(base))
+        case "operator.call", _, [base]:
+            return AnswerSource(_source(base))
         case "type", _, [base]:
             return TypeSource(_source(base))
         case _, ast.Attribute(value=base, attr=kind), _ if kind in _SIZES:

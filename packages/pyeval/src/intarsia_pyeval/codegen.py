@@ -17,6 +17,7 @@ from bytecode.instr import CellVar
 
 from intarsia_bytecode import Hole, Loader, Writer, begin_anew, parameters
 from intarsia_ir.records import (
+    AnswerSource,
     ArgumentSource,
     ArraySource,
     AttributeSource,
@@ -446,7 +447,7 @@ class Builder(Writer):
         elif isinstance(source, TypeSource):
             base = self._fetch(source.base)
             self.call(lambda: self.emit("LOAD_CONST", type), [lambda: self.emit("LOAD_FAST", base)])
-        elif isinstance(source, ReferentSource):
+        elif isinstance(source, (ReferentSource, AnswerSource)):
             held = self._fetch(source.base)
             self.call(lambda: self.emit("LOAD_FAST", held), [])
         elif isinstance(source, ArraySource):

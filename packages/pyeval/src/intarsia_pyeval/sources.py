@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from intarsia_ir.records import (
+    AnswerSource,
     ArgumentSource,
     ArraySource,
     AttributeSource,
@@ -74,6 +75,10 @@ class Sources:
     def referent(self, base: Source) -> Source:
         """`base()` of a weak reference."""
         return self._once(("referent", id(base)), lambda: ReferentSource(base))
+
+    def answer(self, base: Source) -> Source:
+        """`base()`, of a function in C that changes nothing."""
+        return self._once(("answer", id(base)), lambda: AnswerSource(base))
 
     def array(self, base: Source) -> Source:
         """`torch.from_numpy(base)`."""

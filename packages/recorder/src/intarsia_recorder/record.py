@@ -40,7 +40,7 @@ from intarsia_ir.records import (
     Signature,
     SizeFacts,
 )
-from intarsia_ir.torch import Transform
+from intarsia_ir.torch import SETTINGS, Transform
 from intarsia_ir.values import Recorded
 from intarsia_recorder._fx import attribute, graph_module
 from intarsia_recorder.composites import composites_in_python
@@ -173,12 +173,13 @@ def _nothing_around(recorder: Recorder, inputs: Sequence[Any]) -> Iterator[Calla
 
 @contextlib.contextmanager
 def recording(recorder: Recorder) -> Iterator[Recorder]:
-    """Run the body under `recorder` and its fake mode, with an empty cast cache; the grad mode is restored.
+    """Run the body under `recorder` and its fake mode, with an empty cast cache; grad mode and settings are restored.
 
     Raises:
         UnsupportedError: The body asks for values that only running it can tell.
     """
     grad_mode = torch.is_grad_enabled()
+    settings = [(setter, getter()) for setter, getter in SETTINGS.items()]
     located = _tell_lines(recorder)
     torch.clear_autocast_cache()  # casts of real parameters, kept by a region around us, would become constants
     try:
@@ -206,6 +207,9 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     finally:
         torch.clear_autocast_cache()  # and fake casts must not reach the program when it runs
         torch._C._set_grad_enabled(grad_mode)
+        for setter, value in settings:
+            if SETTINGS[setter]() != value:
+                setter(value)
         if recorder.env is not None:
             recorder.env.locate = located
 

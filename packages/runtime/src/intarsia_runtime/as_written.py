@@ -14,6 +14,7 @@ import torch
 import torch.fx as fx
 
 from intarsia_ir.errors import RuntimeFault
+from intarsia_ir.torch import SETTINGS
 
 __all__ = ["raises_as_written", "run_as_written"]
 
@@ -86,6 +87,7 @@ class _Saved:
         self.contents = [(t.untyped_storage(), t.untyped_storage().clone()) for t in tensors]
         self.grad = torch.is_grad_enabled()
         self.autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")]
+        self.settings = [(setter, getter()) for setter, getter in SETTINGS.items()]
         self.nesting = _nesting()
 
     def put_back(self) -> None:
@@ -95,6 +97,8 @@ class _Saved:
                 storage.copy_(content)
                 tensor.set_(storage, offset, shape, strides)
         torch._C._set_grad_enabled(self.grad)
+        for setter, value in self.settings:
+            setter(value)
         for device, enabled, dtype in self.autocast:
             torch.set_autocast_enabled(device, enabled)
             torch.set_autocast_dtype(device, dtype)

@@ -11,6 +11,7 @@ import torch.fx
 from torch.autograd import forward_ad
 
 from intarsia_ir.records import AttributeSource, GuardKind, ModuleSource, Source
+from intarsia_ir.torch import SETTINGS
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const
 
@@ -39,6 +40,7 @@ class Ambient:
         self.inference_at_entry = torch.is_inference_mode_enabled()
         self.entered: list[Autocast] = []
         self.inference: list[Inference] = []
+        self.settings: dict[Any, Any] = {}  # functions that change a setting -> what it was at entry
         self.devices: list[torch.device] = []  # regions of `with torch.device(...)`, which aren't entered for real
 
     def restore(self) -> None:
@@ -50,14 +52,31 @@ class Ambient:
             region.leave()
         self.inference.clear()
         torch._C._set_grad_enabled(self.grad_at_entry)
+        for setter, value in self.settings.items():
+            setter(value)
+        self.settings.clear()
+
+    def set(self, setter: Any, value: Any) -> None:
+        """Change one of torch's settings for real."""
+        self.settings.setdefault(setter, SETTINGS[setter]())
+        setter(value)
+
+    def changed_settings(self) -> list[tuple[Any, Any]]:
+        """Return the functions that change a setting, with what it was at entry, where it is something else now."""
+        return [(setter, value) for setter, value in self.settings.items() if SETTINGS[setter]() != value]
+
+    def default_dtype(self) -> torch.dtype:
+        """Return the default dtype at entry."""
+        found: torch.dtype = self.settings.get(torch._C._set_default_dtype, torch.get_default_dtype())
+        return found
 
     def outside_inference(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context of the mode at entry: what exists isn't made in the regions of the program."""
         return torch.inference_mode(self.inference_at_entry) if self.inference else contextlib.nullcontext()
 
-    def depth(self) -> tuple[int, int]:
-        """Return how many regions of devices and of inference mode are open."""
-        return len(self.devices), len(self.inference)
+    def depth(self) -> tuple[Any, ...]:
+        """Return how many regions of devices and of inference mode are open, and what is set."""
+        return len(self.devices), len(self.inference), [getter() for getter in SETTINGS.values()]
 
     def exit_grad_mode(self) -> bool | None:
         """Return the grad mode that is left behind, if it isn't that of the entry."""
@@ -66,13 +85,15 @@ class Ambient:
 
     def is_changed(self) -> bool:
         """Tell whether the state isn't that of the entry."""
-        return bool(self.entered or self.inference or self.devices or self.exit_grad_mode() is not None)
+        open_ = self.entered or self.inference or self.devices or self.changed_settings()
+        return bool(open_ or self.exit_grad_mode() is not None)
 
     def closing_nodes(self, graph: torch.fx.Graph) -> list[torch.fx.Node]:
         """Close the open regions of a graph."""
         made = [graph.call_function(EXIT_AUTOCAST, (a.node,)) for a in reversed(self.entered) if a.node is not None]
         if torch.is_grad_enabled() != self.grad_at_entry:
             made.append(graph.call_function(torch._C._set_grad_enabled, (self.grad_at_entry,)))
+        made += [graph.call_function(setter, (value,)) for setter, value in self.changed_settings()]
         return made
 
     def emit(self, out: Builder) -> None:
@@ -83,6 +104,8 @@ class Ambient:
             out.call_method_of(region, "__enter__", [])
             mode = not region.mode
         _emit_grad_mode(out, mode, torch.is_grad_enabled())
+        for setter, _ in self.changed_settings():
+            _emit_setting(out, setter, SETTINGS[setter]())
         for autocast in self.entered:
             out.call_method_of(autocast, "__enter__", [])
         for device in self.devices:
@@ -93,7 +116,7 @@ class Ambient:
         guards.add(GuardKind.GRAD_MODE, None, self.grad_at_entry)
         guards.add(GuardKind.INFERENCE_MODE, None, self.inference_at_entry)
         guards.add(GuardKind.AUTOCAST, None, self.autocast_at_entry())
-        guards.add(GuardKind.DEFAULT_DTYPE, None, torch.get_default_dtype())
+        guards.add(GuardKind.DEFAULT_DTYPE, None, self.default_dtype())
         rely_on_determinism(guards)
         guards.add(GuardKind.TORCH_MODES, None, ())
         guards.add(GuardKind.CONSTANT, _DUAL_LEVEL, forward_ad._current_level)
@@ -112,8 +135,13 @@ class Ambient:
 def _emit_grad_mode(out: Builder, now: bool, wanted: bool) -> None:
     """Emit bytecode that changes the grad mode."""
     if now != wanted:
-        out.call(lambda: out.constant(torch._C._set_grad_enabled), [lambda: out.constant(wanted)])
-        out.emit("POP_TOP")
+        _emit_setting(out, torch._C._set_grad_enabled, wanted)
+
+
+def _emit_setting(out: Builder, setter: Any, value: Any) -> None:
+    """Emit bytecode that calls a function of torch which changes a setting."""
+    out.call(lambda: out.constant(setter), [lambda: out.constant(value)])
+    out.emit("POP_TOP")
 
 
 def rely_on_determinism(guards: Guards) -> None:

@@ -19,7 +19,7 @@ from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_pyeval.values.signatures import arity
-from intarsia_tensorcapture import contexts, distributed, gradients, inference, optimizers, transforms
+from intarsia_tensorcapture import contexts, distributed, gradients, inference, optimizers, settings, transforms
 from intarsia_tensorcapture.arrays.tensors import from_numpy, of_data
 from intarsia_tensorcapture.checkpoints import call_checkpoint
 from intarsia_tensorcapture.data_sizes import is_data
@@ -257,6 +257,7 @@ HANDLERS: dict[Any, Handler] = {
     **gradients.HANDLERS,
     **inference.HANDLERS,
     **optimizers.HANDLERS,
+    **settings.HANDLERS,
     **transforms.HANDLERS,
     **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
     torch.is_tensor: _is_tensor,
@@ -285,7 +286,6 @@ HANDLERS: dict[Any, Handler] = {
     torch.from_numpy: from_numpy,
     torch.is_grad_enabled: contexts.is_grad_enabled,
     torch._C._set_grad_enabled: contexts.set_grad_enabled,
-    torch.get_default_dtype: contexts.get_default_dtype,
     torch.get_default_device: default_device,
     **{function: contexts.of_autocast(function) for function in _OF_AUTOCAST},
     **{function: contexts.of_determinism(function) for function in _OF_DETERMINISM},

@@ -95,12 +95,6 @@ def set_grad_enabled(plugin: Recording, tx: Tracer, args: Sequence[Value], keywo
     return NONE
 
 
-def get_default_dtype(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Answer with the dtype now."""
-    tx.guards.add(GuardKind.DEFAULT_DTYPE, None, torch.get_default_dtype())
-    return Const(torch.get_default_dtype())
-
-
 def of_determinism(function: Callable[[], bool]) -> Callable[[Recording, Tracer, Sequence[Value], Keywords], Value]:
     """Return the handler of a function that tells whether operations must be deterministic."""
 

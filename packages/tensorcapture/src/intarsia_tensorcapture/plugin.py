@@ -78,6 +78,7 @@ from intarsia_tensorcapture.marks import call_marked_function, call_marked_objec
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_raised, refuse_without_fake
 from intarsia_tensorcapture.scopes import Scopes, apart
+from intarsia_tensorcapture.settings import dtype_to_name
 from intarsia_tensorcapture.sizes import Sizes
 from intarsia_tensorcapture.spelling import spelled
 from intarsia_tensorcapture.tables import ATOM_TYPES, PRODUCTS, QUANTISING, RESHAPING, is_inlined, is_leaf
@@ -312,6 +313,7 @@ class Tensors(Extension):
             named = {k: spelled(self.argument(v, False)) for k, v in keywords.items()}
         except NotConstantError as unknown:
             raise Break("tracer.tensor_op", f"{shown(target)} is called with {unknown}") from None
+        named |= dtype_to_name(self, target, result, [*fakes, *fake_named.values()])
         node = self.scopes.graph.create_node(kind, target, nodes, named)
         self.count()
         self.describe(node, result)

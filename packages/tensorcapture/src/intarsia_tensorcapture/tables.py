@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+import torch.nn.attention
 import torch.overrides
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
 #: Classes whose objects are immutable data.
 ATOM_TYPES = frozenset(
     {torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme}
+    | {torch.nn.attention.SDPBackend}
 )
 
 #: Names of operations whose tensors must have one element type, which fake tensors don't check.

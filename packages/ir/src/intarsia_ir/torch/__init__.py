@@ -19,6 +19,7 @@ from intarsia_ir.torch.normalise import Normalised, normalise
 from intarsia_ir.torch.ops import (
     REGIONS,
     SCHEMA,
+    SETTINGS,
     Row,
     effects,
     node_effects,
@@ -34,6 +35,7 @@ from intarsia_ir.torch.verify import verify
 __all__ = [
     "REGIONS",
     "SCHEMA",
+    "SETTINGS",
     "TRANSFORMS",
     "Normalised",
     "Row",

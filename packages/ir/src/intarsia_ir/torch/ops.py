@@ -23,6 +23,7 @@ from intarsia_ir.effects import Effects
 __all__ = [
     "REGIONS",
     "SCHEMA",
+    "SETTINGS",
     "Row",
     "effects",
     "node_effects",
@@ -42,6 +43,16 @@ REGIONS: dict[Any, Any] = {
     grad_mode._enter_inference_mode: grad_mode._exit_inference_mode,
 }
 """Functions that open a region, and those that close it (their argument is the node that opened it)."""
+
+SETTINGS: dict[Any, Any] = {
+    torch._C._set_default_dtype: torch.get_default_dtype,
+    **{
+        getattr(torch._C, f"_set_sdp_use_{name}"): getattr(torch._C, f"_get_{name}_sdp_enabled")
+        for name in ("cudnn", "flash", "math", "mem_efficient", "overrideable")
+        if hasattr(torch._C, f"_get_{name}_sdp_enabled")
+    },
+}
+"""Functions that set what operations behind them depend on, as nodes until the next one, and those that tell it."""
 
 
 @dataclass(frozen=True, slots=True)
