@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import threading
+from collections import OrderedDict
 from typing import NamedTuple
 
 import torch
@@ -211,3 +213,35 @@ def sorted_set(x, names):
 def count_words(words, x):
     counts = collections.Counter(words)
     return x * counts["a"], counts.most_common(1), counts["missing"]
+
+
+@program("OrderedDict", lambda: (randn(3), OrderedDict(a=1, b=2, c=3)))
+def to_the_front(x, order):
+    order.move_to_end("b", last=False)
+    made = OrderedDict(x=x, y=x * 2)
+    made.move_to_end("y", last=False)
+    return made, list(order)
+
+
+@program("dict", lambda: (randn(3), {"a": 1, "b": 2}, {"b": 2, "c": 3}))
+def what_changed_in_a_config(x, old, new):
+    kept = old.items() & new.items()
+    return x * len(kept), kept, old.items() - new.items(), old.items() ^ new.items(), {("c", 3)} | old.items()
+
+
+@program("locks", lambda: (randn(3),))
+def under_a_new_lock(x):
+    with threading.Lock():
+        y = x * 2
+    lock = threading.RLock()
+    with lock, lock:
+        y = y + 1
+    return y
+
+
+@program("locks", lambda: (randn(3), {}))
+def a_lock_that_is_kept(x, state):
+    lock = state.setdefault("lock", threading.Lock())
+    taken = lock.acquire()
+    again = lock.acquire(blocking=False)
+    return x * 2, taken, again, state.pop("lock").locked()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
+import torch.distributed as dist
+import torch.nn.functional as F
 from torch import nn, randn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from integration.python.program import made, program
 
@@ -163,3 +168,75 @@ def straight_through(x, step):
 @program("autocast", lambda: (randn(3, 3),))
 def autocast_decorator(x):
     return _low_precision(x).float() + x @ x
+
+
+@program("settings", lambda: (randn(1, 2, 4, 8),))
+def attention_by_a_chosen_kernel(q):
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION]):
+        inside = torch.backends.cuda.flash_sdp_enabled()
+        y = F.scaled_dot_product_attention(q, q, q)
+    return y, inside, torch.backends.cuda.flash_sdp_enabled()
+
+
+@sdpa_kernel(SDPBackend.FLASH_ATTENTION)
+def _flash(q):
+    return F.scaled_dot_product_attention(q, q, q, is_causal=True), torch.backends.cuda.math_sdp_enabled()
+
+
+@program("settings", lambda: (randn(1, 2, 4, 8),))
+def sdpa_kernel_decorates(q):
+    return _flash(q * 2), torch.backends.cuda.math_sdp_enabled()
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield before
+    finally:
+        torch.set_default_dtype(before)
+
+
+@program("settings", lambda: (randn(3),))
+def constants_in_double_precision(x):
+    with _default_dtype(torch.float64) as before:
+        grid = torch.linspace(0, 1, 3)
+        made = torch.tensor(1.5), torch.tensor([1j]), torch.arange(3), torch.rand(2), torch.full((2,), True)
+    return x * grid, made, torch.ones(2), before, torch.get_default_dtype()
+
+
+@program("settings", lambda: (randn(3),), graphs=2, breaks=("tracer.output",))
+def print_under_another_dtype(x):
+    torch.set_default_dtype(torch.float64)
+    y = torch.ones(3)
+    print(torch.get_default_dtype())
+    z = torch.zeros(3) + y
+    torch.set_default_dtype(torch.float32)
+    return x + y, z, torch.ones(1)
+
+
+@program("questions to torch", lambda: (randn(3),))
+def average_over_processes(x):
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        dist.all_reduce(x)
+        x = x / dist.get_world_size()
+    return x + 1, dist.is_nccl_available(), dist.is_gloo_available(), dist.is_torchelastic_launched()
+
+
+@program("questions to torch", lambda: (randn(3),))
+def which_backends_are_on(x):
+    flags = torch.backends.cudnn.enabled, torch.backends.cudnn.deterministic, torch.backends.mkldnn.enabled
+    return x * 2, flags, torch.get_float32_matmul_precision(), torch.is_anomaly_enabled()
+
+
+@torch.profiler.record_function("labelled")
+def _labelled(x):
+    return x + 1
+
+
+@program("questions to torch", lambda: (randn(3),))
+def labels_for_the_profiler(x):
+    with torch.autograd.profiler.record_function("step") as label:
+        y = _labelled(x)
+    return y * 2, label is not None

@@ -37,6 +37,7 @@ from intarsia_pyeval.kinds import (
     instances,
     iterators,
     lists,
+    locks,
     made_functions,
     methods,
     modules,
@@ -72,6 +73,7 @@ KINDS = (
     instances,
     iterators,
     lists,
+    locks,
     made_functions,
     methods,
     modules,
@@ -98,6 +100,7 @@ _TABLES = (
     drawing.CALLS,
     in_python.CALLS,
     patterns.CALLS,
+    locks.CALLS,
     refused.CALLS,
     warned.CALLS,
 )

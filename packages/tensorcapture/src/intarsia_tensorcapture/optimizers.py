@@ -17,7 +17,7 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from intarsia_pyeval import do
 from intarsia_pyeval.values.base import Keywords, Value
-from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.constants import NONE, Const
 from intarsia_pyeval.values.sequences import Items
 from intarsia_pyeval.values.signatures import arity
 from intarsia_tensorcapture.tensor import TensorValue
@@ -73,6 +73,15 @@ def _label(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywo
     return do.call(tx, tx.live.wrap(_Unlabelled, None), [], {})
 
 
+def _enter_label(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Enter a label that was made before, such as a decorator's."""
+    return args[0]
+
+
+def _leave_label(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    return NONE
+
+
 def _counter(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Read a counter: as wide as the Python number that eager computes with."""
     (value,) = arity("_get_value", args, keywords, 1)
@@ -89,6 +98,8 @@ def _same(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywor
 
 HANDLERS: dict[Any, Any] = {
     torch.autograd.profiler.record_function: _label,
+    torch.autograd.profiler.record_function.__enter__: _enter_label,
+    torch.autograd.profiler.record_function.__exit__: _leave_label,
     _get_value: _counter,
     _stack_if_compiling: _same,
 }

@@ -105,6 +105,7 @@ PURE = frozenset(
         torch.Size,
         torch._C._get_privateuse1_backend_name,
         torch.broadcast_shapes,
+        torch.amp.is_autocast_available,
         torch.can_cast,
         torch.cuda.is_available,
         torch.device,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from intarsia_pyeval import codegen, do
-from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.kinds import sets
 from intarsia_pyeval.semantics import iteration, methods, operators
 from intarsia_pyeval.stores import dict_store, set_store
@@ -76,8 +75,8 @@ def binary(tx: Tracer, x: DictView, op: str, other: Value, swapped: bool) -> Val
     """Model the set operators of keys."""
     if x.what == "values" or op not in ("&", "|", "-", "^"):
         return None
-    if x.what == "items":
-        raise Break("tracer.operator", f"{op} of the items of a dict isn't modelled")
+    if isinstance(other, DictView) and other.what != "values":
+        other = _as_set(tx, other)
     operand = other if isinstance(other, SetValue) else sets.made(tx, set, other)
     return do.binary(tx, _as_set(tx, x), op, operand, swapped)
 

@@ -264,12 +264,16 @@ def _copy(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
 def _move_to_end(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:
     given = named("move_to_end", args, keywords, ("key", "last"), required=1)
     key, last = given["key"], given.get("last")
-    if last is not None and not do.truth(tx, last):
-        raise Break("tracer.mutation", "moving a key to the front of an OrderedDict isn't modelled")
-    value = dict_store.remove(tx, x, do.hash_key(tx, key), key)
-    if value is None:
+    found = dict_store.find(tx, x, do.hash_key(tx, key))
+    if found is None:
         miss(tx.raising, x, key)
-    do.set_item(tx, x, key, value)
+    moved = [(key, found)]
+    if last is not None and not do.truth(tx, last):  # all others go behind it, in their order
+        own = do.hash_key(tx, key)
+        moved = [entry for hashed, entry in dict_store.entries(tx, x).items() if hashed != own]
+    for other, value in moved:
+        dict_store.remove(tx, x, do.hash_key(tx, other), other)
+        do.set_item(tx, x, other, value)
     return NONE
 
 
