@@ -40,6 +40,7 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "sorted",
         "any and all",
         "context manager",
+        "context variable",
         "locks",
         "decorator",
         "isinstance",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import threading
 from collections import OrderedDict
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import torch
@@ -245,3 +246,21 @@ def a_lock_that_is_kept(x, state):
     taken = lock.acquire()
     again = lock.acquire(blocking=False)
     return x * 2, taken, again, state.pop("lock").locked()
+
+
+_SCALE: ContextVar[int] = ContextVar("scale", default=2)
+_REQUEST: ContextVar[str] = ContextVar("request")
+
+
+@program("context variable", lambda: (randn(3),))
+def scaled_by_a_context_variable(x):
+    return x * _SCALE.get(), _SCALE.name
+
+
+@program("context variable", lambda: (randn(3),), breaks=("tracer.call",))
+def a_context_variable_that_is_not_set(x):
+    try:
+        name = _REQUEST.get()
+    except LookupError:
+        name = "nobody"
+    return x + len(name)

@@ -213,3 +213,84 @@ def test_a_device_that_is_entered_outside_is_noticed(outside):
     with torch.device(outside):
         got = Executor().call(f, torch.ones(3, device="cpu"))
     assert [t.device.type for t in got[:2]] == ["cpu", outside] and got[2].type == outside
+
+
+def test_inference_mode_is_a_region_without_gradients():
+    def f(x):
+        with torch.inference_mode():
+            y = x * 2
+        return y, y.is_inference(), x + 1
+
+    x = torch.ones(2, requires_grad=True)
+    executor = Executor()
+    y, seen, z = executor.call(f, x)
+    (found,) = executor.captures
+    assert not found.breaks
+    assert regions(found) == [(torch._C._set_grad_enabled, False), (torch._C._set_grad_enabled, True)]
+    assert y.is_inference() and seen and not z.is_inference() and z.requires_grad
+    assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+
+
+def test_inference_mode_goes_on_behind_a_break():
+    def f(x):
+        with torch.no_grad(), torch.inference_mode():
+            y = x * 2
+            print(end="")
+            z = y + 1
+        return z, torch.is_grad_enabled()
+
+    z, graded = Executor().call(f, torch.ones(2, requires_grad=True))
+    assert z.is_inference() and graded
+    assert torch.is_grad_enabled()
+
+
+def test_inference_mode_is_put_back_where_tracing_breaks_in_it():
+    def f(x):
+        with torch.inference_mode():
+            return x.data_ptr()
+
+    assert intarsia_tensorcapture.capture(f, (torch.ones(2),)).breaks
+    assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+
+
+def test_code_in_inference_mode_that_switches_it_off_breaks():
+    def f(x):
+        with torch.inference_mode(False):
+            return x * 2
+
+    with torch.inference_mode():
+        (found,) = intarsia_tensorcapture.capture(f, (torch.ones(2),)).breaks
+    assert "switched off" in found.reason
+
+
+def test_the_default_dtype_is_a_setting_of_the_graph_and_a_guard():
+    def f(x):
+        torch.set_default_dtype(torch.float64)
+        y = torch.ones(2)
+        torch.set_default_dtype(torch.float32)
+        return x + y, torch.get_default_dtype()
+
+    found = intarsia_tensorcapture.capture(f, (torch.ones(2),))
+    assert not found.breaks and torch.get_default_dtype() is torch.float32
+    (ones,) = [node for node in found.graph_module.graph.nodes if node.target is torch.ones]
+    assert ones.kwargs["dtype"] is torch.float64
+    assert [g.value for g in found.guards if g.kind is GuardKind.DEFAULT_DTYPE] == [torch.float32]
+
+
+def test_an_operation_that_takes_a_changed_default_breaks():
+    def f(x):
+        torch.set_default_dtype(torch.float64)
+        return torch.arange(3) / 2
+
+    (found,) = intarsia_tensorcapture.capture(f, (torch.ones(2),)).breaks
+    assert "default dtype" in found.reason and torch.get_default_dtype() is torch.float32
+
+
+def test_a_backend_flag_is_a_guard():
+    def f(x):
+        return x * 2, torch.get_float32_matmul_precision()
+
+    found = intarsia_tensorcapture.capture(f, (torch.ones(2),))
+    assert not found.breaks
+    guards = {str(guard.source): guard.value for guard in found.guards}
+    assert guards["operator.call(modules['torch._C']._get_float32_matmul_precision)"] == "highest"

@@ -11,6 +11,7 @@ from intarsia_pyeval.callables import (
 from intarsia_pyeval.callables import (
     attributes,
     class_checks,
+    context_variables,
     copying,
     drawing,
     in_python,
@@ -96,6 +97,7 @@ _TABLES = (
     making.CALLS,
     atom_calls.CALLS,
     operator_module.CALLS,
+    context_variables.CALLS,
     copying.CALLS,
     drawing.CALLS,
     in_python.CALLS,
