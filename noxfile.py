@@ -84,7 +84,7 @@ def versions(session: nox.Session) -> None:
 # ---- package tests ---------------------------------------------------------------------------------------------
 
 # pages whose examples need no more than torch and transformers
-GUIDES = ("from-torch-compile", "training-loops", "generation")
+GUIDES = ("from-torch-compile", "training-loops", "generation", "report")
 TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy")
 
 
@@ -256,6 +256,13 @@ def frameworks(session: nox.Session) -> None:
     install_everything(session, *TEST_TOOLS, "transformers", "accelerate", "lightning", "torchmetrics", "timm")
     session.run("python", "-m", "pytest", "integration/frameworks", *session.posargs)
     session.run("python", "tools/readme_example.py", "docs/lightning.md", "docs/trainer.md")
+
+
+@nox.session
+def report(session: nox.Session) -> None:
+    """Open pages of reports in a headless Chromium, at two widths: no error, no sideways scrolling, all found."""
+    install_everything(session, *TEST_TOOLS, "playwright")
+    session.run("python", "-m", "pytest", "integration/browser", *session.posargs)
 
 
 @nox.session

@@ -58,6 +58,21 @@ def test_explain_tells_of_a_function(intarsia, tmp_path):
     assert list(tmp_path.glob("graph0_f/*_emit.cpp"))
 
 
+def test_explain_writes_a_page_and_a_trace(intarsia, tmp_path):
+    done = intarsia("explain", "script.py::twice", "--html", tmp_path / "out.html", "--trace", tmp_path / "out.json")
+    assert done.code == 0 and done.out.count("graph(s)") == 3
+    text = (tmp_path / "out.html").read_text(encoding="utf-8")
+    assert "<h1>script.py::twice</h1>" in text and 'id="g1-k0"' in text and "x * 2.5" in text
+    assert "is compiled again" in text
+    events = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {"capture", "fuse", "build"} <= {event["name"] for event in events}
+
+
+def test_a_page_that_cannot_be_written_is_told(inside, tmp_path):
+    done = inside("explain", "script.py::f", "--html", tmp_path / "none" / "out.html")
+    assert done.code == 2 and "can't be written" in done.err
+
+
 def test_explain_tells_of_each_call(intarsia):
     done = intarsia("explain", "script.py::twice")
     assert done.code == 0 and done.out.count("graph(s)") == 3 and "is compiled again" in done.out

@@ -6,6 +6,7 @@ import functools
 import runpy
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from intarsia_command.outcomes import differences, outcome_of
 from intarsia_command.programs import load
 from intarsia_dispatch import CompiledModule
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_report import Explanation, joined, page
 
 __all__ = ["Backend", "Dynamic", "Train", "explain", "keywords_of", "run"]
 
@@ -34,21 +36,39 @@ def explain(
     dynamic: Dynamic = False,
     train: Train = False,
     dump: Dump = None,
+    html: Annotated[Path | None, typer.Option(help="A file for a page about it, which opens offline.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="A file for when what was done, for Perfetto.")] = None,
 ) -> Exit:
     """Say what becomes of a function: graphs, kernels, breaks, guards, recompiles.
 
     Without a function, the script runs, and each call of what it compiles is told of that compiled something.
     """
     keywords = keywords_of(backend, dynamic, dump)
-    if "::" not in target:
-        return _script(target, keywords)
+    explanations = _of_script(target, keywords) if "::" not in target else _of_function(target, keywords, train)
+    if explanations:
+        _write(target, joined(explanations), html, trace)
+    return Exit.FINE
+
+
+def _of_function(target: str, keywords: dict[str, Any], train: bool) -> list[Explanation]:
+    """Tell of each call of a function."""
     program = load(target)
-    told = intarsia.explain(program.function, **keywords)
+    told, found = intarsia.explain(program.function, **keywords), list[Explanation]()
     for args, kwargs in program.calls():
         with of_the_program(target), torch.set_grad_enabled(train):
-            explanation = told(*args, **kwargs)
-        print(explanation)
-    return Exit.FINE
+            found.append(told(*args, **kwargs))
+        print(found[-1])
+    return found
+
+
+def _write(target: str, explanation: Explanation, html: Path | None, trace: Path | None) -> None:
+    try:
+        if html is not None:
+            html.write_text(page(explanation, title=target), encoding="utf-8")
+        if trace is not None:
+            explanation.trace(trace)
+    except OSError as error:
+        raise InvalidArgumentError(f"{error.filename!r} can't be written: {error}", code="command.file") from error
 
 
 def keywords_of(backend: str, dynamic: bool, dump: Path | None = None) -> dict[str, Any]:
@@ -57,11 +77,11 @@ def keywords_of(backend: str, dynamic: bool, dump: Path | None = None) -> dict[s
     return {"backend": backend, "dynamic": True if dynamic else None, "options": options}
 
 
-def _script(path: str, keywords: dict[str, Any]) -> Exit:
-    """Run a script whose `intarsia.compile` tells what it does."""
+def _of_script(path: str, keywords: dict[str, Any]) -> list[Explanation]:
+    """Run a script whose `intarsia.compile` tells what it does, and tell of the calls that compiled something."""
     if not Path(path).is_file():
         raise InvalidArgumentError(f"there is no script {path!r}", code="command.script")
-    original, told = intarsia.compile, list[str]()
+    original, told = intarsia.compile, list[Explanation]()
     dumping = {"dump_dir": keywords["options"]["dump_dir"]} if "dump_dir" in keywords["options"] else {}
 
     def compile(fn: Callable[..., Any] | None = None, **given: Any) -> Any:
@@ -81,11 +101,11 @@ def _script(path: str, keywords: dict[str, Any]) -> Exit:
             runpy.run_path(path, run_name="__main__")
     finally:
         intarsia.compile = original
-    print("\n".join(told) or f"{path} called nothing that intarsia.compile returned")
-    return Exit.FINE
+    print("\n".join(map(str, told)) or f"{path} called nothing that intarsia.compile returned")
+    return told
 
 
-def _watched(told: list[str], keywords: dict[str, Any], function: Callable[..., Any]) -> Callable[..., Any]:
+def _watched(told: list[Explanation], keywords: dict[str, Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function compiled, whose calls tell what they compiled."""
     explained = intarsia.explain(function, **keywords)
 
@@ -93,7 +113,7 @@ def _watched(told: list[str], keywords: dict[str, Any], function: Callable[..., 
     def call(*args: Any, **kwargs: Any) -> Any:
         explanation = explained(*args, **kwargs)
         if explanation.graphs or explanation.frames:
-            told.append(str(explanation))
+            told.append(replace(explanation, result=None))  # which may be large
         return explanation.result
 
     return call

@@ -28,7 +28,7 @@ from intarsia_dispatch.logs import configure_logging
 from intarsia_dispatch.module import CompiledModule, without_wrapper
 from intarsia_dispatch.policy import ErrorPolicy
 from intarsia_dispatch.recompiles import recompile_lines
-from intarsia_dispatch.reports import FallbackWarning, describe_frame
+from intarsia_dispatch.reports import FallbackWarning, describe_frame, describe_guard
 from intarsia_dispatch.skipping import code_under, debugger_active
 from intarsia_dispatch.stats import Counters, DispatchStats, difference
 
@@ -51,6 +51,7 @@ __all__ = [
     "configure_logging",
     "debugger_active",
     "describe_frame",
+    "describe_guard",
     "difference",
     "disable",
     "or_eager",

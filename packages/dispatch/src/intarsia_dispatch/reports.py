@@ -23,6 +23,7 @@ __all__ = [
     "break_error",
     "compilers_fault",
     "describe_frame",
+    "describe_guard",
     "first_line",
     "line_of",
     "warn_of",
@@ -120,10 +121,11 @@ def _details(event: FrameEvent) -> Iterator[str]:
     if event.capture is not None:
         for b in event.capture.breaks:
             yield f"  break [{b.code}] {b.reason}\n    at {b.origin}\n    remedy: {b.remedy}"
-        yield from (f"  guard {_guard_text(guard)}" for guard in event.capture.guards)
+        yield from (f"  guard {describe_guard(guard)}" for guard in event.capture.guards)
 
 
-def _guard_text(guard: GuardRecord) -> str:
+def describe_guard(guard: GuardRecord) -> str:
+    """Return what a guard checks, on one line, without asking a `__repr__` of the user's."""
     source = str(guard.source) if guard.source else ""
     return f"{guard.kind.value}: {source + ' = ' if source else ''}{_value_text(guard)}"
 

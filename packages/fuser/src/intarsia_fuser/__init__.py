@@ -51,6 +51,7 @@ from intarsia_fuser.policies import (
     Step,
     steps,
 )
+from intarsia_fuser.priced import DecisionPrice, KernelPrice, PlanPrices, price
 from intarsia_fuser.record import FusionPlan, LogEntry, PlanDiff, Summary, planned
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "Calibrated",
     "CostModel",
     "Decision",
+    "DecisionPrice",
     "Declined",
     "Emitted",
     "Exhaustive",
@@ -70,6 +72,7 @@ __all__ = [
     "InductorLike",
     "Inline",
     "KernelInfo",
+    "KernelPrice",
     "KernelWork",
     "Lifetime",
     "LogEntry",
@@ -79,6 +82,7 @@ __all__ = [
     "NoFusion",
     "Order",
     "PlanDiff",
+    "PlanPrices",
     "Priority",
     "Replay",
     "Roofline",
@@ -96,6 +100,7 @@ __all__ = [
     "place",
     "plan",
     "planned",
+    "price",
     "steps",
 ]
 

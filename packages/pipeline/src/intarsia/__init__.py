@@ -9,7 +9,6 @@ Example:
 
 from intarsia._backends import list_backends, register_backend
 from intarsia._compile import compile, compile_module_, explain
-from intarsia._explain import Explanation, GraphSummary
 from intarsia._options import Options
 from intarsia._session import compiled_code, fusion_plans, reset, stats
 from intarsia._stages import default_cache_dir, default_pipeline
@@ -19,6 +18,7 @@ from intarsia_ir.errors import IntarsiaError, InvalidArgumentError, RuntimeFault
 from intarsia_ir.pipeline import Pipeline, Planned, Stage
 from intarsia_ir.records import Target
 from intarsia_loops.kernels import KernelSummary
+from intarsia_report import Explanation, GraphSummary
 from intarsia_shapes import mark_dynamic, mark_static
 from intarsia_tensorcapture import allow_in_graph, substitute_in_graph
 

@@ -10,16 +10,15 @@ import torch
 
 import intarsia_runtime
 from intarsia._backends import GraphCompiler, UserBackend, graph_compiler
-from intarsia._explain import Explanation, GraphSummary, summarise
 from intarsia._frames import make_dispatcher
-from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COUNTERS, log_as_asked, stats
 from intarsia._stages import TABLES
-from intarsia_dispatch import CompiledModule, ErrorPolicy, FrameEvent, difference, without_wrapper
+from intarsia_dispatch import CompiledModule, ErrorPolicy, difference, without_wrapper
 from intarsia_ir.choices import known_only, one_of
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.pipeline import Pipeline
+from intarsia_report import Explanation, Watching
 
 __all__ = ["compile", "compile_module_", "explain"]
 
@@ -127,23 +126,16 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
         (1, 1, 0)
     """
     compile_one, parsed, policy = _parts(keywords)
-    graphs: list[GraphSummary] = []
-    events: list[FrameEvent] = []
-
-    def on_graph(report: GraphReport) -> None:
-        graphs.append(summarise(report))
-
-    dispatcher = make_dispatcher(
-        compile_one, parsed, policy, dynamic=keywords.get("dynamic"), on_event=events.append, on_graph=on_graph
+    watching = Watching(keywords.get("cost"))
+    compiled = make_dispatcher(compile_one, parsed, policy, dynamic=keywords.get("dynamic"), watching=watching).compile(
+        fn
     )
-    compiled = dispatcher.compile(fn)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         before = stats()
-        graphs.clear()
-        events.clear()
+        watching.forget()
         result = compiled(*args, **kwargs)
-        return Explanation(tuple(graphs), tuple(events), difference(stats(), before), result)
+        return watching.explanation(difference(stats(), before), result)
 
     return run
 

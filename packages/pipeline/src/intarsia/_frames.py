@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import intarsia_pyeval
 import intarsia_runtime
 import intarsia_tensorcapture
 from intarsia._backends import GraphCompiler
+from intarsia._explain import summarise
 from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
@@ -23,6 +23,7 @@ from intarsia_fuser import FusionPlan
 from intarsia_guards.changes import changed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GuardKind
+from intarsia_report import Watching
 from intarsia_shapes import facts_behind, join_facts
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ __all__ = ["make_dispatcher"]
 
 log = logging.getLogger("intarsia.frames")
 _NAMES = "ir shapes recorder framehook bytecode pyeval tensorcapture guards functionalizer rewrites autodiff loops"
-_PACKAGES = ("intarsia", *(f"intarsia_{name}" for name in f"{_NAMES} fuser cpp triton runtime dispatch".split()))
+_PACKAGES = ("intarsia", *(f"intarsia_{name}" for name in f"{_NAMES} fuser cpp triton runtime dispatch report".split()))
 
 
 def make_dispatcher(
@@ -41,8 +42,7 @@ def make_dispatcher(
     policy: ErrorPolicy,
     *,
     dynamic: bool | None = None,
-    on_event: Callable[[FrameEvent], None] | None = None,
-    on_graph: Callable[[GraphReport], None] | None = None,
+    watching: Watching | None = None,
 ) -> Dispatcher:
     """Return a dispatcher that captures with our tracer and compiles graphs with `compile_one`.
 
@@ -51,34 +51,34 @@ def make_dispatcher(
         options: See `Options`.
         policy: What becomes of a frame that can't be compiled.
         dynamic: See `compile`.
-        on_event: Told what happens to each frame.
-        on_graph: Told about each finished graph.
+        watching: Told what happens to each frame and graph, where somebody wants to know.
     """
 
     plans: list[FusionPlan] = []
 
     def compile_graph(capture: Capture) -> CompiledGraph:
-        report = GraphReport()
+        report = GraphReport(watch=watching.graph() if watching is not None else None)
         run = compile_one(left_alone(capture.graph_module), capture.example_inputs, capture.signature, report)
         # the environment is open until here: what any stage or backend asked of it is guarded
         plans.extend(report.plans_of(FusionPlan))
         report.facts = join_facts(capture.facts, facts_behind(capture.example_inputs, close=True))
-        if on_graph is not None:
-            on_graph(report)
+        if watching is not None:
+            watching.graphs.append(summarise(report))
         raises = intarsia_runtime.raises_as_written(capture.graph_module)
         return CompiledGraph(run, report.guards, report.facts, report.draws_random, raises)
 
     def tell(event: FrameEvent) -> None:
         # what a user must know is a warning or an error already; this is for those who ask
         log.log(logging.DEBUG if event.kind is EventKind.NATIVE else logging.INFO, "%s", event)
-        if on_event is not None:
-            on_event(event)
+        if watching is not None:
+            watching.frames.append(event)
 
+    timed = watching.timed if watching is not None else lambda name, function: function
     dispatcher = Dispatcher(
         DispatchConfig(
-            capture=intarsia_tensorcapture.capture_frame,
+            capture=timed("capture", intarsia_tensorcapture.capture_frame),
             compile_graph=compile_graph,
-            build_guards=_build_guards,
+            build_guards=timed("guards", _build_guards),
             link=intarsia_pyeval.link,
             raise_inside=intarsia_bytecode.raise_inside,
             skip_code=library_code(_PACKAGES),

@@ -27,6 +27,7 @@ from intarsia_ir.pipeline import Pipeline
 from intarsia_ir.records import GuardRecord, KernelSource, Signature, SizeFacts
 from intarsia_loops.kernels import KernelSummary, summarise
 from intarsia_loops.program import Extern
+from intarsia_report import GraphWatch
 from intarsia_runtime.dumps import Dumps
 from intarsia_shapes import facts_behind
 
@@ -52,6 +53,8 @@ class GraphReport:
         facts: What capture and all stages relied on about sizes.
         plans: Stage name -> what it decided, for the graph and, in training, its backward graphs.
         note: Why it wasn't compiled as asked for, or "".
+        name: The function that it was captured in, "" when unknown.
+        watch: Told of each stage, where somebody wants to know.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -64,6 +67,8 @@ class GraphReport:
     facts: SizeFacts = field(default_factory=SizeFacts)
     plans: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     note: str = ""
+    name: str = ""
+    watch: GraphWatch | None = None
 
     def plans_of(self, kind: type[P]) -> tuple[P, ...]:
         """Return the plans of a kind, in order."""
@@ -94,14 +99,17 @@ def compile_graph(
         UnsupportedError: Something in the graph can't be compiled.
     """
     report = report if report is not None else GraphReport()
-    name = f"graph{next(_numbers)}_{re.sub(r'[^A-Za-z0-9]+', '_', meta.function_of(gm))}".rstrip("_")
+    report.name = meta.function_of(gm)
+    name = f"graph{next(_numbers)}_{re.sub(r'[^A-Za-z0-9]+', '_', report.name)}".rstrip("_")
     dumps = Dumps(Path(options.dump_dir) / name, _meaning) if options.dump_dir else None
     value: Any = Captured(gm, tuple(inputs), signature, facts_behind(inputs))
     for stage in pipeline.stages:
-        start, checks = time.perf_counter(), options.verify_each or not stage.trusted
+        start, checks, before = time.perf_counter(), options.verify_each or not stage.trusted, value
         value, plans = stage.checked(value, verify) if checks else stage(value)
         report.seconds[stage.name] = time.perf_counter() - start
         _note(value, stage.name, plans, report)
+        if report.watch is not None:
+            report.watch.note(stage.name, report.seconds[stage.name], before, value, plans)
         if dumps is not None:
             dumps.write(stage.name, value.graphs if isinstance(value, Partition) else (value,), plans)
         let_through()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Origin
 from intarsia_ir.where import lines_with_ops
+from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.launches import Launches, LaunchPlan
 from intarsia_loops.program import Buffer, Kernel, Program
 
@@ -17,7 +18,7 @@ __all__ = ["KernelSummary", "describe_kernels", "summarise", "summarise_kernel"]
 
 @dataclass(frozen=True, slots=True)
 class KernelSummary:
-    """One generated kernel.
+    """One generated kernel. Sizes that are symbols count with the value they had at capture, and 0 where they had none.
 
     Args:
         writes: Buffers that it makes.
@@ -42,14 +43,14 @@ class KernelSummary:
 
 
 def summarise_kernel(kernel: Kernel, program: Program) -> KernelSummary:
-    """Return what `kernel` moves; symbolic sizes count as nothing.
+    """Return what `kernel` moves.
 
     Args:
         kernel: An item of `program`.
         program: Knows the layout of the buffers.
     """
 
-    return _summary(kernel, program.buffers, kernel.writes(), kernel.origins)
+    return _summary(kernel, program.buffers, kernel.writes(), kernel.origins, program.facts.hints)
 
 
 def describe_kernels(kernels: Sequence[KernelSummary]) -> tuple[str, ...]:
@@ -76,15 +77,16 @@ def summarise(program: Launches | Program) -> tuple[KernelSummary, ...]:
         program: Launches; or kernels that nobody scheduled, each of which counts as one.
     """
     if isinstance(program, Launches):
-        return tuple(map(_of_launch, program.launches))
+        return tuple(_of_launch(launch, program.program.facts.hints) for launch in program.launches)
     return tuple(summarise_kernel(item, program) for item in program.items if isinstance(item, Kernel))
 
 
-def _of_launch(launch: LaunchPlan) -> KernelSummary:
+def _of_launch(launch: LaunchPlan, hints: Mapping[str, int]) -> KernelSummary:
     asserted = {name for name, _ in launch.asserts}
     kernels = [launch.kernel, *([launch.finish.kernel] if launch.finish is not None else [])]
     one = [
-        _summary(k, launch.layouts, tuple(n for n in k.writes() if n not in asserted), launch.origins) for k in kernels
+        _summary(k, launch.layouts, tuple(n for n in k.writes() if n not in asserted), launch.origins, hints)
+        for k in kernels
     ]
     n = len(launch.sets)
     return KernelSummary(
@@ -98,11 +100,15 @@ def _of_launch(launch: LaunchPlan) -> KernelSummary:
 
 
 def _summary(
-    kernel: Kernel, buffers: Mapping[str, Buffer], writes: tuple[str, ...], origins: tuple[Origin, ...]
+    kernel: Kernel,
+    buffers: Mapping[str, Buffer],
+    writes: tuple[str, ...],
+    origins: tuple[Origin, ...],
+    hints: Mapping[str, int],
 ) -> KernelSummary:
     def n_bytes(names: Iterable[str]) -> int:
         found = [buffers[name] for name in names]
-        return sum(math.prod(n.const() or 0 for n in b.shape) * itemsize(b.dtype) for b in found)
+        return sum(math.prod(_number(n, hints) for n in b.shape) * itemsize(b.dtype) for b in found)
 
     local = [s for s in kernel.steps if s.out in kernel.local]
     return KernelSummary(
@@ -110,6 +116,24 @@ def _summary(
         len(kernel.steps),
         n_bytes(kernel.reads()),
         n_bytes(writes),
-        sum(2 * math.prod(a.extent.const() or 0 for a in s.axes) * itemsize(s.dtype) for s in local),
+        sum(2 * math.prod(_number(a.extent, hints) for a in s.axes) * itemsize(s.dtype) for s in local),
         origins,
     )
+
+
+def _number(size: IndexExpr, hints: Mapping[str, int]) -> int:
+    """A size with the values that its symbols had at capture; 0 where one had none."""
+    constant = size.const()
+    if constant is not None:
+        return constant
+    return size.value(_values(size, hints)) if size.symbols() <= hints.keys() else 0
+
+
+def _values(size: IndexExpr, hints: Mapping[str, int]) -> dict[Atom, int]:
+    found: dict[Atom, int] = {}
+    for atom in size.atoms():
+        if atom.kind == "sym":
+            found[atom] = hints[atom.key]
+        else:
+            found |= _values(atom.a, hints) | _values(atom.b, hints)
+    return found
