@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -61,6 +62,17 @@ def test_prices_are_by_the_given_model():
     made = plan(loops.graph_module, cost=cost)
     watch.note("fuse", 0.0, loops, type(loops)(apply(loops.graph_module, made), loops.contract), (made,))
     assert watch.stages[0].prices[0].cost == cost.name
+
+
+def test_a_plan_that_is_for_another_program_has_no_prices():
+    from intarsia_fuser import Inline, apply, plan
+
+    loops = parse_value(LOOPS)
+    made = plan(loops.graph_module)
+    other = replace(made, decisions=(Inline("shifted", "double"),))
+    watch = GraphWatch()
+    watch.note("fuse", 0.0, loops, type(loops)(apply(loops.graph_module, made), loops.contract), (other,))
+    assert watch.stages[0].prices == () and watch.stages[0].plans == (other,)
 
 
 def test_spans_are_noted_for_what_raises_too():

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from intarsia_dispatch import FrameEvent
 from intarsia_fuser import CostModel, FusionPlan, PlanPrices, price
-from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.user_names import in_user_names
 from intarsia_ir.values import Partition
 from intarsia_loops.launches import LaunchPlan
@@ -98,15 +98,18 @@ class GraphWatch:
             self.details = tuple(_details(_graphs(after), known))
 
     def _prices(self, before: Any, plans: tuple[Any, ...]) -> tuple[PlanPrices, ...]:
-        """What fusion plans cost; nothing for other plans."""
+        """What fusion plans cost; nothing for other plans, or where a stage of the user's gave another program's."""
         pairs = [
             (graph, plan)
             for graph, plan in zip(_graphs(before), plans, strict=False)
             if isinstance(graph, Loops) and isinstance(plan, FusionPlan)
         ]
-        return tuple(
-            price(graph.graph_module, plan, target=graph.contract.target, cost=self._cost) for graph, plan in pairs
-        )
+        try:
+            return tuple(price(g.graph_module, plan, target=g.contract.target, cost=self._cost) for g, plan in pairs)
+        except InvalidArgumentError as error:
+            if error.code != "fuser.other_program":
+                raise
+            return ()
 
 
 def _graphs(value: Any) -> tuple[Any, ...]:
