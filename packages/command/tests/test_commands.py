@@ -107,7 +107,9 @@ def test_the_cache_is_listed_checked_and_cleared(intarsia, inside, tmp_path):
     keys = [word for word in listed.out.split() if len(word) == 64]
     assert listed.code == 0 and keys and f"{len(keys)} entries" in inside("cache", "stat", "--dir", folder).out
     assert inside("cache", "verify", "--dir", folder).code == 0
-    entry = folder / "v1" / keys[0][:2] / keys[0]
+    assert "MiB are left" in inside("cache", "trim", "100", "--dir", folder).out
+    assert inside("cache", "verify", "--dir", folder).out == f"{len(keys)} of {len(keys)} entries are intact\n"
+    entry = folder / "v2" / keys[0][:2] / keys[0]
     entry.write_bytes(entry.read_bytes()[:-1])
     done = inside("cache", "verify", "--dir", folder)
     assert done.code == 1 and f"damaged: {entry}" in done.out
@@ -115,8 +117,10 @@ def test_the_cache_is_listed_checked_and_cleared(intarsia, inside, tmp_path):
     entry.mkdir()
     assert inside("cache", "verify", "--dir", folder).code == 1
     assert inside("cache", "verify", "--dir", folder, "--remove").code == 0
-    assert inside("cache", "clear", "--dir", folder, stdin="n\n").code == 0 and (folder / "v1").exists()
-    assert inside("cache", "clear", "--dir", folder, "--yes").code == 0 and not (folder / "v1").exists()
+    assert intarsia("run", "script.py::twice", INTARSIA_CACHE_DIR=str(folder)).code == 0
+    assert inside("cache", "trim", "0", "--dir", folder).out.endswith(" 0.0 MiB are left\n") and not entry.exists()
+    assert inside("cache", "clear", "--dir", folder, stdin="n\n").code == 0 and (folder / "v2").exists()
+    assert inside("cache", "clear", "--dir", folder, "--yes").code == 0 and not (folder / "v2").exists()
 
 
 def test_doctor_finds_what_is_missing(intarsia, tmp_path):

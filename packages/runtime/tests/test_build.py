@@ -21,7 +21,7 @@ import torch
 from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_runtime import Cache, build
-from intarsia_runtime.library import Library
+from intarsia_runtime.library import MAPPED, Library
 
 ADD = """extern "C" void add(float* x, float* y, long n) {
 #pragma omp parallel for
@@ -148,7 +148,7 @@ def test_a_launcher_keeps_its_code(cache: Cache, target: Target) -> None:
 
 def test_dropped_libraries_are_unloaded(cache: Cache, target: Target) -> None:
     def mappings() -> int:
-        return sum(str(cache.directory) in line for line in Path("/proc/self/maps").read_text().splitlines())
+        return sum(f"/memfd:{MAPPED} " in line for line in Path("/proc/self/maps").read_text().splitlines())
 
     libraries = [build(source(), target, cache=cache) for _ in range(3)]
     assert mappings() > 0
@@ -201,7 +201,45 @@ def test_code_loads_where_no_file_can_be_made(cache: Cache, target: Target, tmp_
     assert all(torch.equal(run(library), expected()) for library in libraries)
 
 
-@pytest.mark.parametrize("compiler", ["", "no-such-compiler", "/no/such/compiler"])
+def test_code_loads_where_there_are_no_files_in_memory(
+    cache: Cache, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    assert all(torch.equal(run(build(source(c), target, cache=cache)), expected(c)) for c in (1.0, 2.0))
+
+
+def test_mapped_code_keeps_no_file_open_and_units_are_not_confused(cache: Cache, target: Target) -> None:
+    """The loader takes a path that it knows for a library that it has, and descriptors come again."""
+    n_open = len(os.listdir("/proc/self/fd"))
+    libraries = [build(source(float(n)), target, cache=cache) for n in range(4)]
+    assert all(torch.equal(run(library), expected(float(n))) for n, library in enumerate(libraries))
+    assert len(os.listdir("/proc/self/fd")) == n_open
+
+
+def test_a_compiler_of_several_words(
+    cache: Cache, target: Target, script: Callable[[str], str], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    wrapper = script(f'echo "$@" >> {log}; exec "$@"')
+    for options in ("-pipe", "-pipe", '-DA="1 2"'):
+        named = replace(target, compiler=f"{wrapper} {shutil.which('g++')} {options}")
+        assert torch.equal(run(build(source(), named, cache=cache)), expected())
+    lines = log.read_text().splitlines()
+    assert len(lines) == 4 and "-pipe" in lines[0] and "-DA=1 2" in lines[3]
+
+
+def test_the_message_says_that_the_environment_names_the_compiler(
+    cache: Cache, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(UnsupportedError, match=r"'no-such-compiler' can't be started \(CXX names it\)"):
+        build(source(), replace(target, compiler="no-such-compiler"), cache=cache)
+
+
+@pytest.mark.parametrize("compiler", ["", "no-such-compiler", "/no/such/compiler", "'unbalanced"])
 def test_no_compiler(cache: Cache, target: Target, compiler: str) -> None:
     with pytest.raises(UnsupportedError, match="install g") as caught:
         build(source(), replace(target, compiler=compiler), cache=cache)
@@ -323,7 +361,7 @@ def test_killed_builders_leave_a_cache_that_works(target: Target, tmp_path: Path
 
 def test_launchers_in_dead_cycles_are_collected_before_their_code(cache: Cache, target: Target) -> None:
     def mappings() -> int:
-        return sum(str(cache.directory) in line for line in Path("/proc/self/maps").read_text().splitlines())
+        return sum(f"/memfd:{MAPPED} " in line for line in Path("/proc/self/maps").read_text().splitlines())
 
     for _ in range(3):
         library = build(source(), target, cache=cache)

@@ -93,7 +93,7 @@ def pipe(path: Path) -> None:
 
 
 def other_version(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b" v1 ", b" v9 ", 1))
+    path.write_bytes(path.read_bytes().replace(b" v2 ", b" v9 ", 1))
 
 
 def fan_out_is_a_file(path: Path) -> None:
@@ -253,7 +253,7 @@ def test_killed_writer_leaves_nothing_for_long(tmp_path: Path) -> None:
 
 
 def test_the_directory_is_private(tmp_path: Path) -> None:
-    (tmp_path / "v1").mkdir(mode=0o755)
+    (tmp_path / "v2").mkdir(mode=0o755)
     cache = Cache(tmp_path)
     cache.put(KEY, PAYLOAD)
     assert cache.directory.stat().st_mode & 0o077 == 0

@@ -11,7 +11,7 @@ def test_entries_are_listed_and_damage_is_seen(tmp_path):
     keys = sorted(Cache.key(str(n)) for n in range(5))
     for key in keys:
         assert cache.put(key, b"payload of " + key.encode())
-    (tmp_path / "v1" / keys[0][:2] / "other").write_text("no entry")
+    (tmp_path / "v2" / keys[0][:2] / "other").write_text("no entry")
     found = list(entries(tmp_path))
     assert [e.key for e in found] == keys and all(e.n_bytes > 75 and is_intact(e) for e in found)
     first, second, third, fourth, last = found
@@ -34,8 +34,8 @@ def test_looking_makes_nothing(tmp_path):
 def test_problems_are_named(tmp_path):
     Cache(tmp_path)
     assert problems_of(tmp_path) == ()
-    (tmp_path / "v1").chmod(0o755)
-    assert "is open to other users (mode 755)" in problems_of(tmp_path)[0]
+    (tmp_path / "v2").chmod(0o755)
+    assert "can be read by other users (mode 755)" in problems_of(tmp_path)[0]
     file = tmp_path / "file"
     file.write_text("")
     assert problems_of(file / "below") == (f"{file} is no directory",)

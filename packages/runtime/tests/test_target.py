@@ -87,3 +87,10 @@ def test_a_gpu_tells_its_numbers(monkeypatch: pytest.MonkeyPatch, numbers, proce
     machine = target.machine
     assert (machine.processors, machine.gb_per_s) == (processors, gb_per_s)
     assert (machine.register_bytes, machine.l2_bytes, machine.shared_bytes) == (1 << 18, 48 << 20, 100 << 10)
+
+
+def test_the_environment_names_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", " ccache my++ -pipe ")
+    assert detect_target().compiler == "ccache my++ -pipe" and detect_target(compiler="g++").compiler == "g++"
+    monkeypatch.setenv("CXX", " ")
+    assert detect_target().compiler in ("g++", "clang++", "")

@@ -14,10 +14,12 @@ from rich.table import Table
 import intarsia
 from intarsia_command.exits import Exit
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_runtime.bounds import trim as remove_oldest
 from intarsia_runtime.entries import Entry, entries, is_intact
 from intarsia_runtime.entries import clear as remove_all
+from intarsia_runtime.trust import SCHEMA
 
-__all__ = ["clear", "ls", "stat", "verify"]
+__all__ = ["clear", "ls", "stat", "trim", "verify"]
 
 Folder = Annotated[
     Path | None,
@@ -27,10 +29,10 @@ MIB = 1 << 20
 
 
 def ls(directory: Folder = None) -> Exit:
-    """List the entries: key, size, age."""
-    table = Table("key", "bytes", "made")
+    """List the entries: key, size, when they were used last."""
+    table = Table("key", "bytes", "used")
     for entry in entries(_folder(directory)):
-        table.add_row(entry.key, str(entry.n_bytes), time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.made_at)))
+        table.add_row(entry.key, str(entry.n_bytes), time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.used_at)))
     _console().print(table if table.row_count else f"{_folder(directory)} has no entries")
     return Exit.FINE
 
@@ -54,6 +56,16 @@ def clear(
         _console().print(f"{remove_all(folder)} entries removed from {folder}")
     except OSError as error:
         raise InvalidArgumentError(f"{folder} can't be cleared: {error}", code="command.file") from error
+    return Exit.FINE
+
+
+def trim(
+    mebibytes: Annotated[float, typer.Argument(min=0.0, help="Room that may be taken, in MiB.", show_default=False)],
+    directory: Folder = None,
+) -> Exit:
+    """Remove what wasn't used for the longest time, until the rest takes no more than 7/8 of so much."""
+    left = remove_oldest(_folder(directory) / SCHEMA, int(mebibytes * MIB))
+    _console().print(f"{_folder(directory)}: {left / MIB:.1f} MiB are left")
     return Exit.FINE
 
 

@@ -114,7 +114,7 @@ def _compiler() -> Iterator[Finding]:
     if not target.compiler:
         yield Finding("C++ compiler", "missing", f"none in {os.environ.get('PATH', '')}", INSTALL_COMPILER)
         return
-    yield Finding("C++ compiler", "fine", str(shutil.which(target.compiler)))
+    yield Finding("C++ compiler", "fine", shutil.which(target.compiler) or target.compiler)
     source = KernelSource(OPENMP, "cpp", launches=(Launch("seg0", ("x", "y")),))
     with tempfile.TemporaryDirectory() as folder:
         try:

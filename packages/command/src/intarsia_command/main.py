@@ -42,6 +42,7 @@ app.command("doctor")(command(doctor.doctor))
 cache.command("ls")(command(caches.ls))
 cache.command("stat")(command(caches.stat))
 cache.command("clear")(command(caches.clear))
+cache.command("trim")(command(caches.trim))
 cache.command("verify")(command(caches.verify))
 
 

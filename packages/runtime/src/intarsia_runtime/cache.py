@@ -1,16 +1,18 @@
 """A private on-disk map from keys to bytes that survives deletion, corruption and races.
 
-Layout below `directory/v1` (mode 0700, owned by this user):
+Layout below `directory/v2` (mode 0700, owned by this user):
 
     ab/<key>        an entry: one header line, then the payload; `ab` are the first two digits of the key
+    secret          what entries are signed with
     locks/ab        what processes hold while they make an entry that starts with these digits
     tmp/            files being written, and private copies being loaded; leftovers go after an hour
     failed/         sources that the compiler refused, for people to read
 
 Invariants:
     - An entry is written aside and renamed into place, so a reader sees all of it or nothing.
-    - The header names the key and the SHA-256 of the payload. What doesn't match counts as absent, whatever is
-      there: short, flipped or swapped files, links, directories, pipes, files of another user.
+    - The header names the key and a keyed hash of key and payload. What doesn't match counts as absent, whatever is
+      there: short, flipped, swapped or forged files, links, directories, pipes, files that others can write.
+    - It is bounded: beyond a limit, what wasn't used for the longest time is removed.
     - Nothing is unpickled or executed here. Locks only save work: without them results are the same.
 """
 
@@ -22,7 +24,6 @@ import logging
 import os
 import re
 import shutil
-import stat
 import tempfile
 import time
 import weakref
@@ -33,12 +34,22 @@ import filelock
 
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.where import warn_user
+from intarsia_runtime.bounds import note_use, trim
+from intarsia_runtime.trust import (
+    SCHEMA,
+    clear_folder,
+    make_private_folder,
+    payload_of,
+    read_entry,
+    read_secret,
+    secret_of,
+    signed,
+)
 from intarsia_runtime.waiting import waits
 
 __all__ = ["Cache", "cache_folder_of_user", "check_room"]
 
-SCHEMA = "v1"
-MAGIC = "intarsia-cache"
+LIMIT_BYTES = 1 << 30
 LEFTOVER_SECONDS = 3600.0
 ROOM = 1 << 18  # bytes; a unit takes less
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # the last one is memory
@@ -52,6 +63,8 @@ class Cache:
     Args:
         directory: Where entries live; made when missing. When it can't be used, from the beginning or later, one
             warning says why, and a temporary directory serves for the rest of the life of this object.
+        limit_bytes: Room that entries may take. Each process that writes looks once it wrote a sixteenth of it, so that
+            many that write at once may go beyond it by as much for a while.
 
     Attributes:
         directory: The private directory in use.
@@ -69,8 +82,9 @@ class Cache:
         b'made'
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.temporary, self._has_warned = False, False
+        self._limit_bytes, self._unseen_bytes = limit_bytes, limit_bytes  # the first entry is reason to look
         self.directory = Path(directory) / SCHEMA
         try:
             self.directory = Path(os.path.abspath(os.path.expanduser(directory))) / SCHEMA
@@ -130,13 +144,17 @@ class Cache:
         Raises:
             InvalidArgumentError: `key` isn't one that `Cache.key` returns.
         """
-        content = _read_regular(self._path(key))
-        if content is None:
+        path = self._path(key)
+        content, secret = read_entry(self.directory, path.parent.name, key), read_secret(self.directory)
+        if content is None or secret is None:
+            if os.path.lexists(path):
+                _log.warning("cache entry %s is refused and will be made again", key[:16])
             return None
-        header, _, payload = content.partition(b"\n")
-        if header != _header(key, payload):
+        payload = payload_of(secret, key, content)
+        if payload is None:
             _log.warning("cache entry %s is damaged and will be made again", key[:16])
             return None
+        note_use(path)
         return payload
 
     def put(self, key: str, payload: bytes) -> bool:
@@ -145,14 +163,22 @@ class Cache:
         try:
             self._folder(path.parent.name)
             with self.scratch() as folder:
-                aside = folder / "entry"
-                aside.write_bytes(_header(key, payload) + b"\n" + payload)
-                _clear_folder(path)
+                descriptor, aside = tempfile.mkstemp(dir=folder)  # of mode 600, whatever the umask
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(signed(secret_of(self.directory, folder), key, payload))
+                clear_folder(path)
                 os.replace(aside, path)
         except OSError as error:
             self._warn_once(error)
             return False
+        self._keep_bounds(len(payload))
         return True
+
+    def _keep_bounds(self, n_bytes: int) -> None:
+        self._unseen_bytes += n_bytes
+        if self._unseen_bytes > self._limit_bytes // 16:
+            self._unseen_bytes = 0
+            trim(self.directory, self._limit_bytes)
 
     def get_or_make(self, key: str, make: Callable[[], bytes], *, patience_s: float = 300.0) -> bytes:
         """Return the entry under `key`; when absent, call `make` and store what it returns.
@@ -213,8 +239,8 @@ class Cache:
     def _folder(self, name: str) -> Path:
         """Return a private folder below the directory; both are made again when someone deleted them."""
         self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _make_private_folder(self.directory)
-        _make_private_folder(self.directory / name)
+        make_private_folder(self.directory)
+        make_private_folder(self.directory / name)
         return self.directory / name
 
     def _path(self, key: str) -> Path:
@@ -248,29 +274,11 @@ def cache_folder_of_user() -> Path:
     return Path(named if os.path.isabs(named) else os.path.join(home, ".cache"))
 
 
-def _header(key: str, payload: bytes) -> bytes:
-    return f"{MAGIC} {SCHEMA} {key} {hashlib.sha256(payload).hexdigest()} {len(payload)}".encode()
-
-
-def _read_regular(path: Path) -> bytes | None:
-    """Return the content of a regular file of this user; None for anything else. Never follows a link or waits."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            return file.read() if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() else None
-    except OSError:
-        return None
-
-
 def _make_private(root: Path) -> None:
     """Make `root` a directory that only this user can enter, and check that there is room for files in it."""
     root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _make_private_folder(root)
-    _make_private_folder(root / "tmp")
+    make_private_folder(root)
+    make_private_folder(root / "tmp")
     check_room(root / "tmp")
 
 
@@ -318,36 +326,12 @@ def _remove_own(folder: Path, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make_private_folder(path: Path) -> None:
-    """Make `path` a private directory. Whatever else of ours has that name is removed; another user's is refused."""
-    try:
-        status = os.lstat(path)
-    except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):  # another process was faster
-            os.mkdir(path, 0o700)
-        status = os.lstat(path)
-    if not stat.S_ISDIR(status.st_mode):
-        os.unlink(path)
-        os.mkdir(path, 0o700)
-        status = os.lstat(path)
-    if status.st_uid != os.getuid():
-        raise PermissionError(f"{path} belongs to user {status.st_uid}, not to {os.getuid()}")
-    if status.st_mode & 0o077:
-        os.chmod(path, 0o700)
-
-
-def _clear_folder(path: Path) -> None:
-    """Remove a directory that stands where an entry belongs (renaming replaces everything else)."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-
-
 def _sweep(folder: Path) -> None:
     """Remove what killed processes left behind."""
     oldest = time.time() - LEFTOVER_SECONDS
     for entry in os.scandir(folder):
         with contextlib.suppress(OSError):
             if entry.stat(follow_symlinks=False).st_mtime < oldest:
-                _clear_folder(Path(entry.path))
+                clear_folder(Path(entry.path))
                 if os.path.lexists(entry.path):
                     os.unlink(entry.path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -79,14 +80,14 @@ def compile_shared_object(
         InternalError: `runtime.compiler_failed`, with the compiler's own message.
         OSError: The folder can't be written, or is gone.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline, words = time.monotonic() + timeout_s, words_of(compiler)
     commands = []
     for n, text in enumerate(units):
         (folder / f"part{n}.cpp").write_text(text)
-        commands.append([compiler, *flags, "-c", f"part{n}.cpp", "-o", f"part{n}.o"])
+        commands.append([*words, *flags, "-c", f"part{n}.cpp", "-o", f"part{n}.o"])
     _run_all(commands, folder, deadline, timeout_s)
     objects = [f"part{n}.o" for n in range(len(units))]
-    _run_all([[compiler, *LINK_FLAGS, *objects, "-o", "unit.so", *libraries]], folder, deadline, timeout_s)
+    _run_all([[*words, *LINK_FLAGS, *objects, "-o", "unit.so", *libraries]], folder, deadline, timeout_s)
     try:
         return (folder / "unit.so").read_bytes()
     except FileNotFoundError:
@@ -167,6 +168,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def no_compiler(compiler: str, why: str = "") -> UnsupportedError:
     """Return the error for a compiler that isn't there."""
     what = f"the C++ compiler {compiler!r} can't be started" if compiler else "no C++ compiler was found"
+    if compiler and compiler == os.environ.get("CXX", "").strip():
+        what += " (CXX names it)"
     return UnsupportedError(
         f"{what}{': ' if why else ''}{why}",
         code="runtime.no_compiler",
@@ -177,6 +180,15 @@ def no_compiler(compiler: str, why: str = "") -> UnsupportedError:
     )
 
 
+def words_of(compiler: str) -> tuple[str, ...]:
+    """Return the words of a command, split as a shell would; one that has unbalanced quotes is one word."""
+    try:
+        return tuple(shlex.split(compiler))
+    except ValueError:
+        return (compiler,)
+
+
 def is_available(compiler: str) -> bool:
     """Tell whether `compiler` names a program."""
-    return bool(compiler) and shutil.which(compiler) is not None
+    words = words_of(compiler)
+    return bool(words) and shutil.which(words[0]) is not None

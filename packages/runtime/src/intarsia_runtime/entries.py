@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from intarsia_runtime.cache import SCHEMA, _header, _read_regular
+from intarsia_runtime.trust import SCHEMA, payload_of, read_entry, read_secret, refusal
 
 __all__ = ["Entry", "clear", "entries", "is_intact", "problems_of"]
 
@@ -27,13 +27,13 @@ class Entry:
         key: As `Cache.key` made it.
         path: Where it is.
         n_bytes: Size on disk.
-        made_at: When it was written, in seconds since the epoch.
+        used_at: When it was written or read last, to a minute, in seconds since the epoch.
     """
 
     key: str
     path: Path
     n_bytes: int
-    made_at: float
+    used_at: float
 
 
 def entries(directory: str | os.PathLike[str]) -> Iterator[Entry]:
@@ -55,12 +55,10 @@ def entries(directory: str | os.PathLike[str]) -> Iterator[Entry]:
 
 
 def is_intact(entry: Entry) -> bool:
-    """Tell whether an entry would be used: a file of this user, with the content that its header names."""
-    content = _read_regular(entry.path)
-    if content is None:
-        return False
-    header, _, payload = content.partition(b"\n")
-    return header == _header(entry.key, payload)
+    """Tell whether an entry would be used: a file that only this user can write, signed for its key."""
+    root = entry.path.parent.parent
+    content, secret = read_entry(root, entry.path.parent.name, entry.key), read_secret(root)
+    return content is not None and secret is not None and payload_of(secret, entry.key, content) is not None
 
 
 def clear(directory: str | os.PathLike[str]) -> int:
@@ -89,10 +87,8 @@ def problems_of(directory: str | os.PathLike[str]) -> tuple[str, ...]:
         found.append(f"{there} is no directory")
     elif not os.access(there, os.W_OK | os.X_OK):
         found.append(f"{there} can't be written by this user")
-    if there.name == SCHEMA and status.st_uid != os.getuid():
-        found.append(f"{there} belongs to user {status.st_uid}, not to {os.getuid()}")
-    if there.name == SCHEMA and stat.S_IMODE(status.st_mode) & 0o077:
-        found.append(f"{there} is open to other users (mode {stat.S_IMODE(status.st_mode):o})")
+    if there.name == SCHEMA and (why := refusal(status, closed_to=0o077)):
+        found.append(f"{there} {why}")
     return tuple(found)
 
 

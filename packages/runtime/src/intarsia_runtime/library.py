@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import fcntl
+import functools
+import itertools
 import os
 import re
 import tempfile
@@ -41,6 +44,9 @@ _STATUS = """\
   if (status) return PyErr_Format(PyExc_RuntimeError, "a kernel launch was refused with status %d", status);
 """
 _METH_FASTCALL = 0x80
+MAPPED = "intarsia"  # what /proc/PID/maps calls the memory
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+_numbers = itertools.count()
 _UNDEFINED_OPENMP = re.compile(r"undefined symbol: (GOMP|omp|__kmpc)_")
 
 
@@ -79,8 +85,8 @@ class Library:
 
     Args:
         image: Bytes of the shared object.
-        folder: Private folder for the copy that is mapped. The copy makes the mapping immune to later changes of a
-            cached file (a file truncated under a mapping kills the process), and is unlinked at once.
+        folder: Private folder for the copy that is mapped where memory can't be. Either makes the mapping immune to
+            later changes of a cached file (a file truncated under a mapping kills the process).
         key: Cache key of the unit, for messages.
 
     Raises:
@@ -150,19 +156,19 @@ ctypes.pythonapi.Py_IncRef(ctypes.py_object(_unload))
 
 def _load(image: bytes, folder: Path) -> ctypes.CDLL:
     try:
-        return _load_copy(image, folder)
+        return _load_sealed(image)
     except OSError as error:
         problem = error
     if _UNDEFINED_OPENMP.search(str(problem)) and _expose_openmp():
-        return _load_or_raise(_load_copy, image, folder)
-    if problem.errno is not None or "failed to map" in str(problem):  # no room, read-only, or mounted noexec
-        return _load_or_raise(_load_from_memory, image, folder)
+        return _load_or_raise(_load_sealed, image)
+    if problem.errno is not None or "failed to map" in str(problem):  # no memory files here, or none that may be run
+        return _load_or_raise(functools.partial(_load_copy, folder=folder), image)
     raise _rejected(problem) from problem
 
 
-def _load_or_raise(load: Callable[[bytes, Path], ctypes.CDLL], image: bytes, folder: Path) -> ctypes.CDLL:
+def _load_or_raise(load: Callable[[bytes], ctypes.CDLL], image: bytes) -> ctypes.CDLL:
     try:
-        return load(image, folder)
+        return load(image)
     except OSError as error:
         raise _rejected(error) from error
 
@@ -171,8 +177,27 @@ def _rejected(error: OSError) -> InternalError:
     return InternalError(f"the built unit can't be loaded: {error}", code="runtime.load_failed")
 
 
+def _load_sealed(image: bytes) -> ctypes.CDLL:
+    """Map a file that has no name and can't be written any more: no other bytes can take the place of `image`."""
+    descriptor = os.memfd_create(MAPPED, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(image)
+        file.flush()
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        return ctypes.CDLL(_path_never_used(descriptor))
+
+
+def _path_never_used(descriptor: int) -> str:
+    """Return a path of an open file: the loader takes a path that it knows for a library that it has.
+
+    Descriptors come again, so the bits of a number that doesn't are written as steps that lead nowhere.
+    """
+    steps = "".join("/." if bit == "0" else "//." for bit in f"{next(_numbers):b}")
+    return f"/proc/self/fd{steps}/{descriptor}"
+
+
 def _load_copy(image: bytes, folder: Path) -> ctypes.CDLL:
-    """Map a copy under a name never used before: the loader takes a known name for a library that it has."""
+    """Map a copy in a folder that only this user can enter, under a name never used before."""
     descriptor, path = tempfile.mkstemp(suffix=".so", dir=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -180,14 +205,6 @@ def _load_copy(image: bytes, folder: Path) -> ctypes.CDLL:
         return ctypes.CDLL(path)
     finally:
         os.unlink(path)
-
-
-def _load_from_memory(image: bytes, folder: Path) -> ctypes.CDLL:
-    """Map an anonymous file. Its descriptor stays open, because the loader must not see the same name again."""
-    with os.fdopen(os.memfd_create("intarsia"), "wb", closefd=False) as file:
-        file.write(image)
-        file.flush()
-        return ctypes.CDLL(f"/proc/self/fd/{file.fileno()}")
 
 
 def _expose_openmp() -> bool:

@@ -18,6 +18,7 @@ from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Machine, Target
 from intarsia_ir.target import nearest_machine
+from intarsia_runtime.compiler import words_of
 
 __all__ = ["convolved_by_matrix_units", "cpu_features", "detect_target", "nan_gelu"]
 
@@ -33,7 +34,8 @@ def detect_target(
 
     Args:
         device: A CUDA device; None is the CPU.
-        compiler: Command of the C++ compiler; None takes the first of g++ and clang++ on the search path.
+        compiler: Command of the C++ compiler, perhaps with words before it (`ccache g++`) and options; None takes
+            `$CXX`, and without that the first of g++ and clang++ on the search path.
         threads: Number of OpenMP threads; None takes torch's own number.
 
     Returns:
@@ -49,7 +51,7 @@ def detect_target(
     if threads is not None and threads < 1:
         raise InvalidArgumentError(f"threads must be at least 1, not {threads}", code="runtime.threads")
     if compiler is None:
-        compiler = next((c for c in COMPILERS if shutil.which(c)), "")
+        compiler = os.environ.get("CXX", "").strip() or next((c for c in COMPILERS if shutil.which(c)), "")
     if device is not None and device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         isa = _architecture(properties)
@@ -132,11 +134,16 @@ def cpu_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
 def compiler_identity(compiler: str) -> str:
     """Return text that changes when `compiler` names another program; "" when there is no such program.
 
-    Size and time of the resolved file stand for the version: asking the compiler would start a process per build.
+    Size and time of each resolved file stand for the version: asking the compiler would start a process per build.
     """
-    path = shutil.which(compiler) if compiler else None
-    if path is None:
-        return ""
+    words = words_of(compiler)
+    found = [shutil.which(word) or "" for word in words]
+    return " ".join(map(_identity, words, found)) if found and found[0] else ""
+
+
+def _identity(word: str, path: str) -> str:
+    if not path:  # an option
+        return word
     real = os.path.realpath(path)
     status = os.stat(real)
     return f"{real} {status.st_size} {status.st_mtime_ns}"
