@@ -71,7 +71,7 @@ def tests(session: nox.Session) -> None:
     """Pass all tests: every package isolated, then integration/."""
     isolated_environment(session, PACKAGES)
     test_all_isolated(session, PACKAGES)
-    install_everything(session, *TEST_TOOLS, "transformers", "rich")
+    install_everything(session, *TEST_TOOLS, "transformers", "rich", "coverage")
     session.run("python", "-m", "pytest", "integration", *session.posargs)
 
 
@@ -246,7 +246,7 @@ def own(session: nox.Session) -> None:
 @nox.session
 def integration(session: nox.Session) -> None:
     """Test what combines packages."""
-    install_everything(session, *TEST_TOOLS, "transformers", "rich")
+    install_everything(session, *TEST_TOOLS, "transformers", "rich", "coverage")
     session.run("python", "-m", "pytest", "integration", *session.posargs)
 
 

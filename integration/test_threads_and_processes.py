@@ -127,3 +127,50 @@ def test_no_warning_of_the_compilers_own_reaches_the_user(fresh):
     fast = intarsia.compile(lambda y: y.sin() + 1, options=RAISE)
     fast(x * 2).sum().backward()  # of a tensor that is no leaf
     torch.testing.assert_close(x.grad, 2 * (2 * torch.ones(3)).cos())
+
+
+WORKERS = """
+import multiprocessing, sys, warnings
+import torch, intarsia
+from torch.utils.data import DataLoader, Dataset
+
+def f(x): return torch.softmax(x * 2, -1) + 1
+fast = intarsia.compile(f, options={"on_error": "raise"})
+
+class Rows(Dataset):
+    def __len__(self): return 6
+    def __getitem__(self, n): return fast(torch.full((3,), float(n)))
+
+def child(n):
+    torch.testing.assert_close(fast(torch.ones(n)), f(torch.ones(n)))
+    return intarsia.stats().fallbacks
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    compiled_before = sys.argv[2] == "after"
+    if compiled_before:
+        fast(torch.ones(3))
+    context = multiprocessing.get_context(sys.argv[1])
+    loader = DataLoader(Rows(), batch_size=2, num_workers=2, multiprocessing_context=context)
+    got = torch.cat([batch for batch in loader])
+    torch.testing.assert_close(got, torch.stack([f(torch.full((3,), float(n))) for n in range(6)]))
+    with context.Pool(2) as pool:
+        assert pool.map(child, [2, 3]) == [0, 0]
+    child(4)
+"""
+
+
+@pytest.mark.parametrize(("method", "when"), [("fork", "after"), ("fork", "before"), ("spawn", "after")])
+def test_workers_of_a_loader_and_a_pool_compile_and_call(method, when, tmp_path):
+    script = tmp_path / "workers.py"
+    script.write_text(WORKERS)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "INTARSIA_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, str(script), method, when],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
