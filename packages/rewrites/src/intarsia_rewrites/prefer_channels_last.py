@@ -23,19 +23,17 @@ from typing import Any
 
 import torch
 import torch.fx as fx
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from intarsia_ir import aten, meta
 from intarsia_ir.records import Target
+from intarsia_rewrites._convolutions import OPERANDS, convolutions, operands
 from intarsia_rewrites._draft import Draft, value_of
 
 __all__ = ["prefer_channels_last"]
 
 HALF = (torch.bfloat16, torch.float16)
 _OPS: Any = torch.ops.aten
-# the operands that share one layout, by position
-_OPERANDS = {_OPS.convolution.default: (0, 1), _OPS.convolution_backward.default: (0, 1, 2)}
 _STRIDE = {_OPS.convolution.default: 3, _OPS.convolution_backward.default: 4}
 _GROUPS = {_OPS.convolution.default: 8, _OPS.convolution_backward.default: 9}
 _LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -82,35 +80,30 @@ def prefer_channels_last(
         3
     """
     draft = Draft(gm, fuel, check)
-    nodes = draft.graph.nodes if target.machine.matrix_gflop_per_s else ()
-    chosen = {n for n in nodes if _is_convolution(n, target.device, dtypes) and draft.burn("channels_last")}
+    nodes = convolutions(draft.graph, target)
+    chosen = {node for node in nodes if _can_turn(node, dtypes) and draft.burn("channels_last")}
     if chosen:
         _Layouts(draft, chosen).run()
     return draft.finish()
 
 
-def _is_convolution(node: fx.Node, device: str, dtypes: Collection[torch.dtype]) -> bool:
-    """Whether this is a convolution, or a backward pass of one, that isn't on channels-last memory yet."""
-    if node.op != "call_function" or node.target not in _OPERANDS:
-        return False
-    values = [meta.value(a) for a in _operands(node)]
-    if not all(isinstance(v, FakeTensor) and v.dim() in _LAYOUTS and v.device.type == device for v in values):
-        return False
-    known = all(type(n) is int and n > 0 for v in values for n in v.shape)
+def _can_turn(node: fx.Node, dtypes: Collection[torch.dtype]) -> bool:
+    """Whether a convolution has the layout, gains by it, and isn't on channels-last memory yet."""
+    values = [meta.value(a) for a in operands(node)]
+    known = all(v.dim() in _LAYOUTS and type(n) is int and n > 0 for v in values for n in v.shape)
     return known and values[0].dtype in dtypes and _pays(node) and not all(map(_is_channels_last, values))
 
 
 def _pays(node: fx.Node) -> bool:
-    """Whether the library's kernel for the layout is faster by more than what turning costs, as measured on an H200."""
+    """Whether the library's kernel for the layout is faster by more than what turning costs.
+
+    `python benchmarks/convolutions.py --type tf32`, and `--type bf16`, time what this chooses, beside eager.
+    """
     stride: Any = node.args[_STRIDE[node.target]]
     if node.args[_GROUPS[node.target]] != 1 and any(step != 1 for step in stride):
         return False
-    weight = meta.value(_operands(node)[-1])
+    weight = meta.value(operands(node)[-1])
     return weight.dtype in HALF or any(size != 1 for size in weight.shape[2:])
-
-
-def _operands(node: fx.Node) -> list[fx.Node]:
-    return [node.args[k] for k in _OPERANDS[node.target]]  # type: ignore[index,misc]
 
 
 class _Layouts:
@@ -131,7 +124,7 @@ class _Layouts:
         """Turn the chosen convolutions, and let the rest follow."""
         for node in list(self.draft.graph.nodes):
             if node in self.chosen:
-                positions = _OPERANDS[node.target]
+                positions = OPERANDS[node.target]
                 args = [self._turned(a, node) if k in positions else a for k, a in enumerate(node.args)]
                 node.args = tuple(args)
                 self._compute(node)
