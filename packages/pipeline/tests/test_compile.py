@@ -39,6 +39,18 @@ def test_every_rung_of_the_ladder_gives_the_same_values(backend):
     assert stats.kernels_generated == (1 if backend in ("auto", "cpp") else 0)
 
 
+@pytest.mark.parametrize("backend", ["auto", "eager", "aten", "loops", "kernels"])
+def test_every_rung_of_the_ladder_records_no_gradient_where_the_program_does_not(backend):
+    weight = torch.ones(3, requires_grad=True)
+
+    def f(x):
+        with torch.no_grad():
+            return x * weight
+
+    found = intarsia.compile(f, backend=backend, options=RAISE)(torch.ones(2, 3))
+    assert found.grad_fn is None and not found.requires_grad
+
+
 def test_a_second_call_compiles_nothing():
     x, y = arguments()
     fast = intarsia.compile(f, options=RAISE)

@@ -159,7 +159,7 @@ TABLES = tuple(name for name in inspect.signature(default_pipeline).parameters i
 
 def interpreted(pipeline: Pipeline, level: type) -> Pipeline:
     """Return `pipeline` cut after `level`, ended by that level's interpreter: a rung of the debugging ladder."""
-    run = dialect_of(level).interpret
+    run = torch.no_grad()(dialect_of(level).interpret)  # as kernels run: what needs gradients has a backward pass
 
     def interpret(p: Any) -> Linked:
         known = getattr(p, "contract", p)
