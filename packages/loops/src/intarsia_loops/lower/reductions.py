@@ -300,13 +300,16 @@ def _moments(results: str, root: bool) -> Callable[..., Any]:
         dtype = compute_type(b.spec(0 if "mean" in results else None).dtype)
         if dtype not in FLOATS:
             return DECLINED  # eager raises
-        var = _spread(b, self, dims, 1 if correction is None else correction, dtype)
+        # eager's CPU kernels fold in double: sums of squares may be beyond float32's range where their roots aren't
+        folds = "f64" if b.temp_spec((), dtype).device == "cpu" and self.dtype != "f16" else dtype
+        spread = _spread if folds == dtype else _spread_of_one_pass
+        var = spread(b, self, dims, 1 if correction is None else correction, folds)
         if "mean" in results:
-            mean = _running_mean(b, self, _mean_of(b, self, dims, dtype, lambda e, _: e, ""), dims, dtype)
-        spread = kept_result(
+            mean = _running_mean(b, self, _mean_of(b, self, dims, folds, lambda e, _: e, ""), dims, folds)
+        made = kept_result(
             b, var, dims, 0 if "mean" in results else None, (lambda v: m.unary("sqrt", v)) if root else (lambda v: v)
         )
-        return (spread, kept_result(b, mean, dims, 1, lambda v: v)) if "mean" in results else spread
+        return (made, kept_result(b, mean, dims, 1, lambda v: v)) if "mean" in results else made
 
     return lowering
 
@@ -316,14 +319,42 @@ def _spread(b: Builder, x: Tensor, dims: Sequence[int], correction: float, dtype
 
     The mean of equal numbers is rounded, and the gradient of a standard deviation that is almost 0 is noise.
     """
-    if not dims or count(x, dims).lo < 1:
-        return var_mean(b, x, dims, correction, dtype)[0]
+    distance = _distance(x, dims, dtype)
+    return _variance(b, x, dims, correction, dtype, distance, _mean_of(b, x, dims, dtype, distance, "distance_"))
+
+
+def _spread_of_one_pass(b: Builder, x: Tensor, dims: Sequence[int], correction: float, dtype: str) -> Tensor:
+    """Return the same of float32 numbers in float64, which has bits to spare.
+
+    The first number's own distance is 0, so the mean distance is at most sqrt(n) deviations: the difference below
+    loses no more than the bits of n, of the 29 that there are beyond float32's.
+    """
+    distance = _distance(x, dims, dtype)
+
+    def squared(element: Val, point: Point) -> Val:
+        return m.square(distance(element, point))
+
+    total = b.reduce("sum", x, dims, dtype=dtype, body=distance, role="distance_sum")
+    squares = b.reduce("sum", x, dims, dtype=dtype, body=squared, role="squares")
+    n = count(x, dims)
+
+    def body(p: Point) -> Val:
+        common = m.binary("div", m.square(total.at(p)), as_number(n, dtype))
+        return m.binary("div", m.binary("sub", squares.at(p), common), _degrees(n, correction, dtype))
+
+    return b.map(body, b.temp_spec(squares.shape, dtype), "var")
+
+
+def _distance(x: Tensor, dims: Sequence[int], dtype: str) -> Body:
+    """The distance of an element from the first that it is folded with; itself where there may be none."""
 
     def distance(element: Val, point: Point) -> Val:
+        if not dims or count(x, dims).lo < 1:
+            return element
         first = tuple(ZERO if d in dims else place for d, place in enumerate(point))
         return m.binary("sub", element, cast(x.at(first), dtype))
 
-    return _variance(b, x, dims, correction, dtype, distance, _mean_of(b, x, dims, dtype, distance, "distance_"))
+    return distance
 
 
 def _running_mean(b: Builder, x: Tensor, mean: Tensor, dims: Sequence[int], dtype: str) -> Tensor:
