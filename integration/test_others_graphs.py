@@ -284,13 +284,33 @@ def test_what_is_no_graph_is_refused_with_the_remedy():
 
 
 @pytest.mark.peer
-def test_calls_with_subgraphs_are_named():
+def test_a_condition_of_an_exported_program_is_one_of_ours():
     class Choice(torch.nn.Module):
-        def forward(self, x):
-            return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 3)
 
-    program = torch.export.export(Choice(), (torch.randn(3),))
-    with pytest.raises(UnsupportedError, match="cond takes functions as operands") as caught:
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda z: self.linear(z), torch.cos, (x,)) + 1
+
+    model, inputs = Choice(), torch.randn(2, 3).abs()
+    recorded = normalise(torch.export.export(model, (inputs,)))
+    loops, signature = lowered(recorded)
+    for x in (inputs, -inputs):
+        args = [model.linear.weight, model.linear.bias, x]
+        with torch.no_grad():
+            (actual,) = flat(apply_signature(intarsia_loops.loops.interpret(loops, *args), signature, args))
+            torch.testing.assert_close(actual, (model.linear(x) if x.sum() > 0 else x.cos()) + 1)
+
+
+@pytest.mark.peer
+def test_calls_with_other_subgraphs_are_named():
+    class Mapped(torch.nn.Module):
+        def forward(self, x):
+            return torch._higher_order_ops.map(torch.sin, x)
+
+    program = torch.export.export(Mapped(), (torch.randn(3, 2),))
+    with pytest.raises(UnsupportedError, match=r"map.* takes functions as operands") as caught:
         normalise(program)
     assert caught.value.where[0].file == __file__
 

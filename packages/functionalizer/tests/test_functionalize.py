@@ -9,6 +9,7 @@ from intarsia_functionalizer import functionalize, to_aten
 from intarsia_functionalizer.builder import dense_order
 from intarsia_ir import aten, meta
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError, VerifyError
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import AliasOfInput, AliasOfOutput, Constant, Fresh, InputItself, ViewStep, Write
 from intarsia_ir.values import Recorded
 
@@ -351,3 +352,56 @@ def test_a_copy_has_the_strides_of_dimensions_of_one_element(strides):
     order = dense_order(like)
     copy = like.permute(order).contiguous().permute([order.index(dim) for dim in range(3)])
     assert copy.stride() == like.stride()
+
+
+# ---- calls with subgraphs
+
+
+def conditional(second):
+    text = f"""// dialect: aten 1
+graph(%p: b8[], %x: f32[3]) {{
+  %0: (f32[3],) = cond[
+    graph(%x: f32[3]) {{
+      %0: f32[3] = aten.sin.default(%x)  # a.py:1 in f
+      %1: f32[3] = aten.mul_.Tensor(%0, 2)  # a.py:2 in f
+      return (%0,)
+    }}
+    graph(%x: f32[3]) {{
+      {second}
+    }}
+  ](%p, %x)  # a.py:4 in f
+  %1: f32[3] = operator.getitem(%0, 0)  # a.py:4 in f
+  %2: f32[3] = aten.add_.Tensor(%x, %1)  # a.py:5 in f
+  return (%1,)
+}}
+"""
+    return aten.parse_ir(text)
+
+
+def test_graphs_of_a_higher_order_op_are_made_functional():
+    done = functionalize(conditional("%0: f32[3] = aten.neg.default(%x)  # a.py:3 in f\n      return (%0,)"))
+    aten.verify(done.graph_module, functional=True)
+    (op,) = [n.target for n in done.graph_module.graph.nodes if isinstance(n.target, HigherOrderOp)]
+    assert [str(n.target) for n in op.programs[0].graph.nodes if n.op == "call_function"] == [
+        "aten.sin.default",
+        "aten.mul.Tensor",
+    ]
+    assert len(done.signature.writes) == 1
+    x = torch.tensor([1.0, 2.0, 3.0])
+    results = aten.interpret(done.graph_module, torch.tensor(True), x)
+    torch.testing.assert_close(results[done.signature.writes[0].result], x + 2 * x.sin())
+    torch.testing.assert_close(results[done.signature.outputs[0].result], 2 * x.sin())
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "return (%x,)",
+        "%0: f32[3] = aten.neg_.default(%x)  # a.py:3 in f\n"
+        "%1: f32[3] = aten.sin.default(%0)  # a.py:3 in f\n return (%1,)",
+    ],
+)
+def test_a_graph_that_does_more_than_compute_is_refused(second):
+    with pytest.raises(UnsupportedError, match="writes an input, or gives memory that isn't its own") as caught:
+        functionalize(conditional(second))
+    assert caught.value.code == "functionalize.subgraph" and "x.clone()" in caught.value.hints[0]

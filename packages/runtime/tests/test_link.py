@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from intarsia_ir.aten import functional_form
+from intarsia_ir.aten import functional_form, parse_ir
 from intarsia_ir.errors import InternalError, InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import KernelSource, Launch, Target
 from intarsia_loops import to_fx
@@ -481,3 +481,34 @@ def test_sizes_that_calls_give_are_read_from_their_results(linked: Callable[...,
     with pytest.raises(RuntimeError, match="more than there are"):
         run(x, torch.tensor(4))
     assert run.symbolic and run.uses_host
+
+
+def held_by(value: torch.Tensor) -> Any:
+    text = """// dialect: aten 1
+graph(%p: b8[], %x: f32[2, 3]) {
+  %0: (f32[2, 3],) = cond[
+    graph(%x: f32[2, 3]) {
+      %0: f32[2, 3] = aten.neg.default(%x)
+      return (%0,)
+    }
+    graph(%x: f32[2, 3]) {
+      %0: f32[2, 3] = get_attr('held')
+      %1: f32[2, 3] = aten.add.Tensor(%x, %0)
+      return (%1,)
+    }
+  ](%p, %x)
+  return (%x,)
+}
+"""
+    gm = parse_ir(text, constants={"0.1.held": value})
+    return next(node.target for node in gm.graph.nodes if node.op == "call_function")
+
+
+def test_calls_with_equal_graphs_that_hold_other_tensors(linked: Callable[..., Runner], x: torch.Tensor) -> None:
+    p = ref("p", (), ())
+    calls = [Extern((f"y{n}",), held_by(torch.full((2, 3), float(n))), (p, whole("x"))) for n in range(2)]
+    run = linked(calls, (whole("y0"), whole("y1")), inputs=("p", "x"), buffers={"p": buffer(dtype="b8")})
+    for found, expected in zip(run(torch.tensor(False), x), (x, x + 1), strict=True):
+        assert torch.equal(found, expected)
+    assert all(torch.equal(y, -x) for y in run(torch.tensor(True), x))
+    assert not run.draws

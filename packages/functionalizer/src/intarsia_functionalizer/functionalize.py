@@ -33,7 +33,7 @@ from intarsia_functionalizer.rewriter import Rewriter
 from intarsia_functionalizer.storage import Ref
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
-from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import AliasOfInput, AliasOfOutput, Constant, Fresh, InputItself, InputSpec, Signature
 from intarsia_ir.values import Functional, Recorded
 from intarsia_recorder import EagerMode, graph_module, snapshot
@@ -77,7 +77,7 @@ def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None
     if _is_functional(recorded):
         return _unchanged(recorded)
     graph, mode = _with_one_mode(gm.graph)
-    rewriter = Rewriter(graph, mode, fuel)
+    rewriter = Rewriter(graph, mode, fuel, functional_subgraph)
     # composites with symbolic sizes come apart in Python: the C++ forms of some demand plain integers
     symbolic = contextlib.nullcontext() if mode.shape_env is None else enable_python_dispatcher()
     with torch.no_grad(), symbolic, mode:
@@ -90,6 +90,25 @@ def functionalize(program: fx.GraphModule | Recorded, *, fuel: int | None = None
         aten_dialect.verify(new, functional=fuel is None, origins=origins)
     facts = join_facts(recorded.facts, facts_behind(meta.value(node) for node in gm.graph.find_nodes(op="placeholder")))
     return Functional(new, signature, facts, overlap_guards(rewriter, signature))
+
+
+def functional_subgraph(gm: fx.GraphModule) -> fx.GraphModule:
+    """Return the functional form of a graph of a higher-order op.
+
+    Raises:
+        UnsupportedError: `functionalize.subgraph`: it writes an input, or gives memory of an input, or twice the same.
+    """
+    done = functionalize(gm, check=False)
+    fresh = [spec.result for spec in done.signature.outputs if isinstance(spec, Fresh)]
+    if done.signature.writes or fresh != list(range(len(done.signature.outputs))):
+        raise UnsupportedError(
+            "a function of a higher-order op writes an input, or gives memory that isn't its own",
+            code="functionalize.subgraph",
+            where=next(iter(meta.origins(node) for node in gm.graph.nodes if meta.origins(node)), ()),
+            hints=("let it compute new tensors: `x + 1` in place of `x.add_(1)`, `x.clone()` in place of `x`",),
+        )
+    graph: fx.GraphModule = done.graph_module
+    return graph
 
 
 def _as_recorded(gm: fx.GraphModule) -> Recorded:

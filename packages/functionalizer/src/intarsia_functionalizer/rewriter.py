@@ -7,7 +7,7 @@ contents are always handed on with the strides that they had in the original pro
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from intarsia_functionalizer.views import INVERSES, TURNS_INTO_VIEW
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.higher_order import HigherOrderOp
 
 __all__ = ["Rewriter", "root_of", "shows_elements_twice"]
 
@@ -43,6 +44,7 @@ class Rewriter:
         source: FX(aten, effects); read only.
         mode: The mode of its fake tensors.
         fuel: Number of writes that may be rewritten; None: all. The rest stay in the graph as effects.
+        subgraph: Makes the functional form of a graph of a higher-order op.
 
     Attributes:
         graph: The new graph; has no output node yet.
@@ -51,8 +53,14 @@ class Rewriter:
         n_rewritten: Number of writes rewritten so far.
     """
 
-    def __init__(self, source: fx.Graph, mode: FakeTensorMode, fuel: int | None) -> None:
-        self.source, self.fuel = source, fuel
+    def __init__(
+        self,
+        source: fx.Graph,
+        mode: FakeTensorMode,
+        fuel: int | None,
+        subgraph: Callable[[fx.GraphModule], fx.GraphModule],
+    ) -> None:
+        self.source, self.fuel, self.subgraph = source, fuel, subgraph
         self.graph = fx.Graph()
         self.builder = Builder(self.graph, mode)
         self.inputs: list[Ref | None] = []
@@ -112,7 +120,10 @@ class Rewriter:
 
     def _copy(self, node: fx.Node) -> fx.Node:
         """Copy a node; its arguments are what their tensors hold now."""
-        return self.graph.node_copy(node, self._argument)
+        copy = self.graph.node_copy(node, self._argument)
+        if isinstance(node.target, HigherOrderOp):
+            copy.target = node.target.with_programs([self.subgraph(program) for program in node.target.programs])
+        return copy
 
     def _argument(self, node: fx.Node) -> Any:
         return self._node(self._values[node])

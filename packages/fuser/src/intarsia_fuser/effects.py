@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from intarsia_ir.aten import effects
+from intarsia_ir.higher_order import HigherOrderOp
 
 __all__ = ["has_effect", "must_run"]
 
@@ -16,6 +17,8 @@ def has_effect(target: Any) -> bool:
 
     A target without a schema may do anything.
     """
+    if isinstance(target, HigherOrderOp):
+        return effects(target).random
     schema = getattr(target, "_schema", None)
     if schema is None:
         return True

@@ -5,6 +5,7 @@
     input  = "%name" [":" type]
     node   = "%n" [":" type] "=" (call | region) effects [comment]
     call   = target "(" value, ..., name "=" value, ... ")"
+    target = name | name "[" graph ... name "=" number ... "]"
     region = "region" "'name'" graph
 
 Nothing is imported and nothing is called while reading: functions outside torch, operator, math and builtins,
@@ -32,6 +33,7 @@ from intarsia_ir._tokens import Tokens, fail, tokenize
 from intarsia_ir.device_guard import keep_device_guard
 from intarsia_ir.dtypes import DTYPE_NAMES, dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp
 from intarsia_ir.records import Origin
 
 __all__ = ["Reader", "parse_graph"]
@@ -82,6 +84,7 @@ class Reader:
     fake_mode: FakeTensorMode
     nodes: dict[str, fx.Node] = field(default_factory=dict)
     attributes: dict[fx.Node, Any] = field(default_factory=dict)
+    defined: str = ""
 
     # ---- graphs ----------------------------------------------------------------------------------------------
 
@@ -124,6 +127,7 @@ class Reader:
         val = self.type() if has_value else None
         self.tokens.expect("=")
         made = self._region if self.tokens.accept("region") else self._call
+        self.defined = name
         node = made(graph, prefix, None if name.isdigit() else name)
         self._attributes(node)
         if has_value:
@@ -162,6 +166,9 @@ class Reader:
         token = self.tokens.take()
         if token.kind not in ("name", "opaque"):
             fail(f"expected an op, found {token.text!r}", token.line)
+        if token.text in HIGHER_ORDER and self.tokens.accept("["):
+            target = self._higher_order(token.text, f"{prefix}{self.defined}.")
+            return graph.create_node("call_function", target, *self.arguments(), name=name)
         args, kwargs = self.arguments()
         if token.text == "get_attr":
             return self._get_attr(graph, args[0], self._constant(prefix + args[0], token.line), name)
@@ -170,6 +177,22 @@ class Reader:
             self.attributes[node] = self._constant(prefix + args[0], token.line)
             return node
         return graph.create_node("call_function", self._target(token.text, token.line), args, kwargs, name)
+
+    def _higher_order(self, op: str, prefix: str) -> HigherOrderOp:
+        """Read the graphs and options of a higher-order op; `prefix` is that of the constants of its graphs."""
+        programs: list[fx.GraphModule] = []
+        options: dict[str, int] = {}
+        outer, self.nodes = self.nodes, {}
+        while not self.tokens.accept("]"):
+            if self.tokens.peek().text == "graph":
+                self.nodes = {}
+                programs.append(self.graph(f"{prefix}{len(programs)}."))
+            else:
+                key = self.tokens.expect_kind("name").text
+                self.tokens.expect("=")
+                options[key] = int(self.tokens.expect_kind("number").text)
+        self.nodes = outer
+        return HigherOrderOp(op, programs, options)
 
     def _get_attr(self, graph: fx.Graph, path: str, value: Any, name: str | None) -> fx.Node:
         node = graph.create_node("get_attr", path, name=name)

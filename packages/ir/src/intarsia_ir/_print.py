@@ -23,6 +23,7 @@ from intarsia_ir import meta
 from intarsia_ir._fx import attribute
 from intarsia_ir._literals import Opaque, literal, value_type
 from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import Origin, SizeFacts
 
 __all__ = ["Dialect", "collect_constants", "excerpt", "graph_lines", "origins_comment", "print_graph"]
@@ -116,10 +117,12 @@ class _Printer:
             if node.op == "placeholder":
                 continue
             region = self._region(node)
-            if region is None:
-                yield f"{pad}  {self.line(node)}"
-            else:
+            if region is not None:
                 yield from self._region_lines(node, region)
+            elif isinstance(node.target, HigherOrderOp):
+                yield from self._higher_order_lines(node, node.target)
+            else:
+                yield f"{pad}  {self.line(node)}"
         yield pad + "}"
 
     def _head(self, inputs: list[fx.Node]) -> Iterator[str]:
@@ -149,9 +152,11 @@ class _Printer:
             return self._input(node) + self._origins(node)
         if node.op == "output":
             return f"return {self.literal(node.args[0])}{self._origins(node)}"
-        text = f"{self._name(node)}{self._type(node)} = {self._call(node)}{self._attributes(node)}"
+        return f"{self._name(node)}{self._type(node)} = {self._call(node)}{self._after_call(node)}"
+
+    def _after_call(self, node: fx.Node) -> str:
         marks = "".join(f" !{mark}" for mark in self.dialect.effect_marks(node))
-        return text + marks + self._origins(node)
+        return self._attributes(node) + marks + self._origins(node)
 
     def _attributes(self, node: fx.Node) -> str:
         """Text of what a training step has to know of a node, where it isn't what it is by default."""
@@ -179,6 +184,8 @@ class _Printer:
         return f"{self._target(node)}({self._arguments(node)})"
 
     def _target(self, node: fx.Node) -> str:
+        if isinstance(node.target, HigherOrderOp):
+            return f"{node.target.name}[...]"  # a line of an excerpt
         name = self.dialect.target_name(node.target)
         if name is None:
             return self.opaque.name(node.target)
@@ -215,6 +222,19 @@ class _Printer:
         yield f"{'  ' * (self.depth + 1)}{self._name(node)} = region {node.target!r} {first}"
         yield from rest[:-1]
         yield rest[-1] + self._origins(node)
+
+    def _higher_order_lines(self, node: fx.Node, target: HigherOrderOp) -> Iterator[str]:
+        pad = "  " * (self.depth + 1)
+        yield f"{pad}{self._name(node)}{self._type(node)} = {target.name}["
+        for number, program in enumerate(target.programs):
+            prefix = f"{self.prefix}{self._name(node)[1:]}.{number}."
+            inner = _Printer(program, self.dialect, self.opaque, self.depth + 2, prefix, self.named)
+            inner.outside = self.outside
+            first, *rest = inner.lines()
+            yield f"{pad}  {first}"
+            yield from rest
+        yield from [f"{pad}  {name}={value}" for name, value in target.options.items()]
+        yield f"{pad}]({self._arguments(node)}){self._after_call(node)}"
 
 
 def origins_comment(where: Sequence[Origin]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from intarsia_ir._fx import attribute, node_arguments
 from intarsia_ir._print import Dialect, excerpt
 from intarsia_ir.dialects import dialect_of, step_between
 from intarsia_ir.errors import VerifyError
+from intarsia_ir.higher_order import HigherOrderOp, n_inputs, n_results
 
 __all__ = ["Findings"]
 
@@ -86,6 +87,31 @@ class Findings:
             for item in value:
                 if not isinstance(item, (fx.Node, *constants)) and item is not None:
                     self.add(rule, node, f"returns {item!r} inside its tuple")
+
+    def check_subgraphs(self, rule: str, node: fx.Node, verify: Callable[[fx.GraphModule], None]) -> None:
+        """The graphs of a higher-order op obey the rules, take its operands, and give what the call gives."""
+        op = node.target
+        assert isinstance(op, HigherOrderOp)
+        if node.kwargs:
+            self.add(rule, node, f"has the keyword operands {sorted(node.kwargs)}")
+        n_before = len(self.found)
+        for name, program, wanted in zip(op.row.graphs, op.programs, op.row.n_inputs(op.options, len(node.args))):
+            try:
+                verify(program)
+            except VerifyError as error:
+                for inner_rule, inner, message in error.findings:
+                    self.add(rule, node, f"in its graph {name}, {inner_rule} at {inner}: {message}")
+                continue
+            if n_inputs(program) != wanted:
+                self.add(rule, node, f"its graph {name} has {n_inputs(program)} inputs, not {wanted}")
+        if len(self.found) > n_before:
+            return
+        found = [n_results(program) for program in op.programs]
+        value = meta.value(node) if meta.has_value(node) else None
+        made = op.row.n_results(op.options, found)
+        if made is None or (value is not None and not (isinstance(value, tuple) and len(value) == made)):
+            given = f", and its value is {value!r}" if value is not None else ""
+            self.add(rule, node, f"its graphs give {found} results{given}")
 
     def check_attribute(self, rule: str, node: fx.Node) -> Any:
         """A get_attr names something that the module has; return it."""

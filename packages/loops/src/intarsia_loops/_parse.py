@@ -13,7 +13,9 @@ import torch
 
 from intarsia_ir.dtypes import DTYPE_NAMES, dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import Origin, SizeFact, SizeFacts
+from intarsia_loops._subgraphs import GRAPH, read_higher_order
 from intarsia_loops._symbols import symbol
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, lift, row_major
 from intarsia_loops.ops import SCALAR_OPS, Rule
@@ -36,13 +38,14 @@ from intarsia_loops.program import load as make_load
 __all__ = ["Parser", "fail", "parse_program", "tokens_after_head", "tokens_of"]
 
 _TOKEN = re.compile(
-    r"""(?P<space>[ \t\n]+)
+    rf"""(?P<space>[ \t\n]+)
+      | (?P<graph>{GRAPH})
       | (?P<comment>\#[^\n]*)
       | (?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
       | (?P<buffer>%[A-Za-z_]\w*)
       | (?P<number>(?:inf|nan)\b|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
       | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
-      | (?P<sign>//|[<>=!]=|[-<>()\[\]{},:;=@+*%`])
+      | (?P<sign>//|[<>=!]=|[-<>()\[\]{{}},:;=@+*%`])
     """,
     re.VERBOSE,
 )
@@ -482,7 +485,8 @@ class Parser:
 
     def extern(self, outs: tuple[str, ...]) -> Extern:
         token = self.peek()
-        target = _overload(self.kind("name"), token.line)
+        name = self.kind("name")
+        target = self._higher_order(name, outs) if self.accept("[") else _overload(name, token.line)
         self.expect("(")
         args: list[Any] = []
         kwargs: list[tuple[str, Any]] = []
@@ -495,6 +499,17 @@ class Parser:
                 args.append(self.argument())
             self.accept(",")
         return Extern(outs, target, tuple(args), tuple(kwargs), self.origins())
+
+    def _higher_order(self, name: str, outs: tuple[str, ...]) -> HigherOrderOp:
+        texts, options = list[str](), dict[str, int]()
+        while not self.accept("]"):
+            if self.peek().kind == "graph":
+                texts.append(self.take().text)
+            else:
+                key = self.kind("name")
+                self.expect("=")
+                options[key] = self.integer()
+        return read_higher_order(name, texts, options, outs, self.given_constants)
 
     def argument(self) -> Any:
         token = self.peek()

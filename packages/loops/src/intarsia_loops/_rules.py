@@ -8,8 +8,10 @@ from typing import Any
 
 from torch._ops import OpOverload
 
+from intarsia_ir.aten import verify as verify_aten
 from intarsia_ir.dialects import step_between
 from intarsia_ir.errors import VerifyError
+from intarsia_ir.higher_order import HigherOrderOp, n_inputs, n_results
 from intarsia_ir.records import SizeFacts
 from intarsia_loops._layout import elements_overlap
 from intarsia_loops._symbols import symbol
@@ -280,7 +282,9 @@ def _check_bounds(
 
 def _check_extern(item: Extern, buffers: Mapping[str, Buffer], findings: Findings) -> None:
     where = next((o for o in item.outs if o), str(item.target))
-    if not isinstance(item.target, OpOverload):
+    if isinstance(item.target, HigherOrderOp):
+        _check_higher_order(item, item.target, where, findings)
+    elif not isinstance(item.target, OpOverload):
         findings.add("L9", where, f"{item.target!r} is no operator overload")
         return
     if any(a.alias_info is not None and a.alias_info.is_write for a in item.target._schema.arguments):
@@ -295,6 +299,19 @@ def _check_extern(item: Extern, buffers: Mapping[str, Buffer], findings: Finding
         findings.add("L9", where, "keyword arguments are not sorted")
     for ref in item.refs():
         check_ref(ref, where, buffers, findings, "L9")
+
+
+def _check_higher_order(item: Extern, op: HigherOrderOp, where: str, findings: Findings) -> None:
+    for name, program, wanted in zip(op.row.graphs, op.programs, op.row.n_inputs(op.options, len(item.args))):
+        try:
+            verify_aten(program, functional=True, origins=False, described=False)
+        except VerifyError as error:
+            for rule, inner, message in error.findings:
+                findings.add("L9", where, f"in the graph {name}, {rule} at {inner}: {message}")
+        if n_inputs(program) != wanted:
+            findings.add("L9", where, f"the graph {name} has {n_inputs(program)} inputs, not {wanted}")
+    if op.row.n_results(op.options, [n_results(program) for program in op.programs]) != len(item.outs):
+        findings.add("L9", where, f"its graphs don't give {len(item.outs)} results")
 
 
 def check_ref(ref: TensorRef, where: str, buffers: Mapping[str, Buffer], findings: Findings, rule: str) -> None:

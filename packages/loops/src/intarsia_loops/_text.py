@@ -32,6 +32,7 @@ from intarsia_ir.dtypes import DTYPE_NAMES
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.fact_text import fact_lines
 from intarsia_ir.records import Origin
+from intarsia_loops._subgraphs import target_text
 from intarsia_loops.index import ZERO, Atom, IndexExpr, row_major
 from intarsia_loops.program import SCHEMA, Buffer, Condition, Extern, Item, Nest, Program, TensorRef, Val
 from intarsia_loops.rewrites import operands, postorder
@@ -177,7 +178,9 @@ def _extern(item: Extern, buffers: Mapping[str, Buffer]) -> str:
     outs = ", ".join((f"%{o}: {buffer_type(buffers[o])}" if o in buffers else o) if o else "_" for o in item.outs)
     args = [argument_text(a, buffers) for a in item.args]
     args += [f"{k}={argument_text(v, buffers)}" for k, v in item.kwargs]
-    return f"{outs}{' ' if outs else ''}= extern {item.target}({', '.join(args)}){origins_text(item.origins)}"
+    return (
+        f"{outs}{' ' if outs else ''}= extern {target_text(item.target)}({', '.join(args)}){origins_text(item.origins)}"
+    )
 
 
 def argument_text(value: Any, buffers: Mapping[str, Buffer]) -> str:

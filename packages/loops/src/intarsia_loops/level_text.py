@@ -41,6 +41,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import KernelSource
 from intarsia_ir.text import LevelText, Thaw, guard_lines, read_guards, read_signature, signature_lines
 from intarsia_loops._parse import Parser, fail, parse_program, tokens_of
+from intarsia_loops._subgraphs import subgraph_constants
 from intarsia_loops._text import buffer_type, program_text
 from intarsia_loops.graph import from_fx, to_fx
 from intarsia_loops.launch_text import HEADER, launches_lines, parse_launches
@@ -89,7 +90,7 @@ def _lines(value: Lower, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
         lines += launches_lines(value.launches)
     if isinstance(value, Emitted):
         lines += _source_lines(value.source, opaque)
-    return lines, dict(program.constants)
+    return lines, {**program.constants, **subgraph_constants(program)}
 
 
 def _contract(contract: Contract, opaque: Opaque) -> list[str]:

@@ -319,12 +319,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Extern:
-    """A call of an ATen overload on whole tensors.
+    """A call of an ATen overload, or of a higher-order op, on whole tensors.
 
     Args:
         outs: Buffers that take the results, one per tensor result in order ("" for a result that is None or unused);
             the size symbol of a result that is a number.
-        target: The OpOverload.
+        target: The OpOverload, or the `HigherOrderOp`, whose graphs are FX(aten) without values.
         args: Positional arguments; tensors are TensorRefs, also inside tuples; symbolic sizes are IndexExprs; what a
             check of sizes asks is a Condition.
         kwargs: Keyword arguments as sorted pairs.

@@ -9,6 +9,8 @@ import torch
 import torch.fx as fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from intarsia_ir.higher_order import HigherOrderOp
+
 __all__ = ["attribute", "call_node", "graph_module"]
 
 
@@ -39,6 +41,8 @@ def call_node(graph: fx.Graph, target: Callable[..., Any], args: tuple[Any, ...]
 
 def _candidate(target: Callable[..., Any]) -> str:
     """Return the name that FX would give a call of `target`, but for the number behind it."""
+    if isinstance(target, HigherOrderOp):
+        return target.name  # the table is for overloads, of which there are few
     entry = _CANDIDATES.get(id(target))
     if entry is None:
         entry = _CANDIDATES[id(target)] = fx.Graph()._target_to_str(target), target

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.fx as fx
@@ -29,6 +29,7 @@ from intarsia_ir import meta
 from intarsia_ir.aten.fake import quiet_fake_mode
 from intarsia_ir.dialects import dialect_of
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import (
     Constant,
     Fresh,
@@ -44,6 +45,7 @@ from intarsia_ir.torch import SETTINGS, Transform
 from intarsia_ir.values import Recorded
 from intarsia_recorder._fx import attribute, graph_module
 from intarsia_recorder.composites import composites_in_python
+from intarsia_recorder.higher_order import call_higher_order, no_saved_tensors_hooks
 from intarsia_recorder.metacache import MetaCache
 from intarsia_recorder.recorded_composites import RecordedComposites
 from intarsia_recorder.recorder import Decompositions, Recorder
@@ -326,6 +328,11 @@ def _run_node(recorder: Recorder, program: fx.GraphModule, node: fx.Node, values
         assert callable(node.target)
         if isinstance(node.target, Transform):
             return _run_transform(recorder, node.target, args)
+        if isinstance(node.target, HigherOrderOp):
+            return _run_higher_order(recorder, node.target.name, node.target.programs, args)
+        if node.target is torch.ops.higher_order.cond:
+            predicate, yes, no, given = cast(Any, args)
+            return _run_higher_order(recorder, "cond", (yes, no), (predicate, *given))
         try:
             return node.target(*args, **kwargs)
         except NotImplementedError as error:
@@ -341,6 +348,21 @@ def _run_node(recorder: Recorder, program: fx.GraphModule, node: fx.Node, values
 
 def _run_transform(recorder: Recorder, transform: Transform, operands: Sequence[Any]) -> Any:
     """Run a transformed call: the nodes of its function one by one, under the transform."""
+    with no_saved_tensors_hooks():
+        return transform.apply(_inside(recorder), operands)
+
+
+def _run_higher_order(
+    recorder: Recorder, name: str, programs: Sequence[fx.GraphModule], operands: Sequence[Any]
+) -> Any:
+    """Record a call with subgraphs: the nodes of each of its graphs one by one, into a graph of their own."""
+    run = _inside(recorder)
+    bodies = [lambda *inputs, program=program: run(program, inputs) for program in programs]
+    return call_higher_order(recorder, name, bodies, operands)
+
+
+def _inside(recorder: Recorder) -> Callable[[fx.GraphModule, Sequence[Any]], Any]:
+    """Return what runs the graph that a node holds."""
     where, mark = recorder.where, recorder.mark
 
     def run(program: fx.GraphModule, inputs: Sequence[Any]) -> Any:
@@ -349,25 +371,7 @@ def _run_transform(recorder: Recorder, transform: Transform, operands: Sequence[
         finally:
             recorder.where, recorder.mark = where, mark
 
-    with _no_saved_tensors_hooks():
-        return transform.apply(run, operands)
-
-
-@contextlib.contextmanager
-def _no_saved_tensors_hooks() -> Iterator[None]:
-    """Take off the hooks of who looks at what autograd saves: transforms refuse to run under any."""
-    taken = []
-    while (hooks := _HOOKS._top_saved_tensors_default_hooks(True)) is not None:
-        taken.append(hooks)
-        _HOOKS._pop_saved_tensors_default_hooks()
-    try:
-        yield
-    finally:
-        for pack, unpack in reversed(taken):
-            _HOOKS._push_saved_tensors_default_hooks(pack, unpack)
-
-
-_HOOKS: Any = torch._C._autograd
+    return run
 
 
 def _outputs(

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from intarsia_ir import meta
 from intarsia_ir.errors import InternalError, UnsupportedError
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import Origin
 from intarsia_recorder._fx import call_node
 from intarsia_recorder.composites import COMPOSITES_IN_CPP
@@ -43,6 +44,20 @@ _DEVICE = torch.ops.prim.device.default
 _NUMBERS = (bool, int, float, complex)
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 _PLAIN = {bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
+
+_OF_ONE_GRAPH = (
+    "graph",
+    "root",
+    "symbols",
+    "_producers",
+    "_holders",
+    "_last_placeholder",
+    "_last_item",
+    "_alive",
+    "_names",
+    "_waiting",
+    "_asserted",
+)
 
 _ASSERTIONS = {aten._assert_async.default, aten._assert_async.msg}
 
@@ -141,31 +156,49 @@ class Recorder(TorchDispatchMode):
         self.fake_mode = fake_mode
         self.decompositions = dict(decompositions or {})
         self.cache = cache or MetaCache(fake_mode)
-        self.graph, self.root = fx.Graph(), torch.nn.Module()
-        self.symbols = SymbolTable(self.graph, fake_mode.shape_env)
+        self._begin()
         self.env = self.symbols.env
         self._is_symbolic = fake_mode.shape_env is not None
         self.where: tuple[Origin, ...] | None = None
         self.phase = "forward"
         self.mark: tuple[str, int] | None = None
         self._n_regions = 0
+        self._constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self._constant_names: dict[int, str] = {}
+        self._reals: dict[int, torch.Tensor] = {}
+        self._frames: dict[tuple[int, int], tuple[CodeType, Origin | None]] = {}
+        self._stack_of_sequence: dict[int, tuple[Origin, ...]] = {}
+        self._n_asserts = 0  # of the environment that were looked at
+        self._zeros = Zeros(self._make_zeros)
+        self._kinds: dict[int, _Kind] = {}  # by address, because overloads hash in Python
+
+    def _begin(self) -> None:
+        """Begin a graph: what is set here belongs to one."""
+        self.graph, self.root = fx.Graph(), torch.nn.Module()
+        self.symbols = SymbolTable(self.graph, self.fake_mode.shape_env)
         # object id -> where it comes from: a node, or an item of a node that gets its getitem on first use
         self._producers: dict[int, fx.Node | tuple[fx.Node, int]] = {}
         self._holders: dict[int, list[fx.Node]] = {}
         self._last_placeholder: fx.Node | None = None
         self._last_item: dict[fx.Node, fx.Node] = {}
         self._alive: list[Any] = []
-        self._constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._names: dict[str, int] = {}
-        self._constant_names: dict[int, str] = {}
-        self._reals: dict[int, torch.Tensor] = {}
-        self._frames: dict[tuple[int, int], tuple[CodeType, Origin | None]] = {}
-        self._stack_of_sequence: dict[int, tuple[Origin, ...]] = {}
-        self._n_asserts = 0  # of the environment that were looked at
         self._waiting: list[Any] = []  # asserts about sizes that nothing yields yet
         self._asserted: set[Any] = set()
-        self._zeros = Zeros(self._make_zeros)
-        self._kinds: dict[int, _Kind] = {}  # by address, because overloads hash in Python
+
+    @contextlib.contextmanager
+    def subgraph(self) -> Iterator[None]:
+        """Record what runs in the block into a graph of its own, which is `graph` there, with its own `root`.
+
+        Tensors from outside are unknown inside, but as inputs: give each a placeholder.
+        """
+        outer = {name: getattr(self, name) for name in _OF_ONE_GRAPH}
+        self._begin()
+        try:
+            yield
+        finally:
+            outer["_waiting"] += self._waiting
+            vars(self).update(outer)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -300,7 +333,7 @@ class Recorder(TorchDispatchMode):
         with self:
             return aten._efficientzerotensor.default(*args, **kwargs)
 
-    def whole(self, op: OpOverload, args: tuple[Any, ...], result: Any) -> Any:
+    def whole(self, op: OpOverload | HigherOrderOp, args: tuple[Any, ...], result: Any) -> Any:
         """Record an op as it is, be it composite, with the fake tensors that it gives; return these."""
         node = call_node(self.graph, op, self.argument(self._fakes(args)), {})
         self._describe(node, result)

@@ -167,11 +167,11 @@ class SymbolTable:
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...], expression: Any) -> fx.Node:
         node = self.graph.call_function(function, args)
-        meta.set_value(node, self._number(expression))
+        meta.set_value(node, self.number(expression))
         meta.set_origins(node, self.where)
         return node
 
-    def _number(self, expression: Any) -> Any:
+    def number(self, expression: Any) -> Any:
         """Return the symbolic number of an expression."""
         if self.env is None:
             # behind fake tensors of another front end: torch's environment, which makes integers only

@@ -10,6 +10,7 @@ import torch
 
 from intarsia_ir.aten import effects, form_of, in_place, written_operands
 from intarsia_ir.dtypes import dtype_from_name
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_loops.index import ZERO, IndexExpr
 from intarsia_loops.program import Buffer, Condition, Extern, Program, TensorRef
 from intarsia_loops.shown import Shown
@@ -77,6 +78,8 @@ class ExternCall:
 
     def _function(self) -> str:
         target = self.item.target
+        if isinstance(target, HigherOrderOp):  # two of one name may hold other tensors
+            return self.names.bind(f"_{target.name}{len(self.names.bound)}", target)
         name = str(target).removeprefix("aten.").removesuffix(".default")
         binding = getattr(torch._C._VariableFunctions, name, target) if name in DIRECT else target
         return self.names.bind("_" + str(target).replace(".", "_"), binding)
@@ -166,4 +169,7 @@ def _is_tensor(returned: Any) -> bool:
 
 
 def _may_alias(target: Any) -> bool:
+    if isinstance(target, HigherOrderOp):
+        inner = [node.target for program in target.programs for node in program.graph.nodes]
+        return any(str(t) in MAY_RETURN_OPERAND or (isinstance(t, HigherOrderOp) and _may_alias(t)) for t in inner)
     return str(target) in MAY_RETURN_OPERAND or bool(effects(target).views)

@@ -36,8 +36,10 @@ import torch
 import torch.fx as fx
 from torch.profiler import record_function
 
+from intarsia_ir.aten import effects
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import KernelSource, Launch
 from intarsia_loops import from_fx
 from intarsia_loops.index import IndexExpr
@@ -338,6 +340,8 @@ def _uses_any(program: Program, buffers: Set[str]) -> bool:
 
 def _draws(item: Extern) -> bool:
     """Tell whether a call may draw random numbers: attention without dropout doesn't."""
+    if isinstance(item.target, HigherOrderOp):
+        return effects(item.target).random
     if torch.Tag.nondeterministic_seeded not in getattr(item.target, "tags", (torch.Tag.nondeterministic_seeded,)):
         return False
     arguments = item.target._schema.arguments if isinstance(item.target, torch._ops.OpOverload) else ()

@@ -19,7 +19,16 @@ from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_pyeval.values.signatures import arity
-from intarsia_tensorcapture import contexts, distributed, gradients, inference, optimizers, settings, transforms
+from intarsia_tensorcapture import (
+    contexts,
+    distributed,
+    gradients,
+    higher_order,
+    inference,
+    optimizers,
+    settings,
+    transforms,
+)
 from intarsia_tensorcapture.arrays.tensors import from_numpy, of_data
 from intarsia_tensorcapture.checkpoints import call_checkpoint
 from intarsia_tensorcapture.data_sizes import is_data
@@ -257,6 +266,7 @@ def _grouped(lists: Any, with_indices: bool = False) -> Any:
 HANDLERS: dict[Any, Handler] = {
     **distributed.HANDLERS,
     **gradients.HANDLERS,
+    **higher_order.HANDLERS,
     **inference.HANDLERS,
     **optimizers.HANDLERS,
     **settings.HANDLERS,

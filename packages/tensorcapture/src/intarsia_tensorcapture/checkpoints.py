@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["call_checkpoint"]
+__all__ = ["call_checkpoint", "changed_from_before", "updates_statistics"]
 
 
 _OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"})
@@ -50,19 +50,22 @@ def call_checkpoint(plugin: Recording, tx: Tracer, args: Sequence[Value], keywor
     try:
         with tx.effects.apart():
             result = do.call(tx, args[0], args[1:], given)
-            _refuse_effects(tx.effects, args)
+            changed = changed_from_before(tx.effects, args)
+            if changed is not None:
+                raise Break("tracer.mutation", f"a checkpointed function changes {changed.describe()}, in eager twice")
         _refuse_writes(plugin, before)
         return result
     finally:
         plugin.region = outer
 
 
-def _refuse_effects(effects: Effects, args: Sequence[Value]) -> None:
-    """Break where something that was there before has changed."""
+def changed_from_before(effects: Effects, args: Sequence[Value]) -> Value | None:
+    """Return something that was there before a function was called with `args`, itself among them, and has changed."""
     reached = {id(value) for value in _within(args, set())}
     for value in effects.dirty:
         if value.source is not None or value.identity() is not None or id(value) in reached:
-            raise Break("tracer.mutation", f"a checkpointed function changes {value.describe()}, in eager twice")
+            return value
+    return None
 
 
 def _within(values: Sequence[Any], seen: set[int]) -> Iterator[Value]:
@@ -89,7 +92,7 @@ def _refuse_writes(plugin: Recording, before: dict[torch.fx.Node, list[int]]) ->
     after = _versions(plugin)
     for node, versions in after.items():
         was = before.get(node, [0] * len(versions) if node.op == "placeholder" else versions)
-        if was != versions or (node not in before and _updates_statistics(node)):
+        if was != versions or (node not in before and updates_statistics(node)):
             raise Break("tracer.mutation", f"a checkpointed function writes a tensor ({node.name}), in eager twice")
 
 
@@ -98,7 +101,7 @@ def _fakes(node: torch.fx.Node) -> list[torch.Tensor]:
     return [t for t in (value if isinstance(value, (tuple, list)) else [value]) if isinstance(t, torch.Tensor)]
 
 
-def _updates_statistics(node: torch.fx.Node) -> bool:
+def updates_statistics(node: torch.fx.Node) -> bool:
     """Tell whether a node is a norm that updates its running statistics, which isn't counted as a write."""
     names = _NORMS.get(node.target) if node.op == "call_function" else None  # type: ignore[call-overload]
     if names is None:

@@ -113,6 +113,8 @@ class Scopes:
             found = scope.free[outer] = scope.add_input(outer.name)
             scope.seen[outer] = writes_of(outer)
             meta.set_origins(found, meta.origins(outer))
+            if meta.has_value(outer):
+                meta.set_value(found, meta.value(outer))
         return found
 
     def may_give(self, node: torch.fx.Node) -> bool:

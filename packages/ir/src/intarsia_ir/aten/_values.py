@@ -15,9 +15,11 @@ from torch._subclasses.fake_tensor import (
 )
 
 from intarsia_ir import meta
+from intarsia_ir._fx import results
 from intarsia_ir._rules import Findings
 from intarsia_ir.aten.fake import quiet_fake_mode
 from intarsia_ir.errors import NeedsFact
+from intarsia_ir.higher_order import HigherOrderOp
 
 __all__ = ["check_values"]
 
@@ -55,6 +57,9 @@ def _check(findings: Findings, rule: str, node: fx.Node, mode: FakeTensorMode) -
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
 
     target: Any = node.target
+    if isinstance(target, HigherOrderOp):
+        _check_results(findings, rule, node, target)
+        return
     with mode, torch.no_grad(), quiet_fake_mode():
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: fx.node.map_aggregate(meta.value(n), copy))
         try:
@@ -67,6 +72,15 @@ def _check(findings: Findings, rule: str, node: fx.Node, mode: FakeTensorMode) -
     message = _difference(result, meta.value(node))
     if message:
         findings.add(rule, node, message)
+
+
+def _check_results(findings: Findings, rule: str, node: fx.Node, op: HigherOrderOp) -> None:
+    """A call with subgraphs gives what its graphs give; what these are is checked in each."""
+    for number in op.row.alike:
+        given = tuple([meta.value(r) if isinstance(r, fx.Node) else r for r in results(op.programs[number].graph)])
+        message = _difference(given, meta.value(node))
+        if message:
+            findings.add(rule, node, f"its graph {op.row.graphs[number]} {message}")
 
 
 def _difference(now: Any, noted: Any) -> str:

@@ -24,6 +24,7 @@ from intarsia_ir.aten.functional_forms import NAMESPACE, form_named
 from intarsia_ir.choices import instance_of
 from intarsia_ir.effects import Effects
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.higher_order import HigherOrderOp, effects_of
 
 __all__ = [
     "SCALAR_FUNCTIONS",
@@ -280,8 +281,8 @@ def checked_table(what: str, given: Mapping[Any, Any], *kinds: type) -> dict[OpO
 
 
 def is_op(target: Any) -> bool:
-    """Tell whether `target` is an overload of any operator library, or a scalar function of the dialect."""
-    return isinstance(target, OpOverload) or target is operator.getitem or target in SCALAR_FUNCTIONS
+    """Tell whether `target` is an overload of any operator library, a higher-order op, or a scalar function."""
+    return isinstance(target, (OpOverload, HigherOrderOp)) or target is operator.getitem or target in SCALAR_FUNCTIONS
 
 
 @functools.cache
@@ -300,13 +301,17 @@ def row(target: OpOverload) -> Row:
     return Row(str(target), operands, results, effects(target), str(schema))
 
 
-@functools.cache
 def effects(target: Any) -> Effects:
     """Return the effects of a call_function target, assuming nothing about its arguments.
 
     Args:
-        target: An operator overload, or a Python function of `SCALAR_FUNCTIONS`, or operator.getitem.
+        target: An operator overload, a higher-order op, a Python function of `SCALAR_FUNCTIONS`, or operator.getitem.
     """
+    return effects_of(target, node_effects) if isinstance(target, HigherOrderOp) else _effects(target)
+
+
+@functools.cache
+def _effects(target: Any) -> Effects:
     if not isinstance(target, OpOverload):
         return Effects(opaque=not is_op(target))
     packet = _packet(target)

@@ -19,6 +19,7 @@ from torch.autograd import grad_mode
 from intarsia_ir._names import name_of
 from intarsia_ir.aten.ops import effects as overload_effects
 from intarsia_ir.effects import Effects
+from intarsia_ir.higher_order import HigherOrderOp, effects_of
 
 __all__ = [
     "REGIONS",
@@ -175,6 +176,8 @@ def node_effects(node: fx.Node) -> Effects:
         return Effects(opaque=True)
     if node.op not in ("call_function", "call_method"):
         return Effects()
+    if isinstance(node.target, HigherOrderOp):
+        return effects_of(node.target, node_effects)
     found = effects(node.target)
     if found.opaque:
         return found

@@ -11,6 +11,7 @@ T8: every get_attr names an attribute of the module.
 T9: every computing node carries origins (not asked of graphs from other front ends: `origins=False`).
 T10: a nested graph, reached by get_attr or held by a transform, obeys these rules too.
 T11: a transform has its arguments for operands, and what else its graph takes.
+T12: the graphs of a higher-order op obey these rules, take its operands, and give equally many results.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch.fx as fx
 from intarsia_ir import meta
 from intarsia_ir._rules import Findings
 from intarsia_ir.errors import VerifyError
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.torch.ops import REGIONS, set_grad_enabled
 from intarsia_ir.torch.text import DIALECT
 from intarsia_ir.torch.transforms import Transform
@@ -63,6 +65,8 @@ def _check_node(findings: Findings, node: fx.Node, origins: bool) -> None:
         findings.add("T4", node, f"calls {node.target!r}, which isn't callable")
     elif isinstance(node.target, Transform):
         _check_transform(findings, node, node.target, origins)
+    elif isinstance(node.target, HigherOrderOp):
+        findings.check_subgraphs("T12", node, lambda program: verify(program, origins=origins))
     if origins and node.op in ("call_function", "call_method"):
         findings.check_origins("T9", node)
 

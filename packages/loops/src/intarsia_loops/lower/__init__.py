@@ -22,6 +22,7 @@ from intarsia_ir.aten import verify as verify_aten
 from intarsia_ir.choices import one_of
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.higher_order import HigherOrderOp, without_values
 from intarsia_ir.records import SizeFacts, Target
 from intarsia_loops._layout import elements_overlap
 from intarsia_loops.graph import to_fx
@@ -319,7 +320,8 @@ class _Walk:
             kwargs = {**kwargs, "device": self.devices.device}
         if self.devices.must_wait(node):
             kwargs = {**kwargs, "non_blocking": False}
-        made = self.builder.extern(_without_alias(target), args, kwargs)
+        target = without_values(target) if isinstance(target, HigherOrderOp) else _without_alias(target)
+        made = self.builder.extern(target, args, kwargs)
         return tuple(sizes.get(k, m) for k, m in enumerate(made)) if sizes else made
 
     def _argument(self, value: Any) -> Any:

@@ -1,0 +1,169 @@
+"""Calls with subgraphs: each row of the table is checked, run, printed and read back in both dialects."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+import torch.fx as fx
+
+from intarsia_ir import aten as aten_dialect
+from intarsia_ir import torch as torch_dialect
+from intarsia_ir.dialects import dialect_of
+from intarsia_ir.errors import InvalidArgumentError, VerifyError
+from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp
+
+COND = """// dialect: aten 1
+graph(%p: b8[], %q: b8[], %x: f32[3]) {
+  %0: (f32[3],) = cond[
+    graph(%q: b8[], %x: f32[3]) {
+      %0: (f32[3],) = cond[
+        graph(%x: f32[3]) {
+          %0: f32[3] = aten.sin.default(%x)  # a.py:1 in f
+          return (%0,)
+        }
+        graph(%x: f32[3]) {
+          %0: f32[3] = aten.cos.default(%x)  # a.py:2 in f
+          return (%0,)
+        }
+      ](%q, %x)  # a.py:3 in f
+      %1: f32[3] = operator.getitem(%0, 0)  # a.py:3 in f
+      %2: f32[3] = aten.mul.Tensor(%1, 2)  # a.py:3 in f
+      return (%2,)
+    }
+    graph(%q: b8[], %x: f32[3]) {
+      %0: f32[3] = aten.neg.default(%x)  # a.py:4 in f
+      return (%0,)
+    }
+  ](%p, %q, %x)  # a.py:5 in f
+  %1: f32[3] = operator.getitem(%0, 0)  # a.py:5 in f
+  return (%1,)
+}
+"""
+X = torch.tensor([0.5, -1.0, 2.0])
+YES, NO = torch.tensor(True), torch.tensor(False)
+
+CASES: dict[str, tuple[str, tuple[Any, ...], Any]] = {
+    "cond": (COND, (YES, NO, X), 2 * X.cos()),
+}
+
+
+def test_every_row_has_a_case() -> None:
+    assert CASES.keys() == HIGHER_ORDER.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_is_checked_run_printed_and_read_back(name: str) -> None:
+    text, inputs, expected = CASES[name]
+    gm = aten_dialect.parse_ir(text)
+    aten_dialect.verify(gm, functional=True)
+    assert aten_dialect.print_ir(gm) == text
+    torch.testing.assert_close(aten_dialect.interpret(gm, *inputs), (expected,))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_is_the_same_in_the_torch_dialect(name: str) -> None:
+    text, inputs, expected = CASES[name]
+    text = text.replace("dialect: aten", "dialect: torch").replace("aten.cos.default", "torch.cos")
+    gm = torch_dialect.parse_ir(text)
+    torch_dialect.verify(gm)
+    assert re.sub(r" ![a-z]+(\(self\))?", "", torch_dialect.print_ir(gm)) == text
+    torch.testing.assert_close(torch_dialect.interpret(gm, *inputs), (expected,))
+    assert dialect_of(gm) == "torch"
+
+
+@pytest.mark.parametrize("p", [True, False])
+@pytest.mark.parametrize("q", [True, False])
+def test_nested_conds_take_the_branches_that_python_takes(p: bool, q: bool) -> None:
+    (found,) = aten_dialect.interpret(aten_dialect.parse_ir(COND), torch.tensor(p), torch.tensor(q), X)
+    assert torch.equal(found, (X.sin() if q else X.cos()) * 2 if p else -X)
+
+
+def op_of(gm: fx.GraphModule) -> fx.Node:
+    return next(node for node in gm.graph.nodes if isinstance(node.target, HigherOrderOp))
+
+
+def test_equal_graphs_make_equal_ops_with_one_name_in_any_process() -> None:
+    first, second = op_of(aten_dialect.parse_ir(COND)), op_of(aten_dialect.parse_ir(COND))
+    other = op_of(aten_dialect.parse_ir(COND.replace("aten.neg", "aten.abs")))
+    assert first.target == second.target and hash(first.target) == hash(second.target)
+    assert first.target != other.target and str(first.target) != str(other.target)
+    assert str(first.target) == "higher_order.cond.d6bcc5229aa2"
+
+
+def test_a_constant_of_a_graph_is_given_beside_the_text() -> None:
+    text = COND.replace("aten.neg.default(%x)", "get_attr('held')")
+    gm = aten_dialect.parse_ir(text, constants={"0.1.held": X})
+    assert aten_dialect.print_ir(gm) == text
+    assert aten_dialect.constants_of(gm) == {"0.1.held": X}
+    assert aten_dialect.interpret(gm, NO, NO, X)[0] is X
+
+
+@pytest.mark.parametrize(
+    ("op", "random", "removable"),
+    [
+        ("aten.bernoulli", True, False),
+        ("aten.sin", False, True),
+        ("aten.inverse", False, False),
+    ],
+)
+def test_draws_and_raises_as_its_graphs_do(op: str, random: bool, removable: bool) -> None:
+    node = op_of(aten_dialect.parse_ir(COND.replace("aten.neg", op)))
+    effects = aten_dialect.node_effects(node)
+    assert (effects.random, effects.removable) == (random, removable)
+    assert aten_dialect.effects(node.target) == effects
+
+
+# ---- what is refused
+
+
+def rules(text: str) -> list[tuple[str, str, str]]:
+    with pytest.raises(VerifyError) as caught:
+        aten_dialect.verify(aten_dialect.parse_ir(text), functional=True)
+    return caught.value.findings
+
+
+def test_a13_operands_that_the_graphs_do_not_take() -> None:
+    ((rule, _, message), *_) = rules(COND.replace("](%p, %q, %x)", "](%p, %q, %x, %x)"))
+    assert rule == "A13" and message == "its graph true has 2 inputs, not 3"
+
+
+def test_a13_graphs_with_different_numbers_of_results() -> None:
+    found = rules(
+        COND.replace("%0: f32[3] = aten.neg.default(%x)  # a.py:4 in f\n      return (%0,)", "return (%x, %x)")
+    )
+    assert found[0][0] == "A13" and found[0][2].startswith("its graphs give [1, 2] results, and its value is")
+
+
+def test_a13_a_graph_that_breaks_a_rule() -> None:
+    found = rules(COND.replace("aten.neg.default(%x)", "aten.neg_.default(%x)"))
+    assert [(rule, message) for rule, _, message in found] == [
+        ("A13", "in its graph false, A11 at neg__default: writes self")
+    ]
+
+
+def test_a12_a_graph_that_gives_another_shape() -> None:
+    text = COND.replace("%0: f32[3] = aten.neg.default(%x)", "%0: f32[] = aten.sum.default(%x)")
+    with pytest.raises(VerifyError) as caught:
+        aten_dialect.verify(aten_dialect.parse_ir(text), values=True)
+    ((rule, _, message),) = caught.value.findings
+    assert rule == "A12" and message.startswith("its graph false gives shape")
+
+
+def test_t12_a_graph_that_breaks_a_rule() -> None:
+    text = COND.replace("dialect: aten", "dialect: torch").replace(
+        "aten.neg.default(%x)  # a.py:4 in f", "torch.neg(%x)"
+    )
+    with pytest.raises(VerifyError) as caught:
+        torch_dialect.verify(torch_dialect.parse_ir(text))
+    assert [rule for rule, _, _ in caught.value.findings] == ["T12"]
+    assert "in its graph false, T9" in caught.value.findings[0][2]
+
+
+def test_an_op_of_other_graphs_or_options_is_refused() -> None:
+    gm = aten_dialect.parse_ir(COND)
+    for name, programs, options in [("cond", [gm], {}), ("cond", [gm, gm], {"carried": 1}), ("switch", [gm], {})]:
+        with pytest.raises(InvalidArgumentError, match=r"is no higher-order op.*\n.*cond takes the graphs"):
+            HigherOrderOp(name, programs, options)

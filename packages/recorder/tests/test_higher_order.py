@@ -1,0 +1,120 @@
+"""Calls with subgraphs are recorded as one node, and so are their gradients."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.fx as fx
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from intarsia_ir import aten
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.higher_order import HigherOrderOp
+from intarsia_recorder import record
+from intarsia_recorder.higher_order import call_higher_order
+from intarsia_recorder.recorder import Recorder
+from intarsia_shapes import ShapeEnv, fake_mode
+
+X, W = torch.tensor([[0.5, -1.0, 2.0]]), torch.tensor([2.0, 0.25, -1.0])
+
+
+def graph_of(function: Callable[..., Any]) -> fx.GraphModule:
+    return fx.symbolic_trace(function)
+
+
+def conditional(yes: Callable[..., Any], no: Callable[..., Any], n_results: int = 1) -> fx.GraphModule:
+    """Return FX(torch) that takes a predicate and two operands, which both functions take."""
+    graph = fx.Graph()
+    p, x, w = (graph.placeholder(name) for name in "pxw")
+    node = graph.call_function(HigherOrderOp("cond", (graph_of(yes), graph_of(no))), (p, x, w))
+    graph.output(tuple([graph.call_function(operator.getitem, (node, n)) for n in range(n_results)]))
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def scaled(x: Any, w: Any) -> Any:
+    return ((x * w).sin(),)
+
+
+def shifted(x: Any, w: Any) -> Any:
+    y = x.cos()
+    return (y.add_(w**2 * x**3),)
+
+
+def op_in(gm: fx.GraphModule) -> HigherOrderOp:
+    return next(node.target for node in gm.graph.nodes if isinstance(node.target, HigherOrderOp))
+
+
+@pytest.mark.parametrize("p", [True, False])
+def test_is_one_node_with_a_graph_for_each_function(p: bool) -> None:
+    done = record(conditional(scaled, shifted), (torch.tensor(p), X, W))
+    aten.verify(done.graph_module, values=True)
+    op = op_in(done.graph_module)
+    assert [[str(n.target) for n in g.graph.nodes if n.op == "call_function"] for g in op.programs] == [
+        ["aten.mul.Tensor", "aten.sin.default"],
+        ["aten.cos.default", "aten.pow.Tensor_Scalar", "aten.pow.Tensor_Scalar", "aten.mul.Tensor", "aten.add_.Tensor"],
+    ]
+    torch.testing.assert_close(
+        aten.interpret(done.graph_module, torch.tensor(p), X, W), (scaled if p else shifted)(X, W)
+    )
+
+
+@pytest.mark.parametrize("p", [True, False])
+def test_gradients_of_any_order_are_calls_too(p: bool) -> None:
+    def penalty(function: Callable[..., Any], x: Any, w: Any) -> Any:
+        (first,) = torch.autograd.grad(function(x, w)[0].sum(), x, create_graph=True)
+        return torch.autograd.grad((first**2).sum(), [x, w])
+
+    def program(p: Any, x: Any, w: Any) -> Any:
+        (recorder,) = [m for m in _get_current_dispatch_mode_stack() if isinstance(m, Recorder)]
+        return penalty(lambda *given: call_higher_order(recorder, "cond", [scaled, shifted], (p, *given)), x, w)
+
+    leaves = [x.clone().requires_grad_() for x in (X, W)]
+    done = record(program, (torch.tensor(p), *leaves))
+    expected = penalty(scaled if p else shifted, *leaves)
+    with torch.no_grad():
+        torch.testing.assert_close(aten.interpret(done.graph_module, torch.tensor(p), X, W), expected)
+
+
+def test_results_have_memory_of_their_own() -> None:
+    gm = conditional(lambda x, w: (x, x, w.exp()[:2]), lambda x, w: (x + 1, x, w[1:]), n_results=3)
+    done = record(gm, (torch.tensor(True), X, W))
+    for program in op_in(done.graph_module).programs:
+        clones = program.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
+        assert len(clones) == (3 if program is op_in(done.graph_module).programs[0] else 2)
+    x, again, part = aten.interpret(done.graph_module, torch.tensor(True), X, W)
+    assert x.equal(X) and again.equal(X) and part.equal(W.exp()[:2])
+    assert len({t.untyped_storage()._cdata for t in (x, again, part, X)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("no", "message"),
+    [
+        (lambda x, w: (x.sum(0),), r"give torch.float32 \[1, 3\] on cpu and torch.float32 \[3\] on cpu"),
+        (lambda x, w: (x > 0,), "torch.float32 .* and torch.bool"),
+        (lambda x, w: (x, w), "and torch.float32"),
+    ],
+)
+def test_functions_that_give_different_tensors_are_refused(no: Callable[..., Any], message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message) as caught:
+        record(conditional(scaled, no), (torch.tensor(True), X, W))
+    assert caught.value.code == "recorder.higher_order"
+
+
+def test_sizes_that_depend_on_data_are_refused() -> None:
+    gm = conditional(scaled, lambda x, w: (x * x[x > 0].sum(),))
+    mode = fake_mode(ShapeEnv())
+    with pytest.raises(UnsupportedError, match="has a size that depends on data"):
+        record(gm, (torch.tensor(True), X, W), fake_mode=mode)
+
+
+def test_gradients_of_functions_that_draw_are_refused() -> None:
+    gm = conditional(scaled, lambda x, w: (x * torch.rand_like(x),))
+    with pytest.raises(UnsupportedError, match="draws random numbers") as caught:
+        record(gm, (torch.tensor(True), X.clone().requires_grad_(), W))
+    assert caught.value.code == "recorder.higher_order_random" and len(caught.value.hints) == 2
+    with torch.no_grad():
+        assert aten.draws_random(record(gm, (torch.tensor(True), X.clone().requires_grad_(), W)).graph_module)
