@@ -247,6 +247,14 @@ def test_a_size_is_read_in_a_branch():
     agree(program, (X,), (-X,), (torch.cat([X, Y, Y]),), (-torch.cat([X, X]),), train=True, dynamic=True)
 
 
+def test_branches_run_under_autocast():
+    def program(cond, x, y):
+        with torch.autocast("cpu", torch.bfloat16):
+            return cond(x.sum() > 0, lambda z: z @ y.t(), lambda z: (z @ x.t()).cos(), (x.sin(),)).float()
+
+    agree(program, (X, Y), (-X, Y), train=True)
+
+
 def test_second_derivatives_go_through_both_branches():
     def program(cond, x, y):
         return cond(x.sum() > 0, lambda z: z.sin() * y, lambda z: z.exp() + y**3, (x,))

@@ -187,7 +187,7 @@ class _Call(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, recorder: Recorder, name: str, bodies: Sequence[Body], *operands: Any) -> tuple[Any, ...]:
-        ctx.call = recorder, name, bodies
+        ctx.call = recorder, name, [_as_it_ran(body) for body in bodies]
         ctx.save_for_backward(*[x for x in operands if isinstance(x, torch.Tensor)])
         ctx.others = [None if isinstance(x, torch.Tensor) else x for x in operands]
         op, results = _record(recorder, name, bodies, operands)
@@ -213,6 +213,20 @@ class _Call(torch.autograd.Function):
         given = [tangents[n] for n in ctx.differentiable]
         found = iter(call_higher_order(recorder, name, gradients, [*operands, *given]))
         return (None,) * (3 + own) + tuple(next(found) if n in wanted else None for n in range(len(operands) - own))
+
+
+def _as_it_ran(body: Body) -> Body:
+    """Return a function that runs under the autocast state of now, whatever that of its caller is."""
+    kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    states = [(kind, torch.get_autocast_dtype(kind)) for kind in kinds]
+
+    def run(*given: Any) -> Sequence[Any]:
+        with contextlib.ExitStack() as stack:
+            for kind, dtype in states:
+                stack.enter_context(torch.autocast(kind, dtype=dtype, cache_enabled=False))
+            return body(*given)
+
+    return run if states else body
 
 
 def _gradient_of(body: Body, n_inputs: int, wanted: Sequence[int], differentiable: Sequence[int]) -> Body:
