@@ -118,6 +118,11 @@ def test_a_page_is_not_much_larger_than_what_it_shows(told):
     assert len(empty) < 25_000
 
 
+def test_a_page_is_called_after_the_functions_that_were_compiled():
+    text = page(explained(name="Net.forward.__resume_at_3_0"), line_of=line_of)
+    assert "<h1>Net.forward</h1>" in text and "<title>Net.forward: what Intarsia compiled</title>" in text
+
+
 def test_several_calls_make_one_page(told):
     both = joined([told, told])
     assert both.stats.graphs == 2 and len(both.graphs) == 2

@@ -268,7 +268,8 @@ def _kernels_by_line(graphs: Sequence[_Graph]) -> dict[tuple[str, int], list[tup
 
 
 def _title(explanation: Explanation) -> str:
-    names = dict.fromkeys(in_user_names(g.name) for g in explanation.graphs)
+    told = [e.name for e in _told(explanation.frames)] or [g.name for g in explanation.graphs]
+    names = dict.fromkeys(in_user_names(name).partition(" (after the break")[0] for name in told)
     return ", ".join(filter(None, names)) or "nothing was compiled"
 
 
