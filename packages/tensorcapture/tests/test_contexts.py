@@ -263,6 +263,19 @@ def test_code_in_inference_mode_that_switches_it_off_breaks():
     assert "switched off" in found.reason
 
 
+def test_a_write_to_an_inference_tensor_of_the_caller_breaks():
+    def f(x):
+        with torch.inference_mode():
+            x[1:].mul_(2)
+        return x
+
+    with torch.inference_mode():
+        x = torch.ones(3)
+    found = intarsia_tensorcapture.capture(f, (x,))
+    assert "an inference tensor of the caller's" in found.breaks[0].reason
+    assert found.graph_module is None or all(node.target != "mul_" for node in found.graph_module.graph.nodes)
+
+
 def test_the_default_dtype_is_a_setting_of_the_graph_and_a_guard():
     def f(x):
         torch.set_default_dtype(torch.float64)

@@ -20,14 +20,14 @@ from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import NONE, Const, boolean
 from intarsia_pyeval.values.signatures import arity, named
 from intarsia_tensorcapture.ambient import Inference
-from intarsia_tensorcapture.tensor import recording_of
+from intarsia_tensorcapture.tensor import recording_of, tensors_of
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording, TensorValue
 
-__all__ = ["HANDLERS", "as_inference_tensor", "becomes_inference_tensor", "existing_inference"]
+__all__ = ["HANDLERS", "as_inference_tensor", "becomes_inference_tensor", "existing_inference", "refuse_writes"]
 
 
 @do.get_attribute.rule(Inference)
@@ -124,6 +124,15 @@ HANDLERS: dict[Any, Any] = {torch.inference_mode: _make, torch.is_inference_mode
 def becomes_inference_tensor(plugin: Recording, value: TensorValue) -> bool:
     """Tell whether eager has an inference tensor where the graph gives a plain one."""
     return not plugin.state.inference_at_entry and bool(value.fake.is_inference())
+
+
+def refuse_writes(plugin: Recording) -> None:
+    """Break where a region of the program writes an inference tensor that exists: the graph's own region may not."""
+    if not plugin.state.inference or plugin.state.inference_at_entry:
+        return
+    for value in tensors_of(plugin.inputs):
+        if value.real is not None and value.real.is_inference() and plugin.sizes.mode.has_written(value.fake):
+            raise Break("tracer.tensor_op", f"{value.describe()}, an inference tensor of the caller's, is written")
 
 
 def as_inference_tensor(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,9 +14,9 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from intarsia_pyeval.breaks import Break
 from intarsia_recorder import are_apart
-from intarsia_tensorcapture.described import is_transformed, tensors_in
+from intarsia_tensorcapture.described import is_transformed, shown, tensors_in
 
-__all__ = ["operator_of", "refuse_call", "refuse_raised", "refuse_without_fake"]
+__all__ = ["operator_of", "refuse_call", "refuse_mixed", "refuse_raised", "refuse_without_fake"]
 
 
 #: Namespaces of operators that come with torch.
@@ -29,6 +29,13 @@ _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__
 def operator_of(value: Any) -> Any:
     """Return the overload that what `torch.library.custom_op` gave stands for; anything else as it is."""
     return value._opoverload if type(value) is CustomOpDef else value
+
+
+def refuse_mixed(target: Any, args: Sequence[Any]) -> None:
+    """Break before a product of several element types, which raises in eager and not on fake tensors."""
+    types = sorted({str(a.dtype) for a in args if isinstance(a, torch.Tensor) and a.dim()})
+    if len(types) > 1 and not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+        raise Break("tracer.operation_raised", f"{shown(target)} multiplies {' and '.join(types)}")
 
 
 def refuse_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

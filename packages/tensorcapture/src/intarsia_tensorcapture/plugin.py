@@ -43,7 +43,17 @@ from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.objects import ClassValue, Foreign, Object
 from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
 from intarsia_shapes import plain_size
-from intarsia_tensorcapture import contexts, data_sizes, floats, foreach, modules, optimizers, scans, transforms
+from intarsia_tensorcapture import (
+    contexts,
+    data_sizes,
+    floats,
+    foreach,
+    inference,
+    modules,
+    optimizers,
+    scans,
+    transforms,
+)
 from intarsia_tensorcapture.ambient import Ambient, modes_active
 from intarsia_tensorcapture.arrays.kinds import call_numpy
 from intarsia_tensorcapture.arrays.values import ProductOfSizes
@@ -70,13 +80,12 @@ from intarsia_tensorcapture.functions import (
     refuse_sparse_gradients,
 )
 from intarsia_tensorcapture.indexing import item_of, narrowed, set_item_of
-from intarsia_tensorcapture.inference import as_inference_tensor, becomes_inference_tensor, existing_inference
 from intarsia_tensorcapture.items import settle_all, settled
 from intarsia_tensorcapture.kernel_calls import call_compiler_object, call_of_compiler, is_of_compiler
 from intarsia_tensorcapture.leaves import Leaves
 from intarsia_tensorcapture.marks import call_marked_function, call_marked_object, stand_in_for
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
-from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_raised, refuse_without_fake
+from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_mixed, refuse_raised, refuse_without_fake
 from intarsia_tensorcapture.scopes import Scopes, apart
 from intarsia_tensorcapture.settings import dtype_to_name
 from intarsia_tensorcapture.sizes import Sizes
@@ -170,7 +179,7 @@ class Tensors(Extension):
         if kind in contexts.AUTOCASTS:
             return contexts.existing_autocast(self, tx, value, source)
         if kind is torch.inference_mode:
-            return existing_inference(tx, value, source)
+            return inference.existing_inference(tx, value, source)
         if kind in SYMBOLIC:
             return self.sizes.model(value)
         if not issubclass(kind, torch.Tensor):
@@ -287,7 +296,7 @@ class Tensors(Extension):
         except NotConstantError as unknown:
             raise Break("tracer.tensor_op", f"{shown(target)} is called with {unknown}") from None
         if name in PRODUCTS:
-            self._refuse_mixed(target, [*fakes, *fake_named.values()])
+            refuse_mixed(target, [*fakes, *fake_named.values()])
         if name in RESHAPING and args and isinstance(args[0], TensorValue) and args[0].real is not None:
             raise Break("tracer.tensor_op", f"{shown(target)} changes the shape or strides of an existing tensor")
         if fake_named.get("out") is not None:
@@ -296,6 +305,7 @@ class Tensors(Extension):
             raise Break("tracer.tensor_op", f"{shown(target)} gives a quantized tensor")
         refuse_call(target, fakes, fake_named)
         result = self._written_alone(kind, target, fakes, fake_named)
+        inference.refuse_writes(self)
         for leaf in tensors_in(result):
             if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
                 raise Break("tracer.tensor_op", f"{shown(target)} gives {special(leaf, self.modes_active)}")
@@ -337,12 +347,6 @@ class Tensors(Extension):
         if len(found) > 1:
             raise Break("tracer.device", f"{shown(target)} is between {' and '.join(sorted(map(str, found)))}")
         return next(iter(found), None)
-
-    def _refuse_mixed(self, target: Any, args: Sequence[Any]) -> None:
-        """Break before a product of several element types, which raises in eager and not on fake tensors."""
-        types = sorted({str(a.dtype) for a in args if isinstance(a, torch.Tensor) and a.dim()})
-        if len(types) > 1 and not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
-            raise Break("tracer.operation_raised", f"{shown(target)} multiplies {' and '.join(types)}")
 
     def _refuse_resizing(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> None:
         """Break before an operation gives a tensor it writes another size, or stores what isn't of its type.
@@ -536,8 +540,8 @@ class Tensors(Extension):
 
     def wrapper(self, value: Value) -> Any:
         """What is made in inference mode becomes an inference tensor."""
-        wraps = isinstance(value, TensorValue) and becomes_inference_tensor(self, value)
-        return as_inference_tensor if wraps else None
+        wraps = isinstance(value, TensorValue) and inference.becomes_inference_tensor(self, value)
+        return inference.as_inference_tensor if wraps else None
 
     def runs_in_vain(self) -> InVain | None:
         """Return how to call the graph; None where it writes what exists, or leaves a mode of torch changed."""
