@@ -15,6 +15,7 @@ from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.operation import operation
 from intarsia_pyeval.semantics import iteration
+from intarsia_pyeval.semantics.operator_table import UNARY
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const, boolean, is_none
@@ -60,7 +61,6 @@ _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "<<": (operator.lshift, operator.ilshift),
     ">>": (operator.rshift, operator.irshift),
 }
-_UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 #: Attributes that are facts about the tensor; versions of torch lack some, which are missing as any other name is.
 _FACTS = frozenset(
     name for name in
@@ -482,7 +482,7 @@ def compare(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
 @do.unary.rule(TensorValue)
 def unary(tx: Tracer, x: TensorValue, op: str) -> Value:
     """Record a unary operator."""
-    return x.plugin.record(tx, "call_function", _UNARY[op], [x], {})
+    return x.plugin.record(tx, "call_function", UNARY[op], [x], {})
 
 
 @codegen.emit_effects.rule(TensorValue)

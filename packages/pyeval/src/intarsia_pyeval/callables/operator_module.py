@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_pyeval import do
 from intarsia_pyeval.semantics import folding, operators
-from intarsia_pyeval.semantics.operator_table import BINARY, COMPARE
+from intarsia_pyeval.semantics.operator_table import BINARY, COMPARE, UNARY
 from intarsia_pyeval.tracer import BuiltinCall
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, boolean
@@ -94,17 +94,15 @@ CALLS: dict[Any, BuiltinCall] = {
     operator.getitem: _getitem,
     operator.index: _index,
     operator.inv: _unary("~"),
-    operator.invert: _unary("~"),
     operator.is_: _is(True),
     operator.is_not: _is(False),
-    operator.neg: _unary("-"),
     operator.not_: _not,
-    operator.pos: _unary("+"),
     operator.setitem: _setitem,
     **{
         getattr(operator, name if name not in ("and", "or") else name + "_"): _binary(op, False)
         for op, (_, name) in BINARY.items()
     },
     **{getattr(operator, "i" + name): _binary(op, True) for op, (_, name) in BINARY.items()},
+    **{function: _unary(op) for op, function in UNARY.items()},
     **{function: _compare(op) for op, (function, _, _) in COMPARE.items()},
 }

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Value
 
-__all__ = ["BINARY", "BINARY_BY_NAME", "COMPARE", "COMPARE_BY_NAME", "OPERATOR_METHODS", "unsupported"]
+__all__ = ["BINARY", "BINARY_BY_NAME", "COMPARE", "COMPARE_BY_NAME", "OPERATOR_METHODS", "UNARY", "unsupported"]
 
 
 BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
@@ -27,6 +27,9 @@ BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "/": (operator.truediv, "truediv"),
     "^": (operator.xor, "xor"),
 }
+
+
+UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 
 COMPARE: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {

@@ -1,37 +1,36 @@
-"""What can be done with arrays, scalars, types and functions of numpy: the rules of their models."""
+"""What can be done with arrays, scalars, types and functions of numpy: the rules of their models.
+
+Those of scalars that are known are in `known_scalars`, what methods do in `methods`.
+"""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics import folding, iteration
-from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
+from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const, boolean
 from intarsia_pyeval.values.numbers import COMPARISONS, ChangingNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
-from intarsia_tensorcapture.arrays import joining, making, shaping
+from intarsia_tensorcapture.arrays import known_scalars, shaping
 from intarsia_tensorcapture.arrays.calls import ROWS, bound, call_numpy
 from intarsia_tensorcapture.arrays.elementwise import apply_ufunc, written_into
 from intarsia_tensorcapture.arrays.indexing import index_of_tensor, item_of_array, set_item_of_array
 from intarsia_tensorcapture.arrays.installed import np
-from intarsia_tensorcapture.arrays.operands import array_in
+from intarsia_tensorcapture.arrays.methods import METHODS, OWN
 from intarsia_tensorcapture.arrays.products import matmul
-from intarsia_tensorcapture.arrays.recording import folded, known, made, shared_by
+from intarsia_tensorcapture.arrays.recording import known, made, shared_by
 from intarsia_tensorcapture.arrays.values import (
     ArrayValue,
     NumpyFunction,
     NumpyNumber,
     NumpyType,
     OfTensor,
-    ProductOfSizes,
     ScalarValue,
 )
 from intarsia_tensorcapture.tensor import TensorValue, array_on, as_operand, item_key, number_in
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["METHODS", "call_numpy"]
+__all__ = ["call_numpy", "known_scalars"]
 
 
 _UFUNCS = MappingProxyType(
@@ -66,33 +65,6 @@ _UFUNCS = MappingProxyType(
     }
 )
 _UNARY = MappingProxyType({"-": "negative", "+": "positive", "~": "invert"})
-_OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "+": operator.add,
-        "-": operator.sub,
-        "*": operator.mul,
-        "/": operator.truediv,
-        "//": operator.floordiv,
-        "%": operator.mod,
-        "**": operator.pow,
-        "&": operator.and_,
-        "|": operator.or_,
-        "^": operator.xor,
-        "<<": operator.lshift,
-        ">>": operator.rshift,
-        "@": operator.matmul,
-    }
-)
-_NEGATING: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"-": operator.neg, "+": operator.pos, "~": operator.invert}
-)
-#: Methods of arrays that are the functions of the same name.
-METHODS = frozenset(
-    [*("sum", "prod", "mean", "std", "var", "max", "min", "ptp", "argmax", "argmin", "all", "any")]
-    + [*("cumsum", "cumprod", "round", "squeeze", "ravel", "swapaxes", "repeat")]
-)
-
-
 # -- arrays, and scalars that only the graph knows ---------------------------------------------------------------
 
 
@@ -265,110 +237,11 @@ def set_attribute(tx: Tracer, x: OfTensor, name: str, value: Value) -> None:
 
 @do.call_method.rule(OfTensor)
 def call_method(tx: Tracer, x: OfTensor, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Call a method: as the function of its name, or by a row of its own."""
-    own = _OWN.get(name)
-    if own is not None:
-        return bound(tx, own, name, [x, *args], keywords)
-    if name in METHODS:
-        found = bound(tx, ROWS[name], name, [x, *args], keywords)
-        return found
-    raise Break("tracer.numpy", f"method {name!r} of {x.describe()} has no torch form")
-
-
-def _item(tx: Tracer, x: Value) -> Value:
-    assert isinstance(x, OfTensor)
-    found = number_in(tx, x.tensor, "item") if all(size == 1 for size in x.shape) else None
-    if found is None:
-        raise Break("tracer.tensor_value", f"item() of {x.describe()} is called")
-    return found
-
-
-def _tolist(tx: Tracer, x: Value) -> Value:
-    assert isinstance(x, OfTensor)
-    found = number_in(tx, x.tensor, "tolist")
-    if found is None:
-        raise Break("tracer.tensor_value", f"tolist() of {x.describe()} is called")
-    return found
-
-
-def _copy(tx: Tracer, x: Value, order: Any = "C") -> Value:
-    assert isinstance(x, OfTensor)
-    if known(order) != "C":
-        raise Break("tracer.numpy", f"an array is copied in the order {known(order)!r}")
-    copied = made(tx, "clone", x.tensor, memory_format=torch.contiguous_format)
-    return ScalarValue(copied) if isinstance(x, ScalarValue) else ArrayValue(copied)
-
-
-def _fill(tx: Tracer, x: Value, value: Value) -> Value:
-    if not isinstance(x, ArrayValue) or isinstance(value, Items) or (isinstance(value, OfTensor) and value.shape):
-        raise Break("tracer.numpy", f"fill() of {x.describe()} is called with {value.describe()}")
-    set_item_of_array(tx, x, Const(...), value)
-    return tx.live.from_python(None)
-
-
-def _reshape(tx: Tracer, x: Value, *shape: Value, order: Any = "C") -> Value:
-    assert isinstance(x, OfTensor)
-    if known(order) != "C":
-        raise Break("tracer.numpy", f"an array is reshaped in the order {known(order)!r}")
-    sizes = shaping.sizes_in(tx, shape[0]) if len(shape) == 1 else list(shape)
-    return shaping.reshaped(tx, x, sizes)
-
-
-def _transpose(tx: Tracer, x: Value, *axes: Value) -> Value:
-    assert isinstance(x, OfTensor)
-    given = [known(axis) for axis in axes]
-    if len(given) == 1 and (given[0] is None or isinstance(given[0], (tuple, list))):
-        given = [None] if given[0] is None else list(given[0])
-    if given in ([], [None]):
-        return shaping.transposed(tx, x, None)
-    rank = x.tensor.fake.dim()
-    return shaping.transposed(tx, x, [shaping.axis_of(axis, rank, "transpose") for axis in given])
-
-
-def _dot(tx: Tracer, x: Value, b: Value) -> Value:
-    return ROWS["dot"](tx, x, b)
-
-
-def _absolute(tx: Tracer, x: Value) -> Value:
-    return apply_ufunc(tx, np.absolute, [x])
-
-
-def _as_array(tx: Tracer, x: Value) -> Value:
-    return array_in(tx, x)
-
-
-def _length(tx: Tracer, x: Value) -> Value:
-    return Const(do.length(tx, x))
-
-
-def _get_item(tx: Tracer, x: Value, key: Value) -> Value:
-    return do.get_item(tx, x, key)
-
-
-def _set_item(tx: Tracer, x: Value, key: Value, value: Value) -> Value:
-    do.set_item(tx, x, key, value)
-    return tx.live.from_python(None)
-
-
-_OWN: Mapping[str, Callable[..., Value]] = MappingProxyType(
-    {
-        "item": _item,
-        "tolist": _tolist,
-        "copy": _copy,
-        "fill": _fill,
-        "reshape": _reshape,
-        "transpose": _transpose,
-        "clip": joining.clipped,
-        "flatten": ROWS["ndarray.flatten"],
-        "astype": making.ROWS["astype"],
-        "dot": _dot,
-        "__abs__": _absolute,
-        "__array__": _as_array,
-        "__len__": _length,
-        "__getitem__": _get_item,
-        "__setitem__": _set_item,
-    }
-)
+    """Call a method by its row."""
+    row = OWN.get(name) or (ROWS[name] if name in METHODS else None)
+    if row is None:
+        raise Break("tracer.numpy", f"method {name!r} of {x.describe()} has no torch form")
+    return bound(tx, row, name, [x, *args], keywords)
 
 
 @codegen.reconstruct.rule(ArrayValue)
@@ -385,105 +258,6 @@ def reconstruct_scalar(out: Builder, x: ScalarValue) -> None:
     out.call_method("numpy", [])
     out.emit("LOAD_CONST", ())
     out.emit("BINARY_SUBSCR")
-
-
-# -- scalars that are known --------------------------------------------------------------------------------------
-
-
-def _beside(other: Value) -> Any:
-    """Return the number beside a scalar; None: the other operand is asked."""
-    if isinstance(other, (TensorValue, OfTensor)):
-        return None
-    if isinstance(other, (NumpyNumber, ChangingNumber)) or (
-        isinstance(other, Const) and isinstance(other.value, (int, float, complex))
-    ):
-        return other.as_python()
-    raise Break("tracer.numpy", f"a scalar of numpy meets {other.describe()}")
-
-
-@do.binary.rule(NumpyNumber)
-def binary_number(tx: Tracer, x: NumpyNumber, op: str, other: Value, swapped: bool) -> Value | None:
-    """Compute with another number."""
-    number = _beside(other)
-    if number is None:
-        return None
-    return folded(tx, _OPERATORS[op], *((number, x.value) if swapped else (x.value, number)))
-
-
-@do.compare.rule(NumpyNumber)
-def compare_number(tx: Tracer, x: NumpyNumber, op: str, other: Value) -> Value | None:
-    """Compare with another number."""
-    number = _beside(other)
-    return None if number is None else folded(tx, COMPARISONS[op], x.value, number)
-
-
-@do.unary.rule(NumpyNumber)
-def unary_number(tx: Tracer, x: NumpyNumber, op: str) -> Value:
-    """Apply the operator."""
-    return folded(tx, _NEGATING[op], x.value)
-
-
-@do.truth.rule(NumpyNumber)
-def truth_of_number(tx: Tracer, x: NumpyNumber) -> bool:
-    """Tell whether it isn't zero."""
-    return bool(x.value)
-
-
-@do.hash_key.rule(NumpyNumber)
-def hash_key_of_number(tx: Tracer, x: NumpyNumber) -> Hashable:
-    """It is the key that an equal number of Python is."""
-    if x.is_nan():
-        raise Break("tracer.hashing", "a NaN is a key, which only its own object finds")
-    key: Hashable = x.value
-    return key
-
-
-@do.convert.rule(ProductOfSizes)
-def convert_product(tx: Tracer, x: ProductOfSizes, cls: Any) -> Value | None:
-    """Keep `int(product)` open."""
-    return x.number if cls is int else tx.live.from_python(folding.real(tx, cls, x.value))
-
-
-@as_operand.rule(ProductOfSizes)
-def product_as_operand(tx: Tracer, x: ProductOfSizes) -> Value:
-    """Tensors take it for the number."""
-    return x.number
-
-
-@do.convert.rule(NumpyNumber)
-def convert_number(tx: Tracer, x: NumpyNumber, cls: Any) -> Value | None:
-    """Convert to a number of Python."""
-    return tx.live.from_python(folding.real(tx, cls, x.value))
-
-
-@do.get_attribute.rule(NumpyNumber)
-def get_attribute_of_number(tx: Tracer, x: NumpyNumber, name: str) -> Value:
-    """Read a fact, or bind a method."""
-    found = folding.real(tx, getattr, x.value, name)
-    if name == "__class__":
-        return tx.live.class_value(x.type())
-    if callable(found):
-        return BoundBuiltin(x, name)
-    if not isinstance(found, (np.generic, np.dtype, int, float, tuple)):
-        raise Break("tracer.numpy", f"attribute {name!r} of a scalar of numpy")
-    return tx.live.from_python(found)
-
-
-@do.call_method.rule(NumpyNumber)
-def call_method_of_number(tx: Tracer, x: NumpyNumber, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Run a method."""
-    try:
-        given = [a.as_python() for a in args]
-        named = {k: v.as_python() for k, v in keywords.items()}
-    except NotConstantError as unknown:
-        raise Break("tracer.numpy", f"{name} of a scalar of numpy is called with {unknown}") from None
-    return folded(tx, getattr(x.value, name), *given, **named)
-
-
-@codegen.reconstruct.rule(NumpyNumber)
-def reconstruct_number(out: Builder, x: NumpyNumber) -> None:
-    """Push the scalar, which nothing changes."""
-    out.emit("LOAD_CONST", x.value)
 
 
 # -- types and functions -----------------------------------------------------------------------------------------
@@ -533,12 +307,6 @@ def array_on_tensor(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value]
     if forced is not None and known(forced):
         x = made(tx, "detach", x) if x.fake.device.type == "cpu" else x
     return shared_by(tx, x)
-
-
-@as_operand.rule(NumpyNumber)
-def number_as_operand(tx: Tracer, x: NumpyNumber) -> Value:
-    """Tensors take scalars of numpy for numbers of Python."""
-    return Const(x.value.item())
 
 
 @as_operand.rule(ScalarValue)
