@@ -42,11 +42,30 @@ graph(%p: b8[], %q: b8[], %x: f32[3]) {
   return (%1,)
 }
 """
+WHILE = """// dialect: aten 1
+graph(%i: i64[], %x: f32[3], %w: f32[3]) {
+  %0: (i64[], f32[3]) = while_loop[
+    graph(%i: i64[], %x: f32[3], %w: f32[3]) {
+      %0: b8[] = aten.lt.Scalar(%i, 3)  # a.py:1 in f
+      return (%0,)
+    }
+    graph(%i: i64[], %x: f32[3], %w: f32[3]) {
+      %0: i64[] = aten.add.Tensor(%i, 1)  # a.py:2 in f
+      %1: f32[3] = aten.mul.Tensor(%x, %w)  # a.py:2 in f
+      return (%0, %1)
+    }
+    carried=2
+  ](%i, %x, %w)  # a.py:3 in f
+  %1: f32[3] = operator.getitem(%0, 1)  # a.py:3 in f
+  return (%1,)
+}
+"""
 X = torch.tensor([0.5, -1.0, 2.0])
 YES, NO = torch.tensor(True), torch.tensor(False)
 
 CASES: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "cond": (COND, (YES, NO, X), 2 * X.cos()),
+    "while_loop": (WHILE, (torch.tensor(0), X, X + 1), X * (X + 1) ** 3),
 }
 
 
@@ -66,7 +85,11 @@ def test_is_checked_run_printed_and_read_back(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_is_the_same_in_the_torch_dialect(name: str) -> None:
     text, inputs, expected = CASES[name]
-    text = text.replace("dialect: aten", "dialect: torch").replace("aten.cos.default", "torch.cos")
+    text = (
+        text.replace("dialect: aten", "dialect: torch")
+        .replace("aten.cos.default", "torch.cos")
+        .replace("aten.lt.Scalar", "torch.lt")
+    )
     gm = torch_dialect.parse_ir(text)
     torch_dialect.verify(gm)
     assert re.sub(r" ![a-z]+(\(self\))?", "", torch_dialect.print_ir(gm)) == text
@@ -116,7 +139,17 @@ def test_draws_and_raises_as_its_graphs_do(op: str, random: bool, removable: boo
     assert aten_dialect.effects(node.target) == effects
 
 
+def test_a_loop_of_no_iterations_gives_memory_of_its_own() -> None:
+    (found,) = aten_dialect.interpret(aten_dialect.parse_ir(WHILE), torch.tensor(5), X, X)
+    assert found.equal(X) and found is not X
+
+
 # ---- what is refused
+
+
+def test_a13_a_body_that_gives_less_than_is_carried() -> None:
+    found = rules(WHILE.replace("return (%0, %1)", "return (%0,)"))
+    assert found[0][0] == "A13" and found[0][2].startswith("its graphs give [1, 1] results")
 
 
 def rules(text: str) -> list[tuple[str, str, str]]:

@@ -118,3 +118,36 @@ def test_gradients_of_functions_that_draw_are_refused() -> None:
     assert caught.value.code == "recorder.higher_order_random" and len(caught.value.hints) == 2
     with torch.no_grad():
         assert aten.draws_random(record(gm, (torch.tensor(True), X.clone().requires_grad_(), W)).graph_module)
+
+
+def looped(x: Any, n: Any) -> Any:
+    """Return FX(torch) of a loop that halves the first operand while it is long, and counts."""
+    graph = fx.Graph()
+    node = graph.call_function(
+        HigherOrderOp(
+            "while_loop",
+            (graph_of(lambda x, n: (x.norm() > 1,)), graph_of(lambda x, n: (x.t().contiguous().t() / 2, n + 1))),
+            {"carried": 2},
+        ),
+        (graph.placeholder("x"), graph.placeholder("n")),
+    )
+    graph.output(tuple([graph.call_function(operator.getitem, (node, k)) for k in range(2)]))
+    return record(fx.GraphModule(torch.nn.Module(), graph), (x, n))
+
+
+@pytest.mark.parametrize("like", ["rows", "columns", "a part"])
+def test_a_loop_gives_tensors_laid_out_as_what_it_is_given(like: str) -> None:
+    wide = torch.arange(24.0).view(4, 6)
+    x = {"rows": wide, "columns": wide.t().contiguous().t(), "a part": wide[:, 1:4]}[like]
+    done = looped(x, torch.tensor(0))
+    aten.verify(done.graph_module, values=True)
+    found, n = aten.interpret(done.graph_module, x, torch.tensor(0))
+    torch.testing.assert_close(found, x / 2**n)
+    assert found.norm() <= 1 < found.norm() * 2
+    assert found.stride() == ((3, 1) if like == "a part" else x.stride())
+
+
+def test_gradients_of_a_loop_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="gradients are needed of a while_loop") as caught:
+        looped(X.clone().requires_grad_(), torch.tensor(0))
+    assert caught.value.code == "recorder.higher_order_gradient" and "no_grad" in caught.value.hints[0]

@@ -70,6 +70,16 @@ def _cond(bodies: Sequence[Body], options: Options, operands: Sequence[Any]) -> 
     return bodies[0 if predicate else 1](*given)
 
 
+def _while_loop(bodies: Sequence[Body], options: Options, operands: Sequence[Any]) -> Sequence[Any]:
+    condition, body = bodies
+    given, others = operands[: options["carried"]], operands[options["carried"] :]
+    carried = given
+    while condition(*carried, *others)[0]:
+        carried = tuple(body(*carried, *others))
+    # what no iteration has changed is the operands, whose memory isn't the results' own
+    return [x.clone() for x in given] if carried is given else carried
+
+
 HIGHER_ORDER: Mapping[str, HigherOrderRow] = MappingProxyType(
     {
         row.name: row
@@ -83,6 +93,16 @@ HIGHER_ORDER: Mapping[str, HigherOrderRow] = MappingProxyType(
                 (0, 1),
                 _cond,
                 "cond[true, false](predicate, *operands): what one of the graphs gives for the operands",
+            ),
+            HigherOrderRow(
+                "while_loop",
+                ("condition", "body"),
+                ("carried",),
+                lambda options, n: (n, n),
+                lambda options, found: found[1] if list(found) == [1, options["carried"]] else None,
+                (1,),
+                _while_loop,
+                "while_loop[condition, body, carried](*carried, *others): the body, as long as the condition is true",
             ),
         )
     }

@@ -21,8 +21,9 @@ from torch.utils._mode_utils import no_dispatch
 from intarsia_ir import meta
 from intarsia_ir.aten import effects
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.higher_order import HigherOrderOp
+from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp
 from intarsia_recorder._fx import graph_module
+from intarsia_recorder.iteration import is_dense
 from intarsia_recorder.metacache import snapshot
 from intarsia_recorder.recorder import Recorder
 from intarsia_recorder.strides import with_strides_of
@@ -30,10 +31,13 @@ from intarsia_recorder.strides import with_strides_of
 __all__ = ["call_higher_order", "no_saved_tensors_hooks"]
 
 Body = Callable[..., Sequence[Any]]
+_NONE: Mapping[str, int] = MappingProxyType({})
 _HOOKS: Any = torch._C._autograd
 
 
-def call_higher_order(recorder: Recorder, name: str, bodies: Sequence[Body], operands: Sequence[Any]) -> Sequence[Any]:
+def call_higher_order(
+    recorder: Recorder, name: str, bodies: Sequence[Body], operands: Sequence[Any], options: Mapping[str, int] = _NONE
+) -> Sequence[Any]:
     """Record a call of a higher-order op, differentiable where gradients are needed; return its results.
 
     Args:
@@ -41,22 +45,42 @@ def call_higher_order(recorder: Recorder, name: str, bodies: Sequence[Body], ope
         name: Key of `HIGHER_ORDER`.
         bodies: Its functions, over fake tensors and numbers: each gives a tuple of tensors.
         operands: Fake tensors and numbers.
+        options: Whole numbers, as the row of the op has them.
 
     Raises:
         UnsupportedError: `recorder.higher_order`: the functions give different tensors, or tensors whose sizes depend
-            on data; `recorder.higher_order_random`: gradients are needed of a function that draws random numbers.
+            on data; `recorder.higher_order_random`: gradients are needed of a function that draws random numbers;
+            `recorder.higher_order_gradient`: gradients are needed of a loop.
     """
+    if name == "while_loop":  # an iteration is given what the one before gave, which is laid out as what it was given
+        n_carried = options["carried"]
+        operands = [*[_dense(x) for x in operands[:n_carried]], *operands[n_carried:]]
     given = [*operands, *_other_sizes(recorder, operands)]
     bodies = [_taking(body, len(operands) - _N_OWN[name]) for body in bodies]
     graded = any(isinstance(x, torch.Tensor) and x.requires_grad for x in given[_N_OWN[name] :])
+    if torch.is_grad_enabled() and graded and name == "while_loop":
+        raise UnsupportedError(
+            "gradients are needed of a while_loop",
+            code="recorder.higher_order_gradient",
+            where=recorder.where or (),
+            hints=(
+                "call it under torch.no_grad(), or detach what it is given",
+                "write a loop of Python, which unrolls",
+            ),
+        )
     if torch.is_grad_enabled() and graded:
         results: Sequence[Any] = _Call.apply(recorder, name, bodies, *given)  # type: ignore[no-untyped-call]
         return results
-    return _record(recorder, name, bodies, given)[1]
+    return _record(recorder, name, bodies, given, options)[1]
+
+
+def _dense(value: Any) -> Any:
+    """Return a tensor whose elements fill one piece of memory."""
+    return value if not isinstance(value, torch.Tensor) or is_dense(value) else value.clone()
 
 
 #: Operands that aren't handed to the functions: a predicate.
-_N_OWN: Mapping[str, int] = MappingProxyType({"cond": 1})
+_N_OWN: Mapping[str, int] = MappingProxyType({"cond": 1, "while_loop": 0})
 
 
 def _taking(body: Body, n_inputs: int) -> Body:
@@ -79,16 +103,18 @@ def _other_sizes(recorder: Recorder, operands: Sequence[Any]) -> Iterator[torch.
 
 
 def _record(
-    recorder: Recorder, name: str, bodies: Sequence[Body], operands: Sequence[Any]
+    recorder: Recorder, name: str, bodies: Sequence[Body], operands: Sequence[Any], options: Mapping[str, int] = _NONE
 ) -> tuple[HigherOrderOp, tuple[Any, ...]]:
     """Record the functions, then the call; return what is called, and its results."""
-    first: Sequence[Any] | None = None
+    like: Sequence[Any] | None = operands[: options["carried"]] if name == "while_loop" else None
     programs = []
-    for body in bodies:
-        program, first = _record_body(recorder, body, operands[_N_OWN[name] :], first)
+    for number, body in enumerate(bodies):
+        is_alike = number in HIGHER_ORDER[name].alike
+        program, found = _record_body(recorder, body, operands[_N_OWN[name] :], like if is_alike else None)
+        like = found if is_alike else like
         programs.append(program)
-    results = tuple([_fresh(recorder, result) for result in first or ()])
-    op = HigherOrderOp(name, programs)
+    results = tuple([_fresh(recorder, result) for result in like or ()])
+    op = HigherOrderOp(name, programs, options)
     recorder.whole(op, tuple(operands), results)
     return op, results
 

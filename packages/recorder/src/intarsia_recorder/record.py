@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -329,7 +330,8 @@ def _run_node(recorder: Recorder, program: fx.GraphModule, node: fx.Node, values
         if isinstance(node.target, Transform):
             return _run_transform(recorder, node.target, args)
         if isinstance(node.target, HigherOrderOp):
-            return _run_higher_order(recorder, node.target.name, node.target.programs, args)
+            op = node.target
+            return _run_higher_order(recorder, op.name, op.programs, args, op.options)
         if node.target is torch.ops.higher_order.cond:
             predicate, yes, no, given = cast(Any, args)
             return _run_higher_order(recorder, "cond", (yes, no), (predicate, *given))
@@ -353,12 +355,16 @@ def _run_transform(recorder: Recorder, transform: Transform, operands: Sequence[
 
 
 def _run_higher_order(
-    recorder: Recorder, name: str, programs: Sequence[fx.GraphModule], operands: Sequence[Any]
+    recorder: Recorder,
+    name: str,
+    programs: Sequence[fx.GraphModule],
+    operands: Sequence[Any],
+    options: Mapping[str, int] = MappingProxyType({}),
 ) -> Any:
     """Record a call with subgraphs: the nodes of each of its graphs one by one, into a graph of their own."""
     run = _inside(recorder)
     bodies = [lambda *inputs, program=program: run(program, inputs) for program in programs]
-    return call_higher_order(recorder, name, bodies, operands)
+    return call_higher_order(recorder, name, bodies, operands, options)
 
 
 def _inside(recorder: Recorder) -> Callable[[fx.GraphModule, Sequence[Any]], Any]:

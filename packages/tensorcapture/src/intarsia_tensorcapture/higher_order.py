@@ -1,4 +1,4 @@
-"""`torch.cond`: both branches are evaluated, each into a graph of its own, and the call is one node.
+"""`torch.cond` and `torch.while_loop`: the functions are evaluated, each into a graph of its own; the call is one node.
 
 What a branch reads, its operands and what it closes over alike, is found as for any graph within the graph, and becomes
 an operand of the node. A branch computes new tensors and does nothing else: where it writes, gives memory that it
@@ -46,6 +46,7 @@ class _Branch(NamedTuple):
         fakes: Their values.
         leaves: What it returns, taken apart: a number for each tensor, other leaves as they are.
         structure: How they are put together.
+        own: Inputs of the graph that are given to the function, not read from outside.
     """
 
     scope: Scope
@@ -53,6 +54,7 @@ class _Branch(NamedTuple):
     fakes: tuple[torch.Tensor, ...]
     leaves: tuple[Any, ...]
     structure: pytree.TreeSpec
+    own: tuple[torch.fx.Node, ...] = ()
 
 
 def _cond(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -66,8 +68,7 @@ def _cond(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywor
         return do.call(tx, functions[0 if do.truth(tx, predicate) else 1], operands, {})
     if any(type(size) is not int or size != 1 for size in predicate.fake.shape):
         raise Break("tracer.operation_raised", f"torch.cond is asked about {list(predicate.fake.shape)} elements")
-    if torch._C._are_functorch_transforms_active() or plugin.modes_active:
-        raise Break("tracer.tensor_op", "torch.cond is called inside of a torch.func transform, or under a mode")
+    _refuse_modes(plugin, "torch.cond")
     node = plugin.scopes.here(predicate.node)
     first, second = (_evaluated(plugin, tx, "torch.cond", function, operands) for function in functions)
     _refuse_different(first, second)
@@ -76,11 +77,61 @@ def _cond(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywor
     return _recorded(plugin, tx, target, (node, *free), first)
 
 
-HANDLERS: dict[Any, Any] = {torch.cond: _cond}
+def _while_loop(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model a call of `torch.while_loop`: both functions are given inputs of their own, one for each carried tensor."""
+    name = "torch.while_loop"
+    given = named("while_loop", args, keywords, ("cond_fn", "body_fn", "carried_inputs"), 3)
+    carried: list[TensorValue] = []
+    for value in iteration.unpack(tx, given["carried_inputs"]):
+        dense = value if not isinstance(value, TensorValue) or _is_whole(value.fake) else _copied(plugin, tx, value)
+        if not isinstance(dense, TensorValue):
+            raise Break("tracer.call", f"{name} carries {value.describe()}: only tensors are, in a flat tuple")
+        carried.append(dense)
+    _refuse_modes(plugin, name)
+    nodes = tuple([plugin.scopes.here(value.node) for value in carried])
+    condition = _evaluated(plugin, tx, name, given["cond_fn"], (), carried)
+    body = _evaluated(plugin, tx, name, given["body_fn"], (), carried)
+    if condition.leaves != (0,) or any(type(size) is not int or size != 1 for size in condition.fakes[0].shape):
+        raise Break("tracer.call", f"the condition of {name} gives something else than one tensor of one element")
+    wanted, found = ([_described(fake) for fake in fakes] for fakes in ([v.fake for v in carried], body.fakes))
+    if body.leaves != tuple(range(len(carried))) or wanted != found:
+        raise Break("tracer.call", f"the body of {name} is given {', '.join(wanted)} and gives {', '.join(found)}")
+    free = tuple(dict.fromkeys([*condition.scope.free, *body.scope.free]))
+    if torch.is_grad_enabled() and any(x.requires_grad for n in (*nodes, *free) for x in tensors_in(meta.value(n))):
+        raise Break("tracer.tensor_op", f"gradients are needed of {name}: call it under torch.no_grad()")
+    programs = [_program(function, free) for function in (condition, body)]
+    target = HigherOrderOp("while_loop", programs, {"carried": len(carried)})
+    return _recorded(plugin, tx, target, (*nodes, *free), body)
 
 
-def _evaluated(plugin: Recording, tx: Tracer, name: str, function: Value, operands: Sequence[Value]) -> _Branch:
-    """Evaluate a function into a graph of its own.
+HANDLERS: dict[Any, Any] = {torch.cond: _cond, torch.while_loop: _while_loop}
+
+
+def _refuse_modes(plugin: Recording, name: str) -> None:
+    if torch._C._are_functorch_transforms_active() or plugin.modes_active:
+        raise Break("tracer.tensor_op", f"{name} is called inside of a torch.func transform, or under a mode")
+
+
+def _copied(plugin: Recording, tx: Tracer, value: Value) -> Value:
+    return plugin.record(tx, "call_method", "clone", [value], {})
+
+
+def _input_like(plugin: Recording, scope: Scope, value: TensorValue) -> TensorValue:
+    """Return an input of a function's graph that is like a tensor from outside."""
+    node, fake = scope.add_input("arg"), _fresh(plugin, value.fake, graded=False)
+    plugin.describe(node, fake)
+    return TensorValue(plugin, node, fake)
+
+
+def _evaluated(
+    plugin: Recording,
+    tx: Tracer,
+    name: str,
+    function: Value,
+    operands: Sequence[Value],
+    carried: Sequence[TensorValue] = (),
+) -> _Branch:
+    """Evaluate a function into a graph of its own, on operands or on inputs like the carried ones.
 
     Raises:
         Break: It does something else than to compute new tensors.
@@ -90,12 +141,13 @@ def _evaluated(plugin: Recording, tx: Tracer, name: str, function: Value, operan
     earlier, mode.written = mode.written, {}
     try:
         with plugin.scopes.scope(tx) as scope, tx.effects.apart():
-            result = do.call(tx, function, operands, {})
+            own = [_input_like(plugin, scope, value) for value in carried]
+            result = do.call(tx, function, [*operands, *own], {})
             changed = changed_from_before(tx.effects, [function, *operands])
             if changed is not None or n_draws != len(tx.effects.draws):
                 what = "Python's random state" if changed is None else changed.describe()
                 raise Break("tracer.mutation", f"a function of {name} changes {what}, which was there before")
-            found = _results(plugin, tx, name, scope, result)
+            found = _results(plugin, tx, name, scope, result, own)
     except Raised as raised:
         what = f"{raised.value.type().__name__} is raised in a function of {name}"
         raise Break("tracer.call", what) from None
@@ -106,12 +158,16 @@ def _evaluated(plugin: Recording, tx: Tracer, name: str, function: Value, operan
     return found
 
 
-def _results(plugin: Recording, tx: Tracer, name: str, scope: Scope, result: Value) -> _Branch:
+def _results(
+    plugin: Recording, tx: Tracer, name: str, scope: Scope, result: Value, own: Sequence[TensorValue]
+) -> _Branch:
     """Take apart what a function returns: tensors in memory of their own."""
     leaves, structure = pytree.tree_flatten(real_structure(tx, result))
     models = list(tensor_leaves(tx, result))
     nodes = [plugin.scopes.here(model.node) for model in models]
     outside = {_memory(x) for node in scope.free for x in tensors_in(meta.value(node))}
+    outside |= {_memory(value.fake) for value in own}
+    inputs = tuple([value.node for value in own])
     if not outside.isdisjoint(plugin.sizes.mode.written) or any(map(updates_statistics, scope.graph.nodes)):
         raise Break("tracer.mutation", f"a function of {name} writes a tensor that isn't its own")
     memory = [_memory(model.fake) for model in models]
@@ -119,12 +175,12 @@ def _results(plugin: Recording, tx: Tracer, name: str, scope: Scope, result: Val
         raise Break("tracer.call", f"a function of {name} returns memory that it was given, or the same twice")
     for number, model in enumerate(models):
         if not _is_whole(model.fake):
-            copied = plugin.record(tx, "call_method", "clone", [model], {})
+            copied = _copied(plugin, tx, model)
             assert isinstance(copied, TensorValue)
             models[number], nodes[number] = copied, copied.node
     numbers = iter(range(len(models)))
     shown = tuple([next(numbers) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves])
-    return _Branch(scope, tuple(nodes), tuple([model.fake for model in models]), shown, structure)
+    return _Branch(scope, tuple(nodes), tuple([model.fake for model in models]), shown, structure, inputs)
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -165,6 +221,10 @@ def _program(branch: _Branch, free: Sequence[torch.fx.Node]) -> torch.fx.GraphMo
     """Return the graph of a branch, with an input for each node outside that some branch reads."""
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    for given in branch.own:
+        copies[given] = graph.placeholder(given.name)
+        copies[given].target = copies[given].name
+        meta.set_origins(copies[given], meta.origins(given))
     for outer in free:
         node = graph.placeholder(outer.name)
         node.target = node.name
