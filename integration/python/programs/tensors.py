@@ -173,3 +173,13 @@ def split_heads(x):
     batch, length, width = x.size()
     y = x.view(batch, length, 2, width // 2).transpose(1, 2)
     return y.reshape(x.shape), y.shape, x.shape[:-1] + (2, -1), x.shape.numel()
+
+
+@program("in-place ops", lambda: (randn(3),))
+def tags_on_a_result(x):
+    y = x * 2
+    y.scale, y.names_of_steps = 2, ["double"]
+    kept = y.add_(1)
+    kept.names_of_steps.append("add")
+    del y.scale
+    return y, hasattr(kept, "scale"), kept.names_of_steps, hasattr(y.clone(), "names_of_steps")

@@ -136,7 +136,7 @@ def _evaluated(
     Raises:
         Break: It does something else than to compute new tensors.
     """
-    before = torch.is_grad_enabled(), autocast_state(), len(plugin.state.devices)
+    before = torch.is_grad_enabled(), autocast_state(), plugin.state.depth()
     mode, n_draws = plugin.sizes.mode, len(tx.effects.draws)
     earlier, mode.written = mode.written, {}
     try:
@@ -153,7 +153,7 @@ def _evaluated(
         raise Break("tracer.call", what) from None
     finally:
         mode.written = {**earlier, **mode.written}
-    if before != (torch.is_grad_enabled(), autocast_state(), len(plugin.state.devices)):
+    if before != (torch.is_grad_enabled(), autocast_state(), plugin.state.depth()):
         raise Break("tracer.call", f"a function of {name} leaves a setting changed")
     return found
 

@@ -392,6 +392,15 @@ def set_attribute(tx: Tracer, x: TensorValue, name: str, value: Value) -> None:
     x.written[name] = value
 
 
+@do.delete_attribute.rule(TensorValue)
+def delete_attribute(tx: Tracer, x: TensorValue, name: str) -> None:
+    """Take an attribute away that was set on a tensor of the graph; of existing tensors it breaks."""
+    if x.real is not None or x.written.get(name) is None:
+        do.delete_attribute.default(tx, x, name)
+    tx.effects.changed(x)
+    del x.written[name]
+
+
 @do.call_method.rule(TensorValue)
 def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Record a method call."""
