@@ -14,6 +14,9 @@ from typer.testing import CliRunner
 
 from intarsia_command.main import app
 
+# a test is about passes: no plan of another test or of an earlier run may stand in
+os.environ["INTARSIA_WARM_START"] = "0"
+
 SCRIPT = """
 import torch
 import intarsia

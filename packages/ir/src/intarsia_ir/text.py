@@ -63,6 +63,7 @@ __all__ = [
     "read_signature",
     "record_reader",
     "signature_lines",
+    "text_and_constants",
 ]
 
 SCHEMA = 1
@@ -116,13 +117,19 @@ def print_value(value: Any, *, levels: Mapping[str, LevelText] | None = None) ->
         >>> print_value(parse_value(text)) == text
         True
     """
-    return "\n".join(_lines(value, Opaque(), levels or LEVELS)[0]) + "\n"
+    return text_and_constants(value, levels=levels)[0]
 
 
 def constants_of(value: Any, *, levels: Mapping[str, LevelText] | None = None) -> dict[str, Any]:
     """Return what `parse_value(print_value(value), constants=...)` needs."""
+    return text_and_constants(value, levels=levels)[1]
+
+
+def text_and_constants(value: Any, *, levels: Mapping[str, LevelText] | None = None) -> tuple[str, dict[str, Any]]:
+    """Return what `print_value` and `constants_of` return."""
     opaque = Opaque()
-    return {**_lines(value, opaque, levels or LEVELS)[1], **opaque.named}
+    lines, named = _lines(value, opaque, levels or LEVELS)
+    return "\n".join(lines) + "\n", {**named, **opaque.named}
 
 
 def parse_value(

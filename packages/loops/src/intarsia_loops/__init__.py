@@ -22,12 +22,13 @@ Example:
 
 from intarsia_loops import kernels, loops, ops, rewrites
 from intarsia_loops.graph import from_fx, to_fx
-from intarsia_loops.levels import Contract, Emitted, Kernels, Launched, Loops
+from intarsia_loops.levels import Buildable, Contract, Emitted, Kernels, Launched, Loops
 from intarsia_loops.lower import coverage, lower
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, Refused, TensorRef, Val
 
 __all__ = [
     "Buffer",
+    "Buildable",
     "Contract",
     "Emitted",
     "Extern",

@@ -18,6 +18,8 @@
     text 120 lines
     ...
 
+A buildable value is an emitted one without launches, and has a line `name 'f'` in their place, after its target.
+
 A head has the contract: where it runs, what it is compiled for, then the signature and the guards as above. Size facts
 are those of the program, in the text of its dialect. A launched value has its launches after that
 (`launch_text`), an emitted one its source after these, word for word.
@@ -46,8 +48,8 @@ from intarsia_loops._text import buffer_type, program_text
 from intarsia_loops.graph import from_fx, to_fx
 from intarsia_loops.launch_text import HEADER, launches_lines, parse_launches
 from intarsia_loops.launches import Launches
-from intarsia_loops.levels import Contract, Emitted, Kernels, Launched, Loops
-from intarsia_loops.program import Buffer
+from intarsia_loops.levels import Buildable, Contract, Emitted, Kernels, Launched, Loops
+from intarsia_loops.program import Buffer, Program
 
 __all__ = ["LEVELS", "constants_of", "parse_value", "print_value"]
 
@@ -93,6 +95,13 @@ def _lines(value: Lower, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
     return lines, {**program.constants, **subgraph_constants(program)}
 
 
+def _buildable_lines(value: Buildable, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
+    device, target, *rest = _contract(value.contract, opaque)
+    graph = program_text(value.program, "kernels").splitlines()
+    lines = [device, target, f"name {value.name!r}", *rest, *graph, *_source_lines(value.source, opaque)]
+    return lines, dict(value.program.constants)
+
+
 def _contract(contract: Contract, opaque: Opaque) -> list[str]:
     return [
         f"device {record_text(contract.device, opaque)}",
@@ -120,18 +129,9 @@ def _read(level: type) -> Callable[[Reader, str, int, Mapping[str, Any], Thaw | 
     """Return what reads a value of a level."""
 
     def read(reader: Reader, text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None) -> Any:
-        tokens = reader.tokens
-        tokens.expect("device")
-        device = reader.value()
-        tokens.expect("target")
-        target = reader.value()
-        apart = reader.value() if tokens.accept("apart") else False
-        contract = Contract(read_signature(reader), read_guards(reader), target, device)
-        tokens.expect_kind("end")
+        contract, apart = _read_contract(reader, "apart")
         graph, launches, source = _parts(text, line)
-        tensors = {name: value for name, value in constants.items() if isinstance(value, torch.Tensor)}
-        dialect = "loops" if level is Loops else "kernels"
-        gm = to_fx(parse_program(graph.text, dialect, tensors, line=graph.line))
+        gm = to_fx(_read_program(graph, "loops" if level is Loops else "kernels", constants))
         if level is Loops:
             return Loops(gm, contract)
         if level is Kernels:
@@ -144,6 +144,30 @@ def _read(level: type) -> Callable[[Reader, str, int, Mapping[str, Any], Thaw | 
     return read
 
 
+def _read_buildable(reader: Reader, text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None) -> Buildable:
+    contract, name = _read_contract(reader, "name")
+    graph, _, source = _parts(text, line)
+    return Buildable(_read_program(graph, "kernels", constants), contract, _read_source(source, constants), name)
+
+
+def _read_contract(reader: Reader, word: str) -> tuple[Contract, Any]:
+    """Read a head: the contract, and what follows `word` in it, if that is there."""
+    tokens = reader.tokens
+    tokens.expect("device")
+    device = reader.value()
+    tokens.expect("target")
+    target = reader.value()
+    also = reader.value() if tokens.accept(word) else False
+    contract = Contract(read_signature(reader), read_guards(reader), target, device)
+    tokens.expect_kind("end")
+    return contract, also
+
+
+def _read_program(part: _Part, dialect: str, constants: Mapping[str, Any]) -> Program:
+    tensors = {name: value for name, value in constants.items() if isinstance(value, torch.Tensor)}
+    return parse_program(part.text, dialect, tensors, line=part.line)
+
+
 class _Part:
     """A part of a text, with the number of lines before it."""
 
@@ -153,13 +177,14 @@ class _Part:
 
 def _parts(text: str, line: int) -> tuple[_Part, _Part, _Part]:
     """Cut the text of a value into its graph, its launches and its source; what isn't there is ""."""
-    starts = [0]
-    for header in (HEADER, _SOURCE):
-        found = re.compile(rf"^{re.escape(header)}$", re.MULTILINE).search(text, starts[-1])
-        starts.append(found.start() if found else len(text))
+    launches, source = (
+        re.compile(rf"^{re.escape(header)}$", re.MULTILINE).search(text) for header in (HEADER, _SOURCE)
+    )
+    source_at = source.start() if source else len(text)
+    starts = [0, launches.start() if launches and launches.start() < source_at else source_at, source_at]
     ends = [*starts[1:], len(text)]
-    graph, launches, source = (_Part(text[a:b], line + text[:a].count("\n")) for a, b in zip(starts, ends, strict=True))
-    return graph, launches, source
+    graph, middle, end = (_Part(text[a:b], line + text[:a].count("\n")) for a, b in zip(starts, ends, strict=True))
+    return graph, middle, end
 
 
 def _read_source(part: _Part, constants: Mapping[str, Any]) -> KernelSource:
@@ -196,5 +221,8 @@ LEVELS: Mapping[str, LevelText] = MappingProxyType(
             level.__name__: LevelText(level, lambda value: value.contract.signature, _lines, _read(level))
             for level in (Loops, Kernels, Launched, Emitted)
         },
+        Buildable.__name__: LevelText(
+            Buildable, lambda value: value.contract.signature, _buildable_lines, _read_buildable
+        ),
     }
 )

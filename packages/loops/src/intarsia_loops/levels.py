@@ -4,6 +4,7 @@
     Kernels     FX(kernels): the same nests, grouped into kernels, with a memory plan
     Launched    the kernels, and how they are launched
     Emitted     the launches, and source text of them
+    Buildable   what building and linking need of an emitted value, which is not its launches
 
 In training there are several graphs: a level is then an `intarsia_ir.values.Partition` of these. What a program was
 captured with stays true of it on the way down, and is its `Contract`.
@@ -18,8 +19,9 @@ import torch.fx as fx
 
 from intarsia_ir.records import GuardRecord, KernelSource, Signature, Target
 from intarsia_loops.launches import Launches
+from intarsia_loops.program import Program
 
-__all__ = ["Contract", "Emitted", "Kernels", "Launched", "Loops"]
+__all__ = ["Buildable", "Contract", "Emitted", "Kernels", "Launched", "Loops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +99,20 @@ class Emitted:
     contract: Contract
     launches: Launches
     source: KernelSource
+
+
+@dataclass(frozen=True, slots=True)
+class Buildable:
+    """Kernels and source text of them: all that building and linking need.
+
+    Args:
+        program: FX(kernels) as plain data.
+        contract: What it is to its caller.
+        source: As in `Emitted`.
+        name: What profilers call the graph.
+    """
+
+    program: Program
+    contract: Contract
+    source: KernelSource
+    name: str

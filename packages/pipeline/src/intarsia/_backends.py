@@ -8,6 +8,7 @@ ladder, each stopping one level later, so the first rung that goes wrong names t
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
@@ -17,9 +18,9 @@ import torch.fx as fx
 
 import intarsia_ir.torch
 import intarsia_runtime
-from intarsia._graph import GraphReport, compile_graph
+from intarsia._graph import compile_graph
 from intarsia._options import Options
-from intarsia._stages import default_cache_dir, default_pipeline, interpreted, tuner_in
+from intarsia._stages import COMPILERS, cache_in, default_cache_dir, default_pipeline, interpreted, tuner_in
 from intarsia._stats import Stats
 from intarsia.levels import Captured, Half, Kernels, Linked, Loops
 from intarsia_dispatch import Counters, ErrorPolicy
@@ -28,11 +29,14 @@ from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.pipeline import Pipeline, level_of
 from intarsia_ir.records import Signature, Target
 from intarsia_ir.where import warn_of_untested, warn_user
+from intarsia_runtime import warm
+from intarsia_runtime.report import GraphReport
 
 __all__ = ["GraphCompiler", "UserBackend", "graph_compiler", "list_backends", "register_backend"]
 
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 LADDER = {"aten": Half, "loops": Loops, "kernels": Kernels}  # each stops one level later
+_WITH_TEXT = frozenset({"target", "fuel", "cache_dir"})  # tables that are told from others by their text
 SERVED = {"cpp": ("cpu",), "triton": ("cuda",)}
 # entry points that are backends: of our plug-ins, and those that torch.compile finds as well
 GROUPS = ("intarsia_backends", "torch_dynamo_backends")
@@ -117,7 +121,8 @@ def graph_compiler(
         intarsia_ir.torch.check_devices(gm, inputs, backend, SERVED.get(backend, ("cpu", "cuda")))
         report = report or GraphReport()
         stages = chosen or _default(backend, options, counters, policy, report, tables)
-        return compile_graph(gm, inputs, signature, stages, options, counters, report)
+        store = _store(stages, chosen is not None, options, report, tables)
+        return compile_graph(gm, inputs, signature, stages, options, counters, report, store)
 
     return compile_with_pipeline
 
@@ -169,6 +174,20 @@ def _default(
     counters.add(fallbacks=1)
     _warn_once(report.note)
     return interpreted(pipeline, Half)
+
+
+def _store(
+    stages: Pipeline, is_users: bool, options: Options, report: GraphReport, tables: Mapping[str, Any]
+) -> warm.PlanStore | None:
+    """Return the finished plans of these stages; None, and a note why, where nothing tells what they do."""
+    if not options.warm_start or os.environ.get("INTARSIA_WARM_START") == "0" or stages.stages[-1].name != "build":
+        return None
+    opaque = ["the pipeline"] * is_users + sorted(tables.keys() - _WITH_TEXT)
+    if opaque or options.verify_each or options.dump_dir or options.max_autotune:
+        report.warm = f"off: {', '.join(opaque)} of yours" if opaque else "off: the passes are asked for"
+        return None
+    how = (tables.get("target") or intarsia_runtime.detect_target(), sorted(tables.get("fuel", {}).items()), options)
+    return warm.PlanStore(cache_in(tables.get("cache_dir")), (warm.fingerprint(COMPILERS), repr(how)))
 
 
 @functools.cache

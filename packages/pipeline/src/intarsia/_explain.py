@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from intarsia._graph import GraphReport
 from intarsia_fuser import FusionPlan
 from intarsia_report import GraphSummary
+from intarsia_runtime.report import GraphReport
 from intarsia_scheduler import SchedulePlan
 
 __all__ = ["summarise"]
@@ -26,4 +26,5 @@ def summarise(report: GraphReport) -> GraphSummary:
         report.name,
         stages,
         details,
+        report.warm,
     )

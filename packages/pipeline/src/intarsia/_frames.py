@@ -14,7 +14,6 @@ import intarsia_runtime
 import intarsia_tensorcapture
 from intarsia._backends import GraphCompiler
 from intarsia._explain import summarise
-from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
 from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, ErrorPolicy, EventKind, FrameEvent, FrameGuard
@@ -24,6 +23,7 @@ from intarsia_guards.changes import changed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GuardKind
 from intarsia_report import Watching
+from intarsia_runtime.report import GraphReport
 from intarsia_shapes import facts_behind, join_facts
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def make_dispatcher(
         run = compile_one(left_alone(capture.graph_module), capture.example_inputs, capture.signature, report)
         # the environment is open until here: what any stage or backend asked of it is guarded
         plans.extend(report.plans_of(FusionPlan))
-        report.facts = join_facts(capture.facts, facts_behind(capture.example_inputs, close=True))
+        # with what the passes asked behind a finished plan
+        report.facts = join_facts(capture.facts, facts_behind(capture.example_inputs, close=True), report.facts)
         if watching is not None:
             watching.graphs.append(summarise(report))
         raises = intarsia_runtime.raises_as_written(capture.graph_module)

@@ -44,10 +44,15 @@ from intarsia_ir.records import Target
 from intarsia_loops import Contract
 from intarsia_loops.lowering import Lowering, Lowerings
 from intarsia_rewrites import Pattern
+from intarsia_runtime import warm
 
 __all__ = ["TABLES", "cache_in", "default_cache_dir", "default_pipeline", "interpreted", "tuner_in"]
 
 EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
+
+# the packages whose code decides what becomes of a captured graph
+_NAMES = "ir shapes recorder functionalizer rewrites autodiff loops fuser scheduler cpp triton runtime"
+COMPILERS = ("intarsia", *(f"intarsia_{name}" for name in _NAMES.split()))
 
 
 def default_pipeline(
@@ -127,12 +132,7 @@ def default_pipeline(
         return Emitted(p.graph_module, p.contract, p.launches, source)
 
     def build(p: Emitted) -> Linked:
-        cache = cache_in(cache_dir)
-        made_for = p.contract
-        library = intarsia_runtime.build(p.source, made_for.target, cache=cache)
-        name = intarsia_runtime.graph_name(p.graph_module, made_for.signature)
-        run = intarsia_runtime.link(p.graph_module, p.source, library, device=made_for.device, name=name)
-        return Linked(run, made_for.signature, made_for.guards, made_for.device)
+        return warm.finish(warm.buildable(p), cache_in(cache_dir))
 
     stages = (
         *[_rewrite(rewrite, Captured) for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],

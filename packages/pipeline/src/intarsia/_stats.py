@@ -20,6 +20,7 @@ class Stats:
         extern_calls: Calls of library ops in those graphs.
         fallbacks: Frames or graphs that failed to compile and run in eager instead.
         recompiles: Compilations of a frame that had been compiled before.
+        warm_graphs: Graphs among them whose finished plan was in the cache, so that no pass ran.
     """
 
     frames_seen: int = 0
@@ -30,3 +31,4 @@ class Stats:
     extern_calls: int = 0
     fallbacks: int = 0
     recompiles: int = 0
+    warm_graphs: int = 0

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch.fx as fx
 
 import intarsia_runtime
 from intarsia._backends import graph_compiler
-from intarsia._graph import GraphReport
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS
 from intarsia_dispatch import CompiledGraph, ErrorPolicy, or_eager
 from intarsia_ir.interrupts import held_back
 from intarsia_ir.records import Signature
 from intarsia_ir.where import warn_user
+from intarsia_runtime.report import GraphReport
 from intarsia_shapes import adopted
 
 __all__ = ["torch_backend"]
@@ -41,7 +42,9 @@ def torch_backend(
     """
     parsed = Options.parse(options, intarsia_runtime.mode_options(mode))
     policy = ErrorPolicy(parsed.on_error)
-    compile_one, report = graph_compiler("auto", None, parsed, COUNTERS, policy), GraphReport()
+    # what passes ask of sizes belongs to another front end's environment, where only they can ask it
+    cold = replace(parsed, warm_start=False)
+    compile_one, report = graph_compiler("auto", None, cold, COUNTERS, policy), GraphReport()
     try:
         with COMPILE_LOCK, held_back():
             inputs, give_back = adopted(gm, example_inputs)

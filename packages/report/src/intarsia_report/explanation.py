@@ -97,7 +97,9 @@ class GraphSummary:
         schedules: How the kernels run, and why: of the graph and, in training, of its backward graphs.
         name: The function that it was captured in, "" when unknown.
         stages: What each stage made of it, in order; none where a backend of the user's compiled it.
-        details: For each of `kernels`, what else is known.
+        details: For each of `kernels`, what else is known; nothing of a graph whose plan was finished by then.
+        warm: `"found"`: no stage ran, its finished plan was in the cache; `"kept"`: it is there now; `"off: ..."`: why
+            neither; "": not asked for.
     """
 
     kernels: tuple[KernelSummary, ...]
@@ -112,6 +114,7 @@ class GraphSummary:
     name: str = ""
     stages: tuple[StageRecord, ...] = field(default=(), repr=False)
     details: tuple[KernelDetail, ...] = field(default=(), repr=False)
+    warm: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,8 @@ class Explanation:
     def __str__(self) -> str:
         counts = ", ".join(f"{len(getattr(self, what + 's'))} {what}(s)" for what in ("graph", "break", "guard"))
         lines = [f"{counts}, {len(self.eager)} frame(s) in eager"]
+        if n_warm := sum(graph.warm == "found" for graph in self.graphs):
+            lines.append(f"warm: {n_warm} graph(s)")
         for position, graph in enumerate(self.graphs):
             lines += [
                 f"graph {position}: {_headline(graph)}",
@@ -208,4 +213,5 @@ def joined(explanations: Sequence[Explanation]) -> Explanation:
 def _headline(graph: GraphSummary) -> str:
     calls = f"{len(graph.kernels)} kernels ({graph.n_unique_kernels} distinct), {len(graph.extern_calls)} extern calls"
     took = f"{graph.n_fused} operations fused away, {sum(graph.seconds.values()):.2f} s"
-    return "\n".join(filter(None, (f"{calls}, {took}", graph.note)))
+    cold = f"warm start is {graph.warm}" if graph.warm.startswith("off") else ""
+    return "\n".join(filter(None, (f"{calls}, {took}", graph.note, cold)))

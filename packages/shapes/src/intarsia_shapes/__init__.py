@@ -17,7 +17,15 @@ Example:
 
 from intarsia_shapes.confine import confine
 from intarsia_shapes.env import Relation, ShapeEnv
-from intarsia_shapes.facts import FrozenEnv, check_source, describe_facts, facts_behind, freeze, join_facts
+from intarsia_shapes.facts import (
+    FrozenEnv,
+    check_source,
+    describe_facts,
+    facts_behind,
+    freeze,
+    join_facts,
+    promises_behind,
+)
 from intarsia_shapes.fake import fake_mode, fakeify
 from intarsia_shapes.foreign import adopted
 from intarsia_shapes.marks import Mark, check_marks, mark_dynamic, mark_static, marks_of
@@ -45,6 +53,7 @@ __all__ = [
     "mark_static",
     "marks_of",
     "plain_size",
+    "promises_behind",
     "python_text",
     "thawed",
 ]

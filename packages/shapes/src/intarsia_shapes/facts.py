@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from intarsia_ir.errors import NeedsFact
@@ -19,7 +20,7 @@ from intarsia_shapes.marks import check_marks
 from intarsia_shapes.node import SymTypes
 from intarsia_shapes.pyexpr import python_text
 
-__all__ = ["FrozenEnv", "check_source", "describe_facts", "facts_behind", "freeze", "join_facts"]
+__all__ = ["FrozenEnv", "check_source", "describe_facts", "facts_behind", "freeze", "join_facts", "promises_behind"]
 
 
 def freeze(env: ShapeEnv) -> SizeFacts:
@@ -81,15 +82,32 @@ def facts_behind(values: Iterable[Any], *, close: bool = False) -> SizeFacts:
     Raises:
         InvalidArgumentError: It is more than a mark promised.
     """
+    env = _env_behind(values)
+    if env is None:
+        return SizeFacts()
+    check_marks(env)
+    env.closed = env.closed or close
+    return freeze(env)
+
+
+def promises_behind(values: Iterable[Any]) -> tuple[str, ...]:
+    """Return the text of what marks promised of sizes of fake tensors or symbolic numbers: place, size, bounds."""
+    env = _env_behind(values)
+    promises = env.promises if env is not None else ()
+    return tuple(
+        f"{source} {size.node._expr if isinstance(size, torch.SymInt) else size} {low} {high}"
+        for source, size, low, high in promises
+    )
+
+
+def _env_behind(values: Iterable[Any]) -> ShapeEnv | None:
     for value in values:
         env = value.fake_mode.shape_env if isinstance(value, FakeTensor) else None
         if isinstance(value, SymTypes):
             env = value.node.shape_env
         if isinstance(env, ShapeEnv):
-            check_marks(env)
-            env.closed = env.closed or close
-            return freeze(env)
-    return SizeFacts()
+            return env
+    return None
 
 
 def join_facts(*many: SizeFacts) -> SizeFacts:

@@ -1,0 +1,104 @@
+"""CPU time of the first call in a fresh process, cache empty and filled: `python benchmarks/warm.py [name ...]`.
+
+Each measurement is a process of its own, imports and the model apart. An empty cache, one that is filled but without
+plans (machine code alone) and a filled one take turns; the table has the median of each with the lowest and the
+highest. C++ compilers that a process starts are counted apart. In training the call is forward and backward.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(p) for p in ROOT.glob("packages/*/src")]
+
+MODELS = [f"{kind}-{layers}{mode}" for kind in ("bert", "gpt2") for layers in (2, 12) for mode in ("", "-training")]
+KINDS = ("empty", "machine code", "filled")
+
+
+def model_of(kind: str, n_layers: int) -> Any:
+    """Return a model of narrow layers: what a call costs is told by how many there are."""
+    import transformers
+
+    if kind == "bert":
+        small = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100}
+        return transformers.BertModel(transformers.BertConfig(num_hidden_layers=n_layers, **small))
+    small = {"n_embd": 64, "n_head": 4, "vocab_size": 100, "bos_token_id": 0, "eos_token_id": 0}
+    return transformers.GPT2Model(transformers.GPT2Config(n_layer=n_layers, use_cache=False, **small))
+
+
+def first_call(name: str) -> None:
+    """Print, as JSON, CPU seconds of the first call here and in processes that it starts, and plans that it found."""
+    import torch
+
+    import intarsia
+
+    torch.manual_seed(0)
+    kind, n_layers, *mode = name.split("-")
+    model, ids = model_of(kind, int(n_layers)).train(bool(mode)), torch.randint(0, 99, (2, 16))
+    start, compiled = time.process_time(), intarsia.compile(model, options={"on_error": "raise"})
+    with torch.set_grad_enabled(bool(mode)):
+        result = compiled(ids)[0]
+        if mode:
+            result.square().sum().backward()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = {"here": time.process_time() - start, "compilers": children.ru_utime + children.ru_stime}
+    print(json.dumps({**seconds, "found": intarsia.stats().warm_graphs}))
+
+
+def measure(name: str, folder: str, **variables: str) -> dict[str, float]:
+    """Return what `first_call` prints in a process whose cache is in `folder`."""
+    environment = {**os.environ, "INTARSIA_CACHE_DIR": folder, "HF_HUB_OFFLINE": "1", **variables}
+    command = [sys.executable, __file__, "--child", name]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+def table_of(name: str, rounds: int) -> str:
+    """Return the line of a model."""
+    taken: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+    with tempfile.TemporaryDirectory() as filled:
+        measure(name, filled)
+        for _ in range(rounds):
+            with tempfile.TemporaryDirectory() as empty:
+                taken["empty"].append(measure(name, empty))
+            taken["machine code"].append(measure(name, filled, INTARSIA_WARM_START="0"))
+            taken["filled"].append(measure(name, filled))
+    assert all(m["found"] == (kind == "filled") for kind, some in taken.items() for m in some), taken
+    cells = [name]
+    for kind in KINDS:
+        seconds = sorted(m["here"] for m in taken[kind])
+        cells.append(f"{statistics.median(seconds):.2f} ({seconds[0]:.2f}-{seconds[-1]:.2f})")
+    compilers = statistics.median(m["compilers"] for m in taken["empty"])
+    whole = [statistics.median(m["here"] + m["compilers"] for m in taken[kind]) for kind in KINDS]
+    return " | ".join([*cells, f"{compilers:.2f}", f"{whole[2] / whole[0]:.2f}", f"{whole[2] / whole[1]:.2f}"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=MODELS, help=", ".join(MODELS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--child", metavar="NAME", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.child:
+        first_call(asked.child)
+        return
+    columns = [*KINDS, "compilers, empty", "filled / empty", "filled / machine code"]
+    print("CPU seconds:", " | ".join(["model", *columns]))
+    for name in asked.names:
+        print(table_of(name, asked.rounds), flush=True)
+
+
+if __name__ == "__main__":
+    main()
