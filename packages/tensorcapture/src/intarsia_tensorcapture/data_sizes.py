@@ -38,7 +38,7 @@ def bind_sizes(plugin: Recording, result: Value) -> None:
     if env is None or not env.pending_fresh_unbacked_symbols:
         return
     if plugin.scopes.open:
-        raise Break("tracer.data_dependent", "a size in a function that torch.func transforms depends on data")
+        raise Break("tracer.data_dependent", "a size in a function within the graph depends on data")
     for tensor in tensors_of([result]):
         plugin.sizes.bind(tensor.fake, tensor.node)
         for dim, size in enumerate(tensor.fake.shape):

@@ -101,7 +101,7 @@ class Scopes:
     def _lifted(self, node: torch.fx.Node, depth: int) -> torch.fx.Node:
         if depth == 0:
             if node.graph is not self.root:
-                raise Break("tracer.tensor_op", "a tensor is used outside of the torch.func transform that it is of")
+                raise Break("tracer.tensor_op", "a tensor is used outside of the function that it is of")
             return node
         scope = self.open[depth - 1]
         if node.graph is scope.graph:
@@ -125,7 +125,7 @@ class Scopes:
         """
         if node.graph is not self.root:
             birth = self._closed.get(node.graph, -1)
-            raise Unreconstructable("a tensor gets out of a torch.func transform by a side effect", birth)
+            raise Unreconstructable("a tensor gets out of a function within the graph by a side effect", birth)
         return True
 
 
@@ -133,7 +133,7 @@ def _refuse_data(node: torch.fx.Node) -> None:
     """Break where a number in a tensor is used as a size in a function: the size is known where the function is not."""
     number = meta.value(node) if meta.has_value(node) else None
     if isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)) and number.node.hint is None:
-        raise Break("tracer.data_dependent", f"{node} depends on data, and is used in a torch.func transform")
+        raise Break("tracer.data_dependent", f"{node} depends on data, and is used in a function within the graph")
 
 
 def writes_of(node: torch.fx.Node) -> tuple[int, ...]:
