@@ -89,7 +89,8 @@ def test_methods_that_call_the_module_call_the_compiled_one(fresh):
         assert intarsia.stats().graphs == 1 and model.calls == fast.calls == 2
         torch.testing.assert_close(list(fast.stream(x)), list(model.stream(x)))
         torch.testing.assert_close(fast.forward_only(x), model.forward_only(x))
-    assert intarsia.stats().frames_eager == 0 and intarsia.stats().graphs == 2
+    # what a method calls without gradients is open from the first on: the number `scale`, as the sizes
+    assert intarsia.stats().frames_eager == 0 and intarsia.stats().graphs == 1
 
 
 def test_methods_see_the_state_and_the_class_of_the_original():

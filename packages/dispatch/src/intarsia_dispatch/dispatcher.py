@@ -95,10 +95,14 @@ class Dispatcher:
         # entries of this owner must not outlive it in functions that do
         weakref.finalize(self, self._table.clear).atexit = False
 
-    def compile(self, function: _F) -> _F:
+    def compile(self, function: _F, *, varying: bool = False) -> _F:
         """Return a function that behaves as `function` and runs its frames compiled.
 
         A running debugger sees the function as written: while one traces the thread, nothing is replaced.
+
+        Args:
+            function: Any callable.
+            varying: Its sizes are expected to vary: unless `dynamic` is False, they are symbols from the first call on.
 
         Raises:
             InvalidArgumentError: `function` can't be called.
@@ -113,7 +117,8 @@ class Dispatcher:
         run = call_of(target) if needs_frame else target
         roots = (*codes, run.__code__) if needs_frame else codes
         self._roots.update((id(code), (weakref.ref(code), None)) for code in roots)
-        root = framehook.Hooked(run, self._answer, self._table.owner, skipping.debugger_active)
+        answer = functools.partial(self._answer, varying=True) if varying else self._answer
+        root = framehook.Hooked(run, answer, self._table.owner, skipping.debugger_active)
         functools.update_wrapper(root, target)
         vars(root)["_intarsia_compiled"] = True  # a tracer goes on with what is wrapped
         return cast(_F, root)
@@ -160,10 +165,10 @@ class Dispatcher:
 
     # ---- one frame ---------------------------------------------------------------------------------------------
 
-    def _answer(self, code: CodeType, frame: FrameInfo) -> _Answer:
+    def _answer(self, code: CodeType, frame: FrameInfo, varying: bool = False) -> _Answer:
         """The callback of the frame hook, which is paused in this thread meanwhile."""
         try:
-            return self._fitting(code, frame)
+            return self._fitting(code, frame, varying)
         except RecursionError as error:  # so little stack is left that nothing can be said, nor remembered
             if self._config.policy.raises(error):
                 return self._config.raise_inside(code, error)
@@ -172,7 +177,7 @@ class Dispatcher:
         except BaseException as error:  # what resumes a frame is in the middle of the user's `with` and `try`
             return self._config.raise_inside(code, error)
 
-    def _fitting(self, code: CodeType, frame: FrameInfo) -> _Answer:
+    def _fitting(self, code: CodeType, frame: FrameInfo, varying: bool) -> _Answer:
         if skipping.is_repeated_later(code):
             reason = "what it calls is run again in the backward pass, and both runs must be alike"
             self._outcomes.native(code, None, reason)
@@ -195,9 +200,9 @@ class Dispatcher:
             return ...
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
         with self._config.lock, held_back(), some_working_directory(), hidden_from_user(), deep_stack():
-            return choose(code, frame)  # by itself: another compiler beneath would compile this one
+            return choose(code, frame, varying)  # by itself: another compiler beneath would compile this one
 
-    def _choose(self, code: CodeType, frame: FrameInfo) -> _Answer:
+    def _choose(self, code: CodeType, frame: FrameInfo, varying: bool) -> _Answer:
         state = self._table.find(code) or self._see(code)
         values = framehook.frame_values(code, frame)
         try:
@@ -212,16 +217,16 @@ class Dispatcher:
             return None
         if len(state.versions) >= self._config.recompile_limit:
             return self._limit_reached(code, state, frame, reason)
-        return self._compile(code, frame, state, values, reason)
+        return self._compile(code, frame, state, values, reason, varying)
 
     def _see(self, code: CodeType) -> CodeState:
         self._counts.add(frames_seen=1)
         return self._table.add(code)
 
     def _compile(
-        self, code: CodeType, frame: FrameInfo, state: CodeState, values: tuple[Any, ...], reason: str
+        self, code: CodeType, frame: FrameInfo, state: CodeState, values: tuple[Any, ...], reason: str, varying: bool
     ) -> _Answer:
-        dynamic = self._dynamic(state, frame)
+        dynamic = self._dynamic(state, frame, varying)
         try:
             compiled = self._version(code, frame, state, values, dynamic)
         except _CannotHaveSymbols as refused:
@@ -240,15 +245,15 @@ class Dispatcher:
             self._outcomes.tell(FrameEvent(kind, code.co_qualname, first_line(code), reason, capture))
         return version.guard.predicate, version.code, version.guard.wants_globals
 
-    def _dynamic(self, state: CodeState, frame: FrameInfo) -> bool | Symbolic:
+    def _dynamic(self, state: CodeState, frame: FrameInfo, varying: bool) -> bool | Symbolic:
         """Return which sizes and numbers are symbols this time."""
         if state.static or self._config.dynamic is False:
             return False
-        # the first compilation is static, whatever ran as it is before
+        # the first compilation is static, whatever ran as it is before, unless sizes are expected to vary
         for version in state.versions if len(state.versions) > 1 or state.is_compiled() else ():
             state.symbolic |= version.guard.changed(frame.locals, frame.globals)
         # of numbers that are no arguments, such as a module's, not all are symbols at once in any case
-        return Symbolic(every=True) | state.symbolic if self._config.dynamic else state.symbolic
+        return Symbolic(every=True) | state.symbolic if self._config.dynamic or varying else state.symbolic
 
     def _version(
         self, code: CodeType, frame: FrameInfo, state: CodeState, values: tuple[Any, ...], dynamic: bool | Symbolic

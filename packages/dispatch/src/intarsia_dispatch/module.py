@@ -40,6 +40,8 @@ class CompiledModule(torch.nn.Module):
         module: The module as the user wrote it, kept as `_orig_mod`.
         compile_one: Returns a function that calls what it is given, compiled.
         again: Compiles a module in the same way, so that copies and pickles compile again; it must be picklable itself.
+        compile_varying: As `compile_one`, for what the module's own methods call without gradients: such a method
+            (`generate`) takes requests and makes steps of many sizes. None: as any other call.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class CompiledModule(torch.nn.Module):
         module: torch.nn.Module,
         compile_one: Callable[[Callable[..., Any]], Callable[..., Any]],
         again: Callable[[torch.nn.Module], Any],
+        compile_varying: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     ) -> None:
         super().__init__()
         self._orig_mod = module
         self._compile_one = compile_one
         self._again = again
         self._call = compile_one(module)
+        self._call_varying = compile_varying(module) if compile_varying is not None else self._call
         self._compiled_forward = _like(module.forward)
         self._stand_in_class: type | None = None
         self._stand_in: Callable[[], Any] | None = None
@@ -61,6 +65,12 @@ class CompiledModule(torch.nn.Module):
         if self._has_hooks():
             return super().__call__(*args, **kwargs)
         return self._call(*args, **kwargs)
+
+    def call_from_method(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module as its own methods do; see `compile_varying`."""
+        if torch.is_grad_enabled() or self._has_hooks():
+            return self(*args, **kwargs)
+        return self._call_varying(*args, **kwargs)
 
     def _has_hooks(self) -> bool:
         """Tell whether a call is more than the original's: it has hooks, or somebody put in another forward."""
@@ -207,6 +217,7 @@ _WRAPPERS = (
     "__class__",
     "_orig_mod",
     "_call",
+    "_call_varying",
     "_again",
     "_compile_one",
     "_compiled_forward",

@@ -29,7 +29,9 @@ class _StandIn:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         called = _compiled_by(self)
-        return super().__call__(*args, **kwargs) if called is None else called(*args, **kwargs)  # type: ignore[misc]
+        if called is None:
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]
+        return called.call_from_method(*args, **kwargs)
 
     @property
     def forward(self) -> Callable[..., Any]:

@@ -89,7 +89,8 @@ def compile(
     log_as_asked()
     compile_call = make_dispatcher(compile_one, parsed, policy, dynamic=dynamic).compile
     if isinstance(fn := without_wrapper(fn), torch.nn.Module):
-        return CompiledModule(fn, compile_call, functools.partial(compile, **keywords))
+        again = functools.partial(compile, **keywords)
+        return CompiledModule(fn, compile_call, again, functools.partial(compile_call, varying=True))
     return compile_call(fn)
 
 
