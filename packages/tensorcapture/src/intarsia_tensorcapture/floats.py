@@ -230,6 +230,8 @@ def _scaled_sum(
     alpha = keywords.get("alpha")
     if name not in ("add", "add_", "sub", "sub_") or len(args) != 2 or len(keywords) != 1:
         return None
+    if alpha is not None:
+        args = _widened(plugin, args)
     if alpha is None or not _are_plain(args):
         return None
     assert isinstance(args[1], TensorValue)
@@ -238,6 +240,17 @@ def _scaled_sum(
         return None
     scaled = plugin.record(tx, "call_function", operator.mul, [args[1], number], {})
     return kind, target, [args[0], scaled], {}
+
+
+def _widened(plugin: Recording, args: Sequence[Value]) -> Sequence[Value]:
+    """Return two operands, the second in the wider type of the first, to which eager converts it in front."""
+    first, second = args
+    if not isinstance(first, TensorValue) or not isinstance(second, TensorValue) or not second.fake.dim():
+        return args
+    wide, narrow = first.fake.dtype, second.fake.dtype
+    if wide == narrow or not narrow.is_floating_point or torch.promote_types(wide, narrow) != wide:
+        return args
+    return [first, plugin.record(plugin.tx, "call_method", "to", [second, Const(wide)], {})]
 
 
 def _scaled_product(

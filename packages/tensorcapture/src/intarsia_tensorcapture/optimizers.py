@@ -2,7 +2,8 @@
 
 A step asks for graph breaks around itself, for another compiler's sake, and reads its counters as Python numbers unless
 a compiler runs. Here its grad mode is a region of the graph, and a counter is a float64 tensor: what is computed from
-it rounds as Python's floats do.
+it rounds as Python's floats do. Where a step branches on such a number (RAdam, ASGD), the form of it is evaluated that
+is meant for graphs on a GPU, and chooses by `torch.where`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.optim import asgd, radam
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from intarsia_pyeval import do
@@ -96,10 +98,51 @@ def _same(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywor
     return value
 
 
+def _without_branches(step: FunctionType, single: FunctionType) -> Any:
+    """Return a handler of `step`, which evaluates it in its `capturable` form with wide counters.
+
+    Args:
+        step: Updates the parameters of a group.
+        single: The same, one parameter at a time.
+    """
+    as_written, plain = _unhandled(step), _unhandled(single)
+
+    def counted(*lists: Any, **keywords: Any) -> None:
+        *others, counters = lists
+        for counter in counters:
+            counter += 1
+        before = [counter.to(torch.float64) - 1 for counter in counters]  # the step counts on in these
+        # not True: that is what a user asks for, and eager refuses on a CPU
+        plain(*others, before, **{**keywords, "capturable": 1})
+
+    def handle(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        capturable = keywords.get("capturable")
+        asked = isinstance(capturable, Const) and capturable.value is True
+        return do.call(tx, tx.live.wrap(as_written if asked else counted, None), args, keywords)
+
+    return handle
+
+
+def _unhandled(function: FunctionType) -> FunctionType:
+    """Return a function that does the same, and has no handler."""
+    code, defaults, cells = function.__code__, function.__defaults__, function.__closure__
+    copy = FunctionType(code, function.__globals__, function.__name__, defaults, cells)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
 HANDLERS: dict[Any, Any] = {
     torch.autograd.profiler.record_function: _label,
     torch.autograd.profiler.record_function.__enter__: _enter_label,
     torch.autograd.profiler.record_function.__exit__: _leave_label,
     _get_value: _counter,
     _stack_if_compiling: _same,
+    **{
+        step: _without_branches(step, single)
+        for single, several in (
+            (radam._single_tensor_radam, radam._multi_tensor_radam),
+            (asgd._single_tensor_asgd, asgd._multi_tensor_asgd),
+        )
+        for step in (single, several)
+    },
 }
