@@ -131,18 +131,16 @@ def _unhandled(function: FunctionType) -> FunctionType:
     return copy
 
 
+# steps that branch on their counters: one parameter at a time, and several
+_BRANCHING: tuple[tuple[Any, Any], ...] = (
+    (radam._single_tensor_radam, radam._multi_tensor_radam),
+    (asgd._single_tensor_asgd, asgd._multi_tensor_asgd),
+)
 HANDLERS: dict[Any, Any] = {
     torch.autograd.profiler.record_function: _label,
     torch.autograd.profiler.record_function.__enter__: _enter_label,
     torch.autograd.profiler.record_function.__exit__: _leave_label,
     _get_value: _counter,
     _stack_if_compiling: _same,
-    **{
-        step: _without_branches(step, single)
-        for single, several in (
-            (radam._single_tensor_radam, radam._multi_tensor_radam),
-            (asgd._single_tensor_asgd, asgd._multi_tensor_asgd),
-        )
-        for step in (single, several)
-    },
+    **{step: _without_branches(step, single) for single, several in _BRANCHING for step in (single, several)},
 }
