@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import (
     Fresh,
     InputSpec,
@@ -323,6 +324,14 @@ def test_operators_of_users_are_refused(store: PlanStore) -> None:
             node.target = operator
             asked = store.look_up(value)
             assert isinstance(asked, Refused) and "intarsia_warm_test.twice" in asked.reason
+
+
+def test_calls_with_graphs_are_refused(store: PlanStore) -> None:
+    value, body = captured(), torch.fx.symbolic_trace(lambda x: (x.sin(),))
+    (node,) = value.graph_module.graph.find_nodes(op="call_function", target=torch.add)
+    node.target, node.kwargs = HigherOrderOp("cond", (body, body)), {}
+    asked = store.look_up(value)
+    assert isinstance(asked, Refused) and asked.reason == "the call cond holds graphs"
 
 
 def test_other_devices_and_sizes_from_data_are_refused(store: PlanStore) -> None:

@@ -12,6 +12,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.text import text_and_constants
 from intarsia_ir.values import Captured
 
@@ -59,6 +60,8 @@ def _described(constants: Mapping[str, Any]) -> str:
 def _outside(gm: fx.GraphModule) -> Iterator[str]:
     """Yield why operators can't be told by their name."""
     for node in gm.graph.nodes:
+        if isinstance(node.target, HigherOrderOp):  # with operators and tensors of its own
+            yield f"the call {node.target.name} holds graphs"
         if isinstance(node.target, OpOverload | OpOverloadPacket):
             name = str(node.target)
             space = node.target.namespace if isinstance(node.target, OpOverload) else name.partition(".")[0]
