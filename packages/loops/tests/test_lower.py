@@ -643,13 +643,24 @@ def moments() -> Calls:
         yield (tensor(dtype, 3, 1), [1]), {"correction": 1}
         yield (tensor(dtype, 3, 2), [1]), {"correction": 0.5}
     for dtype in (f32, bf16):
-        for size in (1e17, 1e30, 1e38):  # eager's CPU kernels fold in double
-            yield (tensor(dtype, 3, 40) * size, [1]), {"correction": 1}
         far = torch.ones(3, 1000, dtype=dtype)  # the first number is far from the others
         far[:, 0] = 1e6
         far[:, 1::2] = 2
         yield (far, [1]), {"correction": 1}
         yield (far.flip(1), [1]), {"correction": 1}
+
+
+@case(aten.var.correction, aten.std.correction, aten.std_mean.correction)
+def moments_beyond_the_range_of_float32() -> Calls:
+    yield from moments()
+    for dtype in (f32, bf16):
+        for size in (1e17, 1e30, 1e38):  # eager's CPU kernels fold in double
+            yield (tensor(dtype, 3, 40) * size, [1]), {"correction": 1}
+            yield (tensor(dtype, 3, 40) * size, [0]), {"correction": 0, "keepdim": True}
+        for n in (1, 2):
+            x = tensor(dtype, 3, n)
+            x[1, 0] = float("inf")
+            yield (x, [1]), {"correction": 0}
 
 
 @case(aten.linalg_vector_norm.default)

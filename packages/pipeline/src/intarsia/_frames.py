@@ -33,7 +33,10 @@ __all__ = ["make_dispatcher"]
 
 log = logging.getLogger("intarsia.frames")
 _NAMES = "ir shapes recorder framehook bytecode pyeval tensorcapture guards functionalizer rewrites autodiff loops"
-_PACKAGES = ("intarsia", *(f"intarsia_{name}" for name in f"{_NAMES} fuser cpp triton runtime dispatch report".split()))
+_PACKAGES = (
+    "intarsia",
+    *(f"intarsia_{name}" for name in f"{_NAMES} fuser cpp triton runtime dispatch report tuner".split()),
+)
 
 
 def make_dispatcher(

@@ -118,4 +118,6 @@ class Guards:
         return tuple(self._records.values())
 
 
-_SEVERAL = frozenset({GuardKind.ABSENT, GuardKind.HAS_ATTRIBUTE, GuardKind.COMPARISON, GuardKind.SUBCLASS})
+_SEVERAL = frozenset(
+    {GuardKind.ABSENT, GuardKind.HAS_ATTRIBUTE, GuardKind.COMPARISON, GuardKind.SUBCLASS, GuardKind.OVERLAP}
+)

@@ -64,12 +64,10 @@ from intarsia_tensorcapture.described import (
     facts_of,
     is_transformed,
     needs_node,
-    overlaps_itself,
     readable_name,
     shown,
     special,
     tensors_in,
-    version_of,
 )
 from intarsia_tensorcapture.devices import call_device_method, with_device
 from intarsia_tensorcapture.functions import (
@@ -84,6 +82,7 @@ from intarsia_tensorcapture.items import settle_all, settled
 from intarsia_tensorcapture.kernel_calls import call_compiler_object, call_of_compiler, is_of_compiler
 from intarsia_tensorcapture.leaves import Leaves
 from intarsia_tensorcapture.marks import call_marked_function, call_marked_object, stand_in_for
+from intarsia_tensorcapture.memory import Memory, run_apart
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_mixed, refuse_raised, refuse_without_fake
 from intarsia_tensorcapture.scopes import Scopes, apart
@@ -115,6 +114,7 @@ class Tensors(Extension):
         self.graph = torch.fx.Graph()
         self.scopes = Scopes(self.graph)
         self.leaves = Leaves()
+        self.memory = Memory()
         self.sizes = Sizes(self, tx, symbols)
         self.mode = self.sizes.mode
         self.inputs: list[TensorValue | SymbolicNumber] = []
@@ -215,6 +215,7 @@ class Tensors(Extension):
             fake = self.sizes.input(value, real)
         node = self._placeholder(value, fake)
         meta.set_given(node, real)
+        self.memory.note(fake, value)
         value.lifted(node, fake)
         if value.source is not None:
             self.tx.guards.add(GuardKind.TENSOR, value.source, facts_of(real, fake))
@@ -304,7 +305,7 @@ class Tensors(Extension):
         if str(name).partition(".")[0].startswith(QUANTISING):
             raise Break("tracer.tensor_op", f"{shown(target)} gives a quantized tensor")
         refuse_call(target, fakes, fake_named)
-        result = self._written_alone(kind, target, fakes, fake_named)
+        result = run_apart(self, kind, target, fakes, fake_named)
         inference.refuse_writes(self)
         for leaf in tensors_in(result):
             if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
@@ -330,16 +331,6 @@ class Tensors(Extension):
         found = self.result(tx, node, result, [*args, *keywords.values()])
         data_sizes.bind_sizes(self, found)
         return found
-
-    def _written_alone(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
-        """Run an operation on fake tensors; break where it writes elements that share memory, which eager refuses."""
-        overlapping = [(x, version_of(x)) for x in tensors_in([*args, *keywords.values()]) if overlaps_itself(x)]
-        result = self.propagate(kind, target, args, keywords)
-        name = getattr(target, "__name__", str(target))
-        in_lists = name.startswith(foreach.PREFIX) and name.endswith("_")  # fake tensors don't count these writes
-        if any(in_lists or version_of(x) != before for x, before in overlapping):
-            raise Break("tracer.operation_raised", f"{shown(target)} writes a tensor whose elements share memory")
-        return result
 
     def _on_one_gpu(self, target: Any, devices: Sequence[torch.device | None]) -> torch.device | None:
         """Return the GPU of the graph with an operation on these devices; break where it would have two."""

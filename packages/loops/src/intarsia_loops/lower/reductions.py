@@ -300,16 +300,21 @@ def _moments(results: str, root: bool) -> Callable[..., Any]:
         dtype = compute_type(b.spec(0 if "mean" in results else None).dtype)
         if dtype not in FLOATS:
             return DECLINED  # eager raises
-        # eager's CPU kernels fold in double: sums of squares may be beyond float32's range where their roots aren't
-        folds = "f64" if b.temp_spec((), dtype).device == "cpu" and self.dtype != "f16" else dtype
-        spread = _spread if folds == dtype else _spread_of_one_pass
-        var = spread(b, self, dims, 1 if correction is None else correction, folds)
+        how = b, self, dims, 1 if correction is None else correction
+        # eager's CPU kernels fold in double: sums of squares may be beyond float32's range where their roots aren't.
+        # var_mean is what a batch norm is made of, where half the lanes cost more than that range is worth
+        in_double = results != "var_mean" and dtype == "f32" and self.dtype != "f16"
+        if in_double and b.temp_spec((), dtype).device == "cpu":
+            var, mean = _moments_of_one_pass(*how, "f64")
+        else:
+            var, mean = _spread(*how, dtype), None
         if "mean" in results:
-            mean = _running_mean(b, self, _mean_of(b, self, dims, folds, lambda e, _: e, ""), dims, folds)
+            mean = mean or _mean_of(b, self, dims, dtype, lambda e, _: e, "")
+            mean = _running_mean(b, self, mean, dims, mean.dtype)
         made = kept_result(
             b, var, dims, 0 if "mean" in results else None, (lambda v: m.unary("sqrt", v)) if root else (lambda v: v)
         )
-        return (made, kept_result(b, mean, dims, 1, lambda v: v)) if "mean" in results else made
+        return (made, kept_result(b, mean, dims, 1, lambda v: v)) if mean and "mean" in results else made
 
     return lowering
 
@@ -323,13 +328,15 @@ def _spread(b: Builder, x: Tensor, dims: Sequence[int], correction: float, dtype
     return _variance(b, x, dims, correction, dtype, distance, _mean_of(b, x, dims, dtype, distance, "distance_"))
 
 
-def _spread_of_one_pass(b: Builder, x: Tensor, dims: Sequence[int], correction: float, dtype: str) -> Tensor:
-    """Return the same of float32 numbers in float64, which has bits to spare.
+def _moments_of_one_pass(
+    b: Builder, x: Tensor, dims: Sequence[int], correction: float, dtype: str
+) -> tuple[Tensor, Tensor]:
+    """Return the same, and the mean, of float32 numbers in float64, which has bits to spare.
 
     The first number's own distance is 0, so the mean distance is at most sqrt(n) deviations: the difference below
     loses no more than the bits of n, of the 29 that there are beyond float32's.
     """
-    distance = _distance(x, dims, dtype)
+    first, distance = _first(x, dims, dtype), _distance(x, dims, dtype)
 
     def squared(element: Val, point: Point) -> Val:
         return m.square(distance(element, point))
@@ -338,23 +345,45 @@ def _spread_of_one_pass(b: Builder, x: Tensor, dims: Sequence[int], correction: 
     squares = b.reduce("sum", x, dims, dtype=dtype, body=squared, role="squares")
     n = count(x, dims)
 
-    def body(p: Point) -> Val:
+    def spread(p: Point) -> Val:
         common = m.binary("div", m.square(total.at(p)), as_number(n, dtype))
         return m.binary("div", m.binary("sub", squares.at(p), common), _degrees(n, correction, dtype))
 
-    return b.map(body, b.temp_spec(squares.shape, dtype), "var")
+    def centre(p: Point) -> Val:
+        far = m.binary("div", total.at(p), as_number(n, dtype))
+        if first is None:
+            return far
+        alone = m.compare("eq", as_number(n, dtype), 1.0)  # an infinite number is no distance from itself
+        return m.select(alone, first(p), m.binary("add", first(p), far))
+
+    spec = b.temp_spec(squares.shape, dtype)
+    return b.map(spread, spec, "var"), b.map(centre, spec, "mean")
 
 
 def _distance(x: Tensor, dims: Sequence[int], dtype: str) -> Body:
     """The distance of an element from the first that it is folded with; itself where there may be none."""
+    first = _first(x, dims, dtype)
 
     def distance(element: Val, point: Point) -> Val:
-        if not dims or count(x, dims).lo < 1:
-            return element
-        first = tuple(ZERO if d in dims else place for d, place in enumerate(point))
-        return m.binary("sub", element, cast(x.at(first), dtype))
+        return (
+            element
+            if first is None
+            else m.binary("sub", element, first([p for d, p in enumerate(point) if d not in dims]))
+        )
 
     return distance
+
+
+def _first(x: Tensor, dims: Sequence[int], dtype: str) -> Callable[[Sequence[Any]], Val] | None:
+    """Where a result is -> the first element that is folded there; None where there may be none."""
+    if not dims or count(x, dims).lo < 1:
+        return None
+
+    def first(kept: Sequence[Any]) -> Val:
+        places = iter(kept)
+        return cast(x.at(tuple([ZERO if d in dims else next(places) for d in range(len(x.shape))])), dtype)
+
+    return first
 
 
 def _running_mean(b: Builder, x: Tensor, mean: Tensor, dims: Sequence[int], dtype: str) -> Tensor:

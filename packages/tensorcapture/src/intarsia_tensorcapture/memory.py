@@ -1,0 +1,80 @@
+"""Memory that operands of an operation share: what eager refuses to write, and what has to be apart for a graph.
+
+Fake tensors of two inputs never share memory, whatever the tensors do that they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from intarsia_ir.records import GuardKind
+from intarsia_pyeval.breaks import Break
+from intarsia_recorder.apart import are_apart
+from intarsia_tensorcapture import foreach
+from intarsia_tensorcapture.described import overlaps_itself, shown, tensors_in, version_of
+
+if TYPE_CHECKING:
+    from intarsia_tensorcapture.plugin import Tensors
+    from intarsia_tensorcapture.tensor import TensorValue
+
+__all__ = ["Memory", "run_apart"]
+
+
+class Memory:
+    """Which input of the graph a fake tensor shows memory of."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[int, TensorValue] = {}
+
+    def note(self, fake: Any, value: TensorValue) -> None:
+        """Note the fake tensor of an input."""
+        if fake.layout is torch.strided:
+            self._inputs[fake.untyped_storage()._cdata] = value
+
+    def input_of(self, fake: torch.Tensor) -> TensorValue | None:
+        """Return the input that a fake tensor is, or a view of; None: it has other memory."""
+        return self._inputs.get(fake.untyped_storage()._cdata) if fake.layout is torch.strided else None
+
+
+def run_apart(plugin: Tensors, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+    """Run an operation on fake tensors.
+
+    Raises:
+        Break: It writes elements that share memory with one another or with those of another operand: eager refuses
+            that, or depends on the order in which it writes. That inputs are apart where they are is guarded.
+    """
+    operands = list(tensors_in([*args, *keywords.values()]))
+    versions = [version_of(x) for x in operands]
+    result = plugin.propagate(kind, target, args, keywords)
+    name = getattr(target, "__name__", str(target))
+    in_lists = name.startswith(foreach.PREFIX) and name.endswith("_")  # fake tensors don't count these writes
+    written = [x for x, before in zip(operands, versions, strict=True) if in_lists or version_of(x) != before]
+    if any(map(overlaps_itself, written)):
+        raise Break("tracer.operation_raised", f"{shown(target)} writes a tensor whose elements share memory")
+    for one, other in _pairs(plugin.memory, written, operands):
+        if _share_memory(one, other):
+            raise Break("tracer.operation_raised", f"{shown(target)} writes memory that another operand shows")
+        if one.source is not None and other.source is not None:
+            reason = f"{shown(target)} writes one and reads the other"
+            plugin.tx.guards.add(GuardKind.OVERLAP, one.source, (other.source,), reason)
+    return result
+
+
+def _pairs(
+    memory: Memory, written: Sequence[torch.Tensor], operands: Sequence[torch.Tensor]
+) -> Iterator[tuple[TensorValue, TensorValue]]:
+    """Yield the inputs that are written, each with every other one that is an operand."""
+    for one in filter(None, map(memory.input_of, written)):
+        for other in filter(None, map(memory.input_of, operands)):
+            if other is not one:
+                yield one, other
+
+
+def _share_memory(one: TensorValue, other: TensorValue) -> bool:
+    a, b = one.real, other.real
+    if a is None or b is None or a.untyped_storage()._cdata != b.untyped_storage()._cdata:
+        return False
+    return not are_apart(a, b)
