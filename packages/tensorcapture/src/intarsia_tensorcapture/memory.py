@@ -17,8 +17,7 @@ from intarsia_tensorcapture import foreach
 from intarsia_tensorcapture.described import overlaps_itself, shown, tensors_in, version_of
 
 if TYPE_CHECKING:
-    from intarsia_tensorcapture.plugin import Tensors
-    from intarsia_tensorcapture.tensor import TensorValue
+    from intarsia_tensorcapture.tensor import Recording, TensorValue
 
 __all__ = ["Memory", "run_apart"]
 
@@ -39,7 +38,9 @@ class Memory:
         return self._inputs.get(fake.untyped_storage()._cdata) if fake.layout is torch.strided else None
 
 
-def run_apart(plugin: Tensors, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+def run_apart(
+    plugin: Recording, memory: Memory, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]
+) -> Any:
     """Run an operation on fake tensors.
 
     Raises:
@@ -54,7 +55,7 @@ def run_apart(plugin: Tensors, kind: str, target: Any, args: Sequence[Any], keyw
     written = [x for x, before in zip(operands, versions, strict=True) if in_lists or version_of(x) != before]
     if any(map(overlaps_itself, written)):
         raise Break("tracer.operation_raised", f"{shown(target)} writes a tensor whose elements share memory")
-    for one, other in _pairs(plugin.memory, written, operands):
+    for one, other in _pairs(memory, written, operands):
         if _share_memory(one, other):
             raise Break("tracer.operation_raised", f"{shown(target)} writes memory that another operand shows")
         if one.source is not None and other.source is not None:

@@ -305,7 +305,7 @@ class Tensors(Extension):
         if str(name).partition(".")[0].startswith(QUANTISING):
             raise Break("tracer.tensor_op", f"{shown(target)} gives a quantized tensor")
         refuse_call(target, fakes, fake_named)
-        result = run_apart(self, kind, target, fakes, fake_named)
+        result = run_apart(self, self.memory, kind, target, fakes, fake_named)
         inference.refuse_writes(self)
         for leaf in tensors_in(result):
             if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
