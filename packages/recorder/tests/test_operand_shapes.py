@@ -110,6 +110,14 @@ OTHERS: dict[str, tuple[Program, list[list[torch.Tensor]]]] = {
         lambda x, w: torch.native_batch_norm(x, w, None, None, None, True, 0.1, 1e-5),
         [_shapes((4, 6, 5), (4, 6, 0)), _shapes((6,))],
     ),
+    "batch norm without channels": (
+        lambda x: torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5),
+        [_shapes((6,), (1,), (), (4, 6), (4, 1))],
+    ),
+    "a class": (
+        lambda x, t: F.nll_loss(x, t.long() - 1),
+        [_shapes((4,), (1,)), _shapes((), (0,), (2,))],
+    ),
     "linear": (F.linear, [_shapes((2, 1, 3), (2, 3), (3,)), _shapes((4, 3)), _shapes((4,), (1, 4), (2, 4), (3, 4))]),
     "images": (
         lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),

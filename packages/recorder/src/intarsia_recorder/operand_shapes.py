@@ -136,7 +136,9 @@ def _can_be_resampled(x: torch.Tensor, sizes: Sequence[Any] | None, *rest: Any) 
 
 
 def _normalises(x: torch.Tensor, *rest: Any) -> str | None:
-    """On the CPU statistics are taken of something, and parameters are rows; the one flag is `training`."""
+    """There are channels; on the CPU statistics are of something, parameters are rows. The one flag is `training`."""
+    if x.dim() < 2:
+        return f"an operand of shape {list(x.shape)}, which has no channels"
     if device_of(x) != "cpu":
         return None
     if any(value is True for value in rest) and any(n == 0 for n in x.shape):
@@ -154,6 +156,12 @@ def _indexes_by_row(x: torch.Tensor, dim: int, index: torch.Tensor) -> str | Non
 def _takes_target(x: torch.Tensor, target: torch.Tensor, *rest: Any) -> str | None:
     """The loss of each element is stored where the operand's shape is."""
     return None if expands_to(target, x.shape) else f"a target of shape {list(target.shape)} for {list(x.shape)}"
+
+
+def _looks_up_target(x: torch.Tensor, target: torch.Tensor, *rest: Any) -> str | None:
+    if x.dim() == target.dim() == 1 and target.shape[0] != 1:
+        return f"{target.shape[0]} targets for an operand of one row"
+    return None
 
 
 def _looks_up_targets(x: torch.Tensor, target: torch.Tensor, weight: Any = None, *rest: Any) -> str | None:
@@ -205,6 +213,7 @@ _PROBLEMS: dict[str, _Problem] = {
     **dict.fromkeys(_NORMALISING.split(), _normalises),
     "index_select": _indexes_by_row,
     "nll_loss2d_forward": _looks_up_targets,
+    "nll_loss_forward": _looks_up_target,
     "soft_margin_loss": _takes_target,
 }
 _IN_PLACE: dict[str, _Problem] = {"addr_": _takes_outer_product, "masked_scatter_": _masks_in_place}
