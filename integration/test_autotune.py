@@ -80,6 +80,7 @@ def test_sizes_that_change_are_scheduled_by_the_policy(tmp_path: Path) -> None:
 PROCESS = """
 import logging, sys, torch, intarsia
 from integration.test_autotune import inputs, net
+torch.set_num_threads(int(sys.argv[2]))  # a target has so many
 logging.getLogger("intarsia.tuner").setLevel(logging.INFO)
 logging.getLogger("intarsia.tuner").addHandler(logging.StreamHandler(sys.stdout))
 mode = "max-autotune-no-cudagraphs"
@@ -91,7 +92,7 @@ print("right")
 
 def test_another_process_measures_nothing(measured: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
-    command = [sys.executable, "-c", PROCESS, str(measured)]
+    command = [sys.executable, "-c", PROCESS, str(measured), str(torch.get_num_threads())]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
 

@@ -61,6 +61,20 @@ def test_a_fast_kernel_is_not_searched() -> None:
     assert timer.asked == 1
 
 
+def test_luck_is_asked_again() -> None:
+    """What was faster in the search isn't when it is timed once more beside the policy's."""
+    program = kernel(0)
+    plan = schedule(program, CPU)
+    times = Timer(lambda c: 50.0 if c["narrow"] == 0 else 100.0)
+
+    def timer(plans: Sequence[SchedulePlan]) -> list[list[float]]:
+        narrow = [p.kernels[0].choices["narrow"].value for p in plans]
+        return [[100.0] * 3] * 2 if narrow == [1, 0] and times.asked > 6 else times(plans)
+
+    row = searched(program, plan, Measured(), timer)
+    assert times.asked > 6 and not row.choices and row.us == row.policy_us == 100.0
+
+
 def test_a_schedule_that_was_fast_once_is_left() -> None:
     """Its best round is no better: the others were slow by chance."""
     program = kernel(0)
