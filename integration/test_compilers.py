@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import intarsia
-import intarsia_runtime
 from intarsia_dispatch import FallbackWarning
 from intarsia_ir.errors import InternalError, UnsupportedError
+from intarsia_runtime.warm import finished
 from integration.survival.compilers import script
 
 GARBAGE = 'for word in "$@"; do last=$out; out=$word; [ "$last" = -o ] && echo garbage > "$word"; done; exit 0'
@@ -57,7 +57,7 @@ X = torch.linspace(-1, 1, 6)
 )
 def test_the_answer_is_right_and_the_compiler_is_named(compiler, monkeypatch, body, command, code):
     compiler(body, command)
-    monkeypatch.setattr(intarsia_runtime, "build", functools.partial(intarsia_runtime.build, timeout_s=1.0))
+    monkeypatch.setattr(finished, "build", functools.partial(finished.build, timeout_s=1.0))
     start = time.monotonic()
     with pytest.raises((UnsupportedError, InternalError)) as caught:
         intarsia.compile(f, options={"on_error": "raise"})(X)
