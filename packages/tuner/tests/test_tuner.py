@@ -16,7 +16,7 @@ from intarsia_ir.errors import RuntimeFault
 from intarsia_ir.records import KernelSource, Target
 from intarsia_loops.launches import Launches
 from intarsia_runtime import Cache, detect_target
-from intarsia_scheduler import Measured, schedule
+from intarsia_scheduler import Measured, arrange, schedule, scheduled
 from intarsia_tuner import Table, Tuned, Tuner, alone, missing, operands, table_path, times_of, tuner, why_not
 
 TARGET = detect_target(threads=1)
@@ -76,14 +76,8 @@ def test_what_depends_on_data_or_unknown_sizes_is_not_measured() -> None:
     for text, why in ((GATHER, "what it reads depends on data"), (symbolic, "its sizes are known at run time only")):
         program = parsed(text)
         assert not missing(program, TARGET, Measured(), Table(TARGET))
-        (launch, *_) = intarsia_launches(program)
+        (launch, *_) = scheduled(program, TARGET, check=False).launches.launches
         assert why_not(launch) == why
-
-
-def intarsia_launches(program: Any) -> Any:
-    from intarsia_scheduler import scheduled
-
-    return scheduled(program, TARGET, check=False).launches.launches
 
 
 def test_a_table_that_cannot_be_read_is_made_again(tmp_path: Path, cache: Cache) -> None:
@@ -126,7 +120,7 @@ def test_a_gpu_is_told(tmp_path: Path, cache: Cache) -> None:
 
 
 def test_a_schedule_with_another_result_is_no_candidate(cache: Cache) -> None:
-    program = alone(intarsia_launches(parsed(TWO))[0])
+    program = alone(scheduled(parsed(TWO), TARGET, check=False).launches.launches[0])
     plan = schedule(program, TARGET, check=False)
     key = plan.kernels[0].key
     other = plan.replaced(key, "unroll 0", plan.kernels[0].choices["unroll 0"].others[0])
@@ -134,7 +128,7 @@ def test_a_schedule_with_another_result_is_no_candidate(cache: Cache) -> None:
 
     def wrong(launches: Launches) -> KernelSource:
         source = intarsia_cpp.emit_unit(launches)
-        changed = launches != intarsia_scheduler_launches(program, plan)
+        changed = launches != arrange(program, plan)
         return replace(source, text=source.text.replace(" - ", " + ")) if changed else source
 
     how: Any = {"cache": cache, "rounds": 1}
@@ -143,12 +137,6 @@ def test_a_schedule_with_another_result_is_no_candidate(cache: Cache) -> None:
     with pytest.raises(RuntimeFault, match="another result 0") as raised:
         times_of(program, [plan, other], operands(program), emit=wrong, **how)
     assert raised.value.code == "tuner.wrong_result"
-
-
-def intarsia_scheduler_launches(program: Any, plan: Any) -> Any:
-    from intarsia_scheduler import arrange
-
-    return arrange(program, plan)
 
 
 def test_the_file_is_replaced_whole(tmp_path: Path, cache: Cache) -> None:
