@@ -8,6 +8,7 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 import intarsia
 
 RAISE = {"on_error": "raise"}
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def sine(x):
