@@ -175,7 +175,11 @@ def setting(read: Callable[[], Any], write: Callable[[Any], object], value: Any)
 
 
 def attribute(module: Any, name: str, value: Any) -> Callable[[], Any]:
-    return setting(lambda: getattr(module, name), lambda new: setattr(module, name, new), value)
+    def write(new: Any) -> None:
+        with torch.backends.__allow_nonbracketed_mutation():  # torch's own test tools freeze flags
+            setattr(module, name, new)
+
+    return setting(lambda: getattr(module, name), write, value)
 
 
 def deterministic(value: bool, warn_only: bool) -> Callable[[], Any]:
