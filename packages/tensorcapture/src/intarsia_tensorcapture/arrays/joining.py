@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -195,12 +196,21 @@ def _round(tx: Tracer, a: Value, decimals: Any = 0) -> Value:
     if digits == 0 and x.dtype.kind == "f":
         return apply_ufunc(tx, np.rint, [x])
     if digits >= 0 and x.dtype.kind in "iu":
+        if isinstance(a, ArrayValue) and _rounds_in_place():
+            return a
         return result_of(made(tx, "clone", x.tensor))
     if x.dtype.kind != "f" or not 0 < digits < 20:
         raise Break("tracer.numpy", f"numpy.round of {x.dtype} to {digits} digits")
     scale = Const(10.0**digits)
     raised = apply_ufunc(tx, np.multiply, [x, scale])
     return apply_ufunc(tx, np.divide, [apply_ufunc(tx, np.rint, [raised]), scale])
+
+
+@functools.cache
+def _rounds_in_place() -> bool:
+    """Whether this numpy gives an array of integers itself back, as those before 2.4 do."""
+    integers = np.zeros(1, "int64")
+    return bool(np.round(integers) is integers)
 
 
 def _nan_to_num(
