@@ -52,7 +52,26 @@ def run_apart(
     result = plugin.propagate(kind, target, args, keywords)
     name = getattr(target, "__name__", str(target))
     in_lists = name.startswith(foreach.PREFIX) and name.endswith("_")  # fake tensors don't count these writes
-    written = [x for x, before in zip(operands, versions, strict=True) if in_lists or version_of(x) != before]
+    if in_lists:
+        for row in _rows(args):
+            _demand_apart(plugin, memory, target, row[:1], row)
+    else:
+        written = [x for x, before in zip(operands, versions, strict=True) if version_of(x) != before]
+        _demand_apart(plugin, memory, target, written, operands)
+    return result
+
+
+def _rows(args: Sequence[Any]) -> Iterator[Sequence[torch.Tensor]]:
+    """Yield what an operation on lists takes together: an element of each, the written one first, and lone tensors."""
+    lone = [x for x in args if isinstance(x, torch.Tensor)]
+    lists = [x for x in args if isinstance(x, (list, tuple)) and any(isinstance(y, torch.Tensor) for y in x)]
+    for row in zip(*lists, strict=False):  # lists of other lengths are for eager to refuse
+        yield [*tensors_in(row), *lone]
+
+
+def _demand_apart(
+    plugin: Recording, memory: Memory, target: Any, written: Sequence[torch.Tensor], operands: Sequence[torch.Tensor]
+) -> None:
     if any(map(overlaps_itself, written)):
         raise Break("tracer.operation_raised", f"{shown(target)} writes a tensor whose elements share memory")
     for one, other in _pairs(memory, written, operands):
@@ -61,7 +80,6 @@ def run_apart(
         if one.source is not None and other.source is not None:
             reason = f"{shown(target)} writes one and reads the other"
             plugin.tx.guards.add(GuardKind.OVERLAP, one.source, (other.source,), reason)
-    return result
 
 
 def _pairs(
