@@ -10,7 +10,7 @@ import torch
 from torch import randn
 from transformers.utils import ModelOutput
 
-from integration.python.program import program
+from integration.python.program import made, program
 
 
 @dataclasses.dataclass
@@ -345,3 +345,30 @@ def read_model_output(output):
     logits, loss = output[0], output["loss"]
     kept = [key for key in output if output[key] is not None]
     return logits * loss, kept, output.hidden is None, len(output.to_tuple()), "hidden" in output
+
+
+class _Config(dict):
+    """A dict whose entries are attributes, as configurations and results often are."""
+
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+@program("user class", lambda: (randn(3),))
+def attributes_are_entries(x):
+    found = _Config(scale=2.0)
+    found.out = x * found.scale
+    found.spare = 1
+    del found.spare
+    return found.out + 1, found, len(found)
+
+
+@made("user class", lambda: (randn(3),))
+def attributes_of_an_existing_dict():
+    config = _Config(scale=2.0)
+
+    def forward(x):
+        return x * config.scale, config["scale"]
+
+    return forward

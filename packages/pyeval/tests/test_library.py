@@ -94,6 +94,26 @@ def variables(a=1):
     return list(found), found["b"] is b, dir(), c() is b
 
 
+def variables_again(a=1):
+    b = [a]
+    found = locals()
+    found["extra"] = 3
+    del b
+    c = 1
+    again = vars()
+    same = again is found if sys.version_info < (3, 13) else list(found) == ["a", "b", "extra"]
+    return same, dir(), [*locals()], c
+
+
+def variables_in_turn(a=1):
+    seen = []
+    for i in range(3):
+        seen.append(sorted(locals()))
+        if i:
+            b = i
+    return seen, b
+
+
 def generator_in_a_cell():
     def running():
         total = 0
@@ -145,7 +165,7 @@ def notes():
 
 PROGRAMS = [
     zip_of_unequal_lengths, wrong_arguments, sorting_by_tuples, stack_of_contexts, getters, counting, deques, handled,
-    methods, variables, generator_in_a_cell, dispatched_by_class, notes,
+    methods, variables, variables_again, variables_in_turn, generator_in_a_cell, dispatched_by_class, notes,
 ]  # fmt: skip
 
 
@@ -461,3 +481,16 @@ def test_a_bound_method_of_a_builtin_is_found_again():
     executor = Executor(Extension, force=True)
     assert executor.call(f, *fresh()) == f(*fresh()) == ([1, 2], 3)
     assert [found.breaks for found in executor.captures] == [()]
+
+
+def test_variables_asked_for_again_behind_a_break_are_the_same_dict():
+    def f(a):
+        found = locals()
+        print(a, end="")
+        b = a + 1
+        again = locals()
+        return again is found, sorted(again), b
+
+    executor = Executor(Extension, force=True)
+    assert executor.call(f, 1) == f(1)
+    assert executor.captures[0].breaks[0].code == "tracer.output"

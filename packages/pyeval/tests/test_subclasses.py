@@ -56,6 +56,17 @@ class SetOD(OrderedDict):
 class IterS(set):
     def __iter__(self): note("iter"); return iter([7, 8])
     def __contains__(self, v): note("con"); return v == 3
+class At(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+    put = dict.__setitem__
+    def __len__(self): return 40
+class Asks(dict):
+    __getattr__ = dict.get
+class Pushes(list):
+    push = list.append
+    at = list.__getitem__
 class BoolL(list):
     def __bool__(self): note("bool"); return False
 
@@ -291,6 +302,12 @@ a = [1]; b = a; a = a + [2]; return a, b
 return [[0] * 2] * 2, [[]] * 3 == [[], [], []], ([1],) * 2
 x = UL([1]); x += [2]; x.extend(v for v in [3]); return x.data, x == [1, 2, 3], x + [4], x[0:1], 1 in x
 x = UD(a=1); x["b"] = 2; x.update(c=3); x |= {"d": 4}; return x.data, x == {"a": 1}, "a" in x, x.get("z")
+a = At(); a.q = 1; a.r = 2; del a.r; a.put("z", 4); return a.q, a["z"], list(a), len(a), vars(a), hasattr(At, "q")
+a = At(b=2); return attempt(lambda: a.c), attempt(lambda: delattr(a, "c")), attempt(lambda: hasattr(a, "c")), a.keys()
+a = Asks(b=2); return a.b, a.nothing, hasattr(a, "c"), a.put if "put" in a else None
+a.c = a.b + 1; return a, a.c, attempt(lambda: a.d) @ At(b=2)
+return a.b, a.c, a.get("b") @ Asks(b=2)
+x = Pushes(); x.push(3); x.push([4]); return x, x.at(0), x.push.__name__, attempt(lambda: x.at(7))
 d = {1: 2, 3: 4}; return attempt(lambda: [d.pop(k) for k in d.keys()]), d
 s = {1, 2, 3}; return attempt(lambda: [s.discard(v) for v in s]), len(s)
 d = {1: 2, 3: 4}; return attempt(lambda: [(d.pop(k), d.update({k + 10: 1})) for k in d if k < 5]), d

@@ -19,7 +19,14 @@ from intarsia_bytecode.assemble import patched_code, replacement_code
 from intarsia_bytecode.comprehensions import shares_slot
 from intarsia_bytecode.decode import Decoded, Handler, Instruction, decode
 from intarsia_bytecode.holes import Hole, fill_holes, holes_of
-from intarsia_bytecode.liveness import assigned_cells, assigned_locals, live_locals, reads_own_frame, successors
+from intarsia_bytecode.liveness import (
+    asks_for_locals,
+    assigned_cells,
+    assigned_locals,
+    live_locals,
+    reads_own_frame,
+    successors,
+)
 from intarsia_bytecode.raising import raise_inside
 from intarsia_bytecode.resume import ResumeInfo, StackEntry, info_of, resume_code
 from intarsia_bytecode.stack import entries
@@ -38,6 +45,7 @@ __all__ = [
     "StackEntry",
     "Stop",
     "Writer",
+    "asks_for_locals",
     "assigned_cells",
     "assigned_locals",
     "begin_anew",

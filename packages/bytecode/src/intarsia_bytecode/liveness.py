@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from types import CodeType
 
 from intarsia_bytecode.decode import Decoded, Instruction, decode
 
-__all__ = ["assigned_cells", "assigned_locals", "live_locals", "reads_own_frame", "skipped_at_loop_end", "successors"]
+__all__ = [
+    "asks_for_locals",
+    "assigned_cells",
+    "assigned_locals",
+    "live_locals",
+    "reads_own_frame",
+    "skipped_at_loop_end",
+    "successors",
+]
 
 _PAIRS = {
     "LOAD_FAST_LOAD_FAST": ((0, 1), ()),
@@ -19,6 +28,8 @@ _FINAL = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
 _JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
 #: Globals whose use may look at the frame, so that no local is dead. The first three are modelled.
 _READERS = frozenset({"dir", "locals", "vars", "breakpoint", "eval", "exec"})
+_ASKING = frozenset({"dir", "locals", "vars"})
+_GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _OTHER_READERS = frozenset({"_getframe", "currentframe", "set_trace"})
 
 
@@ -29,9 +40,21 @@ def reads_own_frame(code: CodeType) -> bool:
     return any(name in code.co_names and _loads_global(code, name) for name in ("eval", "exec"))
 
 
+def asks_for_locals(code: CodeType) -> float:
+    """Return how often code may ask for its variables (`locals()`, `vars()`, `dir()`); infinite in a loop."""
+    if not _ASKING.intersection(code.co_names):
+        return 0
+    found = decode(code).instructions
+    asking = [i.index for i in found if i.value in _ASKING and i.op in _GLOBALS]
+    loops = [(i.target, i.index) for i in found if 0 <= i.target <= i.index]
+    if any(start <= index <= end for index in asking for start, end in loops):
+        return math.inf
+    return len(asking)
+
+
 def _loads_global(code: CodeType, name: str) -> bool:
     """Tell whether code uses a name as a global, not only as an attribute."""
-    return any(i.value == name and i.op in ("LOAD_GLOBAL", "LOAD_NAME") for i in decode(code).instructions)
+    return any(i.value == name and i.op in _GLOBALS for i in decode(code).instructions)
 
 
 def live_locals(code: CodeType, index: int) -> frozenset[str]:

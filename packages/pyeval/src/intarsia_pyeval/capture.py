@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any, NoReturn, Protocol, TypedDict, Unpack
 
-from intarsia_bytecode import info_of, reads_own_frame
+from intarsia_bytecode import asks_for_locals, info_of, reads_own_frame
 from intarsia_ir.errors import IntarsiaError, InternalError, InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
 from intarsia_ir.stack import deep_stack, frames_below
@@ -294,6 +294,8 @@ class Attempts:
         frame.stack = tx.steps.stack
         broken = self.broken
         assert broken is not None
+        if frame.gave_locals is not None and asks_for_locals(self.code) > 1:
+            return self._native(broken)  # what is asked for once more is the dict of this frame
         force = self.force or tx.extension.answers_differ()
         if tx.extension.position() == 0 and not force:
             native = assemble_native(frame, self.number, told=self._is_told(frame))

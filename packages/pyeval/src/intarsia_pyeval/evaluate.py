@@ -14,6 +14,7 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.frames import Yielded
 from intarsia_pyeval.values.functions import Cell, Globals
+from intarsia_pyeval.values.mappings import Dict
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
@@ -90,7 +91,7 @@ class EvaluatedFrame:
         self.pc = 0
         self.at: Instruction = self.decoded.instructions[0]
         self.outermost = outermost
-        self.gave_locals = False  # the traced code asked for them
+        self.gave_locals: Dict | None = None  # what the traced code got that asked for them
 
     def run(self, table: Mapping[str, Opcode], exception: Value | None = None) -> Value | Yielded:
         """Evaluate until the frame returns or yields; `exception` is thrown in at the current instruction.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.records import GuardKind
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.semantics import folding, iteration, special
-from intarsia_pyeval.stores import cell_store
+from intarsia_pyeval.stores import cell_store, dict_store
 from intarsia_pyeval.tracer import BuiltinCall
 from intarsia_pyeval.values.base import NULL, Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
@@ -114,30 +114,27 @@ def _vars(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def _locals(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Return the variables of the frame in a dict; before 3.13 a frame has but one such dict."""
+    """Return the variables of the frame in a dict; before 3.13 a frame has but one such dict, brought up to date."""
     arity("locals", args, keywords, 0)
     frame = tx.frames.top()
-    if frame.gave_locals:
-        raise Break("tracer.call", "locals() is called again in one frame")
-    frame.gave_locals = sys.version_info < (3, 13)
     code = frame.code
-    found: dict[Hashable, tuple[Value, Value]] = {}
+    made = frame.gave_locals or Dict()
     for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
         cell = frame.cells.get(name)
         value = frame.read(name) if cell is None else cell_store.peek(tx, cell, name)
         if value is not None and value is not NULL:
-            found[name] = (Const(name), value)
-    return Dict(found)
+            dict_store.store(tx, made, name, Const(name), value)
+        elif dict_store.find(tx, made, name) is not None:
+            dict_store.remove(tx, made, name, Const(name))
+    if sys.version_info < (3, 13):
+        frame.gave_locals = made
+    return made
 
 
 def _dir(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if args or keywords:
         raise Break("tracer.call", "dir() of an object isn't modelled")
-    frame = tx.frames.top()
-    given, frame.gave_locals = frame.gave_locals, False
-    names = _locals(tx, (), {})
-    frame.gave_locals = given
-    made = iteration.list_of(tx, names)
+    made = iteration.list_of(tx, _locals(tx, (), {}))
     do.call_method(tx, made, "sort", [], {})
     return made
 

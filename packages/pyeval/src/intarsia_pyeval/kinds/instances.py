@@ -73,7 +73,10 @@ def call(tx: Tracer, x: Object, args: Sequence[Value], keywords: Keywords) -> Va
 def call_method(tx: Tracer, x: Object, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method that the class has from a base class written in C."""
     found = tx.classes.find(x.cls, name)
-    return do.call_native(tx, x, found[0] if found else None, name, args, keywords)
+    raw = found[0] if found else None
+    # a class may give a method of its base another name: `__setattr__ = dict.__setitem__`
+    own = raw.__name__ if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)) else name
+    return do.call_native(tx, x, raw, own, args, keywords)
 
 
 @do.call_native.rule(Object)

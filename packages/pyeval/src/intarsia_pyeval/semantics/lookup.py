@@ -34,6 +34,7 @@ __all__ = [
     "call_python",
     "exception_attribute",
     "hash_is_safe",
+    "is_native",
     "object_attribute",
     "object_hash_key",
     "plain_attribute",
@@ -54,16 +55,15 @@ def object_attribute(tx: Tracer, owner: Object, name: str) -> Value:
     if found is not None:
         return found
     getter = tx.classes.find(owner.cls, "__getattribute__")
-    if getter is None or not isinstance(getter[0], types.FunctionType):
+    if getter is None or is_native(getter[0], "__getattribute__"):
         return plain_attribute(tx, owner, name)
-    function = tx.live.class_function(owner, owner.cls, "__getattribute__")
     try:
-        return do.call(tx, function, [owner, Const(name)], {})
+        return _ask(tx, owner, "__getattribute__", getter[0], name)
     except Raised as raised:
         fallback = tx.classes.find(owner.cls, "__getattr__")
         if fallback is None or not raised.is_a(AttributeError):
             raise
-        return do.call(tx, tx.live.class_function(owner, owner.cls, "__getattr__"), [owner, Const(name)], {})
+        return _ask(tx, owner, "__getattr__", fallback[0], name)
 
 
 def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True) -> Value:
@@ -94,11 +94,9 @@ def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
     cls = owner.cls
     hook = tx.classes.find(cls, "__getattr__") if fallback else None
     if hook is not None:
-        if not isinstance(hook[0], types.FunctionType):
-            raise Break("tracer.attribute", f"{owner.describe()} has a __getattr__ that isn't a function")
         instance_store.guard_not_in_instance(tx, owner, name)
         try:
-            return do.call(tx, tx.live.class_function(owner, cls, "__getattr__"), [owner, Const(name)], {})
+            return _ask(tx, owner, "__getattr__", hook[0], name)
         except Raised as raised:
             if raised.is_a(AttributeError):
                 instance_store.guard_absent(tx, owner, name)
@@ -109,6 +107,20 @@ def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
     if owner.source is not None and fallback and name not in owner.written:
         tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
     tx.raising.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+
+
+def is_native(raw: Any, special: str) -> bool:
+    """Tell whether a class has the special method of a base written in C, under its own name."""
+    return isinstance(raw, types.WrapperDescriptorType) and raw.__name__ == special
+
+
+def _ask(tx: Tracer, owner: Object, special: str, raw: Any, name: str) -> Value:
+    """Call what a class has for `__getattr__` or one like it: a function, or a method of a base written in C."""
+    if isinstance(raw, types.FunctionType):
+        return do.call(tx, tx.live.class_function(owner, owner.cls, special), [owner, Const(name)], {})
+    if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+        return do.call_method(tx, owner, special, [Const(name)], {})
+    raise Break("tracer.attribute", f"{owner.describe()} has a {special} that isn't a function")
 
 
 def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -> Value:
@@ -136,7 +148,7 @@ def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -
     if issubclass(type(raw), _C_METHODS):
         _, index = tx.classes.find(cls, name) or (raw, 0)
         tx.classes.rely_on_passing_over(cls.__mro__[:index], tx.classes.place_of(owner, cls), name)
-        return BoundBuiltin(owner, name, raw)
+        return BoundBuiltin(owner, raw.__name__, raw)
     if issubclass(type(raw), functools.partialmethod) or type(raw) is functools.partial:
         raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
     getter = tx.classes.find(type(raw), "__get__")

@@ -39,6 +39,7 @@ __all__ = [
 
 
 LOCKS = frozenset({type(threading.Lock()), type(threading.RLock())})
+_C_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _EXCEPTION_STATE = frozenset({"__cause__", "__context__", "__suppress_context__", "__traceback__"})
 
 
@@ -48,9 +49,14 @@ def object_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | No
         return
     special = "__delattr__" if value is None else "__setattr__"
     found = tx.classes.find(owner.cls, special)
+    rest = [] if value is None else [value]
     if found is not None and isinstance(found[0], types.FunctionType):
-        rest = [] if value is None else [value]
         do.call(tx, tx.live.class_function(owner, owner.cls, special), [owner, Const(name), *rest], {})
+        return
+    if found is not None and not lookup.is_native(found[0], special):
+        if not isinstance(found[0], _C_METHODS):
+            raise Break("tracer.mutation", f"{owner.describe()} has a {special} that isn't a function")
+        do.call_method(tx, owner, special, [Const(name), *rest], {})
         return
     plain_set_attribute(tx, owner, name, value)
 

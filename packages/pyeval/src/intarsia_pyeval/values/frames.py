@@ -6,6 +6,7 @@ from types import CodeType
 from typing import Any, Protocol
 
 from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.mappings import Dict
 
 __all__ = ["Frame", "Yielded"]
 
@@ -31,7 +32,7 @@ class Frame(Protocol):
         locals: Its variables.
         cells: Those of them that functions share.
         outermost: Whether it is the captured frame.
-        gave_locals: Whether the traced code asked for them.
+        gave_locals: The dict in which the traced code got them, where later answers are the same one.
     """
 
     code: CodeType
@@ -42,7 +43,7 @@ class Frame(Protocol):
     locals: dict[str, Value]
     cells: dict[str, Any]
     outermost: bool
-    gave_locals: bool
+    gave_locals: Dict | None
 
     def run(self, table: Any, exception: Value | None = None) -> Value | Yielded:
         """Evaluate until the frame returns or yields; `exception` is thrown in at the current instruction."""
