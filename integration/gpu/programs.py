@@ -17,7 +17,9 @@ __all__ = ["moved", "run"]
 CUDA = torch.device("cuda")
 
 
-def run(kernels: Any, inputs: Sequence[Any], folder: Path, device: torch.device = CUDA) -> tuple[Any, ...]:
+def run(
+    kernels: Any, inputs: Sequence[Any], folder: Path, device: torch.device = CUDA, *, check: bool = True
+) -> tuple[Any, ...]:
     """Return a program's results, on the CPU.
 
     Args:
@@ -25,12 +27,13 @@ def run(kernels: Any, inputs: Sequence[Any], folder: Path, device: torch.device 
         inputs: Tensors on the CPU, and ints for size symbols.
         folder: Of the cache of built kernels.
         device: Where to run.
+        check: Verify the program first; kernels drawn at random read inside their buffers, which rules can't prove.
 
     Raises:
         UnsupportedError: An op has no Triton form.
     """
     target = intarsia_runtime.detect_target(device)
-    plan = intarsia_scheduler.schedule(kernels, target)
+    plan = intarsia_scheduler.schedule(kernels, target, check=check)
     source = intarsia_triton.emit_unit(intarsia_scheduler.arrange(kernels, plan))
     library = intarsia_runtime.build(source, target, cache=intarsia_runtime.Cache(folder))
     call = intarsia_runtime.link(kernels, source, library, device=device)

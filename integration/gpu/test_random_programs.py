@@ -51,7 +51,7 @@ def test_random_kernels(random_kernels, symbolic, tmp_path):
     cases = [case for case in cases if emitted(harness.program_of([case])[0])]
     assert len(cases) >= 15, "most kernels must have a Triton form"
     program, inputs, outputs = harness.program_of(cases)
-    found, wanted = iter(run(program, inputs, tmp_path)), iter(harness.expected(program, inputs))
+    found, wanted = iter(run(program, inputs, tmp_path, check=False)), iter(harness.expected(program, inputs))
     wrong = []
     for case, names in zip(cases, outputs, strict=True):
         for name in names:
@@ -64,7 +64,7 @@ def test_random_kernels(random_kernels, symbolic, tmp_path):
 
 def emitted(program):
     try:
-        emit_unit(arrange(program, schedule(program, Target("cuda", "sm_90"))))
+        emit_unit(arrange(program, schedule(program, Target("cuda", "sm_90"), check=False)))
     except UnsupportedError as error:
         FIRED.count(f"left out: {error.code}")
         return False
