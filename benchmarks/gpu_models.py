@@ -27,12 +27,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), *(str(p) for p in ROOT.glob("packages/*/src"))]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import gpu_zoo  # noqa: E402
 import peer_times  # noqa: E402
 import torch  # noqa: E402  (after the source tree)
 import triton  # noqa: E402
 
 ROUNDS = 15
 WARM_UP = 5
+MODELS = ("bert", "gpt2", "llama", "vit", "resnet50")
 # bound by the card, in either mode: its rounds agree within 1 %
 CANARIES = ("bert",)
 
@@ -94,8 +96,7 @@ def measured(name: str, compared: peer_times.Comparison | None, mode: str) -> di
     import intarsia
 
     torch.manual_seed(0)
-    model, inputs = MODELS[name]()
-    model = model.cuda().bfloat16().eval()
+    model, inputs = in_bfloat16(*gpu_zoo.ZOO[name]())
     intarsia.reset()
     compiled = intarsia.compile(model, mode=mode, options={"on_error": "raise"})
     first, actual = timed(compiled, inputs)
@@ -117,6 +118,12 @@ def measured(name: str, compared: peer_times.Comparison | None, mode: str) -> di
         ratios = sorted(t / o for t, o in zip(times[key], times["ours"], strict=True))
         found[f"against_{key}"] = [round(r, 3) for r in (statistics.median(ratios), ratios[2], ratios[-3])]
     return found if compared is None else found | compared.of_row(name, found["inductor_ms"])
+
+
+def in_bfloat16(
+    model: torch.nn.Module, inputs: dict[str, torch.Tensor]
+) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+    return model.cuda().bfloat16().eval(), {k: v.bfloat16() if v.is_floating_point() else v for k, v in inputs.items()}
 
 
 def timed(call: Callable[..., Any], inputs: dict[str, Any]) -> tuple[float, list[torch.Tensor]]:
@@ -172,63 +179,6 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
     failed = [r["model"] for r in rows if "error" in r]
     return [*lines, *([f"failed: {', '.join(failed)}"] if failed else [])]
 
-
-# ---- models ----------------------------------------------------------------------------------------------------
-
-
-def bert() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """Return BERT base over i64[16, 512]."""
-    from transformers import BertConfig, BertModel
-
-    return BertModel(BertConfig()), {"input_ids": tokens(30522, 16)}
-
-
-def gpt2() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """Return GPT-2 with 12 layers over i64[4, 512]."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    return GPT2LMHeadModel(GPT2Config(use_cache=False)), {"input_ids": tokens(50257, 4)}
-
-
-def llama() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """Return Llama with 8 layers and hidden size 1024 over i64[4, 512]."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=32000,
-        hidden_size=1024,
-        intermediate_size=2816,
-        num_hidden_layers=8,
-        num_attention_heads=16,
-        num_key_value_heads=16,
-        use_cache=False,
-    )
-    return LlamaForCausalLM(config), {"input_ids": tokens(32000, 4)}
-
-
-def vit() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """Return ViT-B/16 over bf16[32, 3, 224, 224]."""
-    import timm
-
-    return timm.create_model("vit_base_patch16_224"), {"x": images()}
-
-
-def resnet50() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """Return ResNet-50 over bf16[32, 3, 224, 224]."""
-    import timm
-
-    return timm.create_model("resnet50"), {"x": images()}
-
-
-def tokens(vocabulary: int, rows: int) -> torch.Tensor:
-    return torch.randint(0, vocabulary, (rows, 512), device="cuda")
-
-
-def images() -> torch.Tensor:
-    return torch.randn(32, 3, 224, 224, device="cuda", dtype=torch.bfloat16)
-
-
-MODELS = {"bert": bert, "gpt2": gpt2, "llama": llama, "vit": vit, "resnet50": resnet50}
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1:]))
