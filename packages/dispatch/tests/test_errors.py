@@ -421,3 +421,27 @@ def test_what_resumes_a_root_without_a_graph_is_a_root_until_something_is_compil
                     toy.compile(f)(1)
     finally:
         del f.__globals__["helper"]
+
+
+def test_a_graph_that_exchanges_data_never_runs_again():
+    """Others wouldn't take part a second time: the cause of the fault is raised; without a cause the fault is ours."""
+
+    def graph(x):
+        cause = ConnectionError("the other process is gone") if x == 1 else None
+        raise RuntimeFault("a fault", code="runtime.fault", inputs=(x,)) from cause
+
+    def f(x):
+        ran.append(x)
+        return x + 1
+
+    ran = []
+    toy = Toy()
+    object.__setattr__(toy.config, "compile_graph", lambda capture: CompiledGraph(graph, communicates=True))
+    of_frames = toy.compile(f)
+    of_graphs = or_eager(CompiledGraph(graph, communicates=True), f, policy=ErrorPolicy(), count=lambda **amounts: None)
+    for run in (of_frames, of_graphs):
+        with pytest.raises(ConnectionError, match="the other process is gone"):
+            run(1)
+        with pytest.raises(InternalError, match="exchanges data with other processes faulted: a fault"):
+            run(2)
+    assert not ran

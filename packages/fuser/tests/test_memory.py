@@ -13,7 +13,7 @@ from intarsia_fuser import Greedy, NoFusion, apply_program, lifetimes, place, pl
 from intarsia_fuser.memory import ALIGNMENT, Lifetime, best_fit, by_size, highest
 from intarsia_ir.aten import functional_form
 from intarsia_loops.index import lift, size_symbol
-from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, const, load
+from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef, const, load
 
 
 def check_disjoint(offsets, alive):
@@ -109,3 +109,21 @@ def test_a_buffer_of_symbolic_size_and_an_empty_one():
     program = Program(buffers, ("x",), items, (TensorRef("c", (s,), (one,), lift(0)),))
     placement = place(program)
     assert dict(placement.offsets) == {"z": 0} and placement.arena_bytes == 0
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without torch.distributed")
+def test_what_is_sent_has_a_storage_of_its_own_and_is_sent_in_program_order():
+    """It may be read long after the call: until somebody waits for what it gives."""
+    collective = torch.ops._c10d_functional
+    b = Builder()
+    x = b.input((8,))
+    first, second = (b.map((8,), lambda i, by=by: op("mul", b.load(x, i), const(by, "f32"))) for by in (2.0, 3.0))
+    sent = [b.extern(collective.all_gather_into_tensor.default, (8,), buffer) for buffer in (second, first)]
+    waited = [b.extern(collective.wait_tensor.default, (8,), buffer) for buffer in sent]
+    kept = b.map((8,), lambda i: op("mul", b.load(waited[0], i), const(2.0, "f32")))
+    program = b.program(b.map((8,), lambda i: op("add", b.load(kept, i), b.load(waited[1], i))))
+    for policy in (NoFusion(), Greedy()):
+        applied = apply_program(program, plan(program, policy=policy, check=False))
+        assert not {first, second} & {*applied.placement.offsets}
+        called = [item.outs[0] for item in applied.items if isinstance(item, Extern)]
+        assert called == [*sent, *waited]

@@ -229,6 +229,21 @@ def test_custom_ops_are_rows_with_less_assumed() -> None:
     assert effects(torch.ops.intarsia_test.bump.default).writes == ("x",)
 
 
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without torch.distributed")
+def test_collectives_are_made_once_and_in_order() -> None:
+    collective = torch.ops._c10d_functional
+    for target in (collective.all_reduce.default, collective.wait_tensor.default):
+        found = effects(target)
+        assert found.communicates and not found.removable and not found.repeatable
+        assert found.marks() == ("communicates",)
+    assert torch_dialect.effects(collective.all_reduce).communicates
+    assert not torch_dialect.effects(torch.relu).communicates
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(collective.all_reduce, (x, "sum", "0")))
+    assert torch_dialect.communicates(torch.fx.GraphModule({}, graph))
+
+
 def test_python_functions_are_opaque_except_scalar_ones() -> None:
     assert effects(print).opaque and not effects(operator.add).opaque and effects(operator.add).removable
 

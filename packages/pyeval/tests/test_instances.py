@@ -134,3 +134,19 @@ def test_what_is_given_and_taken_away_leaves_nothing(cls):
         if present:
             o.x = 5
         assert Executor(Extension, force=True).call(f, o) is False and not hasattr(o, "x")
+
+
+class WithLimit(type):
+    @property
+    def limit(cls):
+        return cls.below + 1
+
+
+class Limited(metaclass=WithLimit):
+    below = 3
+
+
+def test_a_property_of_a_metaclass_is_one_of_the_class():
+    executor = Executor()
+    assert executor.call(lambda x: x + Limited.limit, 1) == 5
+    assert not executor.captures[0].breaks

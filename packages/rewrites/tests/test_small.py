@@ -235,3 +235,13 @@ def test_what_is_addressed_in_its_storage_stays_there(copy: str, lines: list[str
     torch.testing.assert_close(interpret(folded, x, y), interpret(gm, x, y))
     plain = program("%x: f32[4], %y: f32[2]", f"f32[4] = aten.{copy}", "f32[4] = aten.neg.default(%0)", returns="%1")
     assert calls(fold_constants(plain)) == ["aten.neg.default"]
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without torch.distributed")
+@pytest.mark.parametrize("pass_", PASSES)
+def test_collectives_are_neither_merged_nor_dropped(pass_: Pass) -> None:
+    """Other processes count them."""
+    one = 'f32[2] = _c10d_functional.all_reduce.default(%x, "sum", "0")'
+    waits = [f"f32[2] = _c10d_functional.wait_tensor.default(%{n})" for n in (0, 1)]
+    gm = program("%x: f32[2]", one, one, *waits, returns="%2")
+    assert calls(pass_(gm)) == calls(gm)

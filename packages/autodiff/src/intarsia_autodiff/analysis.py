@@ -269,7 +269,7 @@ def _recompute(node: fx.Node) -> Recompute:
     if node.target is operator.getitem and isinstance(node.args[0], fx.Node):
         return _recompute(node.args[0])
     found = aten_dialect.node_effects(node)
-    if found.random or found.opaque or found.writes:
+    if not found.repeatable:
         return Recompute.NEVER
     target = node.target
     if not isinstance(target, OpOverload) or found.views or target in _ONE_PASS:

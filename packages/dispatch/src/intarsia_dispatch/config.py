@@ -31,6 +31,8 @@ class CompiledGraph:
         draws_random: Whether `run` may advance torch's random generators; then their states are saved around it.
         raises: `raises(*inputs)`: whether the program itself, as it was captured, raises for the inputs of a fault; it
             has no effects. None: it does not, so a fault is the compiler's wherever eager returns.
+        communicates: Whether `run` exchanges data with other processes: then nothing runs again after a fault, since
+            the others wouldn't take part, and what caused the fault is raised.
     """
 
     run: Callable[..., Any]
@@ -38,6 +40,7 @@ class CompiledGraph:
     facts: SizeFacts | None = None
     draws_random: bool = True
     raises: Callable[..., bool] | None = None
+    communicates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

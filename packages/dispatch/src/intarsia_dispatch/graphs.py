@@ -11,7 +11,7 @@ from intarsia_dispatch.policy import ErrorPolicy
 from intarsia_dispatch.random_state import restore_random_state, save_random_state
 from intarsia_dispatch.reports import FallbackWarning, compilers_fault
 from intarsia_framehook import Unhooked
-from intarsia_ir.errors import RuntimeFault
+from intarsia_ir.errors import InternalError, RuntimeFault
 from intarsia_ir.where import warn_user
 
 __all__ = ["graph_caller", "or_eager"]
@@ -27,8 +27,9 @@ def graph_caller(
 
     When the graph raises `RuntimeFault`, the random generators go back to where they were before it, and the frame
     hook runs the original of the frame that made the call, with the same arguments, in eager. Any other exception is
-    the program's own and passes unchanged. When the original returns, the fault was the compiler's, unless the program
-    as captured raises as well: then a handler of the program caught it.
+    the program's own and passes unchanged, as does what a graph raises that exchanges data with other processes. When
+    the original returns, the fault was the compiler's, unless the program as captured raises as well: then a handler of
+    the program caught it.
 
     Args:
         graph: The compiled graph.
@@ -47,7 +48,7 @@ def graph_caller(
         expected = graph.raises is not None and error.inputs is not None and _raises(graph.raises, error.inputs)
         return expected or functools.partial(on_return, error)
 
-    return Unhooked(_restoring(graph.run) if graph.draws_random else graph.run, bail_out)
+    return Unhooked(_run_of(graph), bail_out)
 
 
 def or_eager(
@@ -61,7 +62,7 @@ def or_eager(
         policy: Whether the fault is raised when `eager` returns after it, or warned of once.
         count: Told `fallbacks=1` at each fault.
     """
-    run = _restoring(graph.run) if graph.draws_random else graph.run
+    run = _run_of(graph)
     warned = False
 
     def call(*inputs: Any) -> Any:
@@ -94,6 +95,28 @@ def _raises(raises: Callable[..., bool], inputs: Sequence[Any]) -> bool:
         return raises(*inputs)
     finally:
         restore_random_state(state)
+
+
+def _run_of(graph: CompiledGraph) -> Callable[..., Any]:
+    """Return what runs a graph, so that a fault leaves no trace; one that can't be so raises what caused the fault."""
+    if graph.communicates:
+        return _raising_causes(graph.run)
+    return _restoring(graph.run) if graph.draws_random else graph.run
+
+
+def _raising_causes(run: Callable[..., Any]) -> Callable[..., Any]:
+    def run_once(*inputs: Any) -> Any:
+        try:
+            return run(*inputs)
+        except RuntimeFault as fault:
+            cause = fault.__cause__
+            if cause is None:
+                raise InternalError(
+                    f"a graph that exchanges data with other processes faulted: {fault}", code=fault.code
+                ) from fault
+        raise cause
+
+    return run_once
 
 
 def _restoring(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,17 +13,17 @@ __all__ = ["has_effect", "must_run"]
 
 
 def has_effect(target: Any) -> bool:
-    """Tell whether calls must stay, in program order: random draws, and checks, which have no result.
+    """Tell whether calls must stay, in program order: random draws, exchanges, and checks, which have no result.
 
     A target without a schema may do anything.
     """
     if isinstance(target, HigherOrderOp):
-        return effects(target).random
+        return effects(target).random or effects(target).communicates
     schema = getattr(target, "_schema", None)
     if schema is None:
         return True
     random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
-    return bool(schema.is_mutable or random or not schema.returns)
+    return bool(schema.is_mutable or random or not schema.returns) or effects(target).communicates
 
 
 def must_run(target: Any) -> bool:

@@ -4,8 +4,9 @@ A buffer is alive from the item that writes it to the last item that reads it, b
 what it writes never share storage, so a kernel needs no care about the order of its loads and stores.
 
 Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), buffers whose size
-isn't known before the call, operands of extern calls that count elements from the start of the storage, and those whose
-memory an extern call may take for its results.
+isn't known before the call, operands of extern calls that count elements from the start of the storage, of those that
+send them to other processes, which may go on behind the call, and those whose memory an extern call may take for its
+results.
 Two strategies are tried and the smaller arena is taken: first fit by decreasing size (good, quadratic in the buffers
 alive together; skipped for large programs) and best fit in program order (n log n).
 """
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from intarsia_ir.aten import counts_from_storage, form_of, written_operands
+from intarsia_ir.aten import counts_from_storage, effects, form_of, written_operands
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, TensorRef
 
@@ -73,9 +74,11 @@ def lifetimes(program: Program) -> tuple[Lifetime, ...]:
             start.update((name, position) for name in _written(item))
     outside = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
     for position, item in enumerate(program.items):
-        if isinstance(item, Extern) and counts_from_storage(item.target):
+        if not isinstance(item, Extern):
+            continue
+        if counts_from_storage(item.target) or effects(item.target).communicates:
             outside |= item.reads()
-        elif isinstance(item, Extern):
+        else:
             outside |= {name for name in _written_in_place(item) if stop[name] == position}
     found = []
     for name, position in start.items():

@@ -201,6 +201,7 @@ def effects_of(op: HigherOrderOp, node_effects: Callable[[fx.Node], Effects]) ->
         random=any(e.random for e in found),
         may_raise=any(e.may_raise or e.checks for e in found),
         opaque=any(e.opaque for e in found),
+        communicates=any(e.communicates for e in found),
     )
 
 

@@ -22,6 +22,7 @@ from intarsia_fuser import FusionPlan
 from intarsia_guards.changes import changed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GuardKind
+from intarsia_ir.torch import communicates
 from intarsia_report import Watching
 from intarsia_runtime.report import GraphReport
 from intarsia_shapes import facts_behind, join_facts
@@ -69,7 +70,8 @@ def make_dispatcher(
         if watching is not None:
             watching.graphs.append(summarise(report))
         raises = intarsia_runtime.raises_as_written(capture.graph_module)
-        return CompiledGraph(run, report.guards, report.facts, report.draws_random, raises)
+        exchanges = communicates(capture.graph_module)
+        return CompiledGraph(run, report.guards, report.facts, report.draws_random, raises, exchanges)
 
     def tell(event: FrameEvent) -> None:
         # what a user must know is a warning or an error already; this is for those who ask

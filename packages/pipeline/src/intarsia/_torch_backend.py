@@ -15,6 +15,7 @@ from intarsia._session import COMPILE_LOCK, COUNTERS
 from intarsia_dispatch import CompiledGraph, ErrorPolicy, or_eager
 from intarsia_ir.interrupts import held_back
 from intarsia_ir.records import Signature
+from intarsia_ir.torch import communicates
 from intarsia_ir.where import warn_user
 from intarsia_runtime.report import GraphReport
 from intarsia_shapes import adopted
@@ -57,5 +58,5 @@ def torch_backend(
         warn_user(f"a graph runs in eager instead of compiled: {error}", RuntimeWarning)
         return gm.forward
     COUNTERS.add(graphs=1)
-    graph = CompiledGraph(run, draws_random=report.draws_random)
+    graph = CompiledGraph(run, draws_random=report.draws_random, communicates=communicates(gm))
     return or_eager(graph, gm.forward, policy=policy, count=COUNTERS.add)

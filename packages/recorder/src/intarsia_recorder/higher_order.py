@@ -217,9 +217,9 @@ class _Call(torch.autograd.Function):
         ctx.save_for_backward(*[x for x in operands if isinstance(x, torch.Tensor)])
         ctx.others = [None if isinstance(x, torch.Tensor) else x for x in operands]
         op, results = _record(recorder, name, bodies, operands)
-        if effects(op).random:
+        if effects(op).random or effects(op).communicates:
             raise UnsupportedError(
-                f"gradients are needed of a function of {name} that draws random numbers",
+                f"gradients are needed of a function of {name} that draws random numbers or exchanges data",
                 code="recorder.higher_order_random",
                 where=recorder.where or (),
                 hints=("draw them before the call, and pass them", f"call {name} under torch.no_grad()"),

@@ -6,8 +6,9 @@ the call runs once more in eager, under autograd:
     before:  gradients = backward(saved values, tangents)
     after:   gradients = torch.autograd.grad(graph(inputs), inputs, tangents, create_graph=True)
 
-Side conditions: the graph draws no random numbers and writes into no input; its inputs are alive and unchanged. What
-the backward graph doesn't save is remembered weakly, so that a call keeps no more memory than it does without.
+Side conditions: the graph draws no random numbers, exchanges no data with other processes and writes into no input; its
+inputs are alive and unchanged. What the backward graph doesn't save is remembered weakly, so that a call keeps no more
+memory than it does without.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Fresh, Halves, Role, Signature
+from intarsia_ir.torch import communicates
 
 __all__ = ["Remembered", "Rerun", "gradients_again", "remembering", "rerun_of"]
 
@@ -70,7 +72,12 @@ def rerun_of(gm: fx.GraphModule, signature: Signature, *, draws_random: bool) ->
         draws_random: Whether it advances a random generator.
     """
     autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES)
-    refusal = "it draws random numbers" if draws_random else "it writes into its inputs" if signature.writes else ""
+    reasons = (
+        ("it draws random numbers", draws_random),
+        ("it writes into its inputs", bool(signature.writes)),
+        ("it exchanges data with other processes", communicates(gm)),
+    )
+    refusal = next((reason for reason, holds in reasons if holds), "")
     return Rerun(gm, torch.is_grad_enabled(), autocast, refusal)
 
 

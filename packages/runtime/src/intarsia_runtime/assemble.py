@@ -64,4 +64,8 @@ def _replayed(run: Run, stay: Collection[int], device: torch.device | None) -> R
     if getattr(run, "uses_host", False):
         warn_user("a graph isn't replayed as a CUDA graph, it runs as usual: it has tensors on the CPU", RuntimeWarning)
         return run
+    if getattr(run, "communicates", False):
+        reason = "it exchanges data with other processes"
+        warn_user(f"a graph isn't replayed as a CUDA graph, it runs as usual: {reason}", RuntimeWarning)
+        return run
     return replayed(run, stay, device, record_cuda_graph(device, getattr(run, "draws", True)), cuda_stream(device))

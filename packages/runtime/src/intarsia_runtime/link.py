@@ -68,6 +68,7 @@ class Runner(Protocol):
         uses_host: Whether it reads or makes tensors on the CPU, beside a CUDA device or alone, or learns sizes from
             its results, which no recording of it would have.
         draws: Whether it draws from torch's generator.
+        communicates: Whether it exchanges data with other processes.
         label: What profilers are shown.
     """
 
@@ -77,6 +78,7 @@ class Runner(Protocol):
     symbolic: bool
     uses_host: bool
     draws: bool
+    communicates: bool
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run the program once."""
@@ -125,6 +127,7 @@ def link(
     run.label = label
     run.symbolic = writer.refs.is_symbolic()
     run.draws = any(isinstance(item, Extern) and _draws(item) for item in program.items)
+    run.communicates = any(isinstance(item, Extern) and effects(item.target).communicates for item in program.items)
     run.uses_host = not writer.device.is_cuda or _uses_any(program, writer.on_host) or bool(makers(program))
     return run
 

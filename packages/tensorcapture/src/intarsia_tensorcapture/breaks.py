@@ -15,6 +15,10 @@ KINDS: dict[str, tuple[str, str]] = {
         "arithmetic of which numpy may warn, where that can't be told from a graph's results",
         "compute with tensors, or write to arrays and tensors outside of the compiled region",
     ),
+    "tracer.collective": (
+        "a call that exchanges data with other processes in a way that a graph can't hold",
+        "use collectives that wait, on tensors without gradients, or torch.distributed._functional_collectives",
+    ),
     "tracer.data_dependent": (
         "an operation whose result depends on the data of a tensor",
         "keep the result in a tensor, or compute it outside of the compiled region",

@@ -58,6 +58,7 @@ def call_leaf_or_table(
         handler = HANDLERS.get(function)
     except TypeError:  # unhashable
         return None
+    handler = distributed.handler_of(function) if handler is None else handler
     found = None if handler is None else handler(plugin, tx, args, keywords)
     if found is not None:
         return found
@@ -138,6 +139,12 @@ def _check_is_size(plugin: Recording, tx: Tracer, args: Sequence[Value], keyword
 def _expect_true(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """What asks goes on where it is true, and raises else."""
     return boolean(do.branch(tx, arity("expect_true", args, keywords, 1)[0], lambda: True))
+
+
+def _depends_on_data(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Tell whether data decides the sizes of a tensor, or what a size is."""
+    (value,) = arity("has_free_unbacked_symbols", args, keywords, 1)
+    return boolean(torch.fx.experimental.symbolic_shapes.has_free_unbacked_symbols(plugin.argument(value, True)))
 
 
 def _lazy_property(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -279,6 +286,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.narrow: _narrow,
     len: _length,
     torch.fx.experimental.symbolic_shapes.expect_true: _expect_true,
+    torch.fx.experimental.symbolic_shapes.has_free_unbacked_symbols: _depends_on_data,
     _LAZY_PROPERTY: _lazy_property,
     torch._check_value: _check,
     torch._check_type: _check,

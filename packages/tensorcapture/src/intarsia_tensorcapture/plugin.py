@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.fx
@@ -46,6 +46,7 @@ from intarsia_shapes import plain_size
 from intarsia_tensorcapture import (
     contexts,
     data_sizes,
+    distributed,
     floats,
     foreach,
     inference,
@@ -304,6 +305,7 @@ class Tensors(Extension):
             self._refuse_resizing(kind, target, fakes, fake_named)
         if str(name).partition(".")[0].startswith(QUANTISING):
             raise Break("tracer.tensor_op", f"{shown(target)} gives a quantized tensor")
+        distributed.refuse_exchange(self, target)
         refuse_call(target, fakes, fake_named)
         result = run_apart(self, self.memory, kind, target, fakes, fake_named)
         inference.refuse_writes(self)
@@ -496,6 +498,9 @@ class Tensors(Extension):
         if callee.existing and is_leaf(operator_object):
             if callee.source is not None:
                 tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)
+            wait = distributed.wait_of(operator_object)
+            if wait is not None:
+                return cast(Value, wait(self, tx, args, keywords))
             return self.record(tx, "call_function", operator_object, args, keywords)
         if is_of_compiler(type(callee.value).__module__):
             return call_compiler_object(tx, callee, args, keywords)
@@ -510,8 +515,9 @@ class Tensors(Extension):
         return call_marked_object(tx, callee, args, keywords)
 
     def attribute(self, tx: Tracer, owner: Object, name: str) -> Value | None:
-        """Read what a module registers."""
-        return modules.module_attribute(tx, owner, name)
+        """Read what a module registers, or the name of a process group."""
+        found = modules.module_attribute(tx, owner, name)
+        return distributed.group_attribute(tx, owner, name) if found is None else found
 
     def set_attribute(self, tx: Tracer, owner: Object, name: str, value: Value | None) -> bool:
         """Set a plain attribute of a module."""

@@ -16,7 +16,7 @@ __all__ = ["DRAWN_IN_VAIN", "WatchedMode", "calls_out"]
 
 
 #: Namespaces of operators that do what their schemas say, and nothing else.
-_OWN = frozenset({"aten", "prim", "prims", "_c10d_functional"})
+_OWN = frozenset({"aten", "prim", "prims"})
 _TRAVERSING = frozenset({torch.autograd.grad, torch.autograd.backward})
 _NOTHING = (False, ())
 

@@ -96,6 +96,8 @@ class Row:
 
 # Libraries that torch itself brings and whose schemas are trusted; of others more must be assumed.
 _KNOWN_LIBRARIES = frozenset(["aten", "prims"])
+# Libraries of torch whose calls exchange data with other processes, or wait for that.
+_OF_PROCESSES = frozenset(["_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional"])
 
 # ---- corrections: what schemas leave out -----------------------------------------------------------------------
 
@@ -323,6 +325,7 @@ def _effects(target: Any) -> Effects:
         random=_draws(target) or (ours and packet in _RANDOM_PACKETS),
         may_raise=not ours or _may_raise(packet),
         checks=(ours and packet in _CHECK_PACKETS) or not (target._schema.returns or writes),
+        communicates=target.namespace in _OF_PROCESSES,
     )
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.fx as fx
+from torch._ops import OpOverloadPacket
 from torch.autograd import grad_mode
 
 from intarsia_ir._names import name_of
@@ -26,6 +27,7 @@ __all__ = [
     "SCHEMA",
     "SETTINGS",
     "Row",
+    "communicates",
     "effects",
     "node_effects",
     "row",
@@ -160,13 +162,15 @@ def effects(target: Any) -> Effects:
         return Effects()
     found = [overload_effects(overload) for overload in _overloads(target)]
     if not found:
-        return Effects(opaque=True)
+        names = target.overloads() if isinstance(target, OpOverloadPacket) else ()
+        return Effects(opaque=True, communicates=any(overload_effects(getattr(target, n)).communicates for n in names))
     return Effects(
         writes=_first_if(any(e.writes for e in found)),
         views=_first_if(any(e.views for e in found) or target is operator.getitem),
         random=any(e.random for e in found),
         may_raise=any(e.may_raise for e in found),
         checks=any(e.checks for e in found),
+        communicates=any(e.communicates for e in found),
     )
 
 
@@ -185,7 +189,15 @@ def node_effects(node: fx.Node) -> Effects:
     if node.kwargs.get("out") is not None:
         writes += ("out",)
     random = found.random and node.kwargs.get("training") is not False
-    return Effects(writes, found.views, random, found.may_raise, found.checks)
+    return replace(found, writes=writes, random=random)
+
+
+def communicates(gm: fx.GraphModule) -> bool:
+    """Tell whether running a graph takes part in exchanges with other processes.
+
+    Such a graph can't be run again, or in vain: the others wouldn't take part.
+    """
+    return any(node_effects(node).communicates for node in gm.graph.nodes)
 
 
 def written_nodes(node: fx.Node) -> tuple[fx.Node, ...]:

@@ -107,6 +107,8 @@ def _metaclass_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
     found = tx.classes.find(type(cls), name)
     if found is not None and isinstance(found[0], types.FunctionType):
         return BoundMethod(tx.live.wrap(found[0], None), owner)
+    if found is not None and type(found[0]) is property and isinstance(found[0].fget, types.FunctionType):
+        return do.call(tx, tx.live.wrap(found[0].fget, None), [owner], {})
     if found is not None and isinstance(found[0], _C_DESCRIPTORS):
         return (
             BoundBuiltin(owner, name) if name in ("mro", "__subclasses__") else tx.live.wrap(getattr(cls, name), None)

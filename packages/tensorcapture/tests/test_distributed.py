@@ -1,0 +1,246 @@
+"""Collectives are nodes, with their waits; what a graph can't hold breaks, and no fake tensor gets to a group."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from tensor_executor import Executor
+
+from intarsia_ir.records import GuardKind
+
+pytestmark = pytest.mark.skipif(not dist.is_available(), reason="torch is built without torch.distributed")
+X = torch.arange(12.0).reshape(3, 4) / 7
+
+
+@pytest.fixture(autouse=True)
+def group(tmp_path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def functional():
+    import torch.distributed._functional_collectives as collectives
+
+    return collectives
+
+
+def all_reduce(x):
+    y = x * 2
+    assert dist.all_reduce(y, op=dist.ReduceOp.MAX) is None
+    return y + 1
+
+
+def all_reduce_input(x):
+    dist.all_reduce(x)
+    return x + 1
+
+
+def broadcast(x):
+    y = x * 2
+    dist.broadcast(y, src=0)
+    return y
+
+
+def all_gather(x):
+    outputs = [torch.empty_like(x)]
+    dist.all_gather(outputs, x)
+    return outputs[0] * 2
+
+
+def all_gather_single(x):
+    output = torch.empty_like(x)
+    dist.all_gather_into_tensor(output, x * 2)
+    return output
+
+
+def reduce_scatter_single(x):
+    output = torch.empty_like(x)
+    dist.reduce_scatter_tensor(output, x, group=dist.group.WORLD)
+    return output + dist.get_rank(dist.group.WORLD)
+
+
+def all_to_all_single(x):
+    output = torch.empty_like(x)
+    dist.all_to_all_single(output, x + 1)
+    return output
+
+
+WRITING = (
+    all_reduce,
+    all_reduce_input,
+    broadcast,
+    all_gather,
+    all_gather_single,
+    reduce_scatter_single,
+    all_to_all_single,
+)
+
+
+def targets(capture):
+    return [str(n.target).rpartition(".")[2] for n in capture.graph_module.graph.nodes if n.op == "call_function"]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("fn", WRITING)
+def test_what_writes_becomes_functional(fn):
+    executor = Executor()
+    expected, inputs = X.clone(), X.clone()
+    torch.testing.assert_close(executor.call(fn, inputs), fn(expected))
+    assert torch.equal(inputs, expected)
+    (capture,) = executor.captures
+    assert not capture.breaks and "wait_tensor" in targets(capture)
+    assert any(guard.kind is GuardKind.IDENTITY and "WORLD" in str(guard.source) for guard in capture.guards)
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_functional_ones_are_nodes(needs_grad):
+    collectives, world = functional(), dist.group.WORLD
+
+    def fn(x):
+        y = collectives.all_reduce(x * 2, "SUM", world)
+        a, b = collectives.all_reduce_coalesced([x, y], "sum", world.group_name)
+        z = collectives.all_to_all_single(a + b, None, None, world)
+        return collectives.broadcast(z, 0, world) * 2
+
+    x = X.clone().requires_grad_(needs_grad)
+    executor = Executor()
+    torch.testing.assert_close(executor.call(fn, x), fn(x) + 0)
+    (capture,) = executor.captures
+    assert not capture.breaks and targets(capture).count("wait_tensor") == 5
+
+
+def test_whoever_reads_after_a_wait_reads_what_came():
+    def fn(x):
+        y = torch.ops._c10d_functional.all_reduce(x * 2, "sum", dist.group.WORLD.group_name)
+        torch.ops._c10d_functional.wait_tensor(y)
+        return y * y
+
+    executor = Executor()
+    torch.testing.assert_close(executor.call(fn, X), fn(X))
+    (capture,) = executor.captures
+    (wait,) = [n for n in capture.graph_module.graph.nodes if "wait_tensor" in str(n.target)]
+    (product,) = [n for n in capture.graph_module.graph.nodes if n.op != "output" and wait in n.all_input_nodes]
+    assert product.args == (wait, wait)
+
+
+def test_meshes_are_guarded_constants():
+    mesh = dist.device_mesh.init_device_mesh("cpu", (1,), mesh_dim_names=("all",))
+
+    def fn(x):
+        y = x * mesh.size()
+        dist.all_reduce(y, group=mesh.get_group("all"))
+        return y + mesh.get_local_rank(), mesh.ndim
+
+    executor = Executor()
+    torch.testing.assert_close(executor.call(fn, X), fn(X))
+    (capture,) = executor.captures
+    assert not capture.breaks
+
+
+def asynchronous(x):
+    y = x * 2
+    work = dist.all_reduce(y, async_op=True)
+    work.wait()
+    return y + 1
+
+
+def not_contiguous(x):
+    y = (x * 2).t()
+    dist.all_reduce(y.t())
+    dist.all_reduce(x[:, :2])
+    return y
+
+
+def with_gradients(x):
+    y = x.clone().requires_grad_() * 2
+    dist.all_reduce(y)
+    return y.detach()
+
+
+def barrier(x):
+    dist.barrier()
+    return x + 1
+
+
+def gathered_objects(x):
+    found = [None]
+    dist.all_gather_object(found, 3)
+    return x + found[0]
+
+
+def reduced(x):
+    y = x + 1
+    dist.reduce(y, dst=0)
+    return y
+
+
+def checkpointed(x):
+    def double(a):
+        return functional().wait_tensor(torch.ops._c10d_functional.all_reduce(a * 2, "sum", "0"))
+
+    return torch.utils.checkpoint.checkpoint(double, x, use_reentrant=False)
+
+
+def written_functional(x):
+    y = x * 2
+    torch.ops._c10d_functional.wait_tensor(torch.ops._c10d_functional.all_reduce_(y, "sum", "0"))
+    return y
+
+
+def waits_for_input(x):
+    return torch.ops._c10d_functional.wait_tensor(x) + 1
+
+
+BREAKING = (
+    asynchronous,
+    not_contiguous,
+    with_gradients,
+    barrier,
+    gathered_objects,
+    reduced,
+    checkpointed,
+    written_functional,
+    waits_for_input,
+)
+
+
+@pytest.mark.filterwarnings("ignore:.*autograd kernel was not registered")
+@pytest.mark.parametrize("fn", BREAKING)
+def test_what_no_graph_holds_runs_as_it_is(fn, monkeypatch):
+    sent = watch(monkeypatch)
+    executor = Executor()
+    torch.testing.assert_close(executor.call(fn, X.clone()), fn(X.clone()))
+    assert executor.captures[0].breaks
+    assert not any(isinstance(tensor, torch._subclasses.FakeTensor) for tensor in sent)
+
+
+def watch(monkeypatch):
+    """Return a list of all tensors that process groups are given from now on."""
+    sent = []
+    for name in ("all_reduce", "reduce"):
+        original = getattr(dist, name)
+        monkeypatch.setattr(dist, name, lambda x, *a, _f=original, **k: (sent.append(x), _f(x, *a, **k))[1])
+    return sent
+
+
+def test_sending_to_one_process_breaks():
+    def fn(x):
+        y = x * 2
+        dist.send(y, 0)
+        return y
+
+    executor = Executor()
+    with pytest.raises(ValueError, match="rank"):  # eager's own: there is no other process
+        executor.call(fn, X)
+    assert [b.code for b in executor.captures[0].breaks] == ["tracer.call"]
+
+
+def test_another_group_is_another_program(tmp_path):
+    executor = Executor()
+    torch.testing.assert_close(executor.call(all_reduce, X), X * 2 + 1)
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/again", rank=0, world_size=1)
+    torch.testing.assert_close(executor.call(all_reduce, X), X * 2 + 1)
+    assert len(executor.captures) == 2
