@@ -177,3 +177,31 @@ def temperature_that_changes(logits, temperature):
 @program("enum", lambda: (randn(3), Level.HIGH))
 def int_enum_as_number(x, level):
     return x * level + (level > Level.LOW), level + 1
+
+
+def _whole(n):
+    return torch.randint(-9, 9, (n,)).float()
+
+
+@program("f-string", lambda: (_whole(4),), calls=3)
+def text_of_numbers_in_tensors(x):
+    total = x.sum()
+    before = f"{total:.2f}|{total}"
+    total.add_(1)
+    shown = "%5.1f %s" % (total.item(), before), f"{total.item():>8} {x[0].item():e}", f"{(x > 0).any()}"
+    return x * 2, before, shown, f"{total.long():+d} " + before, ", ".join(f"{v.item():g}" for v in x)
+
+
+@program("f-string", lambda: (_whole(4),), calls=3, graphs=2, breaks=("tracer.output",))
+def report_of_a_step(x):
+    loss = (x * x).mean()
+    print(f"loss {loss:.4f}")
+    return loss * 2
+
+
+@program("f-string", lambda: (torch.tensor(float("nan")), torch.tensor(2.5)), graphs=1, breaks=("tracer.call",))
+def text_that_may_fail(x, y):
+    try:
+        return f"{y} {x:d}"
+    except ValueError as error:
+        return f"{y} {x}", str(error), y + 1

@@ -18,7 +18,7 @@ __all__ = ["changed"]
 
 
 def changed(guards: GuardSet, values: Mapping[str, Any], globals: Mapping[str, Any]) -> Symbolic:
-    """Return where sizes, strides and numbers differ; what can't be fetched, or is of another kind, isn't among them.
+    """Return where sizes, strides, numbers and texts differ; what can't be fetched, or is of another kind, is left out.
 
     Args:
         guards: The guard set of a capture.
@@ -43,7 +43,7 @@ def changed(guards: GuardSet, values: Mapping[str, Any], globals: Mapping[str, A
             continue
         expected = release(guard.value)
         if guard.kind is GuardKind.CONSTANT:
-            if type(actual) is type(expected) and type(actual) in (int, float) and actual != expected:
+            if type(actual) is type(expected) and type(actual) in (int, float, str) and actual != expected:
                 numbers.add(guard.source)
         elif lookup.is_tensor(actual) and actual.layout is torch.strided and _alike(expected, actual):
             _note(sizes, guard.source, expected.shape, actual.shape)

@@ -31,6 +31,7 @@ __all__ = [
     "convert",
     "delete_attribute",
     "delete_item",
+    "format_text",
     "get_attribute",
     "get_item",
     "hash_key",
@@ -107,6 +108,12 @@ def branch(tx: Tracer, x: Value, expected: Callable[[], bool | None]) -> bool:
 @operation
 def convert(tx: Tracer, x: Value, cls: Any) -> Value | None:
     """Model `cls(x)` for a number class; None when this class has no rule for it."""
+    return None
+
+
+@operation
+def format_text(tx: Tracer, x: Value, spec: Value) -> Value | None:
+    """Model `format(x, spec)` as text that stays open; None where nothing of it is open."""
     return None
 
 

@@ -51,6 +51,7 @@ from intarsia_pyeval.kinds import (
     sets,
     slices,
     supers,
+    texts,
     tuples,
     warned,
 )
@@ -87,6 +88,7 @@ KINDS = (
     sets,
     slices,
     supers,
+    texts,
     tuples,
     warned,
 )

@@ -82,8 +82,8 @@ class Extension:
         """Tell whether instances of library classes may have something else under a name that their class defines."""
         return False
 
-    def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
-        """Model an int or float that is no constant; None: it is one."""
+    def number(self, tx: Tracer, value: int | float | str, source: Source) -> Value | None:
+        """Model a number or text that is no constant; None: it is one."""
         return None
 
     def facts(self) -> SizeFacts:

@@ -65,9 +65,9 @@ class Models(Live):
         kind = type(value)
         if kind in ATOMS or tx.extension.is_atom(kind):
             if source is not None:
-                number = tx.extension.number(tx, value, source) if kind in (int, float) else None
-                if number is not None:
-                    return number
+                changing = tx.extension.number(tx, value, source) if kind in (int, float, str) else None
+                if changing is not None:
+                    return changing
                 tx.guards.add(GuardKind.CONSTANT, source, value)
                 if kind in (float, complex) and value != value:
                     return Const(value, source)

@@ -198,6 +198,13 @@ def model(tx: Tracer, x: TensorValue, name: str) -> Value | None:
     return do.convert(tx, item, _CLASSES[name])
 
 
+@do.format_text.rule(TensorValue)
+def format_text(tx: Tracer, x: TensorValue, spec: Value) -> Value | None:
+    """Format the number of a 0-dim tensor, as `Tensor.__format__` does."""
+    item = model(tx, x, "item") if x.type() is torch.Tensor and not x.fake.dim() else None
+    return None if item is None else do.format_text(tx, item, spec)
+
+
 _CLASSES = {"float": float, "int": int}
 
 

@@ -33,6 +33,7 @@ from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.checking import InVain, passed
 from intarsia_pyeval.extension import Graph, Symbols
+from intarsia_pyeval.semantics import texts
 from intarsia_pyeval.stores import dict_store
 from intarsia_pyeval.tracer import Extension
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
@@ -246,10 +247,12 @@ class Tensors(Extension):
         self.sizes.bind(fake, node)
         return node
 
-    def number(self, tx: Tracer, value: int | float, source: Source) -> Value | None:
-        """Model a number that is no constant."""
+    def number(self, tx: Tracer, value: int | float | str, source: Source) -> Value | None:
+        """Model a number or text that is no constant."""
         if not self.sizes.is_open(source):
             return None
+        if isinstance(value, str):
+            return texts.given(tx, value, source)
         if type(value) is float:
             return floats.open_float(self, tx, value, source)
         if type(value) is int and value < 0:

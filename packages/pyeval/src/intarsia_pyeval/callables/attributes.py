@@ -65,6 +65,7 @@ def _super(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _name(value: Value) -> str:
     """Return an attribute name."""
+    value = value.settled()
     if isinstance(value, Const) and isinstance(value.value, str):
         return value.value
     raise Break("tracer.exception", f"an attribute name is {value.describe()}")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
-from intarsia_pyeval.semantics import folding, formatting, iteration, operators
+from intarsia_pyeval.semantics import folding, formatting, iteration, operators, texts
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const, boolean
+from intarsia_pyeval.values.sequences import List
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
@@ -57,12 +58,24 @@ def call_method(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords
         if not any(tx.classes.find(args[0].type(), each) for each in ("__iter__", "__getitem__")):
             tx.raising.error(TypeError, "can only join an iterable")
         args = [iteration.list_of(tx, args[0])]
+    open_text = None if keywords else _open_text(tx, x, name, args)
+    if open_text is not None:
+        return open_text
     try:
         real_args = [a.as_python() for a in args]
         real_keywords = {k: v.as_python() for k, v in keywords.items()}
     except NotConstantError as unknown:
         return _with_unknown(tx, x, name, args, keywords, str(unknown))
     return tx.live.from_python(folding.real(tx, getattr(x.value, name), *real_args, **real_keywords))
+
+
+def _open_text(tx: Tracer, x: Const, name: str, args: Sequence[Value]) -> Value | None:
+    """Call `str.format` or `str.join` with open numbers or texts; None where there are none, or it may fail."""
+    if name == "format" and isinstance(x.value, str):
+        return texts.opened(tx.guards, str.format, [x, *args])
+    if name == "join" and isinstance(x.value, str) and len(args) == 1 and isinstance(args[0], List):
+        return texts.separated(tx.guards, x, args[0].items)
+    return None
 
 
 def _with_unknown(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords: Keywords, unknown: str) -> Value:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, cast
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.evaluate import EvaluatedFrame
-from intarsia_pyeval.semantics import iteration, special
+from intarsia_pyeval.semantics import iteration, special, texts
 from intarsia_pyeval.semantics.iteration import unpack_exactly
 from intarsia_pyeval.stores import dict_store, set_store
 from intarsia_pyeval.values.base import Value
-from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.sequences import List, Slice, Tuple
 
@@ -80,7 +79,7 @@ def build_slice(f: EvaluatedFrame, i: Instruction) -> None:
 
 def build_string(f: EvaluatedFrame, i: Instruction) -> None:
     """Join strings."""
-    f.stack.append(Const("".join(str(part.as_python()) for part in f.popn(i.arg))))
+    f.stack.append(texts.joined(f.tx.guards, f.popn(i.arg)))
 
 
 def list_append(f: EvaluatedFrame, i: Instruction) -> None:

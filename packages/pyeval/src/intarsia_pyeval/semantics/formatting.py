@@ -7,8 +7,9 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
-from intarsia_pyeval.semantics import folding, lookup
+from intarsia_pyeval.semantics import folding, lookup, texts
 from intarsia_pyeval.stores import dict_store, set_store
 from intarsia_pyeval.trust import is_trusted
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
@@ -17,6 +18,7 @@ from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.objects import ClassValue, Object
 from intarsia_pyeval.values.sequences import Items, Slice, Tuple
 from intarsia_pyeval.values.sets import SetValue
+from intarsia_pyeval.values.texts import OpenText
 
 if TYPE_CHECKING:
     from intarsia_pyeval.state.classes import Classes
@@ -38,7 +40,11 @@ __all__ = [
 
 def call_str(tx: Tracer, value: Value) -> Value:
     """Model `str(value)`."""
-    value = value.settled()
+    if isinstance(value, OpenText):
+        return value
+    value = texts.opened(tx.guards, str, [value]) or value.settled()
+    if isinstance(value, OpenText):
+        return value
     if isinstance(value, Const):
         return Const(folding.real(tx, str, value.value))
     if isinstance(value, Object) or _has_own_text(tx.classes, value, "__str__"):
@@ -48,6 +54,9 @@ def call_str(tx: Tracer, value: Value) -> Value:
 
 def call_repr(tx: Tracer, value: Value) -> Value:
     """Model `repr(value)`."""
+    text = texts.opened(tx.guards, repr, [value])
+    if text is not None:
+        return text
     if isinstance(value, Object) or _has_own_text(tx.classes, value, "__repr__"):
         return object_text(tx, value, "__repr__")
     return Const(repr(printable(tx, value)))
@@ -129,10 +138,13 @@ def exception_text(tx: Tracer, value: Object, name: str, raw: Any) -> Value:
 
 def format_value(tx: Tracer, value: Value, conversion: int, spec: Value | None) -> Value:
     """Model a replacement field of an f-string; conversion 1 is str, 2 repr, 3 ascii."""
-    value = value.settled()
     if conversion:
         text = call_str(tx, value) if conversion == 1 else call_repr(tx, value)
         value = Const(ascii(text.as_python())[1:-1]) if conversion == 3 else text
+    open_text = do.format_text(tx, value, Const("") if spec is None else spec)
+    if open_text is not None:
+        return open_text
+    value = value.settled()
     given = str(spec.as_python()) if spec is not None else ""
     if isinstance(value, Const):
         return Const(folding.real(tx, format, value.value, given))
@@ -159,6 +171,9 @@ def _object_format(tx: Tracer, value: Object, spec: str) -> Value:
 
 def format_string(tx: Tracer, text: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Model `str.format` with arguments that aren't all atoms."""
+    text_made = None if keywords else texts.opened(tx.guards, str.format, [Const(text), *args])
+    if text_made is not None:
+        return text_made
     real_args = [_formattable(tx, arg) for arg in args]
     real_keywords = {name: _formattable(tx, value) for name, value in keywords.items()}
     return Const(folding.real(tx, text.format, *real_args, **real_keywords))
@@ -166,6 +181,9 @@ def format_string(tx: Tracer, text: str, args: Sequence[Value], keywords: Keywor
 
 def percent_format(tx: Tracer, text: str, value: Value) -> Value:
     """Model `text % value`."""
+    made = texts.by_percent(tx.guards, text, value.items if isinstance(value, Tuple) else [value])
+    if made is not None:
+        return made
     if isinstance(value, Tuple):
         return Const(folding.real(tx, lambda: text % tuple(_formattable(tx, item) for item in value.items)))
     shown = _formattable(tx, value)

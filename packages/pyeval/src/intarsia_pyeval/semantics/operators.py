@@ -17,6 +17,7 @@ from intarsia_pyeval.values.functions import BoundMethod, Function
 from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.objects import InstanceDict, Object
 from intarsia_pyeval.values.sequences import Items, Slice
+from intarsia_pyeval.values.texts import OpenText
 
 if TYPE_CHECKING:
     from intarsia_pyeval.sources import Guards
@@ -192,7 +193,8 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
         return tx.live.from_python(folding.real(tx, function, a.value, b.value))
     if _members(a, b):
         return tx.live.from_python(folding.real(tx, function, a.as_python(), b.as_python()))
-    if op == "%" and isinstance(a, Const) and isinstance(a.value, str) and not issubclass(b.type(), str):
+    plain_text = issubclass(b.type(), str) and not isinstance(b, OpenText)
+    if op == "%" and isinstance(a, Const) and isinstance(a.value, str) and not plain_text:
         return formatting.percent_format(tx, a.value, b)
     found = _operate(tx, op, a, b, in_place)
     if found is not None:
