@@ -15,7 +15,7 @@ VALUES = [1.5, -2.0, float("nan"), float("inf"), 1e30, 0.0]
 
 
 def spelled(x):
-    return f"{x}", f"{x:8.3f}|{x!s}"[:0] + f"{x:e}", f"{x.item()!r}", str(x.item()), repr(x.item())
+    return f"{x}", f"{x:8.3f}|{x:e}", f"{x.item()!r}", str(x.item()), repr(x.item())
 
 
 def by_methods(x):
@@ -30,7 +30,7 @@ def joined(x):
 
 
 def half(x):
-    return f"{x.half()}", f"{x.double():.12g}", f"{x > 0}", f"{(x > 0):d}", f"{torch.isnan(x).all()!s}"[:0]
+    return f"{x.half()}", f"{x.double():.12g}", f"{x > 0}", f"{(x > 0):d}"
 
 
 def written_since(x):
@@ -40,7 +40,7 @@ def written_since(x):
     return before, f"{y}", y
 
 
-@pytest.mark.parametrize("f", [spelled, by_methods, joined, written_since], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [spelled, by_methods, joined, half, written_since], ids=lambda f: f.__name__)
 def test_one_graph_for_all_numbers(f):
     executor = Executor()
     for value in VALUES:
