@@ -238,6 +238,85 @@ def test_versions_that_fit_in_turns_are_found_without_compiling_again() -> None:
     assert intarsia.stats().frames_compiled == 4 and intarsia.stats().fallbacks == 0
 
 
+class Recorder(torch.nn.Module):
+    """A module that keeps a list of what it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        self.seen.append(y)
+        self.seen += [x.shape[0]]
+        return y + 1
+
+
+def test_a_list_that_is_only_appended_to_grows_without_compiling_anew() -> None:
+    ours, eager = Recorder(), Recorder()
+    fast = intarsia.compile(ours, options=OPTIONS)
+    for step in range(20):
+        x = torch.full((3,), float(step))
+        assert torch.equal(fast(x), eager(x))
+        if step == 15:
+            ours.seen.clear(), eager.seen.clear()
+    torch.testing.assert_close(ours.seen, eager.seen)
+    assert len(ours.seen) == 8 and intarsia.stats().graphs == 1
+
+
+def test_hooks_that_append_compile_once() -> None:
+    layer, seen = torch.nn.Linear(3, 3), []
+    layer.register_forward_hook(lambda module, args, result: seen.append(result))
+    fast = intarsia.compile(layer, options=OPTIONS)
+    results = [fast(torch.full((2, 3), float(i))) for i in range(12)]
+    assert len(seen) == 12 and all(a is b for a, b in zip(seen, results, strict=True))
+    assert intarsia.stats().graphs == 1
+
+
+def test_a_list_of_items_is_filled_by_one_version() -> None:
+    def function(x: torch.Tensor, out: list[float]) -> torch.Tensor:
+        out.append(x[0, 0].item())
+        return x + 1
+
+    fast, ours = intarsia.compile(function, options=OPTIONS), []
+    for i in range(12):
+        x = torch.full((2, 2), float(i))
+        assert torch.equal(fast(x, ours), x + 1)
+    assert ours == [float(i) for i in range(12)] and intarsia.stats().graphs == 1
+
+
+def reads_after(x: torch.Tensor, out: list[Any]) -> torch.Tensor:
+    out.append(x)
+    return out[0] + len(out)
+
+
+def two_lists(x: torch.Tensor, a: list[Any], b: list[Any]) -> torch.Tensor:
+    a.append(x)
+    b.append(x + 1)
+    return x + 2 if a is b else x + 3
+
+
+def test_a_list_that_is_looked_at_is_seen_as_it_is() -> None:
+    fast, n = intarsia.compile(reads_after, options=OPTIONS), [0, 1, 2, 5, 2, 0]
+    for k in n:
+        x, ours = torch.full((2,), float(k)), [torch.full((2,), 7.0) for _ in range(k)]
+        eager = list(ours)
+        assert torch.equal(fast(x, ours), reads_after(x, eager)) and len(ours) == len(eager) == k + 1
+        torch.testing.assert_close(ours, eager)
+
+
+def test_lists_that_are_one_list_are_seen_as_one() -> None:
+    fast, x = intarsia.compile(two_lists, options=OPTIONS), torch.ones(2)
+    for same in (False, True, False, True):
+        for k in (0, 1, 4):
+            ours, eager = [[[x] * k for _ in range(2)] for _ in range(2)]
+            if same:
+                ours[1], eager[1] = ours[0], eager[0]
+            assert torch.equal(fast(x, *ours), two_lists(x, *eager))
+            torch.testing.assert_close(ours, eager)
+    assert intarsia.stats().graphs == 2
+
+
 @pytest.mark.parametrize("make", [
     lambda: torch.nn.BatchNorm1d(4, momentum=None),
     lambda: torch.nn.BatchNorm2d(4, momentum=None, affine=False),

@@ -290,7 +290,57 @@ def test_unused_arguments_are_not_guarded():
 
 def test_a_passed_on_argument_is_not_looked_into():
     found, _ = captured(lambda items: [items], ([1, 2, 3],))
-    assert {record.kind for record in found.guards} == {GuardKind.TYPE, GuardKind.LENGTH}
+    assert {record.kind for record in found.guards} == {GuardKind.TYPE}
+
+
+def appends(items):
+    items.append(1)
+    items += (2, 3)
+    items.extend(x for x in (4,))
+
+
+def appends_and_asks(items):
+    items.append(1)
+    return len(items)
+
+
+def appends_and_reads(items):
+    items.append(1)
+    return items[-2]
+
+
+def appends_and_inserts(items):
+    items.append(1)
+    items.insert(1, 2)
+
+
+def appends_and_pops(items):
+    items.append(1)
+    return items.pop()
+
+
+def appends_and_tests(items):
+    items.append(1)
+    return bool(items)
+
+
+LENGTH = {GuardKind.TYPE, GuardKind.LENGTH}
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (appends, {GuardKind.TYPE}),
+        (appends_and_asks, LENGTH),
+        (appends_and_reads, {*LENGTH, GuardKind.CONSTANT}),
+        (appends_and_inserts, {*LENGTH, GuardKind.CONSTANT}),
+        (appends_and_pops, {*LENGTH, GuardKind.CONSTANT}),
+        (appends_and_tests, LENGTH),
+    ],
+)
+def test_the_length_of_a_list_is_guarded_where_something_depends_on_it(function, kinds):
+    found, _ = captured(function, ([5, 6],))
+    assert {record.kind for record in found.guards if str(record.source).startswith("items")} == kinds
 
 
 def test_each_guard_once():

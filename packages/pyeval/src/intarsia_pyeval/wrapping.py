@@ -9,6 +9,7 @@ import gc
 import sys
 import types
 from collections.abc import Hashable
+from functools import partial
 from types import CellType
 from typing import TYPE_CHECKING, Any
 
@@ -285,14 +286,16 @@ def _wrap_container(tx: Tracer, value: Any, kind: type, source: Source | None) -
         factory_source = source and tx.sources.attribute(source, "default_factory")
         model = tx.live.wrap(factory, factory_source) if kind is collections.defaultdict else NONE
         return Dict(cls=kind, source=source, real=value, factory=model)
+    if kind is list:
+        _guard_type(tx, kind, source)
+        rely = None if source is None else partial(tx.guards.add, GuardKind.LENGTH, source, len(value))
+        return List(source=source, real=value, model=tx.live.item, rely=rely)
     _guard_shape(tx, value, source)
     if kind is tuple:
         return Tuple(source=source, real=value, model=tx.live.item)
-    if kind is collections.deque:
-        if source is not None:
-            tx.guards.add(GuardKind.CONSTANT, tx.sources.attribute(source, "maxlen"), value.maxlen)
-        return Deque((), value.maxlen, source, value, tx.live.item)
-    return List(source=source, real=value, model=tx.live.item)
+    if source is not None:
+        tx.guards.add(GuardKind.CONSTANT, tx.sources.attribute(source, "maxlen"), value.maxlen)
+    return Deque((), value.maxlen, source, value, tx.live.item)
 
 
 def _wrap_bound(tx: Tracer, value: Any, kind: type, source: Source | None) -> Value | None:

@@ -51,12 +51,12 @@ def take(tx: Tracer, x: List, items: Value) -> None:
     """Append what an iterable gives, one by one: it may look at the list meanwhile."""
     if isinstance(items, Items) and items.type() in (list, tuple):
         new = list(items.items)
-        list_store.change(tx.effects, x, x.kept).extend(new)
+        list_store.append(tx.effects, x, new)
         return
     iterator = do.iterate(tx, items)
     iteration.ask_length(tx, items)
     for item in iteration.elements_left(tx, iterator):
-        list_store.change(tx.effects, x, x.kept).append(item)
+        list_store.append(tx.effects, x, [item])
 
 
 @do.set_item.rule(List)
@@ -124,9 +124,9 @@ def reconstruct(out: Builder, x: List) -> None:
 @codegen.emit_effects.rule(List)
 def emit_effects(out: Builder, x: List) -> None:
     """Append what is new, or replace the content."""
-    real_length = 0 if x.real is None else len(x.real)
-    if x.kept == real_length <= len(x.items):
-        out.call_method_of(x, "extend", [lambda: out.build_list(x.items[x.kept :])])
+    new = x.appended()
+    if new is not None:
+        out.call_method_of(x, "extend", [lambda: out.build_list(new)])
         return
     out.build_list(x.items)
     out.load(x)
@@ -145,7 +145,7 @@ def _bounds_come_first() -> bool:
 
 def _append(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
     (item,) = arity("append", args, keywords, 1)
-    list_store.change(tx.effects, x, x.kept).append(item)
+    list_store.append(tx.effects, x, [item])
     return NONE
 
 

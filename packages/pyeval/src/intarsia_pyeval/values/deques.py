@@ -63,6 +63,6 @@ class Deque(List):
     def cut(self, result: Value, left: bool = False) -> Value:
         """Forget what is too much at the other end."""
         while self.maxlen is not None and len(self.models) > self.maxlen:
-            self.models.pop(-1 if left else 0)
+            self.items.pop(-1 if left else 0)  # modelled all, for the others move
             self.kept = 0
         return result

@@ -135,9 +135,17 @@ class Slice(Value):
 
 
 class List(Items):
-    """A list. `kept` counts the leading items of the existing list that are as they were before the call."""
+    """A list. `kept` counts the leading items of the existing list that are as they were before the call.
 
-    __slots__ = ("kept", "version")
+    Args:
+        items: Models of the items, or None for those of an existing list that nobody looked at yet.
+        real: The existing list.
+        model: Needed together with `real`; see `Items`.
+        rely: Notes that the length of the existing list is relied on: called once, when anything is asked for that
+            depends on it. Appending doesn't, so a list that is only appended to may have any length at other calls.
+    """
+
+    __slots__ = ("_appended", "_models", "_rely", "kept", "version")
 
     def __init__(
         self,
@@ -145,10 +153,37 @@ class List(Items):
         source: Source | None = None,
         real: Sequence[Any] | None = None,
         model: ItemModel | None = None,
+        rely: Callable[[], None] | None = None,
     ) -> None:
+        self._rely = rely
+        self._appended: list[Value] = []  # while nobody asked for the length
         super().__init__(items, source, real, model)
         self.kept = 0 if real is None else len(real)
         self.version = 0  # grows with every change
+
+    @property
+    def models(self) -> list[Value | None]:  # type: ignore[override]
+        """Models of the items, None for those that nobody looked at yet; the length is relied on."""
+        if self._rely is not None:
+            rely, self._rely = self._rely, None
+            rely()
+            self._models += self._appended
+        return self._models
+
+    @models.setter
+    def models(self, models: list[Value | None]) -> None:
+        self._models = models
+
+    def extend(self, items: Iterable[Value]) -> None:
+        """Add items at the end, whatever the length is."""
+        (self._models if self._rely is None else self._appended).extend(items)
+
+    def appended(self) -> list[Value] | None:
+        """Return what was added to the existing list, if that is all that was changed; relies on nothing."""
+        if self._rely is not None:
+            return self._appended
+        n_real = 0 if self.real is None else len(self.real)
+        return self._models[n_real:] if self.kept == n_real <= len(self._models) else None  # type: ignore[return-value]
 
     def type(self) -> Any:
         """Return list."""
