@@ -14,6 +14,7 @@ import inspect
 import logging
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import CodeType, EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -339,6 +340,7 @@ class Dispatcher:
 
     def _filled(self, linkable: LinkableCode, code: CodeType, capture: Capture, caller: object) -> CodeType:
         """Return linkable code with its holes filled; `code` is what it replaces."""
+        linkable = self._with_shared(linkable, code)
         holes: dict[str, object] = {}
         for name in linkable.holes:
             if name in linkable.resumes:
@@ -357,6 +359,16 @@ class Dispatcher:
             rest = [holes.get(n, getattr(r, "code", r)) for n, r in linkable.resumes.items()]
             self._goes_on(code, capture, [cast(CodeType, r) for r in rest])
         return self._config.link(linkable, holes)
+
+    def _with_shared(self, linkable: LinkableCode, code: CodeType) -> LinkableCode:
+        """Return code that calls the resume functions that were there before for the same places."""
+        own = {n: r for n, r in linkable.resumes.items() if isinstance(r, CodeType) and n not in linkable.holes}
+        shared = {id(r): self._table.shared(r, code) for r in own.values()}
+        if all(id(r) == before for before, r in shared.items()):
+            return linkable
+        consts = tuple(shared.get(id(c), c) for c in linkable.code.co_consts)
+        resumes = {**linkable.resumes, **{n: shared[id(r)] for n, r in own.items()}}
+        return replace(linkable, code=linkable.code.replace(co_consts=consts), resumes=resumes)
 
     def _goes_on(self, code: CodeType, capture: Capture, resumes: Sequence[CodeType]) -> None:
         """Resume functions of a frame without a graph: they are to have one; of a whole one, they aren't to run."""

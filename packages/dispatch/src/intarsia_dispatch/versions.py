@@ -70,6 +70,7 @@ class CodeState:
         eager: It was counted as left to eager.
         symbolic: Sizes and numbers that have had several values.
         static: Symbols were tried, and couldn't be compiled.
+        resumes: What goes on with it after breaks, each at its place.
         passed_on: What kept all of it from being captured, in a library's function: what that calls may be compiled.
         hands_on: Something that it calls was compiled.
     """
@@ -79,6 +80,7 @@ class CodeState:
     eager: bool = False
     symbolic: Symbolic = field(default_factory=Symbolic)
     static: bool = False
+    resumes: list[CodeType] = field(default_factory=list)
     passed_on: GraphBreak | None = None
     hands_on: bool = False
 
@@ -97,6 +99,7 @@ class CodeTable:
     def __init__(self, owner: object) -> None:
         self.owner = owner
         self._rows: dict[int, tuple[weakref.ref[CodeType], CodeState]] = {}
+        self._origins: dict[int, tuple[weakref.ref[CodeType], weakref.ref[CodeType]]] = {}  # of resume functions
 
     def find(self, code: CodeType) -> CodeState | None:
         """Return the state of a code object, or None when it was never seen."""
@@ -109,6 +112,24 @@ class CodeTable:
         state = CodeState()
         rows[key] = (weakref.ref(code, lambda _: rows.pop(key, None)), state)
         return state
+
+    def shared(self, resume: CodeType, code: CodeType) -> CodeType:
+        """Return the one code object that goes on at a place of a function, whichever way a call came there.
+
+        Args:
+            resume: A resume function that a capture of `code` made.
+            code: The function, or what goes on with it after another break.
+        """
+        origin = self._origins[id(code)][1] if id(code) in self._origins else weakref.ref(code)
+        state = None if (root := origin()) is None else self.find(root)
+        if state is None:
+            return resume
+        found = next((other for other in state.resumes if _is_same_rest(other, resume)), None)
+        if found is None:
+            state.resumes.append(resume)
+            origins, key = self._origins, id(resume)
+            origins[key] = weakref.ref(resume, lambda _: origins.pop(key, None)), origin
+        return found or resume
 
     def has_graph(self, code: CodeType, visited: frozenset[CodeType] = frozenset()) -> bool:
         """Tell whether some version of a code object runs a compiled graph, itself or by a resume function."""
@@ -131,3 +152,25 @@ class CodeTable:
         for code in self.codes():
             framehook.reset(code, self.owner)
         self._rows.clear()
+        self._origins.clear()
+
+
+#: What two resume functions of one place have in common, but for their constants; their names tell of the way there.
+_OF_PLACE = (
+    "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount", "co_posonlyargcount",
+    "co_kwonlyargcount", "co_flags", "co_firstlineno", "co_linetable", "co_exceptiontable", "co_stacksize",
+)  # fmt: skip
+_BY_IDENTITY = (float, complex, tuple, frozenset, CodeType)  # equal ones may differ: 0.0 and -0.0, (1,) and (True,)
+
+
+def _is_same_rest(one: CodeType, other: CodeType) -> bool:
+    """Tell whether two resume functions of one function do the same, given the same variables."""
+    if any(getattr(one, name) != getattr(other, name) for name in _OF_PLACE):
+        return False
+    pairs = zip(one.co_consts, other.co_consts, strict=False)
+    return len(one.co_consts) == len(other.co_consts) and all(_is_same_constant(*pair) for pair in pairs)
+
+
+def _is_same_constant(one: object, other: object) -> bool:
+    # a constant of the user's is the same object in all that was made of one function
+    return one is other or (type(one) is type(other) and not isinstance(one, _BY_IDENTITY) and one == other)
