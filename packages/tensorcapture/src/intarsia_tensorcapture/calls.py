@@ -35,7 +35,7 @@ from intarsia_tensorcapture.data_sizes import is_data
 from intarsia_tensorcapture.devices import default_device
 from intarsia_tensorcapture.indexing import narrowed
 from intarsia_tensorcapture.items import ItemTruth
-from intarsia_tensorcapture.making import tensor_from
+from intarsia_tensorcapture.making import full, tensor_from
 from intarsia_tensorcapture.numbers import SymbolicNumber
 from intarsia_tensorcapture.tables import ANSWERS, PURE, is_leaf
 from intarsia_tensorcapture.tensor import TensorValue
@@ -303,6 +303,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.result_type: _result_type,
     torch.tensor: of_data(torch.tensor, tensor_from(torch.tensor)),
     torch.as_tensor: of_data(torch.as_tensor, tensor_from(torch.as_tensor)),
+    torch.full: full,
     torch.from_numpy: from_numpy,
     torch.is_grad_enabled: contexts.is_grad_enabled,
     torch._C._set_grad_enabled: contexts.set_grad_enabled,

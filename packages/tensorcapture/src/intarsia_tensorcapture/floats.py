@@ -19,9 +19,10 @@ from intarsia_pyeval import codegen
 from intarsia_pyeval.semantics import operators
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const
-from intarsia_pyeval.values.numbers import OpenNumber
+from intarsia_pyeval.values.numbers import ChangingNumber, OpenNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_tensorcapture.items import ItemNumber, holds_item, settled
+from intarsia_tensorcapture.numbers import SymbolicNumber
 from intarsia_tensorcapture.scopes import apart
 from intarsia_tensorcapture.tensor import TensorValue
 
@@ -30,7 +31,16 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["AVERAGED", "NumberInput", "averaged", "exchanged", "open_float", "open_negative"]
+__all__ = [
+    "AVERAGED",
+    "NumberInput",
+    "averaged",
+    "exchanged",
+    "number_input",
+    "open_float",
+    "open_negative",
+    "truth_input",
+]
 
 
 Call = tuple[str, Any, Sequence[Value], Keywords]
@@ -88,12 +98,12 @@ def open_negative(plugin: Recording, tx: Tracer, value: int, source: Source) -> 
 
 
 class NumberInput(TensorValue):
-    """The tensor that holds an open number for the graph; only the graph sees it."""
+    """The tensor that holds a number for the graph; only the graph sees it."""
 
     __slots__ = ("number",)
     shared = False
 
-    def __init__(self, plugin: Recording, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, plugin: Recording, number: ChangingNumber, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(plugin, None, None)
         self.number = number
         with apart(plugin.scopes):
@@ -372,6 +382,18 @@ def _takes_int(number: OpenNumber, fake: torch.Tensor) -> bool:
 _INT32 = 1 << 31
 
 
+def number_input(plugin: Recording, number: OpenNumber, dtype: torch.dtype) -> TensorValue:
+    """Return a 0-dim tensor on the CPU that holds an open number; the program must not get hold of it."""
+    return _made(plugin, number, dtype, torch.device("cpu"))
+
+
+def truth_input(plugin: Recording, answer: SymbolicNumber) -> TensorValue | None:
+    """Return a 0-dim tensor of bool on the CPU that holds an answer about sizes; None: the call doesn't have those."""
+    if not answer.number.node.expr.free_symbols <= plugin.sizes.symbol_sources.keys():
+        return None
+    return _input_of(plugin, answer, torch.bool, torch.device("cpu"))
+
+
 def _made(plugin: Recording, number: OpenNumber, dtype: torch.dtype, device: torch.device) -> TensorValue:
     """Return the one input for a number, dtype and device; what is in a tensor is taken from there."""
     if isinstance(number, ItemNumber):
@@ -383,6 +405,11 @@ def _made(plugin: Recording, number: OpenNumber, dtype: torch.dtype, device: tor
         made = plugin.record(plugin.tx, "call_function", torch.full, [Tuple([]), settled(plugin.tx, number)], options)
         assert isinstance(made, TensorValue)
         return made
+    return _input_of(plugin, number, dtype, device)
+
+
+def _input_of(plugin: Recording, number: ChangingNumber, dtype: torch.dtype, device: torch.device) -> TensorValue:
+    """Return the one input of the graph for a number that is known before it runs, a dtype and a device."""
     key: Hashable = number.key(), dtype, device
     found = plugin.number_inputs.get(key)
     if found is None:

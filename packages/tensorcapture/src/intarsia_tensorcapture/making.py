@@ -1,15 +1,21 @@
-"""`torch.tensor` of ints that differ from call to call: each becomes a tensor of its own, and those are stacked."""
+"""Tensors made of numbers that differ from call to call, by `torch.tensor` and `torch.full`.
+
+Each number becomes a tensor of its own, and those are stacked; what is filled with an answer about sizes gets a copy of
+the tensor that holds it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from intarsia_pyeval.values.base import Keywords, Value
-from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.constants import Const, is_none
+from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, List, Tuple
+from intarsia_tensorcapture.floats import number_input, truth_input
 from intarsia_tensorcapture.numbers import SymbolicNumber
 
 if TYPE_CHECKING:
@@ -18,43 +24,94 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["tensor_from"]
+__all__ = ["full", "tensor_from"]
 
 
 _MOST = 64  # numbers that are stacked: more of them are a batch of data, which seldom has the same length again
 _INT64 = range(-(1 << 63), 1 << 63)
+_EXACT = range(-(1 << 53), 1 + (1 << 53))  # ints that a double holds: a larger one is rounded twice on its way
+_FLOATS = (torch.float32, torch.float64)
 
 
 def tensor_from(function: Any) -> Callable[[Recording, Tracer, Sequence[Value], Keywords], Value]:
-    """Return the handler of `torch.tensor` or `torch.as_tensor`: ints are stacked, each made by `torch.full`.
+    """Return the handler of `torch.tensor` or `torch.as_tensor` of numbers, or of lists of them, some of them open.
 
-    The same numbers of the same type, int64: where another type is asked for, conversion has rules of its own.
+    Before: torch.tensor([n, [2.0, x]]), after: torch.stack of a 0-dim tensor for each, in the type that eager infers:
+    int64 for ints, the default type where one is a float. Where another type is asked for, conversion has rules of its
+    own, and the numbers are relied on.
     """
 
     def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        data = args[0] if len(args) == 1 and keywords.keys() <= {"dtype", "device"} and _wants_int64(keywords) else None
-        if isinstance(data, SymbolicNumber) and data.type() is int:
-            return _filled(plugin, tx, data, keywords)
-        if not isinstance(data, Items) or data.type() not in (list, tuple) or not _are_open_ints(data.items):
+        data = args[0] if len(args) == 1 and keywords.keys() <= {"dtype", "device"} else None
+        shape = None if data is None else _shape(data)
+        numbers = [] if data is None or shape is None else list(_numbers(data))
+        dtype = _dtype(numbers, keywords)
+        if data is None or dtype is None:
             return plugin.record(tx, "call_function", function, args, keywords)
-        numbers = List([_filled(plugin, tx, number, keywords) for number in data.items])
-        return plugin.record(tx, "call_function", torch.stack, [numbers], {})
+        return _made(plugin, tx, data, dtype, keywords)
 
     return handler
 
 
-def _filled(plugin: Recording, tx: Tracer, number: Value, keywords: Keywords) -> Value:
-    named = {**keywords, "dtype": Const(torch.int64)}
-    return plugin.record(tx, "call_function", torch.full, [Tuple([]), number], named)
+def full(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `torch.full(size, a < b)` of sizes: the answer is an input, so that no version is for one answer only."""
+    named = {**dict(zip(("size", "fill_value"), args, strict=False)), **keywords}
+    answer = named.pop("fill_value", None)
+    if isinstance(answer, SymbolicNumber) and answer.type() is bool and len(args) <= 2 and "out" not in named:
+        truth = truth_input(plugin, answer)
+        if truth is not None and "size" in named:
+            dtype = named.get("dtype", Const(None))
+            named |= {"dtype": Const(torch.bool) if is_none(dtype) else dtype}
+            made = plugin.record(tx, "call_function", torch.empty, [named.pop("size")], named)
+            return plugin.record(tx, "call_method", "copy_", [made, truth], {})
+    return plugin.record(tx, "call_function", torch.full, args, keywords)
 
 
-def _wants_int64(keywords: Keywords) -> bool:
-    dtype = keywords.get("dtype")
-    return dtype is None or (isinstance(dtype, Const) and dtype.value in (None, torch.int64))
+def _shape(data: Value) -> tuple[int, ...] | None:
+    """Return the shape of nested lists; None where they are ragged, or something else."""
+    if not isinstance(data, Items):
+        return ()
+    shapes = {_shape(item) for item in data.items} if data.type() in (list, tuple) and data.items else {None}
+    inner = shapes.pop()
+    return None if shapes or inner is None else (len(data.items), *inner)
 
 
-def _are_open_ints(numbers: Sequence[Value]) -> bool:
-    """Tell whether all are ints, and one of them differs from call to call."""
-    opened = [n for n in numbers if isinstance(n, SymbolicNumber) and n.type() is int]
-    known = [n for n in numbers if isinstance(n, Const) and type(n.value) is int and n.value in _INT64]
-    return bool(opened) and len(opened) + len(known) == len(numbers) <= _MOST
+def _numbers(data: Value) -> Iterator[Value]:
+    if isinstance(data, Items):
+        for item in data.items:
+            yield from _numbers(item)
+    else:
+        yield data
+
+
+def _dtype(numbers: Sequence[Value], keywords: Keywords) -> torch.dtype | None:
+    """Return the type of a tensor of numbers of which some are open; None where that isn't to be had from those."""
+    if not 0 < len(numbers) <= _MOST or not any(_is_open(number) for number in numbers):
+        return None
+    whole = all(number.type() is int for number in numbers)
+    known = [number.as_python() for number in numbers if isinstance(number, Const)]
+    if not all(_is_open(n) or (isinstance(n, Const) and type(n.value) in (int, float)) for n in numbers):
+        return None
+    wanted = keywords.get("dtype", Const(None))
+    natural = torch.int64 if whole else torch.get_default_dtype()
+    dtype = natural if is_none(wanted) else wanted.value if isinstance(wanted, Const) else None
+    if whole and dtype is torch.int64:
+        return dtype if all(n in _INT64 for n in known) else None
+    exact = all(type(n) is float or n in _EXACT for n in known)
+    return dtype if dtype in _FLOATS and exact else None
+
+
+def _is_open(number: Value) -> bool:
+    """Tell whether a value is an int or float that differs from call to call."""
+    return isinstance(number, (SymbolicNumber, OpenNumber)) and number.type() in (int, float)
+
+
+def _made(plugin: Recording, tx: Tracer, data: Value, dtype: torch.dtype, keywords: Keywords) -> Value:
+    if isinstance(data, Items):
+        parts = List([_made(plugin, tx, item, dtype, keywords) for item in data.items])
+        return plugin.record(tx, "call_function", torch.stack, [parts], {})
+    named = {**keywords, "dtype": Const(dtype)}
+    if not isinstance(data, OpenNumber):
+        return plugin.record(tx, "call_function", torch.full, [Tuple([]), data], named)
+    made = plugin.record(tx, "call_function", torch.empty, [Tuple([])], named)
+    return plugin.record(tx, "call_method", "copy_", [made, number_input(plugin, data, dtype)], {})

@@ -241,9 +241,7 @@ def binary_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str, other: Value,
     function = _BINARY.get(written)
     # SymPy may reorder sums and products of floats
     exact = x.type() is not float or written not in ("+", "-", "*")
-    zero = not swapped and written in ("/", "//", "%") and isinstance(operand, (int, float)) and operand == 0
-    divisor = x.number if swapped else operand
-    zero = zero or (written in ("/", "//", "%") and isinstance(divisor, SYMBOLIC) and divisor.node.hint is None)
+    zero = written in ("/", "//", "%") and not _is_divisor(x.number if swapped else operand)
     if function is None or zero or not exact or (written == "**" and not _power(x.number, operand, swapped)):
         both = (other, x) if swapped else (x, other)
         found = opened(tx.guards, OPERATORS[op], both) if op in OPERATORS else None
@@ -258,6 +256,14 @@ def binary_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str, other: Value,
     if isinstance(found, SymbolicNumber) and found.type() is int and not confine(found.number):
         return _with_constant(tx, x, op, other, swapped)  # kernels have integers of 64 bits
     return found
+
+
+def _is_divisor(number: Any) -> bool:
+    """Tell whether a number divides others at every call that is compiled alike; relies on a symbol being positive."""
+    if not isinstance(number, SYMBOLIC):
+        return bool(number != 0)
+    symbol: Any = number
+    return symbol.node.hint is not None and bool(symbol > 0)
 
 
 def _with_constant(tx: Tracer, x: SymbolicNumber, op: str, other: Value, swapped: bool) -> Value:

@@ -227,9 +227,9 @@ class Tensors(Extension):
         self._placeholder(value, value.number)
 
     def add_input(self, value: floats.NumberInput, source: Source | None, fake: Any) -> None:
-        """Make an input of the graph of the tensor that holds an open float."""
+        """Make an input of the graph of the tensor that holds a number."""
         node = self._placeholder(value, fake, source)
-        meta.set_given(node, value.number.value)
+        meta.set_given(node, value.number.now())
         value.lifted(node, fake)
 
     def _placeholder(
