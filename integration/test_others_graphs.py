@@ -327,7 +327,7 @@ def levels():
 
 
 TAKES = {
-    "torch": [intarsia_rewrites.recognise_attention, intarsia_rewrites.drop_full_masks],
+    "torch": list(intarsia_rewrites.BEFORE_AUTOGRAD),
     "aten": [
         functionalize,
         intarsia_rewrites.fold_constants,

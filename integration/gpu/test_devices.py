@@ -125,3 +125,20 @@ def test_an_index_out_of_range_stops_the_gpu_with_a_message():
     )
     assert done.stdout.startswith("good"), done.stderr
     assert done.returncode and "device-side assert" in done.stderr and "index out of range" in done.stderr
+
+
+def test_gpus_are_asked_for():
+    """What is told of a GPU is known; which of them is current is relied on."""
+
+    def told(x):
+        capability = torch.cuda.get_device_capability(x.device)
+        number = capability[0] + 10 * capability[1] + len(torch.cuda.get_device_name())
+        if torch.cuda.is_bf16_supported() and torch.cuda.get_device_capability() >= (8, 0):
+            number += torch.cuda.device_count() + torch.cuda.current_device()
+        return x + number
+
+    call = intarsia.compile(told, fullgraph=True, options=RAISE)
+    x = torch.randn(8, device="cuda")
+    for index in range(torch.cuda.device_count()):
+        with torch.cuda.device(index):
+            torch.testing.assert_close(call(x), told(x))

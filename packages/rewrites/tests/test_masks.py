@@ -1,4 +1,4 @@
-"""Masks that keep every place are dropped; others, and those that are written to, stay."""
+"""Masks that keep every place are dropped; those of a GPU whose rows are scattered are copied; others stay."""
 
 import operator
 
@@ -10,7 +10,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.torch import interpret, verify
-from intarsia_rewrites import drop_full_masks
+from intarsia_rewrites import drop_full_masks, lay_out_masks
 
 
 def mask_after(make):
@@ -95,3 +95,40 @@ def test_fuel_is_checked() -> None:
     gm = torch.fx.symbolic_trace(lambda x: x)
     with pytest.raises(InvalidArgumentError):
         drop_full_masks(gm, fuel=-1)
+
+
+@pytest.mark.parametrize("devices", [("cpu", "cuda"), ("cuda",)])
+@pytest.mark.parametrize("make", [lambda m: m, lambda m: m.permute(2, 0, 1), lambda m: m[:, :, :1].expand(5, 5, 5)])
+@pytest.mark.parametrize("by_position", [True, False])
+def test_scattered_masks_of_a_gpu_are_copied(make, devices, by_position):
+    """Of three calls two read one mask, which is written in between."""
+
+    def attention(q, k, v, m):
+        mask = make(m)
+        first = F.scaled_dot_product_attention(q, k, v, mask) if by_position else sdpa(q, k, v, mask)
+        m.add_(1)
+        return first + sdpa(q, k, v, mask) + sdpa(q, k, v, None)
+
+    def sdpa(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    torch.manual_seed(0)
+    inputs = [*(torch.randn(2, 5, 5, 4) for _ in range(3)), torch.randn(5, 5, 5)]
+    gm = torch.fx.symbolic_trace(attention)
+    FakeTensorProp(gm, FakeTensorMode()).propagate(*inputs)
+    (output,) = gm.graph.find_nodes(op="output")
+    output.args = ((output.args[0],),)
+    gm.recompile()
+    before = str(gm.graph)
+    made = lay_out_masks(gm, devices=devices, check=False)
+    assert str(gm.graph) == before
+    n_copies = 2 if "cpu" in devices and make(inputs[3]).stride(-1) != 1 else 0
+    assert len(copies(made)) == n_copies
+    assert (made is gm) is (n_copies == 0)
+    ours, theirs = ([*inputs[:3], inputs[3].clone()] for _ in "ab")
+    torch.testing.assert_close(interpret(made, *ours)[0], attention(*theirs))
+    assert len(copies(lay_out_masks(gm, devices=devices, check=False, fuel=1))) == min(n_copies, 1)
+
+
+def copies(gm):
+    return gm.graph.find_nodes(op="call_method", target="contiguous")

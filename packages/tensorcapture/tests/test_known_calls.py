@@ -147,3 +147,21 @@ def test_functions_of_autograd(name):
     executor = Executor()
     torch.testing.assert_close(executor.call(fn, X[0]), fn(X[0]))
     assert len(executor.captures) == 1 and not executor.captures[0].breaks
+
+
+def test_gpus_are_asked_for():
+    """Their number is known; that there is none to tell of is eager's error, which the function may catch."""
+
+    def fn(x):
+        x = x * torch.cuda.device_count()
+        if torch.cuda.is_bf16_supported():
+            x = x + 1
+        try:
+            return x + (torch.cuda.get_device_capability(torch.cuda.device_count()) >= (8, 0))
+        except (AssertionError, RuntimeError):
+            return x - 1
+
+    executor = Executor()
+    torch.testing.assert_close(executor.call(fn, X), fn(X))
+    if not torch.cuda.is_available():
+        assert [b.code for b in executor.captures[0].breaks] == ["tracer.call"]

@@ -24,6 +24,7 @@ from intarsia_rewrites.drop_full_masks import drop_full_masks
 from intarsia_rewrites.eliminate_common_subexpressions import eliminate_common_subexpressions
 from intarsia_rewrites.eliminate_dead_code import eliminate_dead_code
 from intarsia_rewrites.fold_constants import fold_constants
+from intarsia_rewrites.lay_out_masks import lay_out_masks
 from intarsia_rewrites.pad_matmuls import pad_matmuls
 from intarsia_rewrites.prefer_channels_last import prefer_channels_last
 from intarsia_rewrites.recognise_attention import recognise_attention
@@ -33,10 +34,10 @@ from intarsia_rewrites.split_convolution_bias import split_convolution_bias
 __version__ = "0.1.0"
 
 # what a compiler runs, in order: on FX(torch), so that autograd sees it; then on FX(aten), pure
-BEFORE_AUTOGRAD = (recognise_attention, drop_full_masks)
+BEFORE_AUTOGRAD = (recognise_attention, drop_full_masks, lay_out_masks)
 ON_ATEN = (fold_constants, eliminate_common_subexpressions, eliminate_dead_code)
 # and after these, what depends on the machine: these take a `target`
-ON_TARGET = (split_convolution_bias, prefer_channels_last, pad_matmuls)
+ON_TARGET = (prefer_channels_last, split_convolution_bias, pad_matmuls)
 
 __all__ = [
     "BEFORE_AUTOGRAD",
@@ -47,6 +48,7 @@ __all__ = [
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
     "fold_constants",
+    "lay_out_masks",
     "pad_matmuls",
     "prefer_channels_last",
     "recognise_attention",

@@ -20,16 +20,14 @@ from typing import Any
 
 import torch
 import torch.fx as fx
-from torch.nn import functional
 
 import intarsia_ir.torch as torch_dialect
-from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_rewrites._draft import check_torch, copy_graph
+from intarsia_rewrites._masks import mask_of, set_mask, value_of
 
 __all__ = ["drop_full_masks"]
 
-MASK = 3  # the position of attn_mask
 _AND = {operator.and_, torch.logical_and, torch.bitwise_and, "logical_and", "bitwise_and", "__and__"}
 _GE = {operator.ge, torch.ge, "ge", "__ge__"}
 _GT = {operator.gt, torch.gt, "gt", "__gt__"}
@@ -85,7 +83,7 @@ def drop_full_masks(gm: fx.GraphModule, *, fuel: int | None = None, check: bool 
     graph = copy_graph(gm.graph)
     for node in graph.nodes:
         if node.name in chosen:
-            _drop(node)
+            set_mask(node, None)
     made = fx.GraphModule(gm, graph)
     if check:
         torch_dialect.verify(made, origins=False)
@@ -93,11 +91,11 @@ def drop_full_masks(gm: fx.GraphModule, *, fuel: int | None = None, check: bool 
 
 
 def _masked_in_vain(node: fx.Node, touched: set[fx.Node]) -> bool:
-    mask = _mask(node)
+    mask = mask_of(node)
     if not isinstance(mask, fx.Node) or _dtype(mask) != torch.bool or not _Elements(touched).are_true(mask):
         return False
     # a mask may have more batches than the operands, and then it gives the result its shape
-    made, q = _value(node), _value(node.args[0]) if node.args else None
+    made, q = value_of(node), value_of(node.args[0]) if node.args else None
     return isinstance(q, torch.Tensor) and [*map(str, made.shape[:-1])] == [*map(str, q.shape[:-1])]
 
 
@@ -115,19 +113,6 @@ def _root(node: fx.Node) -> fx.Node:
     while above := torch_dialect.viewed_nodes(node):
         node = above[0]
     return node
-
-
-def _mask(node: fx.Node) -> Any:
-    if node.op != "call_function" or node.target is not functional.scaled_dot_product_attention:
-        return None
-    return node.args[MASK] if len(node.args) > MASK else node.kwargs.get("attn_mask")
-
-
-def _drop(node: fx.Node) -> None:
-    if len(node.args) > MASK:
-        node.update_arg(MASK, None)
-    else:
-        node.update_kwarg("attn_mask", None)
 
 
 # ---- what is known of elements ---------------------------------------------------------------------------------
@@ -186,11 +171,5 @@ def _is_view(node: fx.Node) -> bool:
 
 
 def _dtype(node: Any) -> torch.dtype | None:
-    value = _value(node)
+    value = value_of(node)
     return value.dtype if isinstance(value, torch.Tensor) else None
-
-
-def _value(node: Any) -> Any:
-    if not isinstance(node, fx.Node):
-        return None
-    return meta.value(node) if meta.has_value(node) else meta.front_end_value(node)

@@ -32,6 +32,7 @@ import intarsia_ir.torch as torch_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_rewrites._draft import check_torch, copy_graph
+from intarsia_rewrites._masks import value_of
 
 __all__ = ["recognise_attention"]
 
@@ -143,7 +144,7 @@ def _without_idle_steps(node: Any, found: _Found) -> fx.Node | None:
 
 
 def _softmax_operand(node: fx.Node, found: _Found) -> fx.Node | None:
-    value, dtype = _value(node), _argument(node, 3 if node.target is functional.softmax else 2, "dtype", None)
+    value, dtype = value_of(node), _argument(node, 3 if node.target is functional.softmax else 2, "dtype", None)
     if not isinstance(value, torch.Tensor) or _argument(node, 1, "dim", None) not in (-1, value.dim() - 1):
         return None
     if dtype not in (None, torch.float32, _dtype(found.v)):
@@ -236,7 +237,7 @@ def _mask_fits(found: _Found, q: torch.Tensor, turned: torch.Tensor) -> bool:
     if found.mask is None:
         return True
     kind, mask = found.mask
-    value = _value(mask)
+    value = value_of(mask)
     scores = (*q.shape[:-1], turned.shape[-1])
     if not isinstance(value, torch.Tensor) or value.device != q.device or not 1 < value.dim() <= q.dim():
         return False
@@ -279,7 +280,7 @@ def _replace(graph: fx.Graph, found: _Found) -> None:
         writer = _Writer(graph, meta.merge_origins(*reversed(found.inner), found.last))
         k = _untransposed(turned) or writer.method("transpose", turned, -2, -1)
         operands = [q, k, found.v]
-        three = _value(q).dim() == 3
+        three = value_of(q).dim() == 3
         if three:  # the library's fast kernels take 4 dimensions
             operands = [writer.method("unsqueeze", n, 0) for n in operands]
         mask, dead = _mask_of(found, writer)
@@ -313,7 +314,7 @@ def _untransposed(node: fx.Node) -> fx.Node | None:
     """Return what a transposition of the last two dimensions is of."""
     if node.op == "call_function" and node.target is getattr and node.args[1:] == ("mT",):
         return node.args[0]  # type: ignore[return-value]
-    value = _value(node)
+    value = value_of(node)
     if _calls(node, _TRANSPOSE) and len(node.args) == 3 and not node.kwargs:
         dims = {d % value.dim() for d in node.args[1:] if isinstance(d, int)}
         return node.args[0] if dims == {value.dim() - 2, value.dim() - 1} else None  # type: ignore[return-value]
@@ -335,7 +336,7 @@ class _Writer:
         return self._described(self.graph.call_method(name, args), getattr(torch.Tensor, name))
 
     def _described(self, node: fx.Node, function: Callable[..., Any]) -> fx.Node:
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), _value)
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), value_of)
         # the library makes tensors of its own, which must be fake as well
         modes = [v.fake_mode for v in (*args, *kwargs.values()) if isinstance(v, FakeTensor)]
         with modes[0] if modes else contextlib.nullcontext(), torch.no_grad():
@@ -356,12 +357,8 @@ def _argument(node: fx.Node, position: int, name: str, default: Any) -> Any:
     return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
 
 
-def _value(node: fx.Node) -> Any:
-    return meta.value(node) if meta.has_value(node) else meta.front_end_value(node)
-
-
 def _tensor(node: Any) -> torch.Tensor | None:
-    value = _value(node) if isinstance(node, fx.Node) else None
+    value = value_of(node) if isinstance(node, fx.Node) else None
     return value if isinstance(value, torch.Tensor) else None
 
 

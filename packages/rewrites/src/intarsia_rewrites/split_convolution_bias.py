@@ -7,8 +7,9 @@
 The library's convolutions of a GPU take no bias: it is added by a kernel of its own, which reads and writes the whole
 result once more. Here, it is fused with what follows; `python benchmarks/convolutions.py` times both.
 
-Side condition. One group: a depthwise convolution adds the bias itself. Law: the same values, and the same strides; the
-sum without the bias is rounded to the type of the result, as the library does.
+Side condition. The library runs it: torch's own kernel for depthwise convolutions, which it takes for images whose
+channels aren't last in memory, adds the bias itself. Law: the same values, and the same strides; the sum without the
+bias is rounded to the type of the result, as the library does.
 """
 
 from __future__ import annotations
@@ -61,15 +62,27 @@ def split_convolution_bias(
     """
     draft = Draft(gm, fuel, check)
     for node in convolutions(draft.graph, target):
-        if node.target is CONVOLUTION and _has_bias(node) and draft.burn("bias"):
+        if node.target is CONVOLUTION and _is_separate(node) and draft.burn("bias"):
             _split(draft, node)
     return draft.finish()
 
 
-def _has_bias(node: fx.Node) -> bool:
-    """Whether a convolution has a bias, and one group."""
-    bias, groups = node.args[2], node.args[8]
-    return bias is not None and isinstance(groups, int) and groups == 1
+def _is_separate(node: fx.Node) -> bool:
+    """Whether a convolution has a bias, for which the library launches a kernel."""
+    image, weight, bias, *_, transposed, _, groups = node.args
+    if bias is None or not isinstance(groups, int):
+        return False
+    channels = meta.value(image).shape[-meta.value(weight).dim() + 1]  # type: ignore[arg-type]
+    is_depthwise = not transposed and groups > 1 and channels == groups
+    return not is_depthwise or _has_channels_last(meta.value(image))  # type: ignore[arg-type]
+
+
+def _has_channels_last(image: torch.Tensor) -> bool:
+    """Whether channels are neighbours in memory, and points of the image aren't."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if image.dim() not in formats or image.is_contiguous():
+        return False
+    return image.is_contiguous(memory_format=formats[image.dim()])
 
 
 def _split(draft: Draft, node: fx.Node) -> None:

@@ -20,6 +20,7 @@ from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_pyeval.values.signatures import arity
 from intarsia_tensorcapture import (
+    cards,
     contexts,
     distributed,
     gradients,
@@ -271,6 +272,7 @@ def _grouped(lists: Any, with_indices: bool = False) -> Any:
 
 
 HANDLERS: dict[Any, Handler] = {
+    **cards.HANDLERS,
     **distributed.HANDLERS,
     **gradients.HANDLERS,
     **higher_order.HANDLERS,
