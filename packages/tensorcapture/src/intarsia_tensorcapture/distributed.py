@@ -27,6 +27,7 @@ from intarsia_pyeval.values.objects import Object
 from intarsia_pyeval.values.sequences import Items
 from intarsia_pyeval.values.signatures import arity, named
 from intarsia_tensorcapture import collectives
+from intarsia_tensorcapture.described import tensors_in
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -206,11 +207,12 @@ _FUNCTIONAL = frozenset(
 )
 
 
-def refuse_exchange(plugin: Recording, target: Any) -> None:
+def refuse_exchange(plugin: Recording, target: Any, operands: Sequence[Any]) -> None:
     """Break before an operator that exchanges data with other processes as no graph can hold it.
 
     Raises:
-        Break: It writes its operands or gives an object, or what it is called in runs again in the backward pass.
+        Break: It writes its operands or gives an object; it has no gradient, where eager goes on without one; or what
+            it is called in runs again in the backward pass.
     """
     namespace, _, name = _operator_name(target).partition("::")
     if namespace not in _NAMESPACES:
@@ -219,6 +221,9 @@ def refuse_exchange(plugin: Recording, target: Any) -> None:
         raise Break("tracer.collective", f"{target} is called")
     if plugin.region is not None or plugin.scopes.open:
         raise Break("tracer.collective", f"{target} is called in a function that is run again, or under a condition")
+    needed = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors_in(operands))
+    if needed and not torch._C._dispatch_has_kernel_for_dispatch_key(f"{namespace}::{name}", "Autograd"):
+        raise Break("tracer.collective", f"{target} has no gradient, and one is needed")
 
 
 def _operator_name(target: Any) -> str:

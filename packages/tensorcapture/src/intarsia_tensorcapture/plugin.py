@@ -308,7 +308,7 @@ class Tensors(Extension):
             self._refuse_resizing(kind, target, fakes, fake_named)
         if str(name).partition(".")[0].startswith(QUANTISING):
             raise Break("tracer.tensor_op", f"{shown(target)} gives a quantized tensor")
-        distributed.refuse_exchange(self, target)
+        distributed.refuse_exchange(self, target, [*fakes, *fake_named.values()])
         refuse_call(target, fakes, fake_named)
         result = run_apart(self, self.memory, kind, target, fakes, fake_named)
         inference.refuse_writes(self)

@@ -1,0 +1,1 @@
+"""Several processes on gloo: what they compile, and that they meet."""
