@@ -152,3 +152,38 @@ def test_nothing_is_watched_where_nobody_asks(monkeypatch):
     intarsia.compile(lambda x: torch.sin(x) + 1, options={"on_error": "raise"})(torch.ones(3))
     with pytest.raises(intarsia.IntarsiaError):
         intarsia.explain(lambda x: torch.sin(x) + 1, options={"on_error": "raise"})(torch.ones(3))
+
+
+def of_step(n):
+    """Explain a step of AdamW over `n` parameters whose moments are there."""
+    parameters = [nn.Parameter(torch.full((4,), 0.25)) for _ in range(n)]
+    optimizer = torch.optim.AdamW(parameters, foreach=True)
+    for parameter in parameters:
+        parameter.grad = torch.ones(4)
+    optimizer.step()
+    return intarsia.explain(optimizer.step)()
+
+
+def test_what_is_kept_of_a_step_of_an_optimizer_grows_with_its_parameters():
+    kept = [sum(len(text) for s in of_step(n).graphs[0].stages for text in s.after) for n in (8, 32)]
+    assert kept[1] < 5 * kept[0], "each moment was told apart from each other one by name"
+
+
+def test_entries_under_tensors_are_named_without_what_these_hold():
+    names = [line for line in of_step(2).graphs[0].stages[0].before[0].splitlines() if line.startswith("input(")]
+    assert any("state_parameter_exp_avg'" in name for name in names) and "0_25" not in "".join(names)
+
+
+def test_a_graph_whose_plan_was_found_shows_its_finished_program_and_kernels(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTARSIA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("INTARSIA_WARM_START", "1")
+
+    def f(x):
+        return torch.softmax(x.sin(), -1)
+
+    cold, warm = (intarsia.explain(f)(torch.randn(4, 8)).graphs[0] for _ in range(2))
+    assert (cold.warm, warm.warm) == ("kept", "found")
+    (stage,) = warm.stages
+    assert (stage.name, stage.level, stage.before) == ("warm start", "Buildable", cold.stages[0].before)
+    assert [d.source for d in warm.details] == [d.source for d in cold.details] != [""]
+    assert warm.details[0].source in stage.after[0]

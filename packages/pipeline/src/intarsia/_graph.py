@@ -69,7 +69,10 @@ def compile_graph(
     value: Any = Captured(gm, tuple(inputs), signature, facts_behind(inputs))
     start, asked = time.perf_counter(), store.look_up(value, promises_behind(inputs)) if store else None
     if store and isinstance(asked, warm.Found):
-        value = report.take(asked.finished, _PLANS).map(functools.partial(warm.finish, cache=store.cache))
+        found = report.take(asked.finished, _PLANS)
+        if report.watch is not None:
+            report.watch.note("warm start", time.perf_counter() - start, value, found, ())
+        value = found.map(functools.partial(warm.finish, cache=store.cache))
         report.seconds["warm start"] = time.perf_counter() - start
     for stage in () if report.warm == "found" else pipeline.stages:
         start, checks, before = time.perf_counter(), options.verify_each or not stage.trusted, value

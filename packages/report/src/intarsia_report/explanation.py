@@ -96,8 +96,9 @@ class GraphSummary:
         plans: How it was fused: the plan of the graph and, in training, of its backward graphs.
         schedules: How the kernels run, and why: of the graph and, in training, of its backward graphs.
         name: The function that it was captured in, "" when unknown.
-        stages: What each stage made of it, in order; none where a backend of the user's compiled it.
-        details: For each of `kernels`, what else is known; nothing of a graph whose plan was finished by then.
+        stages: What each stage made of it, in order; none where a backend of the user's compiled it; `"warm start"`
+            alone where its finished plan was found.
+        details: For each of `kernels`, what else is known; its source alone where the plan was finished by then.
         warm: `"found"`: no stage ran, its finished plan was in the cache; `"kept"`: it is there now; `"off: ..."`: why
             neither; "": not asked for.
     """

@@ -7,7 +7,7 @@ import re
 
 from intarsia_ir.records import KernelSource
 
-__all__ = ["kernel_texts"]
+__all__ = ["all_kernel_texts", "kernel_texts"]
 
 
 def kernel_texts(source: KernelSource, n_launches: int) -> tuple[str, ...]:
@@ -34,8 +34,13 @@ def kernel_texts(source: KernelSource, n_launches: int) -> tuple[str, ...]:
           *x = 1;
         }
     """
-    found = _READERS[source.language](source) if source.language in _READERS else ()
+    found = all_kernel_texts(source)
     return found if len(found) == n_launches else ("",) * n_launches
+
+
+def all_kernel_texts(source: KernelSource) -> tuple[str, ...]:
+    """Return the text of the function of each launch, in order; nothing where the unit isn't of our emitters' form."""
+    return _READERS[source.language](source) if source.language in _READERS else ()
 
 
 def _of_cpp(source: KernelSource) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from intarsia_dispatch import FrameEvent
@@ -13,9 +13,9 @@ from intarsia_ir.user_names import in_user_names
 from intarsia_ir.values import Partition
 from intarsia_loops.launches import LaunchPlan
 from intarsia_loops.level_text import LEVELS, print_value
-from intarsia_loops.levels import Emitted, Loops
+from intarsia_loops.levels import Buildable, Emitted, Loops
 from intarsia_report.explanation import Explanation, GraphSummary, KernelDetail, Span, StageRecord
-from intarsia_report.kernel_text import kernel_texts
+from intarsia_report.kernel_text import all_kernel_texts, kernel_texts
 
 __all__ = ["GraphWatch", "Watching"]
 
@@ -80,7 +80,7 @@ class GraphWatch:
         """Keep what a stage, which has just ended, made of a program.
 
         Args:
-            name: Of the stage.
+            name: Of the stage, or `"warm start"`: a finished plan was found, which is what all of them give.
             seconds: How long it took.
             before: The value, or partition of values, that it took.
             after: The one that it gave.
@@ -96,6 +96,8 @@ class GraphWatch:
         if all(isinstance(graph, Emitted) for graph in _graphs(after)):
             known = next((s.prices for s in reversed(self.stages) if s.prices), ())
             self.details = tuple(_details(_graphs(after), known))
+        elif all(isinstance(graph, Buildable) for graph in _graphs(after)):
+            self.details = tuple(_details_of_finished(_graphs(after)))
 
     def _prices(self, before: Any, plans: tuple[Any, ...]) -> tuple[PlanPrices, ...]:
         """What fusion plans cost; nothing for other plans, or where a stage of the user's gave another program's."""
@@ -136,6 +138,13 @@ def _details(graphs: Sequence[Emitted], prices: Sequence[PlanPrices]) -> list[Ke
         for launch, source, us in zip(launches, sources, known, strict=True):
             found.append(KernelDetail(number, _made_by(launch), us, source, graph.source.language))
     return found
+
+
+def _details_of_finished(graphs: Sequence[Buildable]) -> Iterator[KernelDetail]:
+    """The source of each launch of finished plans, which say no more of it."""
+    for number, graph in enumerate(graphs):
+        for source in all_kernel_texts(graph.source):
+            yield KernelDetail(number, (), None, source, graph.source.language)
 
 
 def _predicted(launches: Sequence[LaunchPlan], prices: PlanPrices) -> list[float | None]:
