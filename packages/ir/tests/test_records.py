@@ -1,6 +1,7 @@
 """Records are values, sources read like Python, and every error renders the same four fields."""
 
 import dataclasses
+import pickle
 
 import pytest
 
@@ -14,6 +15,34 @@ def test_sources_read_like_python() -> None:
     assert str(ir.ReferentSource(source)) == "self.layers[0]()"
     assert str(ir.GlobalSource("table")) == "globals['table']"
     assert str(ir.CellSource("n")) == "cell['n']"
+
+
+def deep(n: int) -> ir.Source:
+    source: ir.Source = ir.ArgumentSource("x")
+    for _ in range(n):
+        source = ir.AttributeSource(source, "inner")
+    return source
+
+
+def test_sources_are_hashed_however_deep_they_are() -> None:
+    # deeper than Python's stack
+    assert hash(deep(10_000)) == hash(deep(10_000)) != hash(deep(9_999))
+
+
+def test_the_hash_of_a_source_is_kept_and_travels_with_nothing() -> None:
+    class Key:
+        hashed = 0
+
+        def __hash__(self) -> int:
+            self.hashed += 1
+            return 3
+
+    key = Key()
+    source = ir.ItemSource(ir.ArgumentSource("x"), key)
+    assert {source: "found"}[source] == "found" and key.hashed == 1
+    again = pickle.loads(pickle.dumps(deep(3)))
+    assert again == deep(3) and hash(again) == hash(deep(3))
+    assert hash(ir.ItemSource(source, 1)) != hash(ir.DictItemSource(source, 1))
 
 
 def test_records_are_frozen_values() -> None:

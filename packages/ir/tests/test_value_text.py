@@ -1,5 +1,7 @@
 """Text of values: records of every kind come back, what is wrong is refused with its line."""
 
+import enum
+
 import pytest
 import torch
 import torch.utils._pytree as pytree
@@ -121,6 +123,71 @@ def test_every_record_comes_back():
     assert (back.signature, back.facts, back.guards) == (SIGNATURE, FACTS, GUARDS)
     assert back.signature.inputs[0].n_writes == 3 and not back.signature.writes[0].is_counted, "compared apart"
     assert print_value(back) == text and text.count("symbol s0 ") == 1
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (torch.nn.Parameter(torch.ones(2)), "x[<Parameter>]"),
+        (("exp", Colour.RED, torch.float32), "x[('exp', Colour.RED, torch.float32)]"),
+        (torch.device("cpu"), "x[device(type='cpu')]"),
+        (Colour, "x[<class Colour>]"),
+        ((1,), "x[(1,)]"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_keys_show_no_data(key, text):
+    assert str(ItemSource(X, key)) == text
+    assert str(DictItemSource(X, key)) == f"dict.__getitem__(x, {text[2:-1]})"
+
+
+def test_the_sources_of_keys_without_a_text_come_back_through_their_objects():
+    keys = [torch.nn.Parameter(torch.ones(2)) for _ in range(3)]
+    inputs = tuple(InputSpec(f"p{n}", source=ItemSource(X, key)) for n, key in enumerate(keys))
+    value = Functional(graph(aten), Signature(inputs))
+    back = parse_value(print_value(value), constants=constants_of(value))
+    assert [spec.source.key for spec in back.signature.inputs] == keys
+
+
+def overlaps(n_inputs, chosen):
+    inputs = tuple(InputSpec(f"x{n}", source=ItemSource(X, n)) for n in range(n_inputs))
+    others = tuple(inputs[number].source for number in chosen)
+    return Functional(graph(aten), Signature(inputs), guards=(GuardRecord(GuardKind.OVERLAP, X, others),))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "text"),
+    [
+        (range(5), "'0:5'"),
+        ([9, 0, 1, 2, 5, 7, 8], "'9, 0:3, 5, 7:9'"),
+        ([1, 2, 3, 4], "(source('x[1]'), source('x[2]'), source('x[3]'), source('x[4]'))"),
+    ],
+)
+def test_many_sources_of_inputs_are_written_as_their_numbers(chosen, text):
+    value = overlaps(10, chosen)
+    written = print_value(value)
+    assert text in written
+    back = parse_value(written, constants=constants_of(value))
+    assert back.guards == value.guards and print_value(back) == written
+
+
+def test_many_sources_of_others_are_written_out():
+    others = tuple(ItemSource(X, n) for n in range(9))
+    value = Functional(graph(aten), Signature((InputSpec("x"),)), guards=(GuardRecord(GuardKind.OVERLAP, X, others),))
+    assert print_value(value).count("source('x[") == 9
+    assert parse_value(print_value(value)).guards == value.guards
+
+
+@pytest.mark.parametrize("numbers", ["0:11", "10", "-1:5", "5:5", "x", ""])
+def test_numbers_of_no_inputs_are_refused(numbers):
+    value = overlaps(10, range(10))
+    text = print_value(value).replace("'0:10'", repr(numbers))
+    with pytest.raises(InvalidArgumentError, match=r"line 12 .*inputs that the program lacks"):
+        parse_value(text, constants=constants_of(value))
 
 
 def test_a_training_step_keeps_its_marks_and_names():

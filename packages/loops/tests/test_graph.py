@@ -55,6 +55,22 @@ def test_equal_nests_over_other_layouts_are_not() -> None:
     assert first != third
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%y{n}: f32[4, 6] = map[i0: 4, i1: 6] mul(load(%x, i0, i1), f32({n}.0))",
+        "%y{n}: f32[4] = map[i0: 4] load(%x, i0, {n})",
+        "%y{n}: f32[{n}] = sum[i0: {n}; r0: 6] load(%x, i0, r0)",
+    ],
+)
+def test_other_work_has_other_hashes(line: str) -> None:
+    """FX compares targets of one hash: a thousand that differ in a number are half a million comparisons."""
+    text = "".join("  " + line.format(n=n) + "\n" for n in range(2, 6))
+    gm = loops.parse_ir(f"// dialect: loops 1\ngraph(%x: f32[6, 6]) {{\n{text}  return (%y2, %y3, %y4, %y5)\n}}\n")
+    targets = [n.target for n in gm.graph.nodes if n.op == "call_function"]
+    assert len(targets) == len({hash(t) for t in targets}) == 4
+
+
 def test_nodes_carry_origins(gm: fx.GraphModule) -> None:
     origins = {n.name: meta.origins(n) for n in gm.graph.nodes}
     assert [str(o) for o in origins["b"]] == ["model.py:3 in forward", "a.py:1 in g"]

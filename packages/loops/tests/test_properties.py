@@ -184,6 +184,7 @@ def test_equal_work_has_equal_canonical_forms(aten: AtenProgram) -> None:
         for b in nests:
             is_same = canonical(as_kernel(a, 0))[0] == canonical(as_kernel(b, 0))[0]
             assert (matching_buffers((a,), (b,)) is not None) == is_same
+            assert a.body.form == b.body.form or not is_same
             RULES.count("equal nests" if is_same else "other nests")
 
 

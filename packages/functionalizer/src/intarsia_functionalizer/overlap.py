@@ -28,7 +28,7 @@ def overlap_guards(rewriter: Rewriter, signature: Signature) -> tuple[GuardRecor
     own = [spec.role in (Role.NUMBER, Role.TANGENT) for spec in signature.inputs]
     bases = [ref.base for ref in rewriter.inputs if ref is not None and not own[ref.base.position]]
     guards: list[GuardRecord] = []
-    for written in bases:
+    for written in (base for base in bases if base.first_write >= 0):
         others = [other for other in bases if _must_be_apart(written, other)]
         for other in others:
             if _share_memory(written.value, other.value):
@@ -43,7 +43,7 @@ def overlap_guards(rewriter: Rewriter, signature: Signature) -> tuple[GuardRecor
 
 def _must_be_apart(written: Base, other: Base) -> bool:
     """Tell whether the graph is wrong when a written input overlaps another."""
-    if written.first_write < 0 or other is written:
+    if other is written:
         return False
     if other.first_write >= 0:
         return written.position < other.position  # each pair once

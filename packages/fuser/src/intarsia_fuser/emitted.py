@@ -10,8 +10,9 @@ lane are neighbours in memory, held when they are one element, strided otherwise
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 
 from intarsia_fuser.sizes import Sizes
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr
@@ -52,7 +53,7 @@ class Emitted:
     loops: float = 0.0
 
     def __add__(self, other: Emitted) -> Emitted:
-        return Emitted(*[a + b for a, b in zip(astuple(self), astuple(other), strict=True)])
+        return Emitted(*map(operator.add, _counts(self), _counts(other)))
 
     @property
     def vectors(self) -> float:
@@ -65,6 +66,9 @@ class Emitted:
         """Additions that take as long: what a roofline divides by its rate."""
         work = self.light + self.heavy + 0.5 * (self.loads + self.stores) + self.folds
         return work + LANES * (self.strided + self.serial + self.scalar + 2.0 * self.loops)
+
+
+_counts = operator.attrgetter(*[field.name for field in fields(Emitted)])
 
 
 class Counter:

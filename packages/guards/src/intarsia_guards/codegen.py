@@ -21,7 +21,6 @@ from typing import Any
 import torch
 
 from intarsia_guards import lookup, meaning
-from intarsia_guards.frame import sources_below
 from intarsia_guards.held import Held, release
 from intarsia_guards.relations import SizeTexts
 from intarsia_ir.errors import InvalidArgumentError
@@ -134,6 +133,7 @@ _COST = {
 
 def order(guards: Sequence[HeldGuard]) -> tuple[HeldGuard, ...]:
     """Return the guards in the order in which they are checked."""
+    depths: dict[int, int] = {}
 
     def rank(guard: HeldGuard) -> tuple[int, int]:
         others = guard.value if guard.kind in (GuardKind.OVERLAP, GuardKind.DISTINCT) else ()
@@ -141,11 +141,23 @@ def order(guards: Sequence[HeldGuard]) -> tuple[HeldGuard, ...]:
             others = guard.value[:1]
         elif isinstance(guard.value, Source):
             others = (guard.value,)
-        depth = max(1, *(len(sources_below(source)) for source in (guard.source, *others)))
+        depth = max(1, *(_depth(source, depths) for source in (guard.source, *others)))
         # sizes speak about tensors anywhere: every tensor has been checked before them
         return (depth if guard.kind is not GuardKind.SIZE else 1_000_000), _COST[guard.kind]
 
     return tuple(sorted(guards, key=rank))
+
+
+def _depth(source: Source | None, known: dict[int, int]) -> int:
+    """Return how many sources there are from `source` to the outermost object; `known`: by identity."""
+    new: list[Source] = []
+    while source is not None and id(source) not in known:
+        new.append(source)
+        source = getattr(source, "base", None)
+    depth = known[id(source)] if source is not None else 0
+    for above in reversed(new):
+        depth = known[id(above)] = depth + 1
+    return depth
 
 
 def write(guards: Sequence[HeldGuard], sizes: SizeTexts, layout: Layout) -> Predicate:

@@ -29,7 +29,7 @@ from intarsia_ir.records import (
     TypeSource,
 )
 
-__all__ = ["Frame", "bind", "fetch", "parameter_names", "sources_below"]
+__all__ = ["Frame", "bind", "fetch", "parameter_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +84,6 @@ def fetch(source: Source, frame: Frame) -> Any:
                 return getattr(tensor, kind)(*(() if dim is None else (dim,)))
             raise TypeError(f"{base} is no tensor")
     raise InvalidArgumentError(f"{source!r} is no source that guards know", code="guards.source")
-
-
-def sources_below(source: Source | None) -> tuple[Source, ...]:
-    """Return `source` and what it is fetched from, outermost object first."""
-    chain: list[Source] = []
-    while source is not None:
-        chain.append(source)
-        source = getattr(source, "base", None)
-    return tuple(reversed(chain))
 
 
 def parameter_names(code: types.CodeType) -> tuple[str, ...]:

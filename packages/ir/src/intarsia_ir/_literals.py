@@ -27,10 +27,14 @@ __all__ = ["Opaque", "literal", "value_type"]
 
 
 class Opaque:
-    """Names for objects without a text, in order of first appearance, one name per object."""
+    """Names for objects without a text, in order of first appearance, one name per object.
+
+    `texts` keeps what was written of larger objects: id -> the object and its text, with the names that are in it.
+    """
 
     def __init__(self) -> None:
         self.named: dict[str, Any] = {}
+        self.texts: dict[int, tuple[Any, str]] = {}
         self._by_id: dict[int, str] = {}
 
     def name(self, value: Any) -> str:

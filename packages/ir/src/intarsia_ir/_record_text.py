@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -21,10 +22,32 @@ import torch.utils._pytree as pytree
 from intarsia_ir import records
 from intarsia_ir._literals import Opaque, literal
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
-from intarsia_ir.records import SizeExpression, Source
+from intarsia_ir.records import InputSpec, SizeExpression, Source
 from intarsia_ir.source_text import parse_source
 
-__all__ = ["MAKERS", "arguments_text", "record_text"]
+__all__ = ["MAKERS", "InputSources", "arguments_text", "record_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputSources:
+    """Sources of inputs, by the positions of these: `"0:12, 14"` are 0 to 11, and 14."""
+
+    text: str
+
+    def sources(self, inputs: Sequence[InputSpec]) -> tuple[Source | None, ...]:
+        """Return the sources.
+
+        Raises:
+            ValueError: It isn't a list of numbers and ranges of inputs that are there.
+        """
+        found: list[Source | None] = []
+        for part in self.text.split(", "):
+            low, _, high = part.partition(":")
+            numbers = range(int(low), int(high or int(low) + 1))
+            if not numbers or numbers[0] < 0 or numbers[-1] >= len(inputs):
+                raise ValueError(part)
+            found += [inputs[number].source for number in numbers]
+        return tuple(found)
 
 
 def record_text(value: Any, opaque: Opaque) -> str:
@@ -70,6 +93,14 @@ def _is_default(item: Any, field: dataclasses.Field[Any]) -> bool:
 
 
 def _source_text(source: Source, opaque: Opaque) -> str:
+    """Return the text of a source, written once for one object: guards name the same ones again and again."""
+    known = opaque.texts.get(id(source))
+    if known is None:
+        known = opaque.texts[id(source)] = (source, _written_source(source, opaque))
+    return known[1]
+
+
+def _written_source(source: Source, opaque: Opaque) -> str:
     text = str(source)
     try:
         if parse_source(text) == source:
@@ -99,6 +130,7 @@ MAKERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **{c.__name__: c for c in _CLASSES if not issubclass(c, enum.Enum)},
         **{c.__name__: _enum(c) for c in _CLASSES if issubclass(c, enum.Enum)},
+        "InputSources": InputSources,
         "source": parse_source,
         "tree": pytree.treespec_loads,
     }

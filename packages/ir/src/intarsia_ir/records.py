@@ -11,8 +11,9 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import Any, ClassVar
 
+from intarsia_ir.key_text import key_text
 from intarsia_ir.target import Machine, Target
 
 __all__ = [
@@ -87,9 +88,33 @@ class Origin:
         return f"{self.file}:{self.line} in {self.function}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
-    """How to fetch a value again from a call of the captured frame. Subclasses are the closed set of ways."""
+    """How to fetch a value again from a call of the captured frame. Subclasses are the closed set of ways.
+
+    A source is hashed once, and after what it is fetched from: those of nested modules are as deep as these nest.
+    """
+
+    __slots__ = ("_hash",)
+    _hash: ClassVar[int]  # of each source, once it was asked for
+
+    def __init_subclass__(cls) -> None:
+        cls.__hash__ = Source.__hash__  # type: ignore[method-assign]  # dataclasses keep what is there
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            pass
+        new: list[Source] = []
+        at: Source | None = self
+        while at is not None and not hasattr(at, "_hash"):
+            new.append(at)
+            at = getattr(at, "base", None)
+        for source in reversed(new):
+            parts = [getattr(source, name) for name in source.__slots__]
+            object.__setattr__(source, "_hash", hash((type(source).__name__, *parts)))
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +187,7 @@ class ItemSource(Source):
     key: Any
 
     def __str__(self) -> str:
-        return f"{self.base}[{self.key!r}]"
+        return f"{self.base}[{key_text(self.key)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +198,7 @@ class DictItemSource(Source):
     key: Any
 
     def __str__(self) -> str:
-        return f"dict.__getitem__({self.base}, {self.key!r})"
+        return f"dict.__getitem__({self.base}, {key_text(self.key)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ the objects and `parse_value` takes them. Size symbols need an environment, whic
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -36,6 +36,7 @@ from torch._subclasses import FakeTensorMode
 
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import torch as torch_dialect
+from intarsia_ir._guard_text import guard_lines, guard_of
 from intarsia_ir._literals import Opaque, value_type
 from intarsia_ir._parse import Reader
 from intarsia_ir._print import Dialect, graph_lines, origins_comment
@@ -217,14 +218,9 @@ def _head(value: Captured | Recorded, opaque: Opaque) -> Iterator[str]:
     yield from fact_lines(value.facts, origins_comment)
     yield from signature_lines(value.signature, opaque)
     if isinstance(value, Functional):
-        yield from guard_lines(value.guards, opaque)
+        yield from guard_lines(value.guards, value.signature.inputs, opaque)
     if isinstance(value, Captured):
         yield from (f"example {value_type(example, opaque)}" for example in value.inputs)
-
-
-def guard_lines(guards: tuple[GuardRecord, ...], opaque: Opaque) -> Iterator[str]:
-    """Yield the lines of guards."""
-    yield from (f"guard({arguments_text(guard, opaque)})" for guard in guards)
 
 
 def signature_lines(signature: Signature, opaque: Opaque) -> Iterator[str]:
@@ -268,7 +264,8 @@ def _read_graph(level: Any) -> Callable[[Reader, str, int, Mapping[str, Any], Th
         facts = read_facts(reader.tokens, reader.origins)
         mode, symbols = thaw(facts) if thaw is not None else (FakeTensorMode(), None)
         reader.fake_mode, reader.symbols = mode, symbols
-        signature, guards = read_signature(reader), read_guards(reader)
+        signature = read_signature(reader)
+        guards = read_guards(reader, signature.inputs)
         examples = tuple(_examples(reader))
         reader.tokens.expect_kind("end")
         dialect: Any = torch_dialect if level is Captured else aten_dialect
@@ -280,9 +277,17 @@ def _read_graph(level: Any) -> Callable[[Reader, str, int, Mapping[str, Any], Th
     return read
 
 
-def read_guards(reader: Reader) -> tuple[GuardRecord, ...]:
-    """Read the lines of guards."""
-    return tuple(GuardRecord(*args, **more) for args, more in _calls(reader, "guard"))
+def read_guards(reader: Reader, inputs: Sequence[InputSpec]) -> tuple[GuardRecord, ...]:
+    """Read the lines of guards of a program with these inputs."""
+    found = []
+    line = reader.tokens.line
+    for args, more in _calls(reader, "guard"):
+        try:
+            found.append(guard_of(args, more, inputs))
+        except ValueError as error:
+            fail(f"a guard names inputs that the program lacks: {error}", line)
+        line = reader.tokens.line
+    return tuple(found)
 
 
 def read_signature(reader: Reader) -> Signature:

@@ -107,7 +107,7 @@ def _contract(contract: Contract, opaque: Opaque) -> list[str]:
         f"device {record_text(contract.device, opaque)}",
         f"target {record_text(contract.target, opaque)}",
         *signature_lines(contract.signature, opaque),
-        *guard_lines(contract.guards, opaque),
+        *guard_lines(contract.guards, contract.signature.inputs, opaque),
     ]
 
 
@@ -158,7 +158,8 @@ def _read_contract(reader: Reader, word: str) -> tuple[Contract, Any]:
     tokens.expect("target")
     target = reader.value()
     also = reader.value() if tokens.accept(word) else False
-    contract = Contract(read_signature(reader), read_guards(reader), target, device)
+    signature = read_signature(reader)
+    contract = Contract(signature, read_guards(reader, signature.inputs), target, device)
     tokens.expect_kind("end")
     return contract, also
 

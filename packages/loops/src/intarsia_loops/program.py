@@ -56,17 +56,19 @@ class Val:
         dtype: Short element type name of the result.
         loads: Every load and gather below (and including) this value.
         size: Number of nodes counted as a tree.
+        form: A hash of all but the names of buffers and axes: values that are equal up to these have the same one.
 
     `+ - * /` of values of one type, or with numbers, are `add`, `sub`, `mul`, `div` of that type.
     """
 
-    __slots__ = ("__weakref__", "args", "dtype", "loads", "op", "size")
+    __slots__ = ("__weakref__", "args", "dtype", "form", "loads", "op", "size")
 
     op: str
     args: tuple[Any, ...]
     dtype: str
     loads: frozenset[Val]
     size: int
+    form: int
 
     def __repr__(self) -> str:
         from intarsia_loops._text import value_text  # the text of programs needs programs
@@ -131,7 +133,17 @@ def _new(key: tuple[Any, ...], op: str, args: tuple[Any, ...], dtype: str) -> Va
     sets = {a.loads for a in operands if a.loads}
     below = next(iter(sets)) if len(sets) == 1 else frozenset[Val]().union(*sets)
     v.loads = below | {v} if is_read else below
+    v.form = hash((op, dtype, *[_form(a) for a in (args[1] if is_read else args)]))
     return _vals.keep(key, v)
+
+
+def _form(operand: Any) -> Any:
+    """Something hashable that operands share which are equal up to the names of buffers and axes."""
+    if type(operand) is Val:
+        return operand.form
+    if type(operand) is IndexExpr:
+        return tuple(sorted([(len(monomial), factor) for monomial, factor in operand.terms]))
+    return repr(operand)
 
 
 def _arithmetic(op: str, a: Val | float, b: Val | float) -> Val:

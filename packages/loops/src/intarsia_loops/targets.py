@@ -113,7 +113,7 @@ class NestOp(ItemOp):
 
     def _summary(self) -> Any:
         nest = self.item
-        return (nest.kind, nest.dtype, nest.body.op, nest.body.size, tuple([a.extent for a in nest.axes]))
+        return (nest.kind, nest.dtype, nest.body.form, tuple([a.extent for a in nest.axes]))
 
     def _matches(self, other: Any) -> bool:
         names = matching_buffers((self.item,), (other.item,))
@@ -133,7 +133,8 @@ class KernelOp(ItemOp):
         return "kernel_" + "_".join(dict.fromkeys(s.kind for s in self.item.steps))
 
     def _summary(self) -> Any:
-        return (len(self.item.local), tuple([(s.kind, s.dtype, s.body.op, s.body.size) for s in self.item.steps]))
+        steps = [(s.kind, s.dtype, s.body.form, tuple([a.extent for a in s.axes])) for s in self.item.steps]
+        return (len(self.item.local), tuple(steps))
 
     def _matches(self, other: Any) -> bool:
         names = matching_buffers(self.item.steps, other.item.steps)
@@ -154,7 +155,7 @@ class ExternOp(ItemOp):
         return str(self.item.target).replace(".", "_").replace("::", "_")
 
     def _summary(self) -> Any:
-        return str(self.item.target)
+        return (str(self.item.target), tuple([buffer.shape for buffer in self.buffers.values()]))
 
     def _matches(self, other: Any) -> bool:
         return bool(self._form() == other._form())

@@ -9,6 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 
+from intarsia_ir.key_text import key_text
 from intarsia_ir.records import ArraySource, AttributeSource, ItemSource, PlainAttributeSource, Source, TensorFacts
 from intarsia_pyeval.values.base import Keywords, Value
 
@@ -108,7 +109,7 @@ def readable_name(source: Source | None) -> str:
         if isinstance(source, ArraySource):
             source = source.base
         elif isinstance(source, (AttributeSource, PlainAttributeSource, ItemSource)):
-            part = str(source.key) if isinstance(source, ItemSource) else source.name
+            part = _part(source.key) if isinstance(source, ItemSource) else source.name
             if part not in ("_modules", "_parameters", "_buffers", "__dict__"):
                 parts.append(part)
             source = source.base
@@ -117,6 +118,10 @@ def readable_name(source: Source | None) -> str:
             break
     text = "_".join(reversed(parts)) or "constant"
     return "".join(c if c.isalnum() else "_" for c in text)
+
+
+def _part(key: Any) -> str:
+    return key if type(key) is str else key_text(key).strip("<>")
 
 
 def shown(target: Any) -> str:
