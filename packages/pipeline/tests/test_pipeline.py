@@ -30,6 +30,7 @@ def test_the_default_pipeline_runs_from_torch_to_a_callable():
         "eliminate_dead_code",
         "prefer_channels_last",
         "split_convolution_bias",
+        "split_linear_bias",
         "pad_matmuls",
         "partition",
         "lower",

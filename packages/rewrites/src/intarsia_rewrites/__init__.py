@@ -30,6 +30,7 @@ from intarsia_rewrites.prefer_channels_last import prefer_channels_last
 from intarsia_rewrites.recognise_attention import recognise_attention
 from intarsia_rewrites.replace_patterns import Pattern, replace_patterns
 from intarsia_rewrites.split_convolution_bias import split_convolution_bias
+from intarsia_rewrites.split_linear_bias import split_linear_bias
 
 __version__ = "0.1.0"
 
@@ -37,7 +38,7 @@ __version__ = "0.1.0"
 BEFORE_AUTOGRAD = (recognise_attention, drop_full_masks, lay_out_masks)
 ON_ATEN = (fold_constants, eliminate_common_subexpressions, eliminate_dead_code)
 # and after these, what depends on the machine: these take a `target`
-ON_TARGET = (prefer_channels_last, split_convolution_bias, pad_matmuls)
+ON_TARGET = (prefer_channels_last, split_convolution_bias, split_linear_bias, pad_matmuls)
 
 __all__ = [
     "BEFORE_AUTOGRAD",
@@ -54,4 +55,5 @@ __all__ = [
     "recognise_attention",
     "replace_patterns",
     "split_convolution_bias",
+    "split_linear_bias",
 ]
