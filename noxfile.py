@@ -84,7 +84,7 @@ def versions(session: nox.Session) -> None:
 # ---- package tests ---------------------------------------------------------------------------------------------
 
 # pages whose examples need no more than torch and transformers
-GUIDES = ("from-torch-compile", "training-loops", "generation", "report")
+GUIDES = ("from-torch-compile", "training-loops", "generation", "report", "export")
 TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy")
 
 

@@ -710,6 +710,8 @@ class LinkableCode:
         resumes: Name of a resume function -> its (linkable) code.
         verbatim: It is the original with calls of resume functions in it: right for every call, whatever the guards.
         undo: Called where the graph raises and the original is run instead: it puts back what the code did before.
+        changes: What existed before the call and is another afterwards, tensors that the graph writes apart: its text,
+            such as `"self.count"`, and the line that changed it first, when known.
     """
 
     code: CodeType
@@ -717,6 +719,7 @@ class LinkableCode:
     resumes: Mapping[str, Any] = field(default_factory=dict)
     verbatim: bool = False
     undo: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+    changes: tuple[tuple[str, Origin | None], ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

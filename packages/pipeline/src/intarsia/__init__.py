@@ -9,11 +9,13 @@ Example:
 
 from intarsia._backends import list_backends, register_backend
 from intarsia._compile import compile, compile_module_, explain
+from intarsia._export import export
 from intarsia._options import Options
 from intarsia._session import compiled_code, fusion_plans, reset, stats
 from intarsia._stages import default_cache_dir, default_pipeline
 from intarsia._stats import Stats
 from intarsia_dispatch import configure_logging, disable
+from intarsia_export import Dim
 from intarsia_ir.errors import IntarsiaError, InvalidArgumentError, RuntimeFault, UnsupportedError
 from intarsia_ir.pipeline import Pipeline, Planned, Stage
 from intarsia_ir.records import Target
@@ -23,6 +25,7 @@ from intarsia_shapes import mark_dynamic, mark_static
 from intarsia_tensorcapture import allow_in_graph, substitute_in_graph
 
 __all__ = [
+    "Dim",
     "Explanation",
     "GraphSummary",
     "IntarsiaError",
@@ -45,6 +48,7 @@ __all__ = [
     "default_pipeline",
     "disable",
     "explain",
+    "export",
     "fusion_plans",
     "list_backends",
     "mark_dynamic",

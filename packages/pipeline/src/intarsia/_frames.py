@@ -36,7 +36,7 @@ log = logging.getLogger("intarsia.frames")
 _NAMES = "ir shapes recorder framehook bytecode pyeval tensorcapture guards functionalizer rewrites autodiff loops"
 _PACKAGES = (
     "intarsia",
-    *(f"intarsia_{name}" for name in f"{_NAMES} fuser cpp triton runtime dispatch report tuner".split()),
+    *(f"intarsia_{name}" for name in f"{_NAMES} fuser cpp triton runtime dispatch report tuner export".split()),
 )
 
 

@@ -20,18 +20,23 @@ from intarsia_bytecode import (
     shares_slot,
     stack_prefix,
 )
-from intarsia_ir.records import LinkableCode
+from intarsia_ir.records import LinkableCode, Origin
 from intarsia_pyeval import codegen
 from intarsia_pyeval.breaks import Unreconstructable
 from intarsia_pyeval.codegen import Builder
+from intarsia_pyeval.stores import dict_store, instance_store
+from intarsia_pyeval.trust import is_trusted
 from intarsia_pyeval.values.base import NULL, Value
 from intarsia_pyeval.values.deques import Deque
 from intarsia_pyeval.values.functions import Cell, Globals
 from intarsia_pyeval.values.iterators import Enumerate, Generator, Position
-from intarsia_pyeval.values.mappings import DictView
+from intarsia_pyeval.values.mappings import Dict, DictView
+from intarsia_pyeval.values.objects import Object
 from intarsia_pyeval.values.sequences import Items
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from intarsia_pyeval.evaluate import EvaluatedFrame
     from intarsia_pyeval.extension import Graph
     from intarsia_pyeval.tracer import Tracer
@@ -52,7 +57,36 @@ def assemble_return(tx: Tracer, frame: EvaluatedFrame, value: Value, hole: str) 
     out.emit("RETURN_VALUE")
     before, graph = out.close(hole)
     items = [*before, *out.body, *out.behind]
-    return LinkableCode(replacement_code(frame.code, items), (hole,) if graph else (), undo=out.undo), graph
+    code, holes = replacement_code(frame.code, items), (hole,) if graph else ()
+    return LinkableCode(code, holes, undo=out.undo, changes=_changes(tx, frame.code)), graph
+
+
+def _changes(tx: Tracer, code: CodeType) -> tuple[tuple[str, Origin | None], ...]:
+    """Return what existed before the call and is another afterwards, with the lines that changed it.
+
+    Variables of the frame itself end with it. An entry that was replaced by itself, as `self.n += 1` does with a
+    tensor, is no change.
+    """
+    found = []
+    for value in tx.effects.dirty:
+        own = isinstance(value, Cell) and value.frame_name in code.co_cellvars
+        existed = value.identity() is not None or isinstance(value, (Cell, Globals))
+        if existed and not own and not _is_as_it_was(tx, value):
+            names = [f"globals[{key!r}]" for key in value.log] if isinstance(value, Globals) else ()
+            for text in names or [str(value.source) if value.source is not None else value.describe()]:
+                found.append((text, tx.effects.places.get(value)))
+    return tuple(found)
+
+
+def _is_as_it_was(tx: Tracer, value: Value) -> bool:
+    """Tell whether all that was written to a dict or an instance is what was read from the same place."""
+    if isinstance(value, Dict):
+        stored = [(dict_store.item_source(tx, value, key), new) for key, (_, _, new) in value.log.items()]
+    elif type(value) is Object and value.base is None and value.source is not None:
+        stored = [(instance_store.own_source(tx, value, name), new) for name, new in value.written.items()]
+    else:  # a library's own without a place was made for this call, such as a context manager
+        return isinstance(value, Object) and value.source is None and is_trusted(value.cls.__module__)
+    return all(new is not None and new.source is not None and new.source == place for place, new in stored)
 
 
 def emit_effects(tx: Tracer, out: Builder, except_for: frozenset[Value] = frozenset()) -> None:

@@ -217,7 +217,7 @@ class Tracer:
         closed: frozenset[int] = frozenset(),
     ) -> None:
         self.callables = callables
-        self.effects = Effects()
+        self.effects = Effects(lambda: self.frames.origin())
         self.steps = Steps(self.effects, stop_at)
         self.checks = Checks(self.steps, closed)
         self.frames = Frames(table, limits, room)

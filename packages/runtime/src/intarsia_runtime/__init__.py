@@ -22,7 +22,7 @@ Example:
 from intarsia_runtime.again import Rerun, rerun_of
 from intarsia_runtime.as_written import raises_as_written, run_as_written
 from intarsia_runtime.assemble import assembled
-from intarsia_runtime.build import build
+from intarsia_runtime.build import build, machine_code
 from intarsia_runtime.cache import Cache, cache_folder_of_user
 from intarsia_runtime.epilogue import with_epilogue
 from intarsia_runtime.foreign import compile_by
@@ -53,6 +53,7 @@ __all__ = [
     "detect_target",
     "graph_name",
     "link",
+    "machine_code",
     "mode_options",
     "nan_gelu",
     "prepare",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from intarsia_runtime.library import Library, trampolines
 from intarsia_runtime.target import compiler_identity, host_identity
 from intarsia_runtime.triton_build import compile_kernels, triton_version
 
-__all__ = ["build"]
+__all__ = ["build", "machine_code"]
 
 SCHEMA = 1
 _log = logging.getLogger("intarsia.runtime.build")
@@ -66,6 +67,19 @@ def build(source: KernelSource, target: Target, *, cache: Cache, timeout_s: floa
                 cache.recover(error)
                 library = _or_no_room(make, cache)
     return library
+
+
+def machine_code(source: KernelSource, target: Target, *, cache: Cache, timeout_s: float = 120.0) -> bytes:
+    """Return the bytes of the shared object that `build` loads; arguments and errors are its own."""
+    library = build(source, target, cache=cache, timeout_s=timeout_s)
+    image = cache.get(library.key)
+    if image is None:  # another process trimmed the cache meanwhile, or nothing can be kept in it
+        with tempfile.TemporaryDirectory() as folder:
+            apart = Cache(folder)
+            image = apart.get(build(source, target, cache=apart, timeout_s=timeout_s).key)
+    if image is None:
+        raise UnsupportedError("machine code can't be kept on this disk", code="runtime.no_directory")
+    return image
 
 
 def _or_no_room(make: Callable[[], Library], cache: Cache) -> Library:

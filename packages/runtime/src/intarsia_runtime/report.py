@@ -101,10 +101,10 @@ class GraphReport:
             case Refused():
                 self.warm = f"off: {asked.reason}"
             case Missing():
-                why = store.keep(asked.key, self._finished(facts))
+                why = store.keep(asked.key, self.finished(facts))
                 self.warm = f"off: {why}" if why else "kept"
 
-    def _finished(self, facts: SizeFacts) -> Finished:
+    def finished(self, facts: SizeFacts) -> Finished:
         if self.program is None:
             raise InternalError("no stage gave source text", code="runtime.warm")
         plans = {stage: tuple(p.to_json() for p in some if hasattr(p, "to_json")) for stage, some in self.plans.items()}

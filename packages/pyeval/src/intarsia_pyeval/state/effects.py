@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from intarsia_ir.records import Origin
 from intarsia_pyeval.breaks import Whole
 from intarsia_pyeval.trust import is_trusted
 
@@ -25,10 +26,16 @@ class Effects:
         changes: A number that grows with every change, and with every operation that the plug-in records.
         draws: Random numbers, in the order in which they are drawn.
         locks: Locks that were taken while tracing and not released.
+        places: Changed values that existed before -> the line of the user's that changed them first.
+
+    Args:
+        locate: Tells the line that is being evaluated.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, locate: Callable[[], Origin | None] = lambda: None) -> None:
         self.dirty: dict[Value, None] = {}
+        self.places: dict[Value, Origin | None] = {}
+        self._locate = locate
         self.locks: dict[Value, None] = {}
         self.draws: list[Value] = []
         self.changes = 0
@@ -49,6 +56,8 @@ class Effects:
         real = value.identity()
         if type(real) in (list, collections.deque) and value not in self.dirty:
             self.let_go(real)  # type: ignore[arg-type]
+        if real is not None and value not in self.places:
+            self.places[value] = self._locate()
         self.dirty.setdefault(value)
 
     @contextlib.contextmanager

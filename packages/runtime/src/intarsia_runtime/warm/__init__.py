@@ -17,7 +17,7 @@ Invariants:
     - An entry that can't be read is a miss; it is told once a process.
 """
 
-from intarsia_runtime.warm.finished import Finished, buildable, finish
+from intarsia_runtime.warm.finished import Finished, buildable, finish, parse_finished, text_and_tensors
 from intarsia_runtime.warm.keys import Refused
 from intarsia_runtime.warm.settings import fingerprint, settings
 from intarsia_runtime.warm.store import Found, Missing, PlanStore
@@ -31,5 +31,7 @@ __all__ = [
     "buildable",
     "fingerprint",
     "finish",
+    "parse_finished",
     "settings",
+    "text_and_tensors",
 ]

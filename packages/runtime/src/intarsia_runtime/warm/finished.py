@@ -13,6 +13,7 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ from intarsia_runtime.link import link
 from intarsia_runtime.linked import Linked
 from intarsia_runtime.profiling import graph_name
 
-__all__ = ["Finished", "buildable", "finish", "parse_finished", "print_finished"]
+__all__ = ["Finished", "buildable", "finish", "parse_finished", "print_finished", "text_and_tensors"]
 
 HEADER = "// plan 1\n"
 MOST_BYTES = 1 << 20  # of the tensors that a plan may hold
@@ -83,21 +84,37 @@ def print_finished(finished: Finished) -> str:
         UnsupportedError: Something in it has no text, or its tensors are larger than `MOST_BYTES`.
     """
     constants = constants_of(finished.program)
+    if sum(getattr(value, "nbytes", 0) for value in constants.values()) > MOST_BYTES:
+        raise UnsupportedError("constants of the graph are too large", code="ir.text")
+    return _text(finished, {name: _tensor_data(name, value) for name, value in constants.items()})
+
+
+def text_and_tensors(finished: Finished) -> tuple[str, dict[str, torch.Tensor]]:
+    """Return the text of a plan without the elements of its tensors, and these tensors.
+
+    Raises:
+        UnsupportedError: Something in it has no text.
+    """
+    constants = constants_of(finished.program)
+    for name, value in constants.items():
+        _check_plain(name, value)
+    return _text(finished, {}), constants
+
+
+def _text(finished: Finished, tensors: Mapping[str, Any]) -> str:
     head = {
         "draws_random": finished.draws_random,
         "facts": asdict(finished.facts),
         "kernels": [asdict(kernel) for kernel in finished.kernels],
         "n_nests": finished.n_nests,
         "plans": finished.plans,
-        "tensors": {name: _tensor_data(name, value) for name, value in constants.items()},
+        "tensors": tensors,
     }
-    if sum(value.nbytes for value in constants.values()) > MOST_BYTES:
-        raise UnsupportedError("constants of the graph are too large", code="ir.text")
     return f"{HEADER}{json.dumps(head)}\n{print_value(finished.program)}"
 
 
-def parse_finished(text: str) -> Finished:
-    """Return the plan that `print_finished` wrote as `text`.
+def parse_finished(text: str, tensors: Mapping[str, torch.Tensor] = MappingProxyType({})) -> Finished:
+    """Return the plan that `print_finished` wrote as `text`, or `text_and_tensors` with `tensors` beside it.
 
     Raises:
         ValueError, KeyError, TypeError, IntarsiaError: It isn't one.
@@ -106,8 +123,8 @@ def parse_finished(text: str) -> Finished:
         raise ValueError(f"it doesn't start with {HEADER!r}")
     line, _, rest = text.removeprefix(HEADER).partition("\n")
     head = json.loads(line)
-    tensors = {name: _tensor(*data) for name, data in head["tensors"].items()}
-    program = parse_value(rest, constants=tensors)
+    constants = {**tensors, **{name: _tensor(*data) for name, data in head["tensors"].items()}}
+    program = parse_value(rest, constants=constants)
     if not isinstance(program, Partition) or not all(isinstance(half, Buildable) for half in program.graphs):
         raise ValueError("it isn't a partition of buildable graphs")
     return Finished(
@@ -140,11 +157,15 @@ def _tensor_data(name: str, value: Any) -> tuple[str, tuple[int, ...], tuple[int
     Raises:
         UnsupportedError: It is no plain tensor.
     """
+    _check_plain(name, value)
+    elements = value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return str(value.dtype), tuple(value.shape), tuple(value.stride()), base64.b64encode(elements).decode()
+
+
+def _check_plain(name: str, value: Any) -> None:
     plain = type(value) is torch.Tensor and value.layout is torch.strided and value.device.type == "cpu"
     if not plain or value.is_conj() or value.is_neg() or value.requires_grad or 0 in value.stride():
         raise UnsupportedError(f"the constant {name!r} ({type(value).__name__}) has no text", code="ir.text")
-    elements = value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-    return str(value.dtype), tuple(value.shape), tuple(value.stride()), base64.b64encode(elements).decode()
 
 
 def _tensor(dtype: str, shape: list[int], strides: list[int], elements: str) -> torch.Tensor:

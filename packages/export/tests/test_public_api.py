@@ -1,0 +1,10 @@
+"""The public names and signatures are those of public_api.txt."""
+
+from pathlib import Path
+
+import intarsia_export
+from intarsia_testkit.public_api import check_public_api
+
+
+def test_public_api() -> None:
+    check_public_api(intarsia_export, Path(__file__).parent / "public_api.txt")
