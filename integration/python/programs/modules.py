@@ -294,3 +294,39 @@ def hook_removed_inside():
         return first - model(x)
 
     return f
+
+
+@made("functional models", lambda: (randn(2, 3),))
+def graph_module_inside():
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.weight = nn.BatchNorm1d(3), nn.Parameter(torch.ones(3))
+
+        def forward(self, x, scale=2.0):
+            return self.norm(x * self.weight) * scale
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.fx.symbolic_trace(Inner())
+            self.inner.register_forward_hook(lambda module, args, result: result + 1)
+
+        def forward(self, x):
+            return self.inner(x) + self.inner(x, scale=3.0)
+
+    return Outer()
+
+
+@made("functional models", lambda: (randn(2, 3),))
+def exported_module_inside():
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.inner = torch.export.export(nn.Linear(3, 3), (randn(2, 3),)).module()
+
+        def forward(self, x):
+            return torch.jit._unwrap_optional(self.inner(x)).relu()
+
+    return Outer()

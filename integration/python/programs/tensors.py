@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import randn
+from torch import nn, randn
 
-from integration.python.program import program
+from integration.python.program import made, program
 
 DTYPES = {"half": torch.float16, "single": torch.float32, "double": torch.float64}
 
@@ -183,3 +183,41 @@ def tags_on_a_result(x):
     kept.names_of_steps.append("add")
     del y.scale
     return y, hasattr(kept, "scale"), kept.names_of_steps, hasattr(y.clone(), "names_of_steps")
+
+
+@program("in-place ops", lambda: (randn(3), randn(3)))
+def data_is_replaced(x, y):
+    view = x[:2]
+    x.data = y
+    x.add_(1)
+    view.mul_(2)
+    return x, y, view, x is y
+
+
+@program("in-place ops", lambda: (randn(2, 3), randn(3)))
+def data_of_another_shape(x, y):
+    x.add_(1)
+    x.data = torch.cat([y, y * 2]).double()
+    return x.sum(), x.shape, x.dtype, len(x)
+
+
+@program("in-place ops", lambda: (randn(3), randn(3)))
+def data_is_exchanged(x, y):
+    x.data, y.data = y.data, x.data
+    return x - y
+
+
+@made("in-place ops", lambda: (randn(3),))
+def average_of_weights():
+    class Average(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.average = nn.Parameter(torch.ones(3)), nn.Parameter(torch.zeros(3))
+
+        @torch.no_grad()
+        def forward(self, x):
+            self.weight.data -= 0.1 * x
+            self.average.data = self.average.data * 0.9 + self.weight.data * 0.1
+            return self.average * x, self.average.requires_grad
+
+    return Average()

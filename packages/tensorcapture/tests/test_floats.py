@@ -184,6 +184,7 @@ STEPS = {
     "functions": lambda n: (math.sqrt(n), math.cos(n / 10), math.sin(n), math.exp(-n), math.log(n), math.tanh(n)),
     "rounding": lambda n: (math.floor(n / 3), math.ceil(n / 7), math.trunc(n / 3), int(n / 2.5), round(n / 3, 1)),
     "bits": lambda n: (n & 3, n & 5, n | 8, n ^ 21, n << 3, n >> 2, round(n / 3)),
+    "texts": lambda n: (f"{n**0.5:.2f}|{n}", "%5.1f" % (n / 3), str(n), "-".join([f"{n:>4}", "a"])),
     "order": lambda n: (min(1.0, n / 10), max(n**0.5, 3.0), abs(0.5 - n * 0.1), float(n) - 0.5, -(n**0.5)),
 }
 
@@ -210,7 +211,7 @@ def test_ints_stay_open_in_what_cannot_fail(name):
         lambda n: math.log(n**0.5 - 2),
         lambda n: math.exp(n * 0.5),
         lambda n: (1, 2, 3)[(n | 4) & 1],
-        lambda n: f"{n**0.5:.2f}",
+        lambda n: f"{n**0.5:.2f}" + f"{n:c}",  # no character has every number
         lambda n: 1 if n**0.5 > 2 else 0,
     ],
 )

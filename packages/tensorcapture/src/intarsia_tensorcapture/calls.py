@@ -68,6 +68,8 @@ def call_leaf_or_table(
         raise Break("tracer.requested", "a graph break is asked for")
     if name == "annotate" and _of_torch(function):
         return arity(name, args, keywords, 2)[1]
+    if name == "_unwrap_optional" and _of_torch(function) and len(args) == 1 and not is_none(args[0]):
+        return args[0]
     if name in ANSWERS and _of_torch(function):
         if name == "is_compiling" and optimizers.asks_to_capture_on_cpu(tx.frames):
             raise Break("tracer.operation_raised", "a step with capturable=True on a CPU raises an error in eager")

@@ -156,9 +156,23 @@ def call_marked_function(
     if marked and _is_torchs(function.value):
         source = function.source and tx.sources.attribute(function.source, "__wrapped__")
         return do.call(tx, tx.live.wrap(vars(function.value)["__wrapped__"], source), args, keywords)
+    wrapped = _within_a_setting(tx, function)
+    if wrapped is not None:
+        return do.call(tx, wrapped, args, keywords)
     if marked or getattr(function.value, "_intarsia_disable", False):
         raise Break("tracer.disabled", f"{function.describe()} is marked as not to be compiled")
     return None
+
+
+def _within_a_setting(tx: Tracer, function: Function) -> Value | None:
+    """Return what a wrapper of torch's calls within a setting of its compiler, as exported modules do for a check."""
+    made = function.value
+    if made.__qualname__ != "wrap_dunder_call_ctx_manager.<locals>.inner" or not made.__module__.startswith("torch."):
+        return None
+    index = made.__code__.co_freevars.index("func")
+    cells = function.source and tx.sources.attribute(function.source, "__closure__")
+    source = cells and tx.sources.attribute(tx.sources.item(cells, index), "cell_contents")
+    return tx.live.wrap((made.__closure__ or ())[index].cell_contents, source)
 
 
 def _is_torchs(function: Any) -> bool:

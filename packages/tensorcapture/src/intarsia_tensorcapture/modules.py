@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,8 @@ def call_module(
 ) -> Value | None:
     """Call a module. With hooks, its own `_call_impl` is evaluated."""
     found = tx.classes.find(callee.cls, "__call__")
-    if found is None or found[0] is not _CALL or not is_plain_lookup(callee.cls):
+    plain = found is not None and (found[0] is _CALL or _runs_a_graph(callee.cls, found[0]))
+    if not plain or not is_plain_lookup(callee.cls):
         return None
     own = real_dict(callee.value) or {}
     compiled = own.get("_compiled_call_impl")
@@ -71,6 +73,15 @@ def call_module(
         return do.call(tx, forward, args, keywords)
     finally:
         tx.frames.passed_over -= _FRAMES_OF_A_CALL
+
+
+def _runs_a_graph(cls: Any, call: Any) -> bool:
+    """Tell whether a class is one that `fx.GraphModule` makes for each of its objects, called as other modules are."""
+    wrapper = vars(cls).get("_wrapped_call")
+    made = isinstance(call, types.FunctionType) and call.__module__ == torch.fx.graph_module.__name__
+    if not made or wrapper is None or wrapper.cls_call is not None:
+        return False
+    return next(vars(base)["__call__"] for base in cls.__mro__[1:] if "__call__" in vars(base)) is _CALL
 
 
 def _has_hooks(plugin: Recording, tx: Tracer, callee: Object) -> bool:
@@ -109,8 +120,11 @@ def _guard_global_hooks(plugin: Recording, tx: Tracer, callee: Object) -> None:
     if callee.source is None or plugin.hooks_guarded:
         return
     plugin.hooks_guarded = True
-    call = tx.sources.attribute(tx.sources.type_of(callee.source), "__call__")
-    names = tx.sources.attribute(call, "__globals__")
+    if issubclass(callee.cls, torch.fx.GraphModule):
+        names = tx.sources.attribute(tx.sources.module(torch.nn.modules.module.__name__), "__dict__")
+    else:
+        call = tx.sources.attribute(tx.sources.type_of(callee.source), "__call__")
+        names = tx.sources.attribute(call, "__globals__")
     for name in _GLOBAL_HOOKS:
         real = getattr(torch.nn.modules.module, name)
         tx.guards.add(GuardKind.LENGTH, tx.sources.item(names, name), len(real))

@@ -87,6 +87,7 @@ from intarsia_tensorcapture.marks import call_marked_function, call_marked_objec
 from intarsia_tensorcapture.memory import Memory, run_apart
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
 from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_mixed, refuse_raised, refuse_without_fake
+from intarsia_tensorcapture.replaced_data import replaced
 from intarsia_tensorcapture.scopes import Scopes, apart
 from intarsia_tensorcapture.settings import dtype_to_name
 from intarsia_tensorcapture.sizes import Sizes
@@ -416,6 +417,7 @@ class Tensors(Extension):
     item = item_of
     set_item = set_item_of
     narrow = narrowed
+    replace_data = replaced
     settle = settle_all
 
     def argument(self, value: Value, fake: bool) -> Any:

@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir.records import GuardKind, Source
 from intarsia_pyeval import codegen, do
-from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.breaks import Break, Foreclosed
 from intarsia_pyeval.operation import operation
 from intarsia_pyeval.semantics import iteration
 from intarsia_pyeval.semantics.operator_table import UNARY
@@ -146,6 +146,9 @@ class Recording(Protocol):
     def narrow(self, tx: Tracer, tensor: TensorValue, args: Sequence[Value], keywords: Keywords) -> Value | None:
         """Record `narrow` where data decides its numbers."""
 
+    def replace_data(self, tx: Tracer, tensor: TensorValue, value: Value) -> None:
+        """Model `tensor.data = value`."""
+
     def set_item(self, tx: Tracer, tensor: TensorValue, key: Value, value: Value) -> None:
         """Record an indexed write."""
 
@@ -166,7 +169,7 @@ class TensorValue(Value):
         source: Where an input is fetched.
     """
 
-    __slots__ = ("_fake", "_node", "cls", "plugin", "real", "written")
+    __slots__ = ("_fake", "_node", "cls", "moved", "plugin", "real", "sealed", "written")
 
     def __init__(
         self,
@@ -183,12 +186,15 @@ class TensorValue(Value):
         self.real = real
         self.cls: Any = torch.Tensor if real is None else type(real)
         self.written: dict[str, Value | None] = {}
+        self.moved: TensorValue | None = None  # whose memory an existing tensor shows by now
+        self.sealed: int | None = None  # the step since which autograd must not look at it
 
     @property
     def node(self) -> torch.fx.Node:
         """The node; makes the placeholder of an input."""
         if self._node is None:
             self.plugin.lift(self)
+        self._check_sealed()
         assert self._node is not None
         return self._node
 
@@ -197,7 +203,17 @@ class TensorValue(Value):
         """The fake tensor; makes the placeholder of an input."""
         if self._node is None:
             self.plugin.lift(self)
+        self._check_sealed()
         return self._fake
+
+    def _check_sealed(self) -> None:
+        """See that autograd has nothing to keep of a tensor whose data was replaced.
+
+        Raises:
+            Foreclosed: It has.
+        """
+        if self.sealed is not None and torch.is_grad_enabled():
+            raise Foreclosed(self.sealed)
 
     def lifted(self, node: torch.fx.Node, fake: Any) -> None:
         """Become a placeholder."""
@@ -339,6 +355,8 @@ def get_attribute(tx: Tracer, x: TensorValue, name: str) -> Value:
             return found
     if name == "shape":
         return tx.live.from_python(x.fake.shape)
+    if name == "requires_grad" and x.sealed is not None:
+        return boolean(True)
     if name in _FACTS:
         return tx.live.from_python(getattr(x.fake, name))
     if name == "names" and hasattr(torch.Tensor, name):  # fake tensors have none, whatever they stand for
@@ -385,6 +403,9 @@ def set_attribute(tx: Tracer, x: TensorValue, name: str, value: Value) -> None:
     """Keep an attribute that has no meaning for torch; others break, but for `requires_grad`."""
     if name == "requires_grad" and x.real is None:
         require_grad(tx, x, [value], {})
+        return
+    if name == "data":
+        x.plugin.replace_data(tx, x, value)
         return
     if hasattr(x.cls, name) or (x.real is None and not x.recorded):
         raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is set")
@@ -496,7 +517,10 @@ def unary(tx: Tracer, x: TensorValue, op: str) -> Value:
 
 @codegen.emit_effects.rule(TensorValue)
 def emit_effects(out: Builder, x: TensorValue) -> None:
-    """Set the attributes that were written on an input."""
+    """Set the attributes that were written on an input, and give it its new data."""
+    if x.moved is not None:
+        out.load(x)
+        out.store_attribute("data", x.moved)
     for name, value in x.written.items():
         if value is not None:
             out.load(x)
