@@ -17,6 +17,7 @@ import pytest
         ("killed --points 24", "24 of 24 killed"),
         ("processes --processes 4 --functions 4", "0 failures, 4 units"),
         ("threads --threads 12 --functions 4 --seconds 4", "0 wrong, 0 hanging"),
+        ("peak", "times them above eager"),
         ("memory --cycles 40 --first 20", "40 cycles"),
     ],
     ids=lambda words: words.split()[0],

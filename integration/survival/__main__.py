@@ -1,11 +1,11 @@
-"""`python -m integration.survival cache|malice|killed|processes|threads|memory`: a line of figures."""
+"""`python -m integration.survival cache|malice|killed|processes|threads|memory|peak`: a line of figures."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 
-WORDS = ("cache", "malice", "killed", "processes", "threads", "memory")
+WORDS = ("cache", "malice", "killed", "processes", "threads", "memory", "peak")
 
 
 def main(arguments: list[str]) -> int:

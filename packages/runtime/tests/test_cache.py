@@ -16,6 +16,7 @@ import pytest
 
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_runtime import Cache
+from intarsia_runtime import cache as cache_module
 
 KEY = Cache.key("a")
 PAYLOAD = bytes(range(256)) * 40
@@ -47,6 +48,25 @@ def test_keys_depend_on_where_parts_end() -> None:
 def test_only_keys_are_paths(cache: Cache, key: str) -> None:
     with pytest.raises(InvalidArgumentError):
         cache.get(key)
+
+
+def test_an_entry_that_another_process_writes_meanwhile_is_read(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    read = cache_module.read_entry
+    told: list[str] = []
+
+    def late(root: Path, shard: str, key: str) -> bytes | None:
+        found = read(root, shard, key)
+        if not told:
+            told.append(key)
+            Cache(cache.directory.parent).put(KEY, PAYLOAD)
+        return found
+
+    monkeypatch.setattr(cache_module, "read_entry", late)
+    assert cache.get(KEY) == PAYLOAD and told == [KEY] and not caplog.records
+    entry(cache).chmod(0o666)
+    assert cache.get(KEY) is None and "is refused" in caplog.text
 
 
 def truncate(path: Path) -> None:

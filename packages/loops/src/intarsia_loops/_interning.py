@@ -51,13 +51,13 @@ class InternTable(Generic[T]):
             found = entry() if entry is not None else None
             if found is not None:
                 return found
-            entry = _Entry(made, self._drop)
+            entry = _Entry(made, self._drop)  # type: ignore[arg-type]  # which is called with itself
             entry.key = key
             self.refs[key] = entry
             return made
 
-    def _drop(self, entry: ref[T]) -> None:
-        assert isinstance(entry, _Entry)
+    def _drop(self, entry: _Entry[T]) -> None:
+        # objects die after the names of this module do, when the interpreter ends: none is used here
         with self._lock:
             if self.refs.get(entry.key) is entry:
                 del self.refs[entry.key]

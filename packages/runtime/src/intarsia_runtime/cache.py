@@ -145,7 +145,9 @@ class Cache:
             InvalidArgumentError: `key` isn't one that `Cache.key` returns.
         """
         path = self._path(key)
-        content, secret = read_entry(self.directory, path.parent.name, key), read_secret(self.directory)
+        content, secret = self._read(path)
+        if (content is None or secret is None) and os.path.lexists(path):
+            content, secret = self._read(path)  # another process may have written it meanwhile
         if content is None or secret is None:
             if os.path.lexists(path):
                 _log.warning("cache entry %s is refused and will be made again", key[:16])
@@ -156,6 +158,10 @@ class Cache:
             return None
         note_use(path)
         return payload
+
+    def _read(self, path: Path) -> tuple[bytes | None, bytes | None]:
+        """Return an entry, where it is one to trust, and the secret that signs it."""
+        return read_entry(self.directory, path.parent.name, path.name), read_secret(self.directory)
 
     def put(self, key: str, payload: bytes) -> bool:
         """Store `payload` under `key`, replacing whatever is there. Return False when the disk refuses (told once)."""
