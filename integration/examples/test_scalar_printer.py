@@ -21,6 +21,7 @@ import intarsia_loops
 import intarsia_scheduler
 from intarsia_ir.records import Target
 from intarsia_loops import kernels
+from intarsia_loops import tiles as tiles_dialect
 from intarsia_loops._evaluate import allocate, call_extern
 from intarsia_loops._run import bind, output_of
 from intarsia_loops.program import Extern, Item, Kernel, Program, TensorRef
@@ -87,6 +88,21 @@ def test_every_statement_and_monoid(kind: str, tmp_path: Path) -> None:
     for seed in range(2):
         made = made_by_loops.random_program(seed, kind)
         same(run(expanded(made.tiles), made.inputs, tmp_path / str(seed)), made.expected)
+
+
+GOLDEN = ROOT / "packages" / "loops" / "tests" / "golden"
+
+
+@pytest.mark.parametrize("path", sorted([*GOLDEN.glob("grids/*.ir"), *GOLDEN.glob("walks/*.ir")]), ids=lambda p: p.stem)
+def test_every_kind_of_walk(path: Path, tmp_path: Path) -> None:
+    """Walks of grids and of vectors with all that they may have, in sizes that a plan would give them for no reason."""
+    program = tiles_dialect.parse_ir(path.read_text(encoding="utf-8"))
+    torch.manual_seed(0)
+    inputs = []
+    for buffer in (program.buffers[name] for name in program.inputs):
+        shape = [n.const() or 0 for n in buffer.shape]
+        inputs.append(torch.randint(0, 5, shape) if buffer.dtype == "i64" else torch.randn(shape))
+    same(run(expanded(program), inputs, tmp_path / "run"), tiles_dialect.interpret(program, *inputs))
 
 
 def fused(program: Program, rng: random.Random) -> Program:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from intarsia_ir.records import Target
 from intarsia_loops.index import IndexExpr, axis, lift, row_major
-from intarsia_loops.program import Buffer, TensorRef, Val, const, index_value, load, val
+from intarsia_loops.launches import Blocks, Loop, Walk
+from intarsia_loops.program import Buffer, Nest, TensorRef, Val, const, index_value, load, val
 from intarsia_loops.tiles import (
     MONOIDS,
     Acc,
@@ -19,6 +20,7 @@ from intarsia_loops.tiles import (
     Check,
     Fold,
     For,
+    GridWalk,
     Hold,
     If,
     Last,
@@ -352,6 +354,28 @@ def walked(maker: Maker) -> Made:
     return Made(tiles, flat, (x - x.sum(1, keepdim=True),))
 
 
+def gridded(maker: Maker) -> Made:
+    """Sums of rows, then what each number of a row has beside its row's sum, as the programs of a grid walk them."""
+    rng, n, m = maker.rng, maker.rng.randint(1, 9), maker.rng.randint(1, 40)
+    maker.is_gpu, maker.target = True, Target("cuda", "sm_90")
+    x, i, r, j = numbers((n, m), "f32"), axis("i0", n), axis("r0", m), axis("i1", m)
+    total = Nest("s", (i,), (r,), "sum", load("x", (lift(i), lift(r)), "f32"), "f32")
+    persistent = rng.random() < 0.3
+    there = r if persistent else j
+    rest = op("sub", load("x", (lift(i), lift(there)), "f32"), load("s", (lift(i),), "f32"))
+    last = Nest("y", (i, there), (), "map", rest, "f32")
+    parts = 1 if persistent else rng.choice((1, 2))
+    height, width = rng.choice((1, 2, 4)) if parts == 1 else 1, 64 if persistent else rng.choice((4, 8)) * parts
+    blocks = Blocks(height, width, 4, persistent, parts)
+    loops = (Loop((r,), (total,)), Loop((there,), (last,), back=not persistent and rng.random() < 0.5))
+    layouts = (("x", buffer((n, m), "f32")), ("y", buffer((n, m), "f32")))
+    walk = GridWalk(Walk("rows", (i,), blocks, loops=loops), frozenset({"s"}), layouts=layouts)
+    tiles, flat = maker.program([walk], ({"x": x},), {"y": buffer((n, m), "f32")})
+    (launch,) = tiles.items
+    tiles = replace(tiles, items=(replace(launch, warps=4, width="i32"),))
+    return Made(tiles, flat, (x - x.sum(1, keepdim=True),))
+
+
 MAKERS: dict[str, Callable[[Maker], Made]] = {
     "kept": kept,
     "scans": scans,
@@ -359,6 +383,7 @@ MAKERS: dict[str, Callable[[Maker], Made]] = {
     "turned": turned,
     "parts": parts,
     "walked": walked,
+    "gridded": gridded,
     **{f"fold {m}": lambda maker, m=m: folds(maker, m) for m in MONOIDS},
 }
 

@@ -153,6 +153,17 @@ def test_equal_kernels_have_one_entry():
 )  # fmt: skip
 def test_choices_are_checked(name, value):
     program = softmax()
+    plan = schedule(program, SM_90, Simple())
+    with pytest.raises(InvalidArgumentError) as caught:
+        apply(program, plan.replaced(plan.kernels[0].key, name, value))
+    assert caught.value.code == "schedule.choice"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("order", "1"), ("walk", "scan"), ("walk", "points"), ("block", 3), ("tile", 16), ("parts", 2)]
+)
+def test_choices_of_a_grid_are_checked(name, value):
+    program = softmax()
     plan = schedule(program, SM_90)
     with pytest.raises(InvalidArgumentError) as caught:
         apply(program, plan.replaced(plan.kernels[0].key, name, value))

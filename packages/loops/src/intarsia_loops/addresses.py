@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from intarsia_loops.index import ONE, ZERO, IndexExpr, lift
+from intarsia_loops.program import Val
 
-__all__ = ["address", "divides_axes", "product"]
+__all__ = ["address", "divides_axes", "indices_of", "product"]
 
 
 def address(index: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> IndexExpr:
@@ -35,3 +36,10 @@ def divides_axes(expr: IndexExpr) -> bool:
         (True, False)
     """
     return any(a.kind in "/%" and bool(a.a.axes() | a.b.axes()) for a in expr.atoms())
+
+
+def indices_of(v: Val) -> tuple[IndexExpr, ...]:
+    """Return the index expressions that a value is written with, without those of its operands."""
+    if v.op == "index":
+        return v.args
+    return tuple(e for e in v.args[1] if isinstance(e, IndexExpr)) if v.op in ("load", "gather") else ()

@@ -1,6 +1,6 @@
 """Launches as text and back: all of them, so that what prints kernels runs from a file.
 
-    // launches 1
+    // launches 2
     target cpu 'avx2' 'g++' threads 8
     kernels 1
     scratch %part0: f32[64, 4]
@@ -19,37 +19,28 @@
 
 A launch names, for each time it is done, the program's buffers that its own `%b0, %b1, ...` stand for; then the items
 of the program that it does, and the number of its function: launches of one number are one function. Its body has the
-layouts, the kernel, and how that is walked: `grid ...` here, `walk ...` as in `tiles.walks.text`. What stays inside a
-kernel has no layout; where a nest makes it, its type is that of the nest's axes.
+layouts, the kernel, and how that is walked: `grid` as in `tiles.grids.text`, `walk` as in
+`tiles.walks.text`. What stays inside a kernel has no layout; where a nest makes it, its type is that of its axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from intarsia_loops._parse import fail, tokens_of
 from intarsia_loops._text import buffer_type, item_text, origins_text
-from intarsia_loops.index import Atom, row_major
-from intarsia_loops.launches import (
-    Blocks,
-    ExpSum,
-    Finish,
-    Launches,
-    LaunchPlan,
-    Loop,
-    Shift,
-    SquareSum,
-    Walk,
-)
-from intarsia_loops.program import Buffer, Kernel, Nest, Program, Val
-from intarsia_loops.tiles.walks.parse import WalkParser
-from intarsia_loops.tiles.walks.text import axes_text, target_line, value_lines, walk_lines
+from intarsia_loops.grid import GridWalk
+from intarsia_loops.launches import Finish, Launches, LaunchPlan, Walk
+from intarsia_loops.program import Buffer, Kernel, Program
+from intarsia_loops.tiles.grids.parse import GridParser
+from intarsia_loops.tiles.grids.text import grid_lines, inner_layout
+from intarsia_loops.tiles.walks.text import target_line, walk_lines
 from intarsia_loops.vectors.walks import VectorWalk
 
 __all__ = ["HEADER", "launches_lines", "parse_launches"]
 
-HEADER = "// launches 1"
+HEADER = "// launches 2"
 
 
 def launches_lines(launches: Launches) -> Iterator[str]:
@@ -111,62 +102,19 @@ def _launch(plan: LaunchPlan, function: int) -> Iterator[str]:
 
 def _walked(kernel: Kernel, walk: Walk | VectorWalk | None, layouts: Mapping[str, Buffer]) -> Iterator[str]:
     """Yield a kernel, and how it is walked."""
-    known = {**{s.out: _inner_layout(s) for s in kernel.steps}, **layouts}
+    known = {**{s.out: inner_layout(s) for s in kernel.steps}, **layouts}
     yield from item_text(kernel, known).splitlines()
     if isinstance(walk, VectorWalk):
         yield from walk_lines(walk)
     elif walk is not None:
-        yield from _grid(walk, known)
-
-
-def _inner_layout(nest: Nest) -> Buffer:
-    """Return what reads back as a nest's type where its output has no layout."""
-    shape = tuple(a.extent for a in nest.axes)
-    return Buffer(shape, row_major(shape), nest.dtype)
-
-
-def _grid(walk: Walk, layouts: Mapping[str, Buffer]) -> Iterator[str]:
-    b = walk.blocks
-    text = f"grid {walk.kind} ({axes_text(walk.rows)}) tile {b.rows} x {b.inner} warps {b.warps}"
-    text += (" persistent" if b.persistent else "") + (f" parts {b.parts}" if b.parts != 1 else "")
-    text += f" inner ({axes_text(walk.inner)})" if walk.inner else ""
-    yield text + (f" weights {_names(sorted(walk.weights))}" if walk.weights else "") + " {"
-    for loop in walk.loops:
-        yield from _inside(_loop(loop, layouts))
-    yield "}"
-
-
-def _loop(loop: Loop, layouts: Mapping[str, Buffer]) -> Iterator[str]:
-    text = f"loop ({axes_text(loop.inner)})" + (" back" if loop.back else "")
-    text += f" shift {loop.shift.points} from {loop.shift.start!r}" if loop.shift is not None else ""
-    text += "".join(f" keep %{name} {how}" for name, how in loop.keep)
-    yield text + (f" by_tile {_names(sorted(loop.by_tile))}" if loop.by_tile else "") + " {"
-    for step in loop.steps:
-        yield from _inside(_step(step, layouts))
-    for e in loop.sums:
-        yield f"  exponentials %{e.top}"
-        yield from _inside(_inside(_step(e.step, layouts)))
-        yield from _inside(_inside([*_value("of", e.exponent), *_value("from", e.shift)]))
-    for q in loop.squares:
-        yield "  squares"
-        yield from _inside(_inside(_step(q.step, layouts)))
-        yield from _inside(_inside([*_value("of", q.value), *_value("from", q.shift)]))
-    yield "}"
-
-
-def _step(nest: Nest, layouts: Mapping[str, Buffer]) -> list[str]:
-    return item_text(nest, {nest.out: _inner_layout(nest), **layouts}).splitlines()
-
-
-def _value(word: str, value: Val) -> list[str]:
-    return f"{word} {value_lines(value)}".splitlines()
+        yield from grid_lines(GridWalk(walk), known)
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------
 
 
-class _LaunchParser(WalkParser):
-    """Adds launches, and walks of grids."""
+class _LaunchParser(GridParser):
+    """Adds launches."""
 
     def launches(self, program: Program) -> Launches:
         target = self.read_target()
@@ -215,7 +163,7 @@ class _LaunchParser(WalkParser):
         kernel = self._kernel()
         if self.accept("walk"):
             return kernel, self.read_walk()
-        return kernel, self._grid() if self.accept("grid") else None
+        return kernel, self.read_grid().walk if self.accept("grid") else None
 
     def _finish(self, layouts: Mapping[str, Buffer]) -> Finish:
         modulus, width = self.integer(), self.integer()
@@ -230,63 +178,3 @@ class _LaunchParser(WalkParser):
             fail("what finishes a launch has a `grid`", token.line)
         self.expect("}")
         return Finish(kernel, walk, modulus, width, arrivals, counters)
-
-    def _grid(self) -> Walk:
-        kind, rows = self.kind("name"), self.loops()
-        self.expect("tile")
-        height = self.integer()
-        self.expect("x")
-        inner_points = self.integer()
-        self.expect("warps")
-        warps, persistent = self.integer(), self.accept("persistent")
-        parts = self.integer() if self.accept("parts") else 1
-        inner = self.loops() if self.accept("inner") else ()
-        weights = self.names_in_brackets() if self.accept("weights") else ()
-        self.expect("{")
-        loops = []
-        while self.accept("loop"):
-            loops.append(self._loop_of(rows))
-        self.expect("}")
-        blocks = Blocks(height, inner_points, warps, persistent, parts)
-        return Walk(kind, rows, blocks, inner, tuple(loops), frozenset(weights))
-
-    def _loop_of(self, rows: Sequence[Atom]) -> Loop:
-        inner = self.loops()
-        back, shift = self.accept("back"), None
-        around = {a.key: a for a in (*rows, *inner)}
-        if self.accept("shift"):
-            points = self.integer()
-            self.expect("from")
-            self.axes = around
-            shift = Shift(self.expr(), points)
-        keep = []
-        while self.accept("keep"):
-            keep.append((self.kind("buffer")[1:], self.kind("name")))
-        by_tile = self.names_in_brackets() if self.accept("by_tile") else ()
-        self.expect("{")
-        steps, sums, squares = list[Nest](), list[ExpSum](), list[SquareSum]()
-        while not self.accept("}"):
-            if self.accept("exponentials"):
-                top = self.kind("buffer")[1:]
-                step = self._nest_of()
-                sums.append(ExpSum(step, top, *self._relative(step, around)))
-            elif self.accept("squares"):
-                step = self._nest_of()
-                squares.append(SquareSum(step, *self._relative(step, around)))
-            else:
-                steps.append(self._nest_of())
-        return Loop(inner, tuple(steps), tuple(sums), tuple(squares), shift, back, tuple(keep), frozenset(by_tile))
-
-    def _nest_of(self) -> Nest:
-        name = self.typed_buffer()
-        self.expect("=")
-        return self._nest(name)
-
-    def _relative(self, step: Nest, around: Mapping[str, Atom]) -> tuple[Val, Val]:
-        """Read what a sum is of and what that is relative to."""
-        found = list[Val]()
-        for word in ("of", "from"):
-            self.expect(word)
-            self.axes = {**{a.key: a for a in (*step.axes, *step.red)}, **around}
-            found.append(self.whole())
-        return found[0], found[1]

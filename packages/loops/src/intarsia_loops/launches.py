@@ -129,9 +129,11 @@ class Walk:
         rows: Axes of the rows, outermost first: neighbouring rows differ in the last one.
         blocks: The tile.
         inner: Axes of the inner points, for `"points"`.
-        loops: What is walked, in order; none for scans and scatters.
+        loops: What is walked, in order; of a scan, what each row starts from if anything, then the scanned points; of a
+            scatter, one that walks nothing: checks of a point, then the point.
         weights: Sums of exponentials relative to just their maximum: numbers from 1 to that of the points, or NaN, so
             that a quotient may be had from their inverse.
+        wide: Numbers of rows, of points and of elements have 64 bits; else 32, but for what needs more.
     """
 
     kind: str
@@ -140,6 +142,7 @@ class Walk:
     inner: tuple[Atom, ...] = ()
     loops: tuple[Loop, ...] = ()
     weights: frozenset[str] = frozenset()
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@
     graph(%x: f32[64, 100]) {
       ...
     }
-    // launches 1
+    // launches 2
     ...
     // source
     made KernelSource('', 'cpp', launches=(...))

@@ -31,6 +31,7 @@ from intarsia_scheduler.grid.scatter import scatter_launches
 from intarsia_scheduler.grid.sets import side_by_side
 from intarsia_scheduler.grid.split import Cut, cut_steps, in_parts, spread, walks_of
 from intarsia_scheduler.grid.walk import walk_of
+from intarsia_scheduler.grid.width import is_wide
 
 __all__ = ["arranged"]
 
@@ -101,7 +102,7 @@ class _Unit:
             launch = self.launch(kernel)
             yield replace(launch, walk=self.decide.vectors(launch.kernel, launch.layouts))
         elif not is_tiled(kernel):
-            yield replace(self.launch(kernel), walk=None)
+            yield self.launch(kernel, walked=False)
         elif is_scatter(kernel):
             yield from self.scatter(kernel)
         elif is_scan(kernel):
@@ -122,7 +123,7 @@ class _Unit:
 
     def scatter(self, kernel: Kernel) -> Iterator[LaunchPlan]:
         if self.of("apart", kernel) == "launch":
-            yield replace(self.launch(kernel), walk=None)  # tiles have its points only
+            yield self.launch(kernel, walked=False)  # tiles have its points only
             return
         found = scatter_launches(kernel, self.buffers)
         self.shared(found.scratch)
@@ -163,10 +164,10 @@ class _Unit:
         for part in found.kernels:
             yield self.launch(with_flat_reductions(part, self.buffers))
 
-    def launch(self, kernel: Kernel) -> LaunchPlan:
+    def launch(self, kernel: Kernel, *, walked: bool = True) -> LaunchPlan:
         form, layouts, names = kind_of(kernel, self.buffers)
         plan = self.decide.walk(form, layouts)
-        walk = walk_of(form, layouts, plan) if "walk" in plan.choices else None
+        walk = walk_of(form, layouts, plan) if walked and "walk" in plan.choices else None
         checks = self.joint.checks
         asserts = tuple((f"b{k}", checks[b]) for k, b in enumerate(names) if b in checks)
         key = (form, asserts, None, _layout_key(layouts))
@@ -184,8 +185,11 @@ class _Unit:
         if not isinstance(launch.walk, Walk) or "walk" not in plan.choices:
             return None
         finish = finish_of(launch.kernel, launch.walk, kernel, walk_of(kernel, layouts, plan))
+        if finish is None:
+            return None
+        walk = replace(launch.walk, wide=is_wide(launch.kernel, layouts))
         key = (launch.kernel, (), _finish_key(finish), _layout_key(layouts))
-        return replace(launch, layouts=layouts, sets=(names,), finish=finish, key=key) if finish is not None else None
+        return replace(launch, walk=walk, layouts=layouts, sets=(names,), finish=finish, key=key)
 
 
 def _cut(text: str, n_axes: int) -> Cut:

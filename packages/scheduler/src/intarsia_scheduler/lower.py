@@ -1,6 +1,7 @@
 """One launch and what was chosen for it -> tiles: every buffer flat, every step a loop nest.
 
-On a CPU, a launch does what its walk says, which C++ prints, over the buffers' canonical names. On a grid:
+A launch does what its walk says, which an emitter prints, over the buffers' canonical names. Where nobody said how a
+grid walks it, its points are walked by plain choices:
 
     map      for inner axes: put out[..] = body; or check body
     fold     for inner axes: acc; for reduced axes: fold body; take; put
@@ -18,11 +19,12 @@ from dataclasses import dataclass, field, replace
 
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.addresses import address
+from intarsia_loops.grid import COUNTERS, grid_walk
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, flat, lift
-from intarsia_loops.launches import LaunchPlan
+from intarsia_loops.launches import LaunchPlan, Walk
 from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Buffer, Kernel, Nest, Val, cast, index_value, load, scatter_of, val
-from intarsia_loops.rewrites import at, rebuild, rename_buffers
+from intarsia_loops.program import Buffer, Kernel, Nest, Val, index_value, load, scatter_of
+from intarsia_loops.rewrites import at, rename_buffers
 from intarsia_loops.tiles import (
     Acc,
     Bind,
@@ -39,12 +41,13 @@ from intarsia_loops.tiles import (
     index_width,
     touched,
 )
+from intarsia_loops.tiles.values import element_number, flat_value
 from intarsia_loops.vectors.walks import VectorWalk
 from intarsia_scheduler.grid.walk import rows_of_chunks
 from intarsia_scheduler.plan import KernelPlan
 from intarsia_scheduler.simple import is_pointwise
 
-__all__ = ["launches_of", "walked_launch"]
+__all__ = ["gridded_launch", "launches_of", "walked_launch"]
 
 UPDATES = {"scatter_sum": "sum", "scatter_max": "max", "scatter_min": "min"}
 ACROSS = ("serial", "threads", "program")
@@ -62,7 +65,7 @@ def launches_of(plan: LaunchPlan, chosen: KernelPlan, name: str) -> tuple[Launch
         InvalidArgumentError: `schedule.choice`: a choice isn't one of this kernel's.
     """
     _checked(plan.kernel, chosen)
-    alone = _named(plan) if len(plan.sets) == 1 else plan
+    alone = _named(plan)
     body = _Kernel(alone.kernel, alone.layouts, chosen, dict(alone.asserts))
     step = alone.kernel.steps[-1]
     if scatter_of(step) is not None:
@@ -89,6 +92,25 @@ def walked_launch(plan: LaunchPlan, walk: VectorWalk, name: str) -> Launch:
     return Launch(name, tuple(f"b{k}" for k in kept), sets, (walk,), "i64", 0, plan.origins)
 
 
+def gridded_launch(plan: LaunchPlan, walk: Walk, counters: str, name: str) -> Launch:
+    """Return the launch of what the programs of a grid walk.
+
+    Args:
+        plan: The launch.
+        walk: How its points are walked.
+        counters: The buffer that its programs count themselves in with, if they do.
+        name: Of the launch.
+    """
+    given = grid_walk(plan, walk)
+    used = set().union(*given.touched())
+    kept = [k for k in range(len(plan.sets[0])) if f"b{k}" in used]
+    params, sets = tuple(f"b{k}" for k in kept), tuple(tuple(names[k] for k in kept) for names in plan.sets)
+    if given.ending is not None:
+        params, sets = (*params, COUNTERS), tuple((*names, counters) for names in sets)
+    wide = walk.wide or (given.ending is not None and given.ending.walk.walk.wide)
+    return Launch(name, params, sets, (given,), "i64" if wide else "i32", walk.blocks.warps, plan.origins)
+
+
 def _named(plan: LaunchPlan) -> LaunchPlan:
     """A launch for one set of buffers over these buffers themselves."""
     (names,) = plan.sets
@@ -102,10 +124,7 @@ def _named(plan: LaunchPlan) -> LaunchPlan:
 def _launch(body: Sequence[Statement], plan: LaunchPlan, name: str) -> Launch:
     made = Launch(name, (), ((),), tuple(body))
     params = tuple(sorted(set().union(*touched(made))))
-    sets: tuple[tuple[str, ...], ...] = (params,)
-    if len(plan.sets) > 1:
-        sets = tuple(tuple(names[int(b[1:])] for b in params) for names in plan.sets)
-    return Launch(name, params, sets, made.body, index_width(made.body), 0, plan.origins)
+    return Launch(name, params, (params,), made.body, index_width(made.body), 0, plan.origins)
 
 
 def _checked(kernel: Kernel, plan: KernelPlan) -> None:
@@ -281,28 +300,12 @@ class _Kernel:
     def value(self, body: Val) -> Val:
         """The value over flat element numbers, and over what is held."""
 
-        def leaf(v: Val) -> Val:
-            if v.op == "index":
-                return v
+        def held(v: Val) -> Val | None:
             name, entries = v.args
-            if name in self.held:
-                return load(name, entries[len(self.kernel.rows) :], v.dtype)
-            return load(name, (self.address(entries, self.buffers[name].strides),), v.dtype)
+            return load(name, entries[len(self.kernel.rows) :], v.dtype) if name in self.held else None
 
-        return rebuild(body, leaf)
+        return flat_value(body, {}, self.buffers, held)
 
     def address(self, entries: Sequence[IndexExpr | Val], strides: Sequence[IndexExpr]) -> IndexExpr | Val:
         """The element number of an index; a value where it depends on data."""
-        pairs = list(zip(entries, strides, strict=True))
-        known = address(*zip(*[(e, s) for e, s in pairs if isinstance(e, IndexExpr)], strict=True)) if any(
-            isinstance(e, IndexExpr) for e, _ in pairs
-        ) else ZERO  # fmt: skip
-        total: Val | None = None if known is ZERO else index_value(known)
-        values = [(self.value(e), s) for e, s in pairs if isinstance(e, Val)]
-        if not values:
-            return known
-        for e, s in values:
-            term = e if s.const() == 1 else val("mul", cast(e, "i64"), index_value(s), dtype="i64")
-            total = term if total is None else val("add", total, term, dtype="i64")
-        assert total is not None
-        return total
+        return element_number([e if isinstance(e, IndexExpr) else self.value(e) for e in entries], strides)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -11,15 +11,14 @@ from torch.fx import GraphModule
 from intarsia_ir.records import Target
 from intarsia_loops import kernels as kernels_dialect
 from intarsia_loops.graph import from_fx
-from intarsia_loops.launches import Launches, LaunchPlan
-from intarsia_loops.program import Extern, Kernel, Placement, Program, TensorRef
-from intarsia_loops.rewrites import reads_in_order
+from intarsia_loops.launches import Launches, Walk
+from intarsia_loops.program import Extern, Placement, Program, TensorRef
 from intarsia_loops.tiles import Launch, Tiles, print_ir, verify
 from intarsia_loops.vectors.walks import VectorWalk
 from intarsia_scheduler.arrange import arranged
 from intarsia_scheduler.decide import Asked, Replayed, kind_of
 from intarsia_scheduler.limited import Limited
-from intarsia_scheduler.lower import launches_of, walked_launch
+from intarsia_scheduler.lower import gridded_launch, launches_of, walked_launch
 from intarsia_scheduler.measured import Measured
 from intarsia_scheduler.plan import SchedulePlan, SchedulePolicy
 
@@ -124,12 +123,14 @@ def apply(kernels: GraphModule | Program, plan: SchedulePlan, *, check: bool = T
         if isinstance(one.walk, VectorWalk):
             items.append((one.items[0], walked_launch(one, one.walk, f"kernel{k}")))
             continue
-        for part, finishes in _apart(one):
-            chosen = decide.walk(*kind_of(part.kernel, part.layouts)[:2])
-            items += [(one.items[0], t) for t in launches_of(part, chosen, f"kernel{k}{'_end' * finishes}")]
+        if isinstance(one.walk, Walk):
+            items.append((one.items[0], gridded_launch(one, one.walk, made.counters, f"kernel{k}")))
+            continue
+        chosen = decide.walk(*kind_of(one.kernel, one.layouts)[:2])
+        items += [(one.items[0], t) for t in launches_of(one, chosen, f"kernel{k}")]
     items += [(k, e) for k, e in enumerate(program.items) if isinstance(e, Extern) and k not in done]
     items.sort(key=lambda pair: pair[0])
-    buffers = {**program.buffers, **{n: b for n, b in made.scratch.items() if n != made.counters}}
+    buffers = {**program.buffers, **made.scratch}
     kept = _kept(program, [item for _, item in items])
     scratch = frozenset(made.scratch) & kept
     tiles = Tiles(
@@ -154,19 +155,6 @@ def _placement(program: Program, kept: frozenset[str]) -> Placement | None:
     if placed is None:
         return None
     return replace(placed, offsets={n: offset for n, offset in placed.offsets.items() if n in kept})
-
-
-def _apart(one: LaunchPlan) -> Iterator[tuple[LaunchPlan, bool]]:
-    """A launch, then what its last programs do, as a launch of its own."""
-    yield replace(one, finish=None, layouts={n: b for n, b in one.layouts.items() if n in _names(one.kernel)}), False
-    if one.finish is not None:
-        kernel = one.finish.kernel
-        layouts = {n: one.layouts[n] for n in _names(kernel) if n in one.layouts}
-        yield replace(one, kernel=kernel, walk=one.finish.walk, layouts=layouts, finish=None), True
-
-
-def _names(kernel: Kernel) -> list[str]:
-    return list(dict.fromkeys(n for s in kernel.steps for n in (*reads_in_order(s), s.out)))
 
 
 def _kept(program: Program, items: Sequence[Launch | Extern]) -> frozenset[str]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from intarsia_loops.addresses import product
-from intarsia_loops.launches import Blocks, Finish, LaunchPlan, Walk
-from intarsia_loops.program import Buffer, Kernel
+from intarsia_loops.grid import COUNTERS, Ending, GridWalk
+from intarsia_loops.launches import Blocks
+from intarsia_loops.program import Buffer
 from intarsia_triton.ops import POINTED
 from intarsia_triton.rows import Rows
 from intarsia_triton.scan import Scan
@@ -40,35 +41,33 @@ class Function:
     asserts: bool = False
 
 
-def function(plan: LaunchPlan, walk: Walk, name: str) -> Function:
+def function(given: GridWalk, copies: int, name: str) -> Function:
     """Return the Triton function of a launch.
 
     Args:
-        plan: The launch. Of several sets of buffers the second dimension of the grid picks one; the function takes all
-            buffers of the first set, then those of the second, and so on. With something to finish, it takes counters
-            after its buffers.
-        walk: How its points are walked.
+        given: How the programs of a grid do it. Where they count, the function takes counters after its buffers.
+        copies: Sets of buffers. Of several the second dimension of the grid picks one; the function takes all buffers
+            of the first set, then those of the second, and so on.
         name: Name of the function.
     """
-    buffers, finish, copies = plan.layouts, plan.finish, len(plan.sets)
-    writer = _writer(plan.kernel, buffers, walk)
-    writer.checks, writer.chunk = dict(plan.asserts), plan.chunk
+    ending, buffers = given.ending, dict(given.layouts)
+    writer = _writer(given, buffers)
     writer.write()
     sizes, end = writer.sizes, ""
-    if finish is not None:
-        last = _ending(finish, buffers, writer)
+    if ending is not None:
+        last = _last(ending, buffers, writer)
         sizes = tuple(sorted({*sizes, *last.sizes}))
         end = _text(f"{name}_end", ["number", *last.pointers.values(), *sizes], last.blocks, last.lines) + "\n\n"
-        writer.lines += _arrival(finish, f"{name}_end", [*last.pointers.values(), *sizes])
+        writer.lines += _arrival(ending, f"{name}_end", [*last.pointers.values(), *sizes])
     pointers = [n if copies == 1 else f"{n}_{k}" for k in range(copies) for n in writer.pointers.values()]
     types = [f"*{POINTED[buffers[buffer].dtype]}" for buffer in writer.pointers] * copies
-    if finish is not None:
-        pointers, types = [*pointers, "arrived"], [*types, f"*{POINTED['i32']}"]
+    if ending is not None:
+        pointers, types = [*pointers, COUNTERS], [*types, f"*{POINTED['i32']}"]
     picks = _picks(list(writer.pointers.values()), copies) if copies > 1 else []
     text = end + _text(name, [*pointers, *sizes], writer.blocks, [*picks, *writer.lines])
     signature = (*zip(pointers, types, strict=True), *((size, "i64") for size in sizes))
     grid = (*writer.grid(), str(copies)) if copies > 1 else writer.grid()
-    return Function(text, tuple(writer.pointers), sizes, grid, writer.blocks, signature, bool(plan.asserts))
+    return Function(text, tuple(writer.pointers), sizes, grid, writer.blocks, signature, bool(given.asserts))
 
 
 def _constants(blocks: Blocks) -> dict[str, int]:
@@ -82,22 +81,22 @@ def _text(name: str, parameters: Sequence[str], blocks: Blocks, lines: Sequence[
     return "\n".join([*head, *(INDENT + line for line in lines), ""])
 
 
-def _ending(finish: Finish, buffers: Mapping[str, Buffer], first: Writer) -> Rows:
+def _last(ending: Ending, buffers: Mapping[str, Buffer], first: Writer) -> Rows:
     """Return the writer of what the last programs do; it names buffers as `first` does, which learns the others."""
-    last = Rows(finish.kernel, buffers, finish.walk)
+    last = Rows(ending.walk, buffers)
     last.number, last.pointers = "number", first.pointers
     last.write()
     return last
 
 
-def _arrival(finish: Finish, end: str, arguments: Sequence[str]) -> list[str]:
+def _arrival(ending: Ending, end: str, arguments: Sequence[str]) -> list[str]:
     """Statements that count a program in, after its stores, and let the last one do the rest."""
-    number = f"tl.program_id(0) % {finish.modulus} // {finish.width}" if finish.modulus else "0"
+    number = f"tl.program_id(0) % {ending.modulus} // {ending.width}" if ending.modulus else "0"
     return [
         f"number = {number}",
         "tl.debug_barrier()",
-        f'if tl.atomic_add(arrived + number, 1, sem="acq_rel") == {finish.arrivals - 1}:',
-        f"{INDENT}tl.store(arrived + number, 0)",
+        f'if tl.atomic_add({COUNTERS} + number, 1, sem="acq_rel") == {ending.arrivals - 1}:',
+        f"{INDENT}tl.store({COUNTERS} + number, 0)",
         f"{INDENT}{end}(number, {', '.join(arguments)})",
     ]
 
@@ -115,11 +114,11 @@ def _picks(names: Sequence[str], copies: int) -> list[str]:
     return lines
 
 
-def _writer(kernel: Kernel, buffers: Mapping[str, Buffer], walk: Walk) -> Rows | _Maps | Scan | Scatter:
+def _writer(given: GridWalk, buffers: Mapping[str, Buffer]) -> Rows | _Maps | Scan | Scatter:
     kinds: Mapping[str, type[Rows | _Maps | Scan | Scatter]] = {
         "rows": Rows, "points": _Maps, "scan": Scan, "scatter": Scatter,
     }  # fmt: skip
-    return kinds[walk.kind](kernel, buffers, walk)
+    return kinds[given.walk.kind](given, buffers)
 
 
 class _Maps(Writer):

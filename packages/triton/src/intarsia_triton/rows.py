@@ -281,7 +281,7 @@ class Rows(Writer):
             value = tile.value(step.body)
             if step.kind != "map":
                 self._scalars[step.out] = value
-            if step.out not in self.kernel.local:
+            if step.out not in self.given.local:
                 self._write(tile, step, value)
         self.lines += tile.lines
         tile.lines = []
@@ -325,7 +325,7 @@ class Rows(Writer):
         if step.out in self.walk.weights and step.dtype == "f32":
             self._inverses[step.out] = f"inverse_{step.out}"
             lines.append(f"inverse_{step.out} = tl.div_rn(1.0, {scalar})")
-        if step.out not in self.kernel.local:
+        if step.out not in self.given.local:
             tile = self._tile(self.row_points)
             tile.store(step.out, tuple(map(lift, step.axes)), scalar)
             lines += tile.lines

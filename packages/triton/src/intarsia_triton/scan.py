@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from intarsia_loops.addresses import product
+from intarsia_loops.grid import GridWalk
 from intarsia_loops.index import lift
-from intarsia_loops.launches import Walk
 from intarsia_loops.ops import identity_of
-from intarsia_loops.program import Buffer, Kernel, const
-from intarsia_loops.rewrites import at
+from intarsia_loops.program import Buffer, const
 from intarsia_triton.index import index_text
 from intarsia_triton.writer import INDENT, Writer, divides
 
@@ -19,13 +18,13 @@ __all__ = ["Scan"]
 class Scan(Writer):
     """A block of rows, or of chunks of rows, each with a walk along the scanned axis."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], walk: Walk) -> None:
-        super().__init__(kernel, buffers, walk)
-        *starts, self.step = kernel.steps
+    def __init__(self, given: GridWalk, buffers: Mapping[str, Buffer]) -> None:
+        super().__init__(given, buffers)
+        *starts, self.step = given.steps()
         (self.scanned,) = self.step.red
-        self.first = const(identity_of(self.step.kind, self.step.body.dtype), self.step.body.dtype)
-        for start in starts:
-            self.first = at(start.body, dict(zip(start.axes, map(lift, walk.rows), strict=True)))
+        self.chunk = given.chunk
+        nothing = const(identity_of(self.step.kind, self.step.body.dtype), self.step.body.dtype)
+        self.first = starts[0].body if starts else nothing
         self._alone = True  # each tile is for one body
 
     def write(self) -> None:

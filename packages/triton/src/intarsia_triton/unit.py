@@ -1,13 +1,18 @@
-"""Launches -> Triton text: all launches of a program in one module."""
+"""Launches, or tiles -> Triton text: all launches of a program in one module."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
 
 from intarsia_ir.choices import instance_of
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import KernelSource, Launch
+from intarsia_loops.grid import COUNTERS, GridWalk, grid_walk
 from intarsia_loops.launches import Launches, LaunchPlan, Walk
+from intarsia_loops.tiles import Launch as TileLaunch
+from intarsia_loops.tiles import Tiles
 from intarsia_triton.kernel import Function, function
 from intarsia_triton.prelude import PRELUDE
 
@@ -19,11 +24,27 @@ OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False, "num_stages":
 ASSERTING = {"debug": True, "sanitize_overflow": False}
 
 
-def emit_unit(launches: Launches) -> KernelSource:
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """A launch: how a grid does it, its buffers' real names, which items it is, where it counts if so."""
+
+    walk: GridWalk
+    sets: tuple[Mapping[str, str], ...]
+    items: tuple[int, int]
+    counters: str
+
+    @property
+    def key(self) -> object:
+        """Equal for launches that are one function."""
+        return self.walk, len(self.sets)
+
+
+def emit_unit(program: Launches | Tiles) -> KernelSource:
     """Return the Triton module of all launches of a program; equal ones become one function.
 
     Args:
-        launches: What is launched, and how its points are walked.
+        program: What is launched, and how its points are walked: `Launches`, or the tiles that say what these mean. Of
+            both, Triton prints the same walks, and the text is the same.
 
     Returns:
         Text of a Python module, with a launch for each of them.
@@ -32,14 +53,50 @@ def emit_unit(launches: Launches) -> KernelSource:
         UnsupportedError: An op has no Triton form.
         InvalidArgumentError: `triton.walk`: nobody said how a launch walks its points.
     """
-    instance_of("what is printed (`intarsia_scheduler.scheduled(kernels, target).launches`)", launches, Launches)
+    instance_of("what is printed (`intarsia_scheduler.scheduled(kernels, target).launches`)", program, Launches, Tiles)
     functions: dict[object, tuple[str, Function]] = {}
-    made = tuple(_launch(plan, functions, launches.counters) for plan in launches.launches)
+    launches = _walked(program)
+    made = tuple(_launch(walked, functions) for walked in launches)
     table = dict(functions.values())
     text = PRELUDE + "".join(f"\n\n{f.text}" for f in table.values()) + _table(table)
+    if isinstance(program, Launches):
+        n_kernels, scratch = program.n_kernels, tuple(program.scratch.items())
+    else:
+        n_kernels, scratch = len(made), tuple((n, b) for n, b in program.buffers.items() if n in program.scratch)
+    counters = next((one.counters for one in launches if one.counters), "")
     return KernelSource(
-        text, "triton", "", (), made, launches.n_kernels, len(table), scratch=tuple(launches.scratch.items()),
-        counters=launches.counters,
+        text, "triton", "", (), made, n_kernels, len(table), scratch=scratch, counters=counters
+    )  # fmt: skip
+
+
+def _walked(program: Launches | Tiles) -> list[_Walked]:
+    """The launches of a program."""
+    if isinstance(program, Launches):
+        return [_of_plan(plan, program.counters) for plan in program.launches]
+    items = enumerate(program.items)
+    return [_of_tiles(item, k) for k, item in items if isinstance(item, TileLaunch)]
+
+
+def _of_plan(plan: LaunchPlan, counters: str) -> _Walked:
+    if not isinstance(plan.walk, Walk):
+        _nobody_said(plan.sets[0])
+    names = tuple({f"b{k}": n for k, n in enumerate(names)} for names in plan.sets)
+    counters = counters if plan.finish is not None else ""
+    return _Walked(grid_walk(plan, plan.walk), names, plan.items, counters)
+
+
+def _of_tiles(launch: TileLaunch, position: int) -> _Walked:
+    (walk,) = launch.body if len(launch.body) == 1 else (None,)
+    if not isinstance(walk, GridWalk):
+        _nobody_said(launch.sets[0])
+    names = tuple(dict(zip(launch.params, names, strict=True)) for names in launch.sets)
+    return _Walked(walk, names, (position, position + 1), names[0].get(COUNTERS, ""))
+
+
+def _nobody_said(names: Sequence[str]) -> NoReturn:
+    raise InvalidArgumentError(
+        f"nobody said how the launch over {', '.join(names)} walks its points", code="triton.walk",
+        hints=("schedule with a policy that chooses the words of WALK",),
     )  # fmt: skip
 
 
@@ -57,18 +114,14 @@ def _table(functions: Mapping[str, Function]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _launch(plan: LaunchPlan, functions: dict[object, tuple[str, Function]], counters: str) -> Launch:
-    """A launch of the function for this plan, which is emitted unless an equal one was."""
-    if not isinstance(plan.walk, Walk):
-        raise InvalidArgumentError(
-            f"nobody said how the launch over {', '.join(plan.sets[0])} walks its points", code="triton.walk",
-            hints=("schedule with a policy that chooses the words of WALK",),
-        )  # fmt: skip
-    if plan.key not in functions:
+def _launch(walked: _Walked, functions: dict[object, tuple[str, Function]]) -> Launch:
+    """A launch of the function for this walk, which is emitted unless an equal one was."""
+    key = walked.key
+    if key not in functions:
         name = f"kernel{len(functions)}"
-        functions[plan.key] = (name, function(plan, plan.walk, name))
-    name, made = functions[plan.key]
-    taken = tuple(names[int(b[1:])] for names in plan.sets for b in made.buffers)
-    if plan.finish is not None:
-        taken = (*taken, counters)
-    return Launch(name, taken, made.sizes, plan.items, made.grid)
+        functions[key] = (name, function(walked.walk, len(walked.sets), name))
+    name, made = functions[key]
+    taken = [names[b] for names in walked.sets for b in made.buffers]
+    if walked.walk.ending is not None:
+        taken.append(walked.counters)
+    return Launch(name, tuple(taken), made.sizes, walked.items, made.grid)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from intarsia_loops.addresses import divides_axes, product
+from intarsia_loops.addresses import divides_axes, indices_of, product
+from intarsia_loops.grid import GridWalk
 from intarsia_loops.index import Atom, IndexExpr, lift
-from intarsia_loops.launches import NOTHING, Walk
+from intarsia_loops.launches import NOTHING
 from intarsia_loops.ops import identity_of
-from intarsia_loops.program import Buffer, Kernel, Nest, Val
+from intarsia_loops.program import Buffer, Nest
 from intarsia_loops.rewrites import postorder
 from intarsia_triton.index import index_text
 from intarsia_triton.ops import constant
@@ -17,30 +18,28 @@ from intarsia_triton.tile import Points, Tile
 __all__ = ["INDENT", "Writer", "divides"]
 
 INDENT = "    "
-# grids are 31-bit numbers, and so are the offsets of most tensors; beyond, addresses need 64 bits
-LARGEST_32_BIT = 1 << 31
 LARGEST_16_BIT = 1 << 16
 
 
 class Writer:
     """Statements of one function. A program takes a block of rows: `x` is its tile of row numbers."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], walk: Walk) -> None:
-        self.kernel, self.buffers, self.walk = kernel, buffers, walk
-        self.rows, blocks = walk.rows, walk.blocks
+    def __init__(self, given: GridWalk, buffers: Mapping[str, Buffer]) -> None:
+        self.given, self.buffers, self.walk = given, buffers, given.walk
+        self.rows, blocks = self.walk.rows, self.walk.blocks
         self.blocks = blocks
         self.lines: list[str] = []
         self.number = "tl.program_id(0)"
-        self.checks: Mapping[str, str] = NOTHING
-        self.chunk = 0
+        self.checks = dict(given.asserts)
         self.pointers: dict[str, str] = {}
-        self.sizes = _sizes(kernel, buffers)
-        self._divides = any(map(_is_divided, kernel.steps))
+        self.sizes = _sizes(given, buffers)
+        self._divides = any(divides_axes(e) for body in given.bodies() for v in postorder(body) for e in indices_of(v))
         self.policies: Mapping[str, str] = NOTHING
         self._scalars: dict[str, str] = {}
         self._inverses: dict[str, str] = {}
         self.by_tile: frozenset[str] = frozenset()
-        self._alone = all(step.kind == "map" for step in kernel.steps) and len(kernel.writes()) == 1
+        made = [step for step in given.steps() if step.out not in given.local]
+        self._alone = all(step.kind == "map" for step in given.steps()) and len(made) == 1
         self._counter = [0]
         self.parts = blocks.parts
         lanes = f"RBLOCK // {blocks.parts}"
@@ -137,10 +136,8 @@ class Writer:
         return " + (tl.num_programs(2) - 1) * RBLOCK" if small and (len(inner) > 1 or self._divides) else ""
 
     def _wide(self) -> str:
-        """Text that makes indices 64 bits wide: where offsets or numbers of points need it, and beside sizes."""
-        points = [product([a.extent for a in (*s.axes, *s.red)]).const() or 0 for s in self.kernel.steps]
-        largest = max((*map(_last_offset, self.buffers.values()), *points), default=0)
-        return ".to(tl.int64)" if self.sizes or largest >= LARGEST_32_BIT else ""
+        """Text that makes indices 64 bits wide, where they are."""
+        return ".to(tl.int64)" if self.walk.wide else ""
 
 
 def divides(block: int, extent: IndexExpr) -> bool:
@@ -148,34 +145,10 @@ def divides(block: int, extent: IndexExpr) -> bool:
     return bool(known) and known % block == 0  # type: ignore[operator]  # None is falsy; so is 0, which needs masks
 
 
-def _last_offset(buffer: Buffer) -> int:
-    sizes = [(n.const(), s.const()) for n, s in zip(buffer.shape, buffer.strides, strict=True)]
-    if any(n is None or s is None for n, s in sizes):
-        return LARGEST_32_BIT
-    return sum((n - 1) * s for n, s in sizes if n and s)  # type: ignore[operator]
-
-
-def _sizes(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[str, ...]:
-    """Return the size symbols that the kernel's text mentions, sorted."""
-    found: set[str] = set()
-    for step in kernel.steps:
-        for a in (*step.axes, *step.red):
-            found |= a.extent.symbols()
-        for v in postorder(step.body):
-            found |= {s for e in _indices(v) for s in e.symbols()}
-        for name in (*step.reads(), step.out):
-            if name in buffers:
-                found |= {s for e in buffers[name].strides for s in e.symbols()}
-    return tuple(sorted(found))
-
-
-def _is_divided(step: Nest) -> bool:
-    """Tell whether some position in a step's body is a quotient or a remainder, or is computed from one."""
-    return any(divides_axes(e) for v in postorder(step.body) for e in _indices(v))
-
-
-def _indices(v: Val) -> tuple[IndexExpr, ...]:
-    """Return the index expressions that a value is written with."""
-    if v.op == "index":
-        return v.args
-    return tuple(e for e in v.args[1] if isinstance(e, IndexExpr)) if v.op in ("load", "gather") else ()
+def _sizes(given: GridWalk, buffers: Mapping[str, Buffer]) -> tuple[str, ...]:
+    """Return the size symbols that the text mentions, sorted."""
+    extents = [a.extent for step in given.steps() for a in (*step.axes, *step.red)]
+    numbers = [e for body in given.bodies() for v in postorder(body) for e in indices_of(v)]
+    names = {v.args[0] for body in given.bodies() for v in body.loads}.union(s.out for s in given.steps())
+    strides = [s for name in names if name in buffers for s in buffers[name].strides]
+    return tuple(sorted({symbol for e in (*extents, *numbers, *strides) for symbol in e.symbols()}))

@@ -1,7 +1,7 @@
 """The tiles dialect: launches, how each walks its points, and where numbers are kept. Between kernels and source text.
 
 Example:
-    >>> tiles = parse_ir('''// dialect: tiles 2
+    >>> tiles = parse_ir('''// dialect: tiles 3
     ... target cpu 'avx2' 'g++' threads 2
     ... graph(%x: f32[100]) {
     ...   buffer %y: f32[]
@@ -24,7 +24,7 @@ Example:
 
 from intarsia_loops.tiles.interpret import interpret
 from intarsia_loops.tiles.monoids import MONOIDS, Monoid, Rules
-from intarsia_loops.tiles.names import touched
+from intarsia_loops.tiles.names import index_width, touched
 from intarsia_loops.tiles.program import (
     SCHEMA,
     Acc,
@@ -32,6 +32,7 @@ from intarsia_loops.tiles.program import (
     Check,
     Fold,
     For,
+    GridWalk,
     Hold,
     If,
     Last,
@@ -47,7 +48,7 @@ from intarsia_loops.tiles.program import (
     statements,
 )
 from intarsia_loops.tiles.text import parse_ir, print_ir
-from intarsia_loops.tiles.verify import index_width, verify
+from intarsia_loops.tiles.verify import verify
 from intarsia_loops.tiles.walks.expand import expand, expanded
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "Check",
     "Fold",
     "For",
+    "GridWalk",
     "Hold",
     "If",
     "Last",

@@ -11,6 +11,7 @@ import torch
 from intarsia_loops._parse import fail, tokens_after_head
 from intarsia_loops.index import ZERO, IndexExpr, axis
 from intarsia_loops.program import Extern, Val
+from intarsia_loops.tiles.grids.parse import GridParser
 from intarsia_loops.tiles.monoids import MONOIDS
 from intarsia_loops.tiles.program import (
     SCHEMA,
@@ -19,6 +20,7 @@ from intarsia_loops.tiles.program import (
     Check,
     Fold,
     For,
+    GridWalk,
     Hold,
     If,
     Last,
@@ -32,7 +34,6 @@ from intarsia_loops.tiles.program import (
     Update,
     VectorWalk,
 )
-from intarsia_loops.tiles.walks.parse import WalkParser
 
 __all__ = ["parse_tiles"]
 
@@ -45,7 +46,7 @@ def parse_tiles(text: str, constants: Mapping[str, torch.Tensor] | None = None) 
     return _Tiles(tokens_after_head(text, "tiles", SCHEMA), constants or {}).tiles()
 
 
-class _Tiles(WalkParser):
+class _Tiles(GridParser):
     """Adds launches and their statements; what a launch names is a buffer without a layout while it is read."""
 
     def tiles(self) -> Tiles:
@@ -257,6 +258,13 @@ class _Tiles(WalkParser):
 
     def _read_walk(self) -> VectorWalk:
         return self.read_walk()
+
+    def _read_grid(self) -> GridWalk:
+        before = self.buffers
+        self.buffers = dict(before)
+        walk = self.read_grid()
+        self.buffers = before
+        return walk
 
     def _read_update(self) -> Update:
         buffer = self.kind("buffer")[1:]

@@ -28,9 +28,11 @@ from intarsia_loops.rewrites import postorder
 from intarsia_loops.tiles.monoids import MONOIDS, Rules
 from intarsia_loops.tiles.program import (
     Acc,
+    Bind,
     Check,
     Fold,
     For,
+    GridWalk,
     Hold,
     If,
     Last,
@@ -124,6 +126,16 @@ class _Store:
         self.flat[at] = value
 
 
+def _unrolled(binds: Sequence[Bind], k: int) -> tuple[int, ...]:
+    """The positions of point k of a tile along what is unrolled."""
+    found: list[int] = []
+    for one in reversed(binds):
+        k, position = divmod(k, one.size)
+        if one.kind == "unroll":
+            found.append(position)
+    return tuple(reversed(found))
+
+
 def _side_by_side(a: Path, b: Path) -> bool:
     """Whether two paths part between iterations of one loop."""
     for x, y in zip(a, b, strict=False):
@@ -201,7 +213,7 @@ class _Runner:
         self._loops = 0
         self._orders: dict[Val, list[Val]] = {}
         self._binds: dict[str, int] = {}
-        self._walks: dict[VectorWalk, tuple[Statement, ...]] = {}
+        self._walks: dict[VectorWalk | GridWalk, tuple[Statement, ...]] = {}
 
     # ---- launches
 
@@ -282,6 +294,7 @@ class _Runner:
         binds = [b for b in s.binds if not (alone and b.kind == "unroll")]
         if not in_order and any(b.kind != "unroll" for b in s.binds):
             self.order.shuffle(points)
+            points.sort(key=lambda p: _unrolled(binds, p[0]))
         for k, point in points:
             side = () if in_order or all(b.kind == "unroll" for b in s.binds) else ((number, k),)
             inner = frame.inside((*frame.path, *side))
@@ -419,9 +432,17 @@ class _Runner:
     def _vectorwalk(self, s: VectorWalk, frame: _Frame) -> None:
         for name in s.outs:  # also those that have no element
             self._buffer(name)
+        self._written_out(s, frame)
+
+    def _written_out(self, s: VectorWalk | GridWalk, frame: _Frame) -> None:
         if s not in self._walks:
             self._walks[s] = expand(s)
         self._body(self._walks[s], frame)
+
+    def _gridwalk(self, s: GridWalk, frame: _Frame) -> None:
+        for name in s.stored():  # also those that have no element
+            self._buffer(name)
+        self._written_out(s, frame)
 
     def _check(self, s: Check, frame: _Frame) -> None:
         if not bool(self._value(s.value, frame)):

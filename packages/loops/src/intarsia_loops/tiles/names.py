@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from intarsia_loops.index import IndexExpr
+from intarsia_loops.index import INF, IndexExpr
 from intarsia_loops.program import Val
 from intarsia_loops.rewrites import postorder
 from intarsia_loops.tiles.program import (
@@ -12,6 +12,7 @@ from intarsia_loops.tiles.program import (
     Check,
     Fold,
     For,
+    GridWalk,
     Hold,
     If,
     Last,
@@ -25,7 +26,10 @@ from intarsia_loops.tiles.program import (
     statements,
 )
 
-__all__ = ["defined", "numbers_of", "touched", "values_of"]
+__all__ = ["WIDTHS", "defined", "index_width", "numbers_of", "parts_of", "touched", "values_of"]
+
+# numbers of each index width are below this, and at least minus this
+WIDTHS = {"i32": 1 << 31, "i64": INF}
 
 
 def touched(launch: Launch) -> tuple[set[str], set[str]]:
@@ -38,7 +42,7 @@ def touched(launch: Launch) -> tuple[set[str], set[str]]:
         reads |= {v.args[0] for body in values_of(s) for v in body.loads}
         if isinstance(s, Put):
             writes.add(s.target)
-        elif isinstance(s, VectorWalk):
+        elif isinstance(s, VectorWalk | GridWalk):
             for found, names in zip((reads, writes), s.touched(), strict=True):
                 found |= names
         elif isinstance(s, Update):
@@ -98,3 +102,19 @@ def numbers_of(s: Statement) -> Iterator[IndexExpr]:
                 yield v.args[0]
             elif v.op in ("load", "gather"):
                 yield from (e for e in v.args[1] if isinstance(e, IndexExpr))
+
+
+def parts_of(e: IndexExpr) -> Iterator[IndexExpr]:
+    """Yield an expression, and those inside its quotients and remainders."""
+    yield e
+    for atom in e.atoms():
+        if atom.kind in "/%":
+            yield from parts_of(atom.a)
+            yield from parts_of(atom.b)
+
+
+def index_width(body: Iterable[Statement]) -> str:
+    """Return the narrowest index width in which a launch's body keeps rule T2."""
+    limit = WIDTHS["i32"]
+    parts = (p for s in statements(tuple(body)) for e in numbers_of(s) for p in parts_of(e))
+    return "i32" if all(-limit <= p.lo and p.hi < limit for p in parts) else "i64"

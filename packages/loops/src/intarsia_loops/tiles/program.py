@@ -13,6 +13,7 @@ Last     what the last program of a group to arrive does
 Check    stops with a message where a value is false
 VectorWalk    a whole kernel as a CPU's vectors and threads walk it (`intarsia_loops.vectors.walks`), which stands for
     the statements that `expand` writes out
+GridWalk      a whole launch as the programs of a GPU's grid walk it (`intarsia_loops.grid`), which stands likewise
 
 Values are the `Val`s of the loops dialect. A buffer is read, and written, at one flat element number; what is held, at
 one index a dimension; a name that `Acc`, `Run` or a `Hold` with a value gave is read by `load(name, ())`.
@@ -26,6 +27,7 @@ from types import MappingProxyType
 from typing import Any
 
 from intarsia_ir.records import Origin, SizeFacts, Target
+from intarsia_loops.grid import GridWalk
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.program import Buffer, Extern, Placement, Val
 from intarsia_loops.vectors.walks import VectorWalk
@@ -37,6 +39,7 @@ __all__ = [
     "Check",
     "Fold",
     "For",
+    "GridWalk",
     "Hold",
     "If",
     "Last",
@@ -53,7 +56,7 @@ __all__ = [
     "statements",
 ]
 
-SCHEMA = 2
+SCHEMA = 3
 Place = IndexExpr | Val
 
 
@@ -294,7 +297,7 @@ class Check:
     text: str
 
 
-Statement = For | If | Hold | Put | Acc | Fold | Run | Take | Update | Turn | Last | Check | VectorWalk
+Statement = For | If | Hold | Put | Acc | Fold | Run | Take | Update | Turn | Last | Check | VectorWalk | GridWalk
 
 
 @dataclass(frozen=True, slots=True)

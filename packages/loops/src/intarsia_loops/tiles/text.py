@@ -1,6 +1,6 @@
 """Tile programs as text and back.
 
-    // dialect: tiles 2
+    // dialect: tiles 3
     target cpu 'avx2' 'g++' threads 8
     graph(%x: f32[4096, 1003]) {
       buffer %y: f32[4096, 1003]
@@ -20,7 +20,7 @@
 A loop names its variable with its extent; `from .. to` follows where the range is another one, of which more than one
 end means the least. A number is `reg %v = value`, an array `hold %e: type space`. A value that is used more than once
 in a statement is named in a block, as in the loops dialect, and so are buffers, types, extern calls and facts written.
-Walks of vectors and threads are in `walks.text`.
+Walks of vectors and threads are in `walks.text`, those of grids in `grids.text`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ from intarsia_loops._text import (
 from intarsia_loops.index import ZERO
 from intarsia_loops.program import Extern, Program, Val
 from intarsia_loops.tiles._parse import parse_tiles
+from intarsia_loops.tiles.grids.text import grid_lines
 from intarsia_loops.tiles.program import (
     SCHEMA,
     Acc,
     Check,
     Fold,
     For,
+    GridWalk,
     Hold,
     If,
     Last,
@@ -146,6 +148,8 @@ def _statement(s: Statement) -> Iterator[str]:
             yield "}"
         case VectorWalk():
             yield from walk_lines(s)
+        case GridWalk():
+            yield from grid_lines(s)
         case _:
             yield from _simple(s).splitlines()
 

@@ -25,12 +25,13 @@ T11: values obey L5 and L8, but that an index may be of i32, where what doesn't 
     what they are stored in; a buffer is read at one element number.
 T12: an element number that is affine in variables with one end each is inside its buffer, unless a condition (`when`)
     says at which points it is used.
-T13 to T17 are those of a `VectorWalk`, in `walks.rules`; the statements that it stands for keep T1 to T12.
+T13 to T17 are those of a `VectorWalk`, in `walks.rules`, and T18 to T21 those of a `GridWalk`, in `grids.rules`;
+the statements that these stand for keep T1 to T12.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from intarsia_ir.dtypes import itemsize
@@ -40,13 +41,15 @@ from intarsia_loops.index import INF, ONE, ZERO, Atom, IndexExpr, less, lift
 from intarsia_loops.kernels.verify import ALIGNMENT, byte_span
 from intarsia_loops.program import Buffer, Extern, TensorRef, Val
 from intarsia_loops.rewrites import postorder
+from intarsia_loops.tiles.grids.rules import check_grid
 from intarsia_loops.tiles.monoids import MONOIDS
-from intarsia_loops.tiles.names import defined, numbers_of, touched, values_of
+from intarsia_loops.tiles.names import WIDTHS, defined, numbers_of, parts_of, touched, values_of
 from intarsia_loops.tiles.program import (
     Acc,
     Check,
     Fold,
     For,
+    GridWalk,
     Hold,
     If,
     Last,
@@ -65,14 +68,13 @@ from intarsia_loops.tiles.program import (
 from intarsia_loops.tiles.walks.expand import written_out
 from intarsia_loops.tiles.walks.rules import check_walk
 
-__all__ = ["index_width", "verify"]
+__all__ = ["verify"]
 
 SPACES = ("reg", "stack", "heap")
 ACROSS = ("serial", "threads", "program")
 ENDS = ("none", "mask", "peel", "always", "align")
 BINDS = ("unroll", "lanes", "parts")
 ORDERS = ("tree", "in order", "halves", "each", "state")
-WIDTHS = {"i32": 1 << 31, "i64": INF}
 
 
 def verify(tiles: Tiles) -> None:
@@ -185,7 +187,7 @@ class _Body:
         for e in numbers_of(s):
             if not e.axes() <= scope.axes:
                 self.add("T1", f"{e} uses a loop variable that isn't around it")
-            if self.limit < INF and not all(-self.limit <= p.lo and p.hi < self.limit for p in _parts(e)):
+            if self.limit < INF and not all(-self.limit <= p.lo and p.hi < self.limit for p in parts_of(e)):
                 self.add("T2", f"{e} doesn't fit {self.launch.width}")
 
     def value(self, body: Val, scope: _Scope, always: bool) -> None:
@@ -378,8 +380,17 @@ class _Body:
     def _vectorwalk(self, s: VectorWalk, scope: _Scope) -> None:
         before = len(self.findings.found)
         check_walk(s, self.buffers, self.tiles.target, self.add)
+        self._alone(s, "T13", scope, before)
+
+    def _gridwalk(self, s: GridWalk, scope: _Scope) -> None:
+        before = len(self.findings.found)
+        check_grid(s, self.launch, self.buffers, self.add)
+        self._alone(s, "T18", scope, before)
+
+    def _alone(self, s: VectorWalk | GridWalk, rule: str, scope: _Scope, before: int) -> None:
+        """A walk is all that its launch does, and what it stands for keeps the other rules."""
         if scope != _Scope() or len(self.launch.body) > 1:
-            self.add("T13", "shares a launch with other statements")
+            self.add(rule, "shares a launch with other statements")
         if len(self.findings.found) == before:  # else it may stand for nothing
             _Body(written_out(self.launch, s), self.tiles, self.findings).check()
 
@@ -424,15 +435,6 @@ def _moved_by(loops: tuple[For, ...]) -> frozenset[Atom]:
 
 def _within(end: IndexExpr, extent: IndexExpr) -> bool:
     return end is extent or (extent - end).lo >= 0
-
-
-def _parts(e: IndexExpr) -> Iterator[IndexExpr]:
-    """An expression, and those inside its quotients and remainders."""
-    yield e
-    for atom in e.atoms():
-        if atom.kind in "/%":
-            yield from _parts(atom.a)
-            yield from _parts(atom.b)
 
 
 def _is_outside(e: IndexExpr, buffer: Buffer, scope: _Scope) -> bool:
@@ -498,6 +500,7 @@ def _check_order(item: Launch | Extern, given: frozenset[str], defined: set[str]
         made, where = _written(item, writes), item.name
         read = _read(item, reads) - made
         made_by_update = {s.buffer for s in statements(item.body) if isinstance(s, Update)}
+        made_by_update |= {n for s in statements(item.body) if isinstance(s, GridWalk) for n in s.updated()}
         read |= _read(item, made_by_update - {s.target for s in statements(item.body) if isinstance(s, Put)})
     for name in sorted(read - defined):
         findings.add("T10", where, f"reads {name} before it is defined")
@@ -537,10 +540,3 @@ def _touched_by(item: Launch | Extern) -> set[str]:
     if isinstance(item, Extern):
         return {*item.outs} | set(item.reads())
     return {n for names in item.sets for n in names}
-
-
-def index_width(body: Iterable[Statement]) -> str:
-    """Return the narrowest index width in which a launch's body keeps rule T2."""
-    limit = WIDTHS["i32"]
-    parts = (p for s in statements(tuple(body)) for e in numbers_of(s) for p in _parts(e))
-    return "i32" if all(-limit <= p.lo and p.hi < limit for p in parts) else "i64"

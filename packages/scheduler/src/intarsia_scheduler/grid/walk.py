@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.addresses import product
-from intarsia_loops.index import Atom
+from intarsia_loops.index import Atom, lift
 from intarsia_loops.launches import Blocks, Loop, Walk
-from intarsia_loops.program import Buffer, Kernel
+from intarsia_loops.program import Buffer, Kernel, Nest
+from intarsia_loops.rewrites import at
 from intarsia_scheduler.grid.align import shift_of
 from intarsia_scheduler.grid.loops import (
     is_scan,
@@ -22,6 +23,7 @@ from intarsia_scheduler.grid.loops import (
 )
 from intarsia_scheduler.grid.scan import rows_of_scan
 from intarsia_scheduler.grid.split import new_axis
+from intarsia_scheduler.grid.width import is_wide
 from intarsia_scheduler.plan import KernelPlan
 
 __all__ = ["rows_of_chunks", "walk_of"]
@@ -44,16 +46,19 @@ def walk_of(kernel: Kernel, buffers: Mapping[str, Buffer], plan: KernelPlan) -> 
         plan.number("parts"),
     )  # fmt: skip
     _checked(kernel, plan, blocks)
+    wide = is_wide(kernel, buffers)
     if is_scatter(kernel):
-        return Walk(kind, kernel.steps[-1].red, blocks)
+        points = kernel.steps[-1].red
+        return Walk(kind, points, blocks, loops=(Loop((), _at_points(kernel.steps, points)),), wide=wide)
     if is_scan(kernel):
-        return Walk(kind, rows_of_chunks(kernel, buffers), blocks)
+        rows = rows_of_chunks(kernel, buffers)
+        return Walk(kind, rows, blocks, loops=_scanned(kernel.steps, rows), wide=wide)
     order = tuple(kernel.rows[int(k)] for k in plan.word("order").split())
     n = plan.number("inner")
     loops = loops_of(kernel)
     if kind == "points":
-        return Walk(kind, order[: len(order) - n], blocks, order[len(order) - n :], loops)
-    return Walk(kind, order, blocks, loops=_loops(loops, buffers, plan, blocks), weights=weights(loops))
+        return Walk(kind, order[: len(order) - n], blocks, order[len(order) - n :], loops, wide=wide)
+    return Walk(kind, order, blocks, loops=_loops(loops, buffers, plan, blocks), weights=weights(loops), wide=wide)
 
 
 def rows_of_chunks(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Atom, ...]:
@@ -61,6 +66,21 @@ def rows_of_chunks(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Atom,
     *starts, step = kernel.steps
     rows = rows_of_scan(step, buffers)
     return (new_axis("k0", starts[0].axes[0].extent, step.axes), *rows) if starts else rows
+
+
+def _at_points(steps: Sequence[Nest], points: Sequence[Atom]) -> tuple[Nest, ...]:
+    """A scatter's steps: checks, over the points that they guard, then the scatter itself."""
+    *checks, last = steps
+    moved = [(c, tuple(points[: len(c.axes)]), dict(zip(c.axes, map(lift, points), strict=False))) for c in checks]
+    return (*(replace(c, axes=axes, body=at(c.body, env)) for c, axes, env in moved), last)
+
+
+def _scanned(steps: Sequence[Nest], rows: Sequence[Atom]) -> tuple[Loop, ...]:
+    """The loops of a scan: what each row starts from, if anything, then its points."""
+    *starts, step = steps
+    moved = [(s, dict(zip(s.axes, map(lift, rows), strict=True))) for s in starts]
+    first = tuple(replace(s, axes=tuple(rows), body=at(s.body, env)) for s, env in moved)
+    return (*([Loop((), first)] if first else []), Loop(step.red, (step,)))
 
 
 def _checked(kernel: Kernel, plan: KernelPlan, blocks: Blocks) -> None:
