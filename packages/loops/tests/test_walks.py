@@ -108,6 +108,7 @@ BROKEN = [
     ("T16", "scans", "carry errors", "carry them"),
     ("T16", "scatter", "%b2: f32 memory map () [i0i1] =", "%b2: f32 memory sum (; i0i1: 50) [i0i1] ="),
     ("T16", "scatter", "memory scatter_sum (i0", "memory sum (i0"),
+    ("T16", "total", "number i32", "number i16"),
     ("T17", "transpose", "transpose i0 in 16", "transpose i1 in 16"),
     ("T17", "transpose", "transpose i0 in 16", "transpose i0 in 12"),
     ("T17", "transpose", "transpose i0 in 16 (load(%b1, i0 + 19*i1))", "transpose i0 in 16 (load(%b1, i0))"),

@@ -59,11 +59,6 @@ class Fold:
         return mask_type(32, lanes) if self.dtype == "b8" else vector(self.dtype, lanes)
 
     @property
-    def position_dtype(self) -> str:
-        """Integer type of positions while searching."""
-        return "i32" if self.step.position.hi < 1 << 31 and WIDTH[self.dtype] <= 4 else "i64"
-
-    @property
     def identity(self) -> str:
         """C text of the neutral element."""
         kind = {"argmax": "max", "argmin": "min"}.get(self.step.kind, self.step.kind)
@@ -77,7 +72,7 @@ class Fold:
         lines = [f"{self.ctype} {self.name}[{self.count}];"]
         fill = f"{self.name}[u] = {start};"
         if self.is_arg:
-            position = vector(self.position_dtype, self.context.lanes)
+            position = vector(self.step.counted, self.context.lanes)
             lines.append(f"{position} {self.name}_at[{self.count}];")
             fill += f" {self.name}_at[u] = bc<{position}>(-1);"
         return [*lines, self._each(fill)]
@@ -105,16 +100,16 @@ class Fold:
         acc, at = f"{self.name}[{u}]", f"{self.name}_at[{u}]"
         lanes, x = self.context.lanes, scope.name(rep).text
         order = ">" if self.step.kind == "argmax" else "<"
-        position = scope.value(index_value(self.step.position, self.position_dtype))
+        position = scope.value(index_value(self.step.position, self.step.counted))
         bits = 8 * WIDTH[self.dtype]
-        unset = widened(Rep(f"({at} < 0)", "b8", mask_type(8 * WIDTH[self.position_dtype], lanes)), bits, lanes).text
+        unset = widened(Rep(f"({at} < 0)", "b8", mask_type(8 * WIDTH[self.step.counted], lanes)), bits, lanes).text
         better = f"({x} {order} {acc}) | {unset}"
         if self.dtype in FLOATS:
             better += f" | (({x} != {x}) & ({acc} == {acc}))"
         if masked:
             better = f"lanes({scope.tail}, {better}, {mask_type(bits, lanes)}{{}})"
         won = scope.name(Rep(better, "b8", mask_type(bits, lanes)))
-        wide = widened(won, 8 * WIDTH[self.position_dtype], lanes)
+        wide = widened(won, 8 * WIDTH[self.step.counted], lanes)
         scope.lines.append(f"{acc} = {won.text} ? {x} : {acc};")
         scope.lines.append(f"{at} = {wide.text} ? {position.text} : {at};")
 
@@ -147,9 +142,7 @@ class Fold:
         """Return the statements that declare the accumulators of all threads, called `<name>_all`."""
         lines = [f"{self.ctype} {self.name}_all[{threads * self.count}];"]
         if self.is_arg:
-            lines.append(
-                f"{vector(self.position_dtype, self.context.lanes)} {self.name}_at_all[{threads * self.count}];"
-            )
+            lines.append(f"{vector(self.step.counted, self.context.lanes)} {self.name}_at_all[{threads * self.count}];")
         return lines
 
     def keep_part(self) -> list[str]:
@@ -160,7 +153,7 @@ class Fold:
     def join_parts(self, threads: int) -> list[str]:
         """Return the statements that make the accumulators of all threads ours again, in the order of threads."""
         if self.is_arg:
-            position = vector(self.position_dtype, self.context.lanes)
+            position = vector(self.step.counted, self.context.lanes)
             return [
                 f"const {self.ctype} *const {self.name} = {self.name}_all;",
                 f"const {position} *const {self.name}_at = {self.name}_at_all;",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.vectors.steps import Step
@@ -86,8 +86,5 @@ def _onto(step: Step, loops: tuple[Atom, ...]) -> Step:
     if not env:
         return step
     names = dict(zip(own, loops, strict=True))
-    moved = step.substituted(env)
-    return Step(
-        moved.out, tuple(names[a] for a in step.inner), tuple(names[a] for a in step.red), moved.kind, moved.body,
-        moved.address, moved.dtype, moved.in_memory, moved.position,
-    )  # fmt: skip
+    inner, red = (tuple(names[a] for a in axes) for axes in (step.inner, step.red))
+    return replace(step.substituted(env), inner=inner, red=red)

@@ -69,6 +69,8 @@ class Step:
         dtype: Element type of `out`.
         in_memory: Whether `out` reaches memory.
         position: argmax and argmin only: number of the current point among the reduced ones.
+        counted: argmax and argmin only: the integer type in which these numbers are kept while they are searched; of
+            32 bits where the values are no wider and all numbers fit.
     """
 
     out: str
@@ -80,6 +82,7 @@ class Step:
     dtype: str
     in_memory: bool
     position: IndexExpr = ZERO
+    counted: str = "i64"
 
     @property
     def is_scan(self) -> bool:
@@ -95,9 +98,10 @@ class Step:
         """Return the step at other points; loops are the caller's business."""
         if not env:
             return self
-        return replace(
+        moved = replace(
             self, body=at(self.body, env), address=self.address.subst(env), position=self.position.subst(env)
         )
+        return _counted(moved)
 
     def addresses(self) -> list[IndexExpr]:
         """Return every expression over loop variables in it, loads first, in a fixed order."""
@@ -154,7 +158,7 @@ def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[st
             nest.out, nest.axes[depth:], nest.red, nest.kind, rebuild(nest.body, leaf), place, nest.dtype,
             nest.out not in kernel.local, position if nest.kind in ("argmax", "argmin") else ZERO,
         )  # fmt: skip
-        return _without_units(found)
+        return _counted(_without_units(found))
 
     return tuple(step(nest) for nest in kernel.steps)
 
@@ -168,6 +172,13 @@ def _without_units(step: Step) -> Step:
         return step
     inner, red = (tuple(a for a in axes if a not in ones) for axes in (step.inner, step.red))
     return replace(step.substituted(dict.fromkeys(ones, ZERO)), inner=inner, red=red)
+
+
+def _counted(step: Step) -> Step:
+    """The step with the narrowest type that its positions fit in, beside its values."""
+    is_search = step.kind in ("argmax", "argmin")
+    narrow = is_search and step.position.hi < 1 << 31 and itemsize(step.body.dtype) <= 4
+    return replace(step, counted="i32") if narrow else step
 
 
 def local_arrays(kernel: Kernel, block: Block | None = None) -> dict[str, Array]:

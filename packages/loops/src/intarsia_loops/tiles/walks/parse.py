@@ -187,9 +187,11 @@ class WalkParser(Parser):
         self.expect("[")
         place = self.expr()
         self.expect("]")
-        position = self.expr() if self.accept("number") else ZERO
+        counted, position = "i64", ZERO
+        if self.accept("number"):
+            counted, position = self.kind("name"), self.expr()
         self.expect("=")
-        return Step(name, inner, red, kind, self.whole(), place, dtype, where == "memory", position)
+        return Step(name, inner, red, kind, self.whole(), place, dtype, where == "memory", position, counted)
 
     # ---- words
 

@@ -7,7 +7,8 @@ T15: threads that share loops are no more than the target has; pieces and parts 
     places are neighbours move them by one.
 T16: a nest's words are known, and what it is fits: a scan has one loop and one step, a reduction at each point one
     step; accumulators are joined two by two; chains are of sums of floats, and as long as is said; a search for a
-    position takes points one by one; what a scan goes on with is as wide as its type allows.
+    position takes points one by one, and counts in a type that they fit; what a scan goes on with is as wide as its
+    type allows.
 T17: what is transposed lies along another loop than the last, in squares of whole vectors; a block of rows is of one
     row axis, and of whole vectors; what a row keeps is its own, and on a stack only with a known length.
 """
@@ -51,6 +52,9 @@ def check_walk(walk: VectorWalk, buffers: Mapping[str, Buffer], target: Target, 
         if step.kind not in NEST_KINDS:
             add("T16", f"no nest is of kind {step.kind}", step.out)
             return
+        fits = step.counted == "i64" or (step.counted == "i32" and step.position.hi < 1 << 31)
+        if not fits:
+            add("T16", f"counts up to {step.position.hi} in {step.counted}", step.out)
     for part in walk.parts:
         _part(part, target, add)
 

@@ -11,7 +11,8 @@
     }
 
 A part names its loops with their extents. A step has its kind with its inner axes and, after `;`, those that are
-reduced or scanned, and says where its value goes: an element number of memory or of the row's array.
+reduced or scanned, and says where its value goes: an element number of memory or of the row's array. A search says the
+type in which it counts, and the number of a point.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import fields
 
 from intarsia_ir.records import Machine, Target
 from intarsia_loops._text import shared_values, value_with
-from intarsia_loops.index import ZERO, Atom
+from intarsia_loops.index import Atom
 from intarsia_loops.program import Val
 from intarsia_loops.vectors.steps import Step
 from intarsia_loops.vectors.walks import Inner, Maps, Part, Points, Rows, Share, VectorWalk
@@ -134,6 +135,6 @@ def _points(part: Points) -> Iterator[str]:
 def _step(step: Step) -> list[str]:
     where = "memory" if step.in_memory else "local"
     red = f"; {axes_text(step.red)}" if step.red else ""
-    position = f" number {step.position!r}" if step.position is not ZERO else ""
+    position = f" number {step.counted} {step.position!r}" if step.kind in ("argmax", "argmin") else ""
     head = f"%{step.out}: {step.dtype} {where} {step.kind} ({axes_text(step.inner)}{red}) [{step.address!r}]{position}"
     return f"{head} = {value_lines(step.body)}".splitlines()
