@@ -259,6 +259,16 @@ def summed(a):
     return np.cumsum(a), np.diff(a), np.sort(a), a.ptp() if hasattr(a, "ptp") else np.ptp(a)
 
 
+def ranked(a):
+    order = np.argsort(a, axis=-1)
+    return order, np.sort(a), a.argsort(kind="stable"), order[:, -1]
+
+
+def told_of_types(a):
+    least, eps = np.finfo(np.float32).min, np.finfo(a.dtype).eps
+    return np.maximum(a, float(least)) + eps, np.iinfo("int16").max, np.count_nonzero(a > 0), np.lcm(4, 6)
+
+
 PROGRAMS = [
     (normalised, image()), (to_batch, image()), (from_network, tensor(3, 4, 5)), (classes, tensor(5, 4)),
     (standardised, floats(6, 3)), (min_max, floats(6, 3)), (softmax, singles(3, 5)), (sigmoid, floats(7)),
@@ -272,12 +282,18 @@ PROGRAMS = [
     (of_ints, np.arange(-4, 8)), (of_ints, np.arange(12, dtype=np.int32)), (in_bytes, image()),
     (promoted, singles(3), floats(3)), (looped, floats(3, 4)), (of_scalars, floats(3, 4)),
     (scalars_and_tensors, tensor(3), floats(2, 2)), (rounded, floats(6) * 10), (summed, floats(7)),
+    (ranked, floats(3, 5)), (told_of_types, floats(3, 4)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("f", "args"), [(p[0], p[1:]) for p in PROGRAMS], ids=lambda v: getattr(v, "__name__", ""))
 def test_programs(f, args):
     check(f, *args)
+
+
+def test_equal_elements_are_ordered_by_numpy():
+    a = np.array([2.0, 1.0, 2.0, np.nan, 1.0])
+    check(lambda a: np.argsort(a), a, fallbacks=2)
 
 
 # ---- numbers of numpy beside tensors ---------------------------------------------------------------------------

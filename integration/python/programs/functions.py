@@ -27,6 +27,24 @@ def partial_made_inside(x):
     return step(), step(2.0), functools.partial(step, shift=1)()
 
 
+@torch.jit.script
+def _scripted_gelu(x):
+    return x * 0.5 * (1.0 + torch.tanh(0.79788456 * x * (1 + 0.044715 * x * x)))
+
+
+@torch.jit.script
+def _scripted_sum(x, times: int = 2):
+    y = torch.zeros_like(x)
+    for i in range(times):
+        y = y + _scripted_gelu(x) * float(i)
+    return y, x.size(-1) // 2
+
+
+@program("decorator", lambda: (randn(3, 4),))
+def scripted_functions(x):
+    return _scripted_gelu(x) * 2, _scripted_sum(x), _scripted_sum(x, times=3)
+
+
 @program("functools.partial", lambda: (randn(3, 4),))
 def partials_in_a_pipeline(x):
     stages = [functools.partial(torch.sum, dim=1), functools.partial(torch.mul, other=2)]

@@ -17,7 +17,7 @@ from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_tensorcapture.arrays.elementwise import apply_ufunc
 from intarsia_tensorcapture.arrays.installed import np
 from intarsia_tensorcapture.arrays.operands import array_in, operand, stored, tensor_in, tensor_of
-from intarsia_tensorcapture.arrays.recording import cast, known, made, result_of, whole
+from intarsia_tensorcapture.arrays.recording import cast, expect_all, known, made, result_of, whole
 from intarsia_tensorcapture.arrays.shaping import axis_of
 from intarsia_tensorcapture.arrays.types import raising, torch_type
 from intarsia_tensorcapture.arrays.values import ArrayValue, OfTensor
@@ -183,6 +183,26 @@ def _sort(tx: Tracer, a: Value, axis: Any = -1, kind: Any = None) -> Value:
     return ArrayValue(found)
 
 
+def _argsort(tx: Tracer, a: Value, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Value:
+    """Sort with the places of the elements; where two are equal only a stable order is the same everywhere."""
+    x = tensor_in(tx, a)
+    if known(axis) is None:
+        x, axis = made(tx, "reshape", x, (-1,)), 0
+    dim = axis_of(axis, x.fake.dim(), "argsort")
+    if known(kind) in ("stable", "mergesort") or known(stable):
+        return ArrayValue(made(tx, torch.argsort, x, dim=dim, stable=True))
+    if x.fake.dtype is torch.bool:
+        raise Break("tracer.numpy", "numpy.argsort of truths, most of which are equal, in no stable order")
+    size = x.fake.shape[dim]
+    if type(size) is not int:
+        raise Break("tracer.numpy", "numpy.argsort along an axis whose size changes, in no stable order")
+    if size > 1:
+        ordered = made_first(tx, torch.sort, x, dim)
+        lower, upper = (made(tx, "narrow", ordered, dim, start, size - 1) for start in (0, 1))
+        expect_all(tx, made(tx, torch.lt, lower, upper), "numpy puts equal elements in an order of its own")
+    return ArrayValue(made(tx, torch.argsort, x, dim=dim))
+
+
 def made_first(tx: Tracer, target: Any, x: TensorValue, dim: int) -> TensorValue:
     """Record an operation that gives several tensors, and return the first one."""
     found = recording_of(tx).record(tx, "call_function", target, [x, Const(dim)], {})
@@ -258,6 +278,7 @@ ROWS: MappingProxyType[str, Callable[..., Value]] = MappingProxyType(
         "tril": _triangle("tril"),
         "triu": _triangle("triu"),
         "sort": _sort,
+        "argsort": _argsort,
         "round": _round,
         "around": _round,
         "nan_to_num": _nan_to_num,

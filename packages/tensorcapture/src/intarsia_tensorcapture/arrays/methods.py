@@ -31,7 +31,7 @@ __all__ = ["METHODS", "OWN"]
 
 #: Methods of arrays that are the functions of the same name.
 METHODS = frozenset(
-    [*("sum", "prod", "mean", "std", "var", "max", "min", "ptp", "argmax", "argmin", "all", "any")]
+    [*("sum", "prod", "mean", "std", "var", "max", "min", "ptp", "argmax", "argmin", "argsort", "all", "any")]
     + [*("cumsum", "cumprod", "round", "squeeze", "ravel", "swapaxes", "repeat")]
 )
 

@@ -135,14 +135,15 @@ def expect_quiet(tx: Tracer, found: TensorValue, given: list[TensorValue], dims:
     expect_all(tx, fine)
 
 
-def expect_all(tx: Tracer, fine: TensorValue) -> None:
+def expect_all(
+    tx: Tracer, fine: TensorValue, otherwise: str = "numpy warns of infinities, NaNs or overflow here"
+) -> None:
     """Check that all elements of a tensor of bools are true: where one isn't, numpy runs, and warns or raises itself.
 
     The check is an operation of the graph, which writes nothing that exists where one fails: the frame runs anew.
     """
     fine = made(tx, torch.all, fine) if fine.fake.dim() else fine
-    message = Const("numpy warns of infinities, NaNs or overflow here")
-    recording_of(tx).record(tx, "call_function", torch._assert_async, [fine, message], {})
+    recording_of(tx).record(tx, "call_function", torch._assert_async, [fine, Const(otherwise)], {})
 
 
 def folded(tx: Tracer, function: Callable[..., Any], *args: Any, **keywords: Any) -> Value:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Value
 from intarsia_tensorcapture.arrays.elementwise import apply_ufunc
@@ -198,11 +200,18 @@ def _truth(name: str) -> Callable[..., Value]:
 def _count_nonzero(tx: Tracer, a: Value, axis: Any = None, *, keepdims: Any = False) -> Value:
     x = _array(tx, a).tensor
     dims = _axes(tx, x, axis, "count_nonzero")
-    if dims is None and not _keeps(keepdims):
-        raise Break("tracer.numpy", "numpy.count_nonzero of a whole array gives an int of Python")
     flags = made(tx, torch.ne, x, 0)
     every = tuple(range(x.fake.dim())) if dims is None else dims
-    return result_of(made(tx, torch.sum, flags, every, _keeps(keepdims), dtype=torch.int64))
+    total = made(tx, torch.sum, flags, every, _keeps(keepdims), dtype=torch.int64)
+    if dims is None and not _keeps(keepdims) and _counts_in_python():
+        return do.call_method(tx, total, "item", [], {})
+    return result_of(total)
+
+
+@functools.cache
+def _counts_in_python() -> bool:
+    """Whether this numpy counts a whole array in an int of Python, as those before 2.4 do."""
+    return type(np.count_nonzero(np.ones(2))) is int
 
 
 def _running(name: str) -> Callable[..., Value]:
