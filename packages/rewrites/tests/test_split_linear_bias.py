@@ -24,6 +24,10 @@ READERS = {
         "  %2: {t}[1, 2, 3] = aten.gelu.default(%1)\n  return (%2,)",
         True,
     ),
+    "turned": (
+        "%1: {t}[3, 2] = aten.permute.default(%0, [1, 0])\n  %2: {t}[3, 2] = aten.mul.Tensor(%1, 2)\n  return (%2,)",
+        True,
+    ),
     "several": (
         "%1: {t}[2, 3] = aten.relu.default(%0)\n  %2: {t}[2, 3] = aten.mul.Tensor(%0, %1)\n  return (%2,)",
         True,

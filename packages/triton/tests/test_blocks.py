@@ -204,3 +204,38 @@ def test_functions_with_a_slow_path_take_fewer_points_a_thread(functions, rows, 
         expected = expected + getattr(torch, op)(expected)
     memory = interpreter.run(source, layouts, {"x": x}, tmp_path)
     torch.testing.assert_close(memory["y"], expected.sum(-1), rtol=0, atol=1e-3)  # 2300 additions
+
+
+@pytest.mark.parametrize(
+    ("order", "rows"), [((0, 1, 2, 3), 256), ((0, 2, 3, 1), 1024)], ids=["along memory", "channels last"]
+)
+@pytest.mark.parametrize("kind", ["max", "argmax"])
+def test_windows_are_folded_point_by_point(order, rows, kind, tmp_path):
+    """Of an image over 2 x 8 channels of 37 x 37, windows of 3 x 3, two apart, in both memory orders."""
+    n, c, i, j = (axis(f"i{k}", extent) for k, extent in enumerate((2, 8, 18, 18)))
+    a, b = axis("r0", 3), axis("r1", 3)
+    body = load("x", (lift(n), lift(c), 2 * lift(i) + lift(a), 2 * lift(j) + lift(b)), "f32")
+    out = "i64" if kind == "argmax" else "f32"
+    kernel = Kernel((n, c, i, j), (Nest("y", (n, c, i, j), (a, b), kind, body, out),))
+    layouts = {"x": in_order((2, 8, 37, 37), order), "y": replace(in_order((2, 8, 18, 18), order), dtype=out)}
+    assert blocks.blocks_of(kernel, layouts, CUDA.machine) == blocks.Blocks(rows, 1)
+    source = emit(kernel, layouts, CUDA)
+    x = torch.randn(2, 8, 37, 37)
+    back = [order.index(k) for k in range(4)]
+    memory = interpreter.run(source, layouts, {"x": x.permute(order).contiguous().permute(back)}, tmp_path)
+    windows = x.unfold(2, 3, 2).unfold(3, 3, 2).flatten(4)
+    assert torch.equal(memory["y"], windows.argmax(-1) if kind == "argmax" else windows.amax(-1))
+
+
+def test_groups_of_channels_are_no_windows():
+    g, c, p = axis("i0", 6), axis("r0", 2), axis("r1", 8)
+    kernel = Kernel((g,), (Nest("y", (g,), (c, p), "sum", load("x", (2 * lift(g) + lift(c), lift(p)), "f32"), "f32"),))
+    assert blocks.blocks_of(kernel, {"x": buffer((12, 8)), "y": buffer((6,))}, CUDA.machine).persistent
+
+
+def in_order(shape, order):
+    """The layout of an array whose axes lie in memory in this order."""
+    strides, n = {}, 1
+    for k in reversed(order):
+        strides[k], n = n, n * shape[k]
+    return Buffer(tuple(map(lift, shape)), tuple(lift(strides[k]) for k in range(len(shape))), "f32")

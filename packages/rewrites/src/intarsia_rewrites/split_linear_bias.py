@@ -26,7 +26,9 @@ from intarsia_rewrites._draft import Draft
 __all__ = ["split_linear_bias"]
 
 _OPS: Any = torch.ops.aten
-_VIEWS = frozenset({_OPS.view.default, _OPS._unsafe_view.default, _OPS.reshape.default})
+_VIEWS = frozenset(
+    {_OPS.view.default, _OPS._unsafe_view.default, _OPS.reshape.default, _OPS.permute.default, _OPS.transpose.int}
+)
 
 
 def split_linear_bias(

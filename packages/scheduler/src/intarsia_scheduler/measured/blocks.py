@@ -6,7 +6,9 @@ Rules, from measurements on an H200 (bandwidth of each form against the paramete
      per point that costs one exponential, not two. What is read again comes from the L2 cache.
   3. Pointwise kernels take 8 to 16 points a thread, without a loop.
   4. A pointwise kernel whose buffers run along different axes gets a square tile, so that both run along memory.
-  5. A walk over an element function with a slow path (a sine of any number) takes fewer points a thread: the registers
+  5. A window, a few points around each of the rows', is folded point by point: a tile of windows leaves lanes idle,
+     and doesn't load together what lies side by side in memory. Few windows a program where those run along memory.
+  6. A walk over an element function with a slow path (a sine of any number) takes fewer points a thread: the registers
      of the slow paths of 16 points don't fit.
 """
 
@@ -40,6 +42,9 @@ SLOW = frozenset({"sin", "cos", "tan", "fmod", "mod", "floordiv"})
 SQUARE = 64
 # elements side by side in memory that make a cache line worth fetching: half of one of floats
 LEAST_ACROSS = 16
+# points of the largest window that is folded point by point; windows of a program: along memory, and across it
+WINDOW = 32
+WINDOWS = (256, 1024)
 # points of a row of unknown length
 GUESS = 1024
 # fewer points than a tile for each processor are spread over all of them, one point a thread at least
@@ -76,6 +81,9 @@ def _tile(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[Loop], 
     along_rows = _along_rows(kernel, buffers, loops)
     if any(NEST_KINDS[s.kind].scan for s in kernel.steps):
         return _scan_blocks(n_rows, width, all(loop.inner[0].extent.const() for loop in loops), along_rows, machine)
+    if width <= WINDOW and _walks_windows(loops):
+        is_across = {a for loop in loops for a in loop.inner}.isdisjoint(_unit_axes(_offsets(kernel, buffers)))
+        return Blocks(min(n_rows, WINDOWS[is_across]), 1)
     n_slow = _slow_functions(loops)
     if along_rows:
         return Blocks(min(n_rows, SQUARE), min(width, 32))
@@ -221,6 +229,16 @@ def _along_rows(kernel: Kernel, buffers: Mapping[str, Buffer], loops: Sequence[L
     offsets = [_known_offset(v.args[1], buffers[v.args[0]].strides) for v in loads]
     unit = _unit_axes([o for o in offsets if last in o.axes() and not inner.isdisjoint(o.axes())])
     return last in unit and inner.isdisjoint(unit)
+
+
+def _walks_windows(loops: Sequence[Loop]) -> bool:
+    """Tell whether each inner axis, of known extent, moves along a dimension that some row moves along as well."""
+    inner = {a for loop in loops for a in loop.inner}
+    if any(a.extent.const() is None for a in inner):
+        return False
+    loads = [v for loop in loops for s in loop.steps for v in s.body.loads]
+    axes = [set(e.axes()) for v in loads for e in v.args[1] if isinstance(e, IndexExpr)]
+    return inner == {a for along in axes if along - inner for a in along & inner}
 
 
 def _fits_registers(loops: Sequence[Loop], buffers: Mapping[str, Buffer], width: int, longest: int) -> bool:
