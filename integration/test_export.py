@@ -6,15 +6,17 @@ import collections
 import copy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import intarsia
 import intarsia_export
 from intarsia import Dim, IntarsiaError, InvalidArgumentError, UnsupportedError
+from intarsia_export.building import compile_command
 from integration.export_runs import Pair
 
 BATCH = Dim("batch", min=1, max=256)
@@ -378,3 +380,58 @@ def test_an_exported_program_of_torchs():
             torch.testing.assert_close(program(x, extra=extra), exported.module()(x, extra=extra))
     with pytest.raises(InvalidArgumentError, match="and both are"):
         program(torch.randn(3, 8), extra={"a": [torch.ones(4, 1)]})
+
+
+# ---- without Python --------------------------------------------------------------------------------------------
+
+# name -> shapes of its tensors, as the example in C++ takes them
+WITHOUT_PYTHON = {
+    "module": (["5x8"], ["1x8"], ["256x8"]),
+    "static": (["1x8"],),
+    "written": (["3x3", "3x3"],),
+    "nested": (["i2x3", "2x3", "i", "2x3"], ["i1x3", "1x3", "i", "1x3"]),
+    "many": (["2", "2", "2", "2"],),
+    "two sizes": (["4x3", "3x4"], ["1x3", "3x1"], ["7x3", "3x0"]),
+    "globals": (["i4"], ["i1"]),
+    "method": (["2x8"],),
+}
+
+
+def argument(text):
+    """Return what the example makes of a shape."""
+    shape = [int(size) for size in text.removeprefix("i").split("x") if size]
+    count = torch.arange(torch.Size(shape).numel()).reshape(shape)
+    return count if text.startswith("i") else count.float() / 8
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    source = Path(__file__).parent.parent / "packages" / "export" / "examples" / "run.cpp"
+    built = tmp_path_factory.mktemp("example") / "run"
+    subprocess.run(compile_command(source, built), check=True)
+    return built
+
+
+@pytest.mark.parametrize("name", WITHOUT_PYTHON)
+def test_it_runs_from_cpp_as_in_python(example, name, tmp_path):
+    make, call, shapes, _ = PROGRAMS[name]
+    torch.manual_seed(0)
+    artefact = intarsia.export(make(), *copy.deepcopy(call), dynamic_shapes=shapes)
+    assert [variant.no_plan for variant in artefact.variants] == [""] * len(artefact.variants)
+    artefact.save(tmp_path / "f")
+    for words in WITHOUT_PYTHON[name]:
+        command = [str(example), str(tmp_path / "f"), str(tmp_path / "out"), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        leaves, spec = tree_flatten(call)
+        tensors = iter(map(argument, words))
+        given = [next(tensors) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        args, kwargs = tree_unflatten(given, spec)
+        results = tree_flatten(intarsia_export.load(tmp_path / "f")(*args, **kwargs))[0]
+        found = (tmp_path / "out").read_bytes()
+        for x in (x for x in results if isinstance(x, torch.Tensor)):
+            mine, found = found[: x.nbytes], found[x.nbytes :]
+            if mine:
+                again = torch.frombuffer(bytearray(mine), dtype=x.dtype).reshape(x.shape)
+                torch.testing.assert_close(again, x)
+        assert found == b""

@@ -61,6 +61,11 @@ def own(box: Box) -> int:
     return made[0]
 
 
+def keywords(box: Box, *rest: int, **named: int) -> int:
+    named["more"] = 1
+    return len(named)
+
+
 @pytest.mark.parametrize(
     ("function", "changes"),
     [
@@ -71,6 +76,7 @@ def own(box: Box) -> int:
         (two, [("box", 1), ("box.items", 2)]),
         (in_place_of_itself, []),
         (own, []),
+        (keywords, []),
     ],
 )
 def test_changes(function: Any, changes: list[tuple[str, int]]) -> None:

@@ -162,7 +162,7 @@ def finished_variant(finished: Finished, parts: Parts, cache: Cache, examples: M
     )
     if failure := guards_of(variant).explain_failure(kwargs=examples):
         raise InternalError(f"an artefact refuses its own example: {failure}", code="export.example")
-    plan, why = host_plan(variant)
+    plan, why = host_plan(variant, examples)
     return replace(variant, plan=plan, no_plan=why)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from intarsia_bytecode import (
     shares_slot,
     stack_prefix,
 )
-from intarsia_ir.records import LinkableCode, Origin
+from intarsia_ir.records import ArgumentSource, LinkableCode, Origin
 from intarsia_pyeval import codegen
 from intarsia_pyeval.breaks import Unreconstructable
 from intarsia_pyeval.codegen import Builder
@@ -69,13 +70,20 @@ def _changes(tx: Tracer, code: CodeType) -> tuple[tuple[str, Origin | None], ...
     """
     found = []
     for value in tx.effects.dirty:
-        own = isinstance(value, Cell) and value.frame_name in code.co_cellvars
+        own = (isinstance(value, Cell) and value.frame_name in code.co_cellvars) or _is_keywords(value, code)
         existed = value.identity() is not None or isinstance(value, (Cell, Globals))
         if existed and not own and not _is_as_it_was(tx, value):
             names = [f"globals[{key!r}]" for key in value.log] if isinstance(value, Globals) else ()
             for text in names or [str(value.source) if value.source is not None else value.describe()]:
                 found.append((text, tx.effects.places.get(value)))
     return tuple(found)
+
+
+def _is_keywords(value: Value, code: CodeType) -> bool:
+    """Tell whether a value is the dict of a frame's `**` parameter, which each call makes anew."""
+    if not code.co_flags & inspect.CO_VARKEYWORDS or not isinstance(value.source, ArgumentSource):
+        return False
+    return value.source.name == parameters(code)[-1]
 
 
 def _is_as_it_was(tx: Tracer, value: Value) -> bool:

@@ -3,7 +3,8 @@
 `ctypes` needs about 1 us for a call, half as long as a whole tiny graph takes. So `build` appends a trampoline for each
 argument count to the unit: a function in CPython's own calling convention that turns Python ints into 64-bit words,
 lets other threads run, and jumps to the address kept in its `self`. It uses the stable C API, declared here by hand:
-neither Python's nor torch's headers are needed to build it.
+neither Python's nor torch's headers are needed to build it. What it needs of Python is declared weak, so that a process
+without Python loads the unit too, and calls the entries themselves.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ _PRELUDE = """
 extern "C" {
 struct intarsia_object;
 struct intarsia_method { const char* name; void* function; int flags; const char* doc; };
-extern intarsia_object _Py_NoneStruct;
-extern intarsia_object *PyExc_TypeError, *PyExc_RuntimeError;
-void Py_IncRef(intarsia_object*);
-unsigned long PyLong_AsUnsignedLongMask(intarsia_object*);
-void* PyLong_AsVoidPtr(intarsia_object*);
-intarsia_object* PyErr_Occurred();
-void PyErr_SetString(intarsia_object*, const char*);
-intarsia_object* PyErr_Format(intarsia_object*, const char*, ...);
-void* PyEval_SaveThread();
-void PyEval_RestoreThread(void*);
+extern intarsia_object _Py_NoneStruct __attribute__((weak));
+extern intarsia_object *PyExc_TypeError __attribute__((weak)), *PyExc_RuntimeError __attribute__((weak));
+void Py_IncRef(intarsia_object*) __attribute__((weak));
+unsigned long PyLong_AsUnsignedLongMask(intarsia_object*) __attribute__((weak));
+void* PyLong_AsVoidPtr(intarsia_object*) __attribute__((weak));
+intarsia_object* PyErr_Occurred() __attribute__((weak));
+void PyErr_SetString(intarsia_object*, const char*) __attribute__((weak));
+intarsia_object* PyErr_Format(intarsia_object*, const char*, ...) __attribute__((weak));
+void* PyEval_SaveThread() __attribute__((weak));
+void PyEval_RestoreThread(void*) __attribute__((weak));
 """
 _STATUS = """\
   if (status) return PyErr_Format(PyExc_RuntimeError, "a kernel launch was refused with status %d", status);

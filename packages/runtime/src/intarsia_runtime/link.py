@@ -38,7 +38,6 @@ from torch.profiler import record_function
 
 from intarsia_ir.aten import effects
 from intarsia_ir.dtypes import dtype_from_name
-from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import KernelSource, Launch
 from intarsia_loops import from_fx
@@ -54,6 +53,7 @@ from intarsia_runtime.cache import Cache
 from intarsia_runtime.cuda_unit import segments
 from intarsia_runtime.library import Library
 from intarsia_runtime.profiling import RangedLine, is_profiled, kernel_label, ranged
+from intarsia_runtime.steps import last_uses, steps_of
 
 __all__ = ["Runner", "link"]
 
@@ -187,13 +187,13 @@ class _Writer:
 
     def write(self) -> tuple[str, list[str], list[str]]:
         """Return the parameters, the contexts to run under, and the lines."""
-        steps = _schedule(self.program, self.launches)
+        steps = steps_of(self.program, self.launches)
         symbols = self.refs.derived_symbols()
         parameters = [self.names.local(name) for name in self.program.inputs]
         self.lines += [f"{symbol} = {text}" for symbol, text in symbols]
         self._prologue()
         start = len(self.lines)
-        last_use = _last_uses(self.program, steps)
+        last_use = last_uses(self.program, steps)
         for position, step in enumerate(steps):
             if isinstance(step, Extern):
                 ending = {name for name in step.reads() if self._is_own(name) and last_use[name] == position}
@@ -353,34 +353,3 @@ def _draws(item: Extern) -> bool:
             dropout = item.args[position] if position < len(item.args) else dict(item.kwargs).get("dropout_p", 0.0)
             return bool(dropout != 0.0)
     return True
-
-
-def _schedule(program: Program, launches: tuple[Launch, ...]) -> list[Launch | Extern]:
-    """Return native and extern calls in program order; together they cover every item exactly once."""
-    starts = {launch.items[0]: launch for launch in launches}
-    steps: list[Launch | Extern] = []
-    position = 0
-    while position < len(program.items):
-        item = program.items[position]
-        if isinstance(item, Extern):
-            steps.append(item)
-            position += 1
-            continue
-        launch = starts.pop(position, None)
-        if launch is None or launch.items[1] <= position:
-            raise InvalidArgumentError(f"no launch of the source covers item {position}", code="runtime.launches")
-        steps.append(launch)
-        position = launch.items[1]
-    if starts:
-        raise InvalidArgumentError(f"launches of {sorted(starts)} start inside others", code="runtime.launches")
-    return steps
-
-
-def _last_uses(program: Program, steps: list[Launch | Extern]) -> dict[str, int]:
-    """Map each buffer to the position of the last step that touches it; results are used after all steps."""
-    last: dict[str, int] = {}
-    for position, step in enumerate(steps):
-        touched = step.buffers if isinstance(step, Launch) else (*filter(None, step.outs), *sorted(step.reads()))
-        last.update(dict.fromkeys(touched, position))
-    last.update({o.buffer: len(steps) for o in program.outputs if _calls.is_ref(o)})
-    return last
