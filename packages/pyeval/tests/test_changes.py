@@ -45,6 +45,8 @@ def two(box: Box) -> int:
 
 def in_place_of_itself(box: Box) -> int:
     box.items = box.items
+    box.value = 5
+    box.value = 1
     box.named["c"] = box.named["c"]
     return 3
 
@@ -59,6 +61,17 @@ def own(box: Box) -> int:
     inner()
     made.append(3)
     return made[0]
+
+
+def of_closure() -> Any:
+    count = 0
+
+    def counted(box: Box) -> int:
+        nonlocal count
+        count += 1
+        return 3
+
+    return counted
 
 
 def keywords(box: Box, *rest: int, **named: int) -> int:
@@ -76,6 +89,7 @@ def keywords(box: Box, *rest: int, **named: int) -> int:
         (two, [("box", 1), ("box.items", 2)]),
         (in_place_of_itself, []),
         (own, []),
+        (of_closure(), [("cell['count']", 2)]),
         (keywords, []),
     ],
 )

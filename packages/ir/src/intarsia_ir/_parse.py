@@ -81,10 +81,16 @@ class Reader:
     dialect: Dialect
     constants: Mapping[str, Any]
     symbols: Callable[[str, str], Any] | None
-    fake_mode: FakeTensorMode
+    fake_mode: FakeTensorMode | None  # made for the first tensor: it takes long, and records have none
     nodes: dict[str, fx.Node] = field(default_factory=dict)
     attributes: dict[fx.Node, Any] = field(default_factory=dict)
     defined: str = ""
+
+    def mode(self) -> FakeTensorMode:
+        """Return the mode that tensors are made in."""
+        if self.fake_mode is None:
+            self.fake_mode = FakeTensorMode()
+        return self.fake_mode
 
     # ---- graphs ----------------------------------------------------------------------------------------------
 
@@ -367,7 +373,7 @@ class Reader:
             strides = self._sizes(")")
         offset = self._size() if self.tokens.accept("+") else 0
         device = ast.literal_eval(self.tokens.expect_kind("string").text) if self.tokens.accept("on") else "cpu"
-        return self._flags(_fake(self.fake_mode, sizes, strides, offset, dtype, device))
+        return self._flags(_fake(self.mode(), sizes, strides, offset, dtype, device))
 
     def _sizes(self, closing: str) -> list[Any]:
         items = []
@@ -385,7 +391,7 @@ class Reader:
         return fail(f"expected a size, found {token.text!r}", token.line)
 
     def _flags(self, value: torch.Tensor) -> torch.Tensor:
-        with self.fake_mode:
+        with self.mode():
             if self.tokens.accept("grad"):
                 value.requires_grad_()
             if self.tokens.accept("conj"):

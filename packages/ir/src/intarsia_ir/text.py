@@ -317,7 +317,7 @@ def _examples(reader: Reader) -> Iterator[Any]:
 
 def record_reader(text: str, line: int, constants: Mapping[str, Any]) -> Reader:
     """Return a reader of the records in a text that has `line` lines before it."""
-    return _RecordReader(Tokens(tokenize("\n" * line + text)), ATEN, constants, None, FakeTensorMode())
+    return _RecordReader(Tokens(tokenize("\n" * line + text)), ATEN, constants, None, None)
 
 
 class _RecordReader(Reader):

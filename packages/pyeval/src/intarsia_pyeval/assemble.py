@@ -21,13 +21,14 @@ from intarsia_bytecode import (
     shares_slot,
     stack_prefix,
 )
-from intarsia_ir.records import ArgumentSource, LinkableCode, Origin
+from intarsia_ir.records import ArgumentSource, LinkableCode, Origin, Source
 from intarsia_pyeval import codegen
 from intarsia_pyeval.breaks import Unreconstructable
 from intarsia_pyeval.codegen import Builder
 from intarsia_pyeval.stores import dict_store, instance_store
 from intarsia_pyeval.trust import is_trusted
 from intarsia_pyeval.values.base import NULL, Value
+from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.deques import Deque
 from intarsia_pyeval.values.functions import Cell, Globals
 from intarsia_pyeval.values.iterators import Enumerate, Generator, Position
@@ -70,9 +71,9 @@ def _changes(tx: Tracer, code: CodeType) -> tuple[tuple[str, Origin | None], ...
     """
     found = []
     for value in tx.effects.dirty:
-        own = (isinstance(value, Cell) and value.frame_name in code.co_cellvars) or _is_keywords(value, code)
-        existed = value.identity() is not None or isinstance(value, (Cell, Globals))
-        if existed and not own and not _is_as_it_was(tx, value):
+        is_cell = isinstance(value, Cell) and value.real is not None
+        existed = value.identity() is not None or is_cell or isinstance(value, Globals)
+        if existed and not _is_keywords(value, code) and not _is_as_it_was(tx, value):
             names = [f"globals[{key!r}]" for key in value.log] if isinstance(value, Globals) else ()
             for text in names or [str(value.source) if value.source is not None else value.describe()]:
                 found.append((text, tx.effects.places.get(value)))
@@ -87,14 +88,22 @@ def _is_keywords(value: Value, code: CodeType) -> bool:
 
 
 def _is_as_it_was(tx: Tracer, value: Value) -> bool:
-    """Tell whether all that was written to a dict or an instance is what was read from the same place."""
-    if isinstance(value, Dict):
-        stored = [(dict_store.item_source(tx, value, key), new) for key, (_, _, new) in value.log.items()]
+    """Tell whether all that was written to a dict or an instance is what was there before."""
+    if isinstance(value, Dict) and isinstance(value.real, dict):
+        old: dict[Any, Any] = value.real
+        stored = [(key, dict_store.item_source(tx, value, key), new) for key, (_, _, new) in value.log.items()]
     elif type(value) is Object and value.base is None and value.source is not None:
-        stored = [(instance_store.own_source(tx, value, name), new) for name, new in value.written.items()]
+        old = instance_store.real_dict(value.value) or {}
+        stored = [(name, instance_store.own_source(tx, value, name), new) for name, new in value.written.items()]
     else:  # a library's own without a place was made for this call, such as a context manager
         return isinstance(value, Object) and value.source is None and is_trusted(value.cls.__module__)
-    return all(new is not None and new.source is not None and new.source == place for place, new in stored)
+    return all(new is not None and _is_same(new, place, dict.get(old, key, tx)) for key, place, new in stored)
+
+
+def _is_same(new: Value, place: Source | None, old: Any) -> bool:
+    """Tell whether a value is the one that was at a place: it was read there, or is the same constant."""
+    read = new.source is not None and new.source == place
+    return read or (isinstance(new, Const) and new.value is old)
 
 
 def emit_effects(tx: Tracer, out: Builder, except_for: frozenset[Value] = frozenset()) -> None:

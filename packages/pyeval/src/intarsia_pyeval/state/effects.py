@@ -56,7 +56,8 @@ class Effects:
         real = value.identity()
         if type(real) in (list, collections.deque) and value not in self.dirty:
             self.let_go(real)  # type: ignore[arg-type]
-        if real is not None and value not in self.places:
+        existed = real is not None or getattr(value, "real", None) is not None
+        if existed and value not in self.places:
             self.places[value] = self._locate()
         self.dirty.setdefault(value)
 
