@@ -27,6 +27,7 @@ REFERENCES = {
     "norm_aligned": normed,
     "positions": lambda x, k: (x.argmax(1), k.argmin(1), (x < -2).any(1)),
     "column_sums": lambda x: (x.sum(0),),
+    "parts_of_channels": lambda x, w: ((x * w[:, None]).sum((1, 2)),),
     "scans": lambda x, k: (x.cumsum(0), k.cumprod(1)),
     "scatter": lambda v, n: (torch.zeros(5, 10).index_add(0, n, v),),
     "transposed": lambda a, b: (a + b.t(),),
@@ -75,7 +76,7 @@ def test_every_walk_has_a_reference():
     walks = [item.body[0] for n in REFERENCES for item in tiles.parse_ir(text_of(n)).items]
     assert {w.walk.kind for w in walks} == {"rows", "points", "scan", "scatter"}
     loops = [loop for w in walks for loop in w.walk.loops]
-    for has in ("sums", "squares", "shift", "back", "keep", "by_tile"):
+    for has in ("sums", "squares", "shift", "back", "keep", "by_tile", "by_part"):
         assert any(getattr(loop, has) for loop in loops), has
     assert any(w.ending for w in walks) and any(w.chunk for w in walks)
 
@@ -121,6 +122,8 @@ BROKEN = [
     ("T19", "softmax", "persistent", "persistent parts 2"),
     ("T19", "softmax_long", "parts 2", "parts 32"),
     ("T19", "transposed", " inner (i1: 21)", ""),
+    ("T19", "parts_of_channels", "stages 2", "stages 0"),
+    ("T20", "parts_of_channels", "by_part (r0)", "by_part (r1)"),
     ("T20", "softmax", "grid rows", "grid scan"),
     ("T20", "softmax", "grid rows", "grid columns"),
     ("T20", "softmax", "loop (r0: 43) {", "loop (r1: 43) {"),

@@ -161,6 +161,20 @@ def test_checks_of_a_launch_are_in_its_tiles(wrong):
             tiles.interpret(apply(program, plan), *inputs)
 
 
+class Staged(Measured):
+    """Two stages, whatever the kernel."""
+
+    def choose(self, kernel, buffers, target):
+        return {**super().choose(kernel, buffers, target), "stages": Choice(2, "asked for")}
+
+
+def test_stages_are_the_plans():
+    program = from_fx(kernels.parse_ir(SETS))
+    made = apply(program, schedule(program, TARGETS[1], Staged()))
+    assert "warps 4 stages 2 {" in tiles.print_ir(made)
+    assert "'num_stages': 2" in emit_unit(made).text and "'num_stages': 1" not in emit_unit(made).text
+
+
 def test_tiles_without_walks_are_refused():
     """`Simple` says nothing of a grid's tiles: what it makes is interpreted, and not printed."""
     program = from_fx(kernels.parse_ir(ROWS))

@@ -35,6 +35,7 @@ class Blocks:
         warps: Warps of a program.
         persistent: The tile spans the inner range: nothing is read twice.
         parts: Into how many parts the inner points are folded before they are walked; with 1 row only.
+        stages: Tiles of a walk whose loads are on their way at once.
     """
 
     rows: int
@@ -42,6 +43,7 @@ class Blocks:
     warps: int = 4
     persistent: bool = False
     parts: int = 1
+    stages: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ class Loop:
         back: Tiles in descending order: what the walk before read last is still in the cache.
         keep: Buffer -> what the cache should do with it, `"evict_first"` or `"evict_last"`.
         by_tile: Extrema of which a lane remembers the tile, not the point; the winner's is read once more.
+        by_part: Inner axes that are the same for all lanes of a part: in a whole tile they are had once for each part,
+            and so is what depends on nothing else, such as a channel's weight.
     """
 
     inner: tuple[Atom, ...]
@@ -116,6 +120,7 @@ class Loop:
     back: bool = False
     keep: tuple[tuple[str, str], ...] = ()
     by_tile: frozenset[str] = frozenset()
+    by_part: frozenset[Atom] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

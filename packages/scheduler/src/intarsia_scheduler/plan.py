@@ -17,11 +17,11 @@ from intarsia_loops.program import Buffer, Kernel
 
 __all__ = ["CHOICES", "WALK", "Choice", "KernelPlan", "Merge", "SchedulePlan", "SchedulePolicy", "key_of"]
 
-SCHEMA = 4
+SCHEMA = 5
 # what a policy decides for every kernel that is launched on a grid
 CHOICES = ("order", "across", "lanes", "unroll", "space", "update")
 # and, if it knows how a grid's tiles are laid out, for one on a grid
-WALK = ("walk", "inner", "block", "tile", "warps", "persistent", "parts", "joins", "align")
+WALK = ("walk", "inner", "block", "tile", "warps", "stages", "persistent", "parts", "joins", "align")
 
 # choices on a CPU that decide what else there is to choose, and what may be chosen
 FIRST = ("narrow", "vector", "shape", "share")

@@ -77,7 +77,7 @@ class Rows(Writer):
     def _walk(self, loop: Loop) -> None:
         """Walk the inner range: full tiles without a mask, then what is left."""
         reductions = [s for s in loop.steps if s.kind != "map"]
-        self.policies, self.by_tile = dict(loop.keep), loop.by_tile
+        self.policies, self.by_tile, self.by_part = dict(loop.keep), loop.by_tile, loop.by_part
         for step in (*reductions, *(s.step for s in loop.sums)):
             self.lines += self._accumulators(step)
         for s in loop.sums:

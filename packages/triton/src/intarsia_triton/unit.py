@@ -19,7 +19,7 @@ from intarsia_triton.prelude import PRELUDE
 __all__ = ["emit_unit"]
 
 # passed always: Triton's own defaults differ between versions; subnormal numbers are kept, as in eager
-OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False, "num_stages": 1}
+OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
 # assertions are compiled in; those that Triton would add of its own accord, against overflow, are not
 ASSERTING = {"debug": True, "sanitize_overflow": False}
 
@@ -108,7 +108,12 @@ def _table(functions: Mapping[str, Function]) -> str:
         row = {
             "signature": dict(f.signature),
             "constants": constants,
-            "options": {**OPTIONS, **(ASSERTING if f.asserts else {}), "num_warps": f.blocks.warps},
+            "options": {
+                **OPTIONS,
+                "num_stages": f.blocks.stages,
+                **(ASSERTING if f.asserts else {}),
+                "num_warps": f.blocks.warps,
+            },
         }
         lines += [f'    "{name}": {{', *(f'        "{key}": {value!r},' for key, value in row.items()), "    },"]
     return "\n".join([*lines, "}", ""])

@@ -38,6 +38,7 @@ class Writer:
         self._scalars: dict[str, str] = {}
         self._inverses: dict[str, str] = {}
         self.by_tile: frozenset[str] = frozenset()
+        self.by_part: frozenset[Atom] = frozenset()
         made = [step for step in given.steps() if step.out not in given.local]
         self._alone = all(step.kind == "map" for step in given.steps()) and len(made) == 1
         self._counter = [0]
@@ -102,8 +103,8 @@ class Writer:
             flat: Name of the number.
             axes: Outermost first.
             lines: Grows.
-            start: Name of where the lanes of each part start, a smaller tile: what is the same in all lanes of a part,
-                such as a channel's number and weight, is then computed and loaded once for them.
+            start: Name of where the lanes of each part start, a smaller tile, which the axes that are the same for all
+                of them are computed from; "": they are computed for each.
         """
         names: dict[Atom, str] = {}
         below: IndexExpr = lift(1)
@@ -112,7 +113,7 @@ class Writer:
             if len(axes) == 1:
                 names[axis] = flat
                 break
-            number = start if start and divides(self.blocks.inner // self.blocks.parts, below) else flat
+            number = start if start and axis in self.by_part else flat
             text = number if below is lift(1) else f"({number} // ({index_text(below, {})}))"
             if position:
                 text = f"{text} % ({index_text(axis.extent, {})})"

@@ -43,7 +43,7 @@ def walk_of(kernel: Kernel, buffers: Mapping[str, Buffer], plan: KernelPlan) -> 
     kind = plan.word("walk")
     blocks = Blocks(
         plan.number("block"), plan.number("tile"), plan.number("warps"), bool(plan.number("persistent")),
-        plan.number("parts"),
+        plan.number("parts"), plan.number("stages"),
     )  # fmt: skip
     _checked(kernel, plan, blocks)
     wide = is_wide(kernel, buffers)
@@ -87,7 +87,8 @@ def _checked(kernel: Kernel, plan: KernelPlan, blocks: Blocks) -> None:
     kind = plan.word("walk")
     kinds = ("scatter",) if is_scatter(kernel) else ("scan",) if is_scan(kernel) else ("rows", "points")
     powers = all(n > 0 and n & (n - 1) == 0 for n in (blocks.rows, blocks.inner, blocks.warps, blocks.parts))
-    sound = kind in kinds and powers and (blocks.parts == 1 or (blocks.rows == 1 and not blocks.persistent))
+    in_parts = blocks.parts == 1 or (blocks.rows == 1 and not blocks.persistent)
+    sound = kind in kinds and powers and in_parts and blocks.stages > 0
     if kind in ("rows", "points"):
         order = sorted(map(int, plan.word("order").split()))
         sound &= order == list(range(len(kernel.rows))) and 0 <= plan.number("inner") <= len(order)
@@ -139,10 +140,21 @@ def _loops(loops: Sequence[Loop], buffers: Mapping[str, Buffer], plan: KernelPla
                 shift=shift,
                 back=back,
                 keep=tuple(_policies(loop, before, after).items()),
+                by_part=_by_part(loop.inner, blocks) if in_parts else frozenset(),
                 by_tile=extrema if in_parts and shift is None and not back else frozenset(),
             )
         )
     return tuple(made)
+
+
+def _by_part(inner: Sequence[Atom], blocks: Blocks) -> frozenset[Atom]:
+    """The axes that are the same for all lanes of a part: what lies below them is whole parts."""
+    lanes, below, found = blocks.inner // blocks.parts, 1, set[Atom]()
+    for a in reversed(inner):
+        if len(inner) > 1 and below and below % lanes == 0:
+            found.add(a)
+        below *= a.extent.const() or 0
+    return frozenset(found)
 
 
 def _policies(loop: Loop, before: Sequence[Loop], after: Sequence[Loop]) -> dict[str, str]:

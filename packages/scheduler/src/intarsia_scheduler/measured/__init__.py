@@ -186,6 +186,7 @@ def _words(kind: str, why: str, blocks: Blocks, order: Choice | None = None, inn
         "block": Choice(blocks.rows, "rows of a program"),
         "tile": Choice(blocks.inner, "inner points of a tile"),
         "warps": Choice(blocks.warps, "warps of a program", halves),
+        "stages": Choice(blocks.stages, "tiles whose loads are on their way at once"),
         "persistent": Choice(int(blocks.persistent), fits),
         "parts": Choice(blocks.parts, "points that a thread folds before it keeps anything"),
         "joins": Choice(joins, "what can share a walk does" if joins else "all steps see the row's one tile"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from intarsia_loops._parse import fail
 from intarsia_loops.grid import Ending, GridWalk
 from intarsia_loops.index import Atom
 from intarsia_loops.launches import Blocks, ExpSum, Loop, Shift, SquareSum, Walk
@@ -24,8 +25,10 @@ class GridParser(WalkParser):
         self.expect("x")
         inner_points = self.integer()
         self.expect("warps")
-        warps, persistent = self.integer(), self.accept("persistent")
-        blocks = Blocks(height, inner_points, warps, persistent, self.integer() if self.accept("parts") else 1)
+        warps = self.integer()
+        stages, persistent = self.integer() if self.accept("stages") else 1, self.accept("persistent")
+        parts = self.integer() if self.accept("parts") else 1
+        blocks = Blocks(height, inner_points, warps, persistent, parts, stages)
         wide = self.accept("i64")
         inner = self.loops() if self.accept("inner") else ()
         weights = self.names_in_brackets() if self.accept("weights") else ()
@@ -71,6 +74,7 @@ class GridParser(WalkParser):
         while self.accept("keep"):
             keep.append((self.kind("buffer")[1:], self.kind("name")))
         by_tile = self.names_in_brackets() if self.accept("by_tile") else ()
+        same = self._of(inner) if self.accept("by_part") else frozenset()
         self.expect("{")
         steps, sums, squares = list[Nest](), list[ExpSum](), list[SquareSum]()
         while not self.accept("}"):
@@ -83,7 +87,22 @@ class GridParser(WalkParser):
                 squares.append(SquareSum(step, *self._relative(step, around)))
             else:
                 steps.append(self._nest_of())
-        return Loop(inner, tuple(steps), tuple(sums), tuple(squares), shift, back, tuple(keep), frozenset(by_tile))
+        return Loop(
+            inner, tuple(steps), tuple(sums), tuple(squares), shift, back, tuple(keep), frozenset(by_tile), same
+        )  # fmt: skip
+
+    def _of(self, axes: Sequence[Atom]) -> frozenset[Atom]:
+        """Read some of these axes in brackets."""
+        known, found = {a.key: a for a in axes}, set[Atom]()
+        self.expect("(")
+        while not self.accept(")"):
+            token = self.peek()
+            name = self.kind("name")
+            if name not in known:
+                fail(f"no axis of the loop is called {name!r}", token.line)
+            found.add(known[name])
+            self.accept(",")
+        return frozenset(found)
 
     def _nest_of(self) -> Nest:
         name = self.typed_buffer()

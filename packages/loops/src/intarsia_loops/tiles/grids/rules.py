@@ -3,14 +3,15 @@
 T18: a walk is all that its launch does; it has layouts of the buffers that it touches, of their types; it writes no
     name twice, and no axis of it has a name twice; the launch's width and warps are those of the walk, numbers of 32
     bits are below 2^31 and beside no size that is a symbol; what is asserted is the result of a map.
-T19: tiles are powers of two, of as many parts; parts are of tiles of one row which is longer than a tile, or may be; a
-    tile that persists spans the one range that all loops walk, of a known size; inner axes are of blocks of points,
-    which are of maps alone.
+T19: tiles are powers of two, of as many parts, in some stages; parts are of tiles of one row which is longer than a
+    tile, or may be; a tile that persists spans the one range that all loops walk, of a known size; inner axes are of
+    blocks of points, which are of maps alone.
 T20: a step is over the rows, and what it walks is what its loop walks; a scan is one step over one axis, and where it
     is cut into chunks, after what these start from, which is the neutral element but under a condition; a scatter is
     one step, perhaps after checks; what a row keeps, and is read before memory, an earlier loop has made; a sum of
     exponentials is relative to a maximum, a sum of squares to a sum, that its own loop takes; tiles are aligned along
-    one axis; what is searched for again is an extremum's position; inverses are of sums of exponentials.
+    one axis; what is had once for each part is an axis that its lanes share; what is searched for again is an
+    extremum's position; inverses are of sums of exponentials.
 T21: who counts walks rows, and asserts nothing; each program counts in one group, there is a group for each program of
     what is done last, and all of a group arrive; there is one set of buffers.
 """
@@ -117,8 +118,9 @@ def _last(buffer: Buffer) -> IndexExpr:
 def _tile(given: GridWalk, add: Add) -> None:
     walk, b = given.walk, given.walk.blocks
     powers = all(n > 0 and n & (n - 1) == 0 for n in (b.rows, b.inner, b.warps, b.parts))
-    if not powers or b.parts > b.inner or (b.parts > 1 and (b.rows > 1 or b.persistent or walk.kind != "rows")):
-        add("T19", f"a tile of {b.rows} x {b.inner}, {b.parts} parts, {b.warps} warps", "")
+    in_parts = b.parts == 1 or (b.rows == 1 and not b.persistent and walk.kind == "rows" and b.parts <= b.inner)
+    if not (powers and in_parts and b.stages > 0):
+        add("T19", f"a tile of {b.rows} x {b.inner}, {b.parts} parts, {b.warps} warps, {b.stages} stages", "")
     if b.persistent:
         ranges = {product([a.extent for a in loop.inner]).const() for loop in walk.loops if loop.inner}
         if (
@@ -152,6 +154,13 @@ def _loop(given: GridWalk, loop: Loop, made: set[str], add: Add) -> None:
             add("T20", f"is no {what} of its loop", top)
     if loop.shift is not None and (len(loop.inner) != 1 or loop.inner[0].extent.const() is None):
         add("T20", f"tiles over {_keys(loop.inner)} are aligned", "")
+    lanes, below = given.walk.blocks.inner // given.walk.blocks.parts, product([])
+    for a in reversed(loop.inner):
+        if a in loop.by_part and (below.const() is None or (below.const() or 0) % lanes):
+            add("T20", f"isn't the same for the {lanes} lanes of a part", a.key)
+        below = below * a.extent
+    if not loop.by_part <= {*loop.inner} or (loop.by_part and given.walk.blocks.parts == 1):
+        add("T20", f"{_keys(sorted(loop.by_part, key=str))} are had once for each part of {_keys(loop.inner)}", "")
     if not loop.by_tile <= {s.out for s in loop.steps if s.kind in ("argmax", "argmin")}:
         add("T20", f"{sorted(loop.by_tile)} are searched for, and are no positions", "")
 

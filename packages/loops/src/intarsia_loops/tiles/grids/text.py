@@ -64,6 +64,7 @@ def inner_layout(nest: Nest) -> Buffer:
 def _head(walk: Walk, given: GridWalk) -> str:
     b = walk.blocks
     text = f"grid {walk.kind} ({axes_text(walk.rows)}) tile {b.rows} x {b.inner} warps {b.warps}"
+    text += f" stages {b.stages}" if b.stages != 1 else ""
     text += (" persistent" if b.persistent else "") + (f" parts {b.parts}" if b.parts != 1 else "")
     text += (" i64" if walk.wide else "") + (f" inner ({axes_text(walk.inner)})" if walk.inner else "")
     text += f" weights {_names(sorted(walk.weights))}" if walk.weights else ""
@@ -83,7 +84,9 @@ def _loop(loop: Loop, layouts: Mapping[str, Buffer]) -> Iterator[str]:
     text = f"loop ({axes_text(loop.inner)})" + (" back" if loop.back else "")
     text += f" shift {loop.shift.points} from {loop.shift.start!r}" if loop.shift is not None else ""
     text += "".join(f" keep %{name} {how}" for name, how in loop.keep)
-    yield text + (f" by_tile {_names(sorted(loop.by_tile))}" if loop.by_tile else "") + " {"
+    text += f" by_tile {_names(sorted(loop.by_tile))}" if loop.by_tile else ""
+    same = [a.key for a in loop.inner if a in loop.by_part]
+    yield text + (f" by_part ({', '.join(same)})" if same else "") + " {"
     for step in loop.steps:
         yield from _inside(_step(step, layouts))
     for e in loop.sums:
