@@ -330,3 +330,34 @@ def exported_module_inside():
             return torch.jit._unwrap_optional(self.inner(x)).relu()
 
     return Outer()
+
+
+@made("parameters lifted", lambda: (randn(2, 3),))
+def modules_made_in_forward():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x):
+            x = nn.LayerNorm(3)(self.linear(x))
+            return nn.BatchNorm1d(3)(x) + nn.Linear(3, 3)(nn.ReLU()(x)), len(list(nn.PReLU().parameters()))
+
+    return Net()
+
+
+@made("parameters lifted", lambda: (randn(3),), graphs=2, breaks=("tracer.codegen",), calls=3, recompiles=1)
+def parameter_made_at_the_first_call():
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate = None
+
+        def forward(self, x):
+            x = x * 2
+            if self.gate is None:
+                self.gate = nn.Parameter(torch.ones(3))
+            return x * self.gate
+
+    return Gate()

@@ -26,6 +26,7 @@ from intarsia_tensorcapture import (
     gradients,
     higher_order,
     inference,
+    leaves,
     optimizers,
     settings,
     transforms,
@@ -200,10 +201,6 @@ def _wrap_triton(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords:
     return arity("wrap_triton", args, keywords, 1)[0]
 
 
-def _parameter(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    raise Break("tracer.tensor_op", "a Parameter is made")
-
-
 def _variable(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """The old name of tensors: what it makes of one shares its memory, and has no history."""
     (data,) = arity("Variable", args, keywords, 1)
@@ -279,6 +276,7 @@ HANDLERS: dict[Any, Handler] = {
     **gradients.HANDLERS,
     **higher_order.HANDLERS,
     **inference.HANDLERS,
+    **leaves.HANDLERS,
     **optimizers.HANDLERS,
     **settings.HANDLERS,
     **transforms.HANDLERS,
@@ -295,7 +293,6 @@ HANDLERS: dict[Any, Handler] = {
     torch._check_value: _check,
     torch._check_type: _check,
     torch._check_index: _check,
-    torch.nn.Parameter: _parameter,
     torch.autograd.Variable: _variable,
     **{cls: _legacy(dtype) for cls, dtype in _LEGACY.items()},
     torch.cuda.is_available: _cuda_available,

@@ -377,7 +377,7 @@ def _autograd(tx: Tracer, x: TensorValue, name: str) -> Value:
     if x.real is not None and x.source is not None and (name == "grad" or x.real.grad_fn is None):
         found = getattr(x.real, name)
         return tx.live.wrap(found, tx.sources.attribute(x.source, name))
-    if name == "grad_fn" and not x.fake.requires_grad:
+    if name == "grad_fn" and (not x.fake.requires_grad or (x.real is None and x.fake.is_leaf)):
         return tx.live.from_python(None)
     raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is asked for")
 
