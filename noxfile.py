@@ -81,6 +81,13 @@ def versions(session: nox.Session) -> None:
     session.run(sys.executable, "tools/versions.py", *session.posargs)
 
 
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Change one small thing at a time, and see whether the package's tests notice; `-- --first 40`."""
+    install_everything(session, *TEST_TOOLS)
+    session.run("python", "tools/mutants.py", *session.posargs)
+
+
 # ---- package tests ---------------------------------------------------------------------------------------------
 
 # pages whose examples need no more than torch and transformers

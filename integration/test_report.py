@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 
 import pytest
@@ -152,6 +153,40 @@ def test_nothing_is_watched_where_nobody_asks(monkeypatch):
     intarsia.compile(lambda x: torch.sin(x) + 1, options={"on_error": "raise"})(torch.ones(3))
     with pytest.raises(intarsia.IntarsiaError):
         intarsia.explain(lambda x: torch.sin(x) + 1, options={"on_error": "raise"})(torch.ones(3))
+
+
+def counted(x, seen):
+    seen["n"] = x.shape[0]
+    print(end="")
+    if x.sum() > 0:
+        return [x + 1, seen]
+    return x - 1
+
+
+def looped(x):
+    for k in range(2):
+        try:
+            print(end="")
+        finally:
+            x = x + k
+    return x
+
+
+def test_what_runs_instead_of_a_frame_is_python_in_names_of_users():
+    told = joined([of_break(), of_training(), intarsia.explain(counted)(torch.ones(3), {})])
+    assert "__" not in told.source and "stack" in told.source and "# Net.forward (" in told.source
+    line = broken.__code__.co_firstlineno + 2
+    functions = [node for node in ast.parse(told.source).body if isinstance(node, ast.FunctionDef)]
+    assert [f.name for f in functions][:3] == ["broken", f"rest_after_line_{line}_0", "forward"]
+    assert sum("compiled_graph_" in ast.unparse(f) for f in functions) == len(told.graphs)
+    assert f"# rest_after_line_{line}_0: broken (after the break in line {line})" in told.source
+    assert "seen['n'] = x.shape[0]" in told.source and "\n    if value_" in told.source
+
+
+def test_what_has_no_python_is_shown_as_bytecode():
+    told = intarsia.explain(looped)(torch.ones(3))
+    assert "# there is no Python for it yet" in told.source and "RETURN_VALUE" in told.source
+    assert "__resume_at" not in told.source and "what runs instead" in page(told)
 
 
 def of_step(n):

@@ -29,6 +29,7 @@ from intarsia_bytecode.liveness import (
 )
 from intarsia_bytecode.raising import raise_inside
 from intarsia_bytecode.resume import ResumeInfo, StackEntry, info_of, resume_code
+from intarsia_bytecode.source import Source, source_of
 from intarsia_bytecode.stack import entries
 from intarsia_bytecode.stopping import Rest, Stop, native_code, rest_of, stack_prefix
 from intarsia_bytecode.writer import Loader, Writer, parameters
@@ -42,6 +43,7 @@ __all__ = [
     "Loader",
     "Rest",
     "ResumeInfo",
+    "Source",
     "StackEntry",
     "Stop",
     "Writer",
@@ -64,6 +66,7 @@ __all__ = [
     "rest_of",
     "resume_code",
     "shares_slot",
+    "source_of",
     "stack_prefix",
     "successors",
     "surely_raises",

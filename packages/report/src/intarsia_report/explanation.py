@@ -12,6 +12,7 @@ from intarsia_dispatch import FrameEvent, describe_frame, recompile_lines
 from intarsia_fuser import FusionPlan, PlanPrices
 from intarsia_ir.records import GraphBreak, GuardRecord, SizeFacts
 from intarsia_loops.kernels import KernelSummary, describe_kernels
+from intarsia_report.frame_source import frame_sources
 from intarsia_scheduler import SchedulePlan
 from intarsia_shapes import describe_facts
 
@@ -155,6 +156,14 @@ class Explanation:
     def eager(self) -> tuple[FrameEvent, ...]:
         """The frames that ran in eager, with the line and the reason."""
         return tuple(e for e in self.frames if e.in_eager)
+
+    @property
+    def source(self) -> str:
+        """What runs instead of each frame that was compiled, as Python where it can be written, and bytecode else.
+
+        A compiled graph and the rest of a function behind a break are functions in it, of names said above it.
+        """
+        return frame_sources(self.frames)
 
     def html(self, path: str | os.PathLike[str]) -> None:
         """Write a page about it: one file, which loads nothing else.

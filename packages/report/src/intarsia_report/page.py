@@ -24,6 +24,7 @@ from intarsia_ir.records import Origin
 from intarsia_ir.user_names import in_user_names
 from intarsia_loops.kernels import KernelSummary
 from intarsia_report.explanation import Explanation, GraphSummary, KernelDetail, StageRecord
+from intarsia_report.frame_source import frame_source
 from intarsia_report.programs import Lines, Places, compared, in_names_of_programs
 from intarsia_report.source_lines import files_of
 from intarsia_report.timeline import bars_of
@@ -144,6 +145,7 @@ class _Frame:
     said: str
     breaks: tuple[tuple[Any, Markup], ...] = ()
     guards: tuple[tuple[str, Markup, str], ...] = field(default=())
+    source: str = ""
 
 
 def _graph(number: int, graph: GraphSummary, places: Places, share: int, line_of: LineOf) -> _Graph:
@@ -250,7 +252,9 @@ def _frame(number: int, event: FrameEvent, places: Places) -> _Frame:
         for g in (capture.guards if capture is not None else ())
     ]
     place = places.link(event.origin)
-    return _Frame(f"f{number}", event, in_user_names(event.name), place, said, tuple(breaks), tuple(guards))
+    return _Frame(
+        f"f{number}", event, in_user_names(event.name), place, said, tuple(breaks), tuple(guards), frame_source(event)
+    )
 
 
 def _link(origin: Origin | None, places: Places) -> Markup:
