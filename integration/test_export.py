@@ -253,6 +253,12 @@ def test_a_size_that_the_program_needs_more_of_is_refused_with_its_line():
         intarsia.export(halved, (torch.ones(4, 3),), dynamic_shapes=({0: Dim("n", min=2)},))
     assert caught.value.code == "shapes.mark_violated"
     assert caught.value.where[0].line == line_of("if x.shape[0] % 2 == 0")
+    assert "x.size(0) varies, and the program needs" in str(caught.value)
+
+
+def test_one_size_in_two_places_needs_one_dim():
+    with pytest.raises(InvalidArgumentError, match="give sizes that must be equal one Dim"):
+        intarsia.export(lambda x, y: x + y, (torch.ones(4), torch.ones(4)), dynamic_shapes=({0: BATCH}, None))
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def test_without_the_package_python_m_intarsia_says_what_to_install(intarsia, tm
         (("bench", "script.py::f", "--rounds", "0"), 2, "--rounds must be at least 1"),
         (("run", "script.py::held"), 2, "is a tuple, not a function"),
         (("bench", "script.py::never"), 2, "are an empty list: no call"),
+        (("export", "script.py::f", "f.safetensors", "--dim", "x=3"), 2, "--dim 'x=3' can't be read"),
+        (("export", "script.py::f", "f.safetensors", "--dim", "z.0=n"), 2, "there is no argument 'z'"),
         (("run", "left.py::f"), 5, "left.py exited with 3"),
         (("explain", "script.py::broken"), 5, "ValueError: this is mine"),
     ],
@@ -92,6 +94,14 @@ def test_run_compares_with_eager(intarsia):
     assert "intarsia bisect script.py::wrong" in done.err
     done = intarsia("run", "script.py::broken")
     assert done.out.endswith("equal to eager\n") and "call 0 raises ValueError: this is mine, in eager, too" in done.err
+
+
+def test_export_writes_a_file_that_is_compared_with_eager(intarsia, tmp_path):
+    done = intarsia(
+        "export", "script.py::f", str(tmp_path / "f.safetensors"), "--dim", "x.0=n:1:64", "--dim", "y.0=n:1:64"
+    )
+    assert done.code == 0 and "2 variant(s), its results are those of eager" in done.out
+    assert (tmp_path / "f.safetensors").stat().st_size > 1000
 
 
 def test_bench_times_both(intarsia):

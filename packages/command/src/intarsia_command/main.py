@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from intarsia_command import bench, bisect, caches, doctor, explaining, opt
+from intarsia_command import bench, bisect, caches, doctor, explaining, exporting, opt
 from intarsia_command.exits import command
 
 __all__ = ["app", "main"]
@@ -36,6 +36,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 app.command("opt")(command(opt.opt))
 app.command("explain")(command(explaining.explain))
 app.command("run")(command(explaining.run))
+app.command("export")(command(exporting.export))
 app.command("bench")(command(bench.bench))
 app.command("bisect")(command(bisect.bisect))
 app.command("doctor")(command(doctor.doctor))

@@ -114,6 +114,11 @@ def said_of(case: Case) -> Iterator[None]:
         yield
     except IntarsiaError as error:
         said = ", ".join(f"{dim.name} = {size}" for dim, size in case.items() if size is not None)
+        if error.code == "shapes.mark_violated":
+            error.explanation = error.explanation.replace("was marked dynamic", "varies")
+            error.hints = (
+                "give sizes that must be equal one Dim, narrow its bounds, or leave it out of dynamic_shapes",
+            )
         if said:
             error.explanation = f"for {said}: {error.explanation}"
         raise
