@@ -122,10 +122,11 @@ def _table(functions: Mapping[str, Function]) -> str:
 def _launch(walked: _Walked, functions: dict[object, tuple[str, Function]]) -> Launch:
     """A launch of the function for this walk, which is emitted unless an equal one was."""
     key = walked.key
-    if key not in functions:
+    found = functions.get(key)
+    if found is None:
         name = f"kernel{len(functions)}"
-        functions[key] = (name, function(walked.walk, len(walked.sets), name))
-    name, made = functions[key]
+        found = functions[key] = (name, function(walked.walk, len(walked.sets), name))
+    name, made = found
     taken = [names[b] for names in walked.sets for b in made.buffers]
     if walked.walk.ending is not None:
         taken.append(walked.counters)

@@ -32,7 +32,7 @@ class Writer:
         self.number = "tl.program_id(0)"
         self.checks = dict(given.asserts)
         self.pointers: dict[str, str] = {}
-        self.sizes = _sizes(given, buffers)
+        self.sizes = _sizes(given, buffers) if self.walk.wide else ()  # numbers beside a size are wide
         self._divides = any(divides_axes(e) for body in given.bodies() for v in postorder(body) for e in indices_of(v))
         self.policies: Mapping[str, str] = NOTHING
         self._scalars: dict[str, str] = {}

@@ -6,10 +6,11 @@ Grids are 31-bit numbers, and so are the offsets of most tensors; beyond, and be
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from intarsia_loops.addresses import indices_of, product
-from intarsia_loops.program import Buffer, Kernel, Nest
+from intarsia_loops.program import Buffer, Kernel, Nest, Val
 from intarsia_loops.rewrites import postorder
 
 __all__ = ["is_wide"]
@@ -39,6 +40,11 @@ def _last_offset(buffer: Buffer) -> int:
 def _has_symbols(step: Nest, buffers: Mapping[str, Buffer]) -> bool:
     """Tell whether a step's text has size symbols."""
     extents = (a.extent for a in (*step.axes, *step.red))
-    numbers = (e for v in postorder(step.body) for e in indices_of(v))
     strides = (s for name in (*step.reads(), step.out) if name in buffers for s in buffers[name].strides)
-    return any(e.symbols() for found in (extents, numbers, strides) for e in found)
+    return any(n.const() is None for found in (extents, strides) for n in found) or _has_symbol(step.body)
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_symbol(body: Val) -> bool:
+    """Tell whether a value has size symbols; equal layers have equal bodies."""
+    return any(e.symbols() for v in postorder(body) for e in indices_of(v))

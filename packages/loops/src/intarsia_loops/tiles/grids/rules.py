@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from intarsia_loops.addresses import product
+from intarsia_loops.addresses import indices_of, product
 from intarsia_loops.grid import COUNTERS, Ending, GridWalk
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.launches import Loop
 from intarsia_loops.ops import NEST_KINDS, identity_of
 from intarsia_loops.program import Buffer, Nest
+from intarsia_loops.rewrites import postorder
 from intarsia_loops.tiles.program import Launch
 
 __all__ = ["check_grid"]
@@ -106,7 +107,8 @@ def _is_narrow(given: GridWalk, buffers: Mapping[str, Buffer], add: Add) -> None
     points = [product([a.extent for a in (*s.axes, *s.red)]) for s in given.steps()]
     used = [buffers[n] for names in given.touched() for n in names if n in buffers and n != COUNTERS]
     numbers = [*points, *(s for b in used for s in b.strides), *(_last(b) for b in used)]
-    if any(n.const() is None or (n.const() or 0) >= LARGEST_32_BIT for n in numbers):
+    symbols = any(e.symbols() for body in given.bodies() for v in postorder(body) for e in indices_of(v))
+    if symbols or any(n.const() is None or (n.const() or 0) >= LARGEST_32_BIT for n in numbers):
         add("T18", f"numbers of up to {max(n.hi for n in numbers)} in 32 bits", "")
 
 
