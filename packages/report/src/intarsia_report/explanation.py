@@ -192,6 +192,16 @@ class Explanation:
         profile = None if run is None else Path(run).read_text(encoding="utf-8")
         Path(path).write_text(trace(self, profile), encoding="utf-8")
 
+    def structured(self, path: str | os.PathLike[str]) -> None:
+        """Write structured logs, as readers of TORCH_TRACE know them; tlparse makes pages of them.
+
+        Raises:
+            OSError: The file can't be written.
+        """
+        from intarsia_report.structured import structured
+
+        Path(path).write_text(structured(self), encoding="utf-8", errors="backslashreplace")
+
     def __str__(self) -> str:
         counts = ", ".join(f"{len(getattr(self, what + 's'))} {what}(s)" for what in ("graph", "break", "guard"))
         lines = [f"{counts}, {len(self.eager)} frame(s) in eager"]
