@@ -9,13 +9,16 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 __all__ = ["Difference", "compare"]
 
 # things without a state of their own: equal or different, and never the same by accident
-PLAIN = (int, bool, str, bytes, complex, type(None), range, slice, torch.dtype, torch.device, torch.layout, type)
-SHARED = (types.ModuleType, types.BuiltinFunctionType, torch.Generator, type(Ellipsis))
+PLAIN = (
+    int, bool, str, bytes, complex, type(None), range, slice, torch.dtype, torch.device, torch.layout, type, np.generic,
+)  # fmt: skip
+SHARED = (types.ModuleType, types.BuiltinFunctionType, type(Ellipsis))
 
 
 # what torch's compilers note on tensors and modules is no effect of a program
@@ -46,7 +49,7 @@ class _Comparison:
     def values(self, a: Any, e: Any, where: str) -> None:
         if type(a) is not type(e) and type(a).__qualname__ != type(e).__qualname__:
             raise Difference(f"{where}: {type(a).__name__} {a!r:.200} is not {type(e).__name__} {e!r:.200}")
-        if isinstance(e, float):
+        if isinstance(e, float | np.floating):
             self.check(math.isclose(a, e, rel_tol=1e-5, abs_tol=1e-7) or (a != a and e != e), where, a, e)
         elif isinstance(e, type):
             self.check(a is e or a.__qualname__ == e.__qualname__, where, a, e)
@@ -64,6 +67,8 @@ class _Comparison:
         match e:
             case torch.Tensor():
                 self.tensors(a, e, where)
+            case torch.Generator():
+                self.check(torch.equal(a.get_state(), e.get_state()), f"{where}: state", a, e)
             case list():
                 self.sequences(a, e, where)
             case dict() | types.MappingProxyType():

@@ -29,6 +29,7 @@ class Program:
         keywords: Makes the keyword arguments.
         graphs: Number of graphs that one call is captured as.
         breaks: Codes of the breaks of the first call, in order; () means that it must be one piece.
+        refused: Code of the error where nothing of it can be captured; "" for a program of which something is.
         calls: How often it is called.
         recompiles: Versions compiled after the first call: 0, or 1 for a program that finds a number changed (2 if
             it was 0 and then 1). Then the number is a symbol, and every later call is a hit.
@@ -43,6 +44,7 @@ class Program:
     keywords: Callable[[], dict[str, Any]] = dict
     graphs: int = 1
     breaks: tuple[str, ...] = ()
+    refused: str = ""
     calls: int = 2
     recompiles: int = 0
     globals: Mapping[str, Any] = field(default_factory=dict)

@@ -185,7 +185,12 @@ CASES = {
     "dot": [two(lambda a, b: np.dot(a, b)), one(lambda a: a.dot(a.T))],
     "inner": [one(lambda a: np.inner(a.ravel(), a.ravel()))],
     "outer": [two(lambda a, b: np.outer(a, b))],
-    "einsum": [one(lambda a: np.einsum("ij,kj->ik", a, a)), one(lambda a: np.einsum("i,i->", a, a))],
+    "einsum": [
+        one(lambda a: np.einsum("ij,kj->ik", a, a)),
+        one(lambda a: np.einsum("i,i->", a, a)),
+        one(lambda a: np.einsum("ij,kj->ki", a, a)),
+        two(lambda a, b: np.einsum("ij,kl->jlik", a, b)),
+    ],
 }  # fmt: skip
 
 

@@ -54,7 +54,9 @@ def bind_results(
     for shown in shown_by(item.outs, buffers):
         if shown.symbol not in sizes:
             sizes[shown.symbol] = read_size(shown, made[shown.name])
-    return {name: laid_out(tensor, buffers[name], sizes) for name, tensor in made.items() if name in buffers}
+    # a library gives no workspace where it needs none
+    given = {name: tensor for name, tensor in made.items() if name in buffers and tensor is not None}
+    return {name: laid_out(tensor, buffers[name], sizes) for name, tensor in given.items()}
 
 
 def output_of(value: Any, memory: Mapping[str, torch.Tensor], sizes: Mapping[str, int]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -71,12 +71,41 @@ def _einsum(tx: Tracer, subscripts: Value, *operands: Value) -> Value:
     text = known(subscripts)
     if not isinstance(text, str):
         raise Break("tracer.numpy", "numpy.einsum without a text")
-    _, arrow, _ = text.replace(" ", "").partition("->")
-    if "..." in text or any(len(set(part)) != len(part) for part in text.partition("->")[0].split(",")):
+    before, arrow, after = text.replace(" ", "").partition("->")
+    if "..." in text or any(len(set(part)) != len(part) for part in before.split(",")):
         raise Break("tracer.numpy", f"numpy.einsum({text!r})")
     if not arrow or (len(operands) == 1 and "," not in text and _is_view(text)):
         raise Break("tracer.numpy", f"numpy.einsum({text!r}), which may be a view")
-    return result_of(made(tx, torch.einsum, text, *_pair(tx, operands, "einsum")))
+    tensors = _pair(tx, operands, "einsum")
+    if [len(part) for part in before.split(",")] != [t.fake.dim() for t in tensors]:
+        raise Break("tracer.operation_raised", f"numpy.einsum({text!r}) of {', '.join(t.describe() for t in tensors)}")
+    if not all(t.fake.is_contiguous() for t in tensors) and len(after) > 1:
+        raise Break("tracer.numpy", f"numpy.einsum({text!r}) of an operand that isn't row-major")
+    memory = _order_in_memory(before.split(","), after, [tuple(t.fake.shape) for t in tensors])
+    found = made(tx, torch.einsum, f"{before}->{memory}", *tensors)
+    found = found if found.fake.is_contiguous() else made(tx, "contiguous", found)
+    return result_of(found if memory == after else made(tx, "permute", found, [memory.index(c) for c in after]))
+
+
+def _order_in_memory(operands: Sequence[str], result: str, shapes: Sequence[Sequence[Any]]) -> str:
+    """Return the indices of a product of row-major operands in the order in which numpy lays them out.
+
+    It walks them as they are nested in memory, and stores the result as it walks: from the inside outwards, an index
+    moves out past those that lie within it in the operands that have both. For `"ij,jk->ki"` that gives "ik".
+    """
+    sizes = {index: size for part, shape in zip(operands, shapes, strict=True) for index, size in zip(part, shape)}
+    inside_first: list[str] = []
+    for index in [*result, *sorted(set("".join(operands)) - set(result))][::-1]:
+        at = len(inside_first)
+        for i in range(at - 1, -1, -1):
+            other = inside_first[i]
+            long = 1 not in (sizes[index], sizes[other])
+            both = [part for part in operands if index in part and other in part and long]
+            if any(part.index(other) > part.index(index) for part in both):
+                break
+            at = i if both else at
+        inside_first.insert(at, index)
+    return "".join(index for index in reversed(inside_first) if index in result)
 
 
 def _is_view(text: str) -> bool:
