@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,19 @@ def two_sizes(x, y):
     return torch.softmax(x @ y, -1), x.shape[0] + y.shape[1]
 
 
+def handing_on(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+@handing_on
+def wrapped(x, y=None, *, z=None):
+    return (x + 1) * z if y is None else x + y
+
+
 class Normed(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -102,6 +116,18 @@ PROGRAMS = {
         ((torch.randn(4, 3), torch.randn(3, 4)), {}),
         ({0: BATCH}, {1: Dim("columns", min=0)}),
         [((torch.randn(a, 3), torch.randn(3, b)), {}) for a, b in ((1, 1), (1, 5), (5, 1), (7, 2), (2, 0))],
+    ),
+    "wrapped": (
+        lambda: wrapped,
+        ((torch.ones(3, 2),), {"z": torch.randn(3, 1)}),
+        {"x": {0: BATCH}, "y": None, "z": {0: BATCH}},
+        [((torch.ones(n, 2),), {"z": torch.randn(n, 1)}) for n in (1, 5)],
+    ),
+    "wrapped, in order": (
+        lambda: wrapped,
+        ((torch.ones(3, 2), torch.ones(3, 2)), {}),
+        ({0: BATCH}, {0: BATCH}),
+        [((torch.ones(n, 2), torch.ones(n, 2)), {}) for n in (1, 5)],
     ),
     "training mode": (Normed, ((torch.randn(6, 8),), {}), {"x": {0: Dim("n", min=2)}}, calls_of(4, 6)),
     "globals": (lambda: from_globals, ((torch.arange(4),), {}), {"i": {0: BATCH}}, [((torch.tensor([7]),), {})]),
@@ -300,6 +326,8 @@ def test_what_has_no_text_is_refused(fn, args, code):
     with pytest.raises(IntarsiaError) as caught:
         intarsia.export(fn, args)
     assert caught.value.code == code
+    if code == "export.result":
+        assert caught.value.where[0].line == line_of("def returns_object")
 
 
 # ---- what is refused at the call -------------------------------------------------------------------------------
@@ -441,3 +469,26 @@ def test_it_runs_from_cpp_as_in_python(example, name, tmp_path):
                 again = torch.frombuffer(bytearray(mine), dtype=x.dtype).reshape(x.shape)
                 torch.testing.assert_close(again, x)
         assert found == b""
+
+
+def test_bert_for_any_batch_and_length(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100}
+    model = transformers.BertModel(transformers.BertConfig(num_hidden_layers=2, **sizes)).eval()
+    dims = {0: BATCH, 1: Dim("length", min=2, max=64)}
+
+    def call(batch, length):
+        return {"input_ids": torch.randint(0, 100, (batch, length)), "attention_mask": torch.ones(batch, length).long()}
+
+    intarsia.export(model, (), call(3, 10), dynamic_shapes={"input_ids": dims, "attention_mask": dims}).save(
+        tmp_path / "bert"
+    )
+    program = intarsia_export.load(tmp_path / "bert")
+    assert [variant.no_plan for variant in program.artefact.variants] == ["", ""]
+    for batch, length in ((1, 10), (3, 10), (5, 33)):
+        given = call(batch, length)
+        with torch.no_grad():
+            expected = model(**given)
+        found = program(**given)
+        assert type(found) is type(expected)
+        torch.testing.assert_close(found.last_hidden_state, expected.last_hidden_state, rtol=1e-4, atol=1e-5)

@@ -76,6 +76,11 @@ class Function:
         """The parameter that `own` is bound to."""
         return self.plain.__code__.co_varnames[0] if self.own else None
 
+    def origin(self) -> Origin:
+        """Return the line that it begins at."""
+        code = inspect.unwrap(self.plain).__code__
+        return Origin(code.co_filename, code.co_firstlineno, self.name)
+
     def signature(self) -> inspect.Signature:
         """Return the parameters without the bound one."""
         return inspect.signature(self.bound, follow_wrapped=False)
@@ -96,6 +101,31 @@ class Function:
             ) from None
         bound.apply_defaults()
         return dict(bound.arguments)
+
+    def nested_shapes(self, given: Any, arguments: Mapping[str, Any]) -> Any:
+        """Return `dynamic_shapes` nested as `arguments`, for a function that hands `*args` and `**kwargs` on.
+
+        Names, and an order, are those of the function that it wraps.
+        """
+        kinds = {p.kind: name for name, p in self.signature().parameters.items()}
+        rest, named = kinds.get(inspect.Parameter.VAR_POSITIONAL), kinds.get(inspect.Parameter.VAR_KEYWORD)
+        wrapped = list(inspect.signature(self.bound).parameters)
+        if isinstance(given, (tuple, list)) and wrapped != list(arguments):
+            given = dict(zip(wrapped, given, strict=False)) if len(given) <= len(wrapped) else given
+        if not isinstance(given, Mapping):
+            return given
+        found = {name: spec for name, spec in given.items() if name in arguments}
+        for name, spec in given.items():
+            place = wrapped.index(name) if name in wrapped else -1
+            if name in arguments:
+                continue
+            if named is not None and name in arguments.get(named, {}):
+                found.setdefault(named, {})[name] = spec
+            elif rest is not None and 0 <= place < len(arguments.get(rest, ())):
+                found.setdefault(rest, [None] * len(arguments[rest]))[place] = spec
+            elif spec is not None:
+                found[name] = spec  # no argument: whoever looks for it tells
+        return found
 
     def call_with(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments that give parameters these values."""
@@ -211,7 +241,11 @@ def variant_parts(function: Function, arguments: Mapping[str, Any], weights: Wei
         for spec, value in zip(captured.signature.inputs, stand_in.given, strict=True)
     )
     leaf = _Leaves(frame, run, stand_in, inputs, weights)
-    result = tree_of(returned, leaf)
+    try:
+        result = tree_of(returned, leaf)
+    except UnsupportedError as error:
+        error.where = error.where or (function.origin(),)
+        raise
     return Parts(
         captured.graph_module,
         captured.example_inputs,
@@ -226,7 +260,7 @@ def variant_parts(function: Function, arguments: Mapping[str, Any], weights: Wei
 
 def _refuse(captured: Capture, function: Function) -> None:
     """Raise for a call whose effects an artefact can't have."""
-    where = Origin(function.plain.__code__.co_filename, function.plain.__code__.co_firstlineno, function.name)
+    where = function.origin()
     if captured.graph_module is None or captured.breaks:
         broken = captured.breaks[0] if captured.breaks else None
         raise UnsupportedError(
@@ -335,7 +369,7 @@ class _Replay:
             raise UnsupportedError(
                 f"what {self.function.name} returns isn't made of results of its graph alone: {error}",
                 code="export.result",
-                where=(Origin(plain.__code__.co_filename, plain.__code__.co_firstlineno, self.function.name),),
+                where=(self.function.origin(),),
                 hints=("return tensors, numbers of sizes and constants, in containers",),
             ) from error
         finally:

@@ -85,7 +85,7 @@ def export_call(
     """
     function = function_of(fn)
     arguments = function.bind(args, kwargs)
-    places = places_of(dynamic_shapes, arguments)
+    places = places_of(function.nested_shapes(dynamic_shapes, arguments), arguments)
     weights = Weights(fn if isinstance(fn, torch.nn.Module) else None)
     variants = []
     with torch.inference_mode(False), torch.no_grad():
