@@ -23,6 +23,18 @@ def by_methods(x):
     return "%r %6.2f %%" % (n, n), "{} {:>12}".format(n, "a"), "{0:+.1e}{0}".format(n), "-".join([f"{n}", "b"])
 
 
+def of_containers(x):
+    n = x.item()
+    held = [n, "a", (n,), {"k": n, f"{1}": [None]}, ()]
+    before = f"{held} {(n, 1)!r:>9}"
+    held.append(n)
+    return before, str(held), repr({"a": held}), "{} {k:.2f}".format(n, k=n), str((n,)), str([[n]])
+
+
+def rounded(x):
+    return round(x.item(), 3), f"{round(x.item(), 1)}", {"loss": round(x.item(), 4)}
+
+
 def joined(x):
     text = "a" + f"{x:.1f}" + "b"
     text += f"[{text:>9}]"
@@ -40,7 +52,9 @@ def written_since(x):
     return before, f"{y}", y
 
 
-@pytest.mark.parametrize("f", [spelled, by_methods, joined, half, written_since], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f", [spelled, by_methods, of_containers, rounded, joined, half, written_since], ids=lambda f: f.__name__
+)
 def test_one_graph_for_all_numbers(f):
     executor = Executor()
     for value in VALUES:

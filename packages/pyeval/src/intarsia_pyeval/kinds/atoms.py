@@ -58,7 +58,7 @@ def call_method(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords
         if not any(tx.classes.find(args[0].type(), each) for each in ("__iter__", "__getitem__")):
             tx.raising.error(TypeError, "can only join an iterable")
         args = [iteration.list_of(tx, args[0])]
-    open_text = None if keywords else _open_text(tx, x, name, args)
+    open_text = _open_text(tx, x, name, args, keywords)
     if open_text is not None:
         return open_text
     try:
@@ -69,11 +69,11 @@ def call_method(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords
     return tx.live.from_python(folding.real(tx, getattr(x.value, name), *real_args, **real_keywords))
 
 
-def _open_text(tx: Tracer, x: Const, name: str, args: Sequence[Value]) -> Value | None:
+def _open_text(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
     """Call `str.format` or `str.join` with open numbers or texts; None where there are none, or it may fail."""
     if name == "format" and isinstance(x.value, str):
-        return texts.opened(tx.guards, str.format, [x, *args])
-    if name == "join" and isinstance(x.value, str) and len(args) == 1 and isinstance(args[0], List):
+        return texts.formatted(tx.guards, x, args, keywords)
+    if name == "join" and not keywords and isinstance(x.value, str) and len(args) == 1 and isinstance(args[0], List):
         return texts.separated(tx.guards, x, args[0].items)
     return None
 

@@ -59,7 +59,40 @@ def call_repr(tx: Tracer, value: Value) -> Value:
         return text
     if isinstance(value, Object) or _has_own_text(tx.classes, value, "__repr__"):
         return object_text(tx, value, "__repr__")
+    if _holds_open(tx, value):
+        return texts.joined(tx.guards, _pieces(tx, value))
     return Const(repr(printable(tx, value)))
+
+
+def _holds_open(tx: Tracer, value: Value, depth: int = 0) -> bool:
+    """Tell whether a plain list, tuple or dict holds an open number or text."""
+    if depth > _DEEP:
+        return False
+    return any(texts.is_open(item) or _holds_open(tx, item, depth + 1) for item in _held(tx, value))
+
+
+_DEEP = 16
+
+
+def _held(tx: Tracer, value: Value) -> Sequence[Value]:
+    """Return what a plain list, tuple or dict holds, keys in front of their values; of anything else, nothing."""
+    if isinstance(value, Items) and value.type() in (tuple, list):
+        return value.items
+    if isinstance(value, Dict) and value.cls is dict and value.complete:
+        return [part for entry in value.known.values() for part in entry]
+    return ()
+
+
+def _pieces(tx: Tracer, value: Value) -> list[Value]:
+    """Return the pieces of the text of a list, tuple or dict, as its `__repr__` writes them now."""
+    first, last = {tuple: ("(", ")"), list: ("[", "]"), dict: ("{", "}")}[value.type()]
+    parts = [call_repr(tx, part) for part in _held(tx, value)]
+    between = [": ", ", "] if value.type() is dict else [", "]
+    pieces: list[Value] = [Const(first)]
+    for place, part in enumerate(parts):
+        pieces += [part, Const(between[place % len(between)])]
+    pieces[-1] = Const(",)" if value.type() is tuple and len(parts) == 1 else last)
+    return pieces
 
 
 def _has_own_text(classes: Classes, value: Value, name: str) -> bool:
@@ -171,9 +204,9 @@ def _object_format(tx: Tracer, value: Object, spec: str) -> Value:
 
 def format_string(tx: Tracer, text: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Model `str.format` with arguments that aren't all atoms."""
-    text_made = None if keywords else texts.opened(tx.guards, str.format, [Const(text), *args])
-    if text_made is not None:
-        return text_made
+    made = texts.formatted(tx.guards, Const(text), args, keywords)
+    if made is not None:
+        return made
     real_args = [_formattable(tx, arg) for arg in args]
     real_keywords = {name: _formattable(tx, value) for name, value in keywords.items()}
     return Const(folding.real(tx, text.format, *real_args, **real_keywords))

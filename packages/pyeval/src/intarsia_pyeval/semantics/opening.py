@@ -135,6 +135,9 @@ def _never_fails(function: Callable[..., Any], parts: Sequence[Value]) -> bool:
     if function is operator.truediv:
         divisor = parts[1]
         return isinstance(divisor, Const) or (isinstance(divisor, OpenNumber) and divisor.is_never_zero())
+    if function is round and len(parts) == 2:  # of infinities and NaNs too; to tens and hundreds it may overflow
+        digits = parts[1].as_python() if isinstance(parts[1], Const) else -1
+        return type(digits) is int and digits >= 0
     return function in (operator.add, operator.sub, operator.mul, operator.neg)
 
 

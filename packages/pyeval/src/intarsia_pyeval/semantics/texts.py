@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from intarsia_bytecode import info_of
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.sources import Guards
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["by_percent", "given", "is_open", "joined", "opened", "separated"]
+__all__ = ["by_percent", "formatted", "given", "is_open", "joined", "opened", "separated"]
 
 
 #: Any number of a type, where nobody knows it.
@@ -79,6 +80,16 @@ def separated(guards: Guards, between: Const, parts: Sequence[Value]) -> Value |
     return opened(guards, _joined, [between, *parts])
 
 
+def formatted(guards: Guards, text: Value, args: Sequence[Value], keywords: Mapping[str, Value]) -> Value | None:
+    """Return `text.format(*args, **keywords)`, with some of the values open; None where it must know them."""
+    if not keywords:
+        return opened(guards, str.format, [text, *args])
+    parts = [text, *args, *keywords.values()]
+    if not isinstance(text, Const) or not _has_safe_fields(parts, [text.value]):
+        return None
+    return opened(guards, _ByName(tuple(keywords)), parts)
+
+
 def by_percent(guards: Guards, text: str, values: Sequence[Value]) -> Value | None:
     """Return `text % values`, with some of the values open; None where it must know them."""
     return opened(guards, _formatted_by_percent, [Const(text), *values])
@@ -125,6 +136,17 @@ def _has_safe_conversions(parts: Sequence[Value], samples: Sequence[Any]) -> boo
     found = [(width, letter) for width, letter in _CONVERSION.findall(samples[0]) if letter != "%"]
     whole = all(type(sample) is not float for sample in samples)
     return all("*" not in width and letter in ("srafFeEgG" + "diuxXo" * whole) for width, letter in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByName:
+    """Calls `str.format` with the last operands by name."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, text: str, *values: Any) -> str:
+        split = len(values) - len(self.names)
+        return text.format(*values[:split], **dict(zip(self.names, values[split:], strict=True)))
 
 
 def _formatted_by_percent(text: str, *values: Any) -> str:
