@@ -1,7 +1,7 @@
-"""Launches -> Triton source text; nothing is decided, compiled or run here.
+"""Launches, or tiles -> Triton source text; nothing is decided, compiled or run here.
 
-In: `intarsia_loops.launches.Launches`, which `intarsia_scheduler` makes of FX(kernels). Out: `KernelSource` whose text
-is a Python module of `@triton.jit` functions.
+In: `intarsia_loops.launches.Launches`, or the `Tiles` that say what these mean; `intarsia_scheduler` makes both of
+FX(kernels). Out: `KernelSource` whose text is a Python module of `@triton.jit` functions.
 
 Example:
     >>> from intarsia_ir.records import Target
