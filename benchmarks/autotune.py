@@ -1,13 +1,15 @@
-"""What measuring schedules is worth on a CPU: `mode="max-autotune"` beside the default, in turn, in one process.
+"""What measuring schedules is worth: `mode="max-autotune-no-cudagraphs"` beside the default, in turn, in one process.
 
-`python benchmarks/autotune.py [--only NAME] [--rounds N] [--folder F]`. Prints, for each program, microseconds of both
-and their ratio (the median over the rounds, with its spread), the seconds of the first call, and the choices that were
-measured to be faster. With a folder that has a table nothing is measured again.
+`python benchmarks/autotune.py [--only NAME] [--rounds N] [--folder F] [--device cuda] [--json F]`. Prints, for each
+program, microseconds of both and their ratio (the median over the rounds, with its spread), the seconds of the first
+call, and the choices that were measured to be faster. With a folder that has a table nothing is measured again. On a
+GPU programs are larger, and a time is that between events around calls, before which the GPU waits for the host.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import statistics
 import tempfile
@@ -25,12 +27,14 @@ Program = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 MODE = "max-autotune-no-cudagraphs"
 
 
-def programs() -> dict[str, Program]:
+def programs(device: str = "cpu") -> dict[str, Program]:
     """Return what is timed, by name."""
     torch.manual_seed(0)
-    x, y, wide = torch.randn(2048, 768), torch.randn(2048, 768), torch.randn(64, 32768)
-    w, b = torch.randn(768), torch.randn(768)
-    image = torch.randn(16, 64, 56, 56)
+    times = 8 if device == "cuda" else 1
+    x, y = torch.randn(2048 * times, 768).to(device), torch.randn(2048 * times, 768).to(device)
+    wide = torch.randn(64 * times, 32768).to(device)
+    w, b = torch.randn(768).to(device), torch.randn(768).to(device)
+    image = torch.randn(16 * times, 64, 56, 56).to(device)
     return {
         "softmax": (lambda x: torch.softmax(x, 1), (x,)),
         "softmax, long rows": (lambda x: torch.softmax(x, 1), (wide,)),
@@ -53,16 +57,26 @@ def main() -> None:
     options.add_argument("--only", default="", help="programs whose name contains this")
     options.add_argument("--rounds", type=int, default=15)
     options.add_argument("--folder", type=Path, help="cache with the table of measured schedules")
+    options.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options.add_argument("--json", type=Path, help="file for the rows")
     args = options.parse_args()
     folder = args.folder or Path(tempfile.mkdtemp())
-    print(f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    machine = torch.cuda.get_device_name() if args.device == "cuda" else platform.processor() or platform.machine()
+    print(f"{machine}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     print(f"{'program':24} {'default':>9} {'tuned us':>9} {'ratio':>6} {'spread':>13} {'first s':>8}  choices")
-    ratios = [row(name, *one, folder, args.rounds) for name, one in programs().items() if args.only in name]
-    print(f"geomean {statistics.geometric_mean(ratios):.3f}")
+    rows: dict[str, dict[str, Any]] = {}
+    for name, one in programs(args.device).items():
+        if args.only in name:
+            rows[name] = row(name, *one, folder, args.rounds)
+            if args.json:
+                args.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    print(f"geomean {statistics.geometric_mean([r['ratio'] for r in rows.values()]):.3f}")
 
 
-def row(name: str, fn: Callable[..., Any], inputs: tuple[torch.Tensor, ...], folder: Path, rounds: int) -> float:
-    """Time one program, print its line and return the ratio."""
+def row(
+    name: str, fn: Callable[..., Any], inputs: tuple[torch.Tensor, ...], folder: Path, rounds: int
+) -> dict[str, Any]:
+    """Time one program, print its line and return what it says."""
     raising = {"on_error": "raise"}
     plain = intarsia.compile(fn, fullgraph=True, options=raising)
     plain(*inputs)
@@ -87,16 +101,30 @@ def row(name: str, fn: Callable[..., Any], inputs: tuple[torch.Tensor, ...], fol
         f"  {', '.join(changed)}",
         flush=True,
     )
-    return ratio
+    return {"us": us, "ratio": ratio, "spread": [low, high], "first_s": first, "choices": changed}
 
 
 def timed(fn: Callable[..., Any], inputs: tuple[torch.Tensor, ...]) -> float:
-    """Return the seconds of one call, the mean over 20 ms of calls."""
+    """Return the seconds of one call: the mean over 20 ms of calls, or on a GPU over ten."""
+    if inputs[0].is_cuda:
+        return timed_on_device(fn, inputs)
     start, n = time.perf_counter(), 0
     while n == 0 or time.perf_counter() - start < 0.02:
         fn(*inputs)
         n += 1
     return (time.perf_counter() - start) / n
+
+
+def timed_on_device(fn: Callable[..., Any], inputs: tuple[torch.Tensor, ...], n: int = 10) -> float:
+    """Return the seconds of one call on a GPU."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(2_000_000)  # about a millisecond, in which the host queues the calls
+    start.record()
+    for _ in range(n):
+        fn(*inputs)
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / n / 1e3
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 
 from intarsia_fuser import Calibrated, Emitted, FusionGraph, Greedy, KernelWork, Roofline, features, plan
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_study import programs_of
+from intarsia_study import programs_of, walks_of_json
 from intarsia_study.calibrate import PROGRAMS, fit, main, samples
 
 TRUE = Calibrated(
@@ -56,14 +56,15 @@ def test_a_calibration_is_a_file_and_a_cost_model():
 def test_samples_are_the_kernels_of_random_plans():
     (study,) = programs_of(PROGRAMS["row_sums"], torch.randn(16, 32))
     found = samples(study, plans=2, rounds=1)
-    assert len(found) >= 3 and all(us > 0 and f["kernel"] == 1 for f, us in found)
+    assert len(found) >= 3 and all(s.us > 0 and s.features["kernel"] == s.counts["kernel"] == 1 for s in found)
 
 
 def test_the_command_writes_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr("intarsia_study.calibrate.SHAPES", ((16, 16),))
     monkeypatch.setattr("intarsia_study.calibrate.PROGRAMS", {k: PROGRAMS[k] for k in ("chain", "row_sums")})
     assert main([str(tmp_path / "c.json"), "--plans", "1", "--rounds", "1"]) == 0
-    assert Calibrated.from_json((tmp_path / "c.json").read_text()).prices
+    text = (tmp_path / "c.json").read_text()
+    assert Calibrated.from_json(text).prices and walks_of_json(text).ns
 
 
 def test_a_roofline_sees_the_lanes_and_the_caches():

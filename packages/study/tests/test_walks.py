@@ -2,52 +2,118 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import random
 
+import pytest
 import torch
 
-from intarsia_fuser import AtRandom, Greedy, NoFusion
+from intarsia_fuser import AtRandom, Calibrated, Greedy, NoFusion
+from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
-from intarsia_study import WalkPrices, programs_of, walked_us
+from intarsia_study import WalkPrices, fitted_prices, programs_of, walk_counts, walked_us, walks_of_json
+from intarsia_study.calibrate import Calibration
+from intarsia_study.prices import CPU, GPU
 
 TARGET = Target(isa="avx2", threads=1)
-PRICES = WalkPrices(addition=1.0, move=1.0, lane=1.0, loop=0.0, kernel=0.0, byte=0.0)
+H200 = Target("cuda", "sm_90")
 
 
-def predicted(function, *args, policy=None, prices=PRICES):
+def predicted(function, *args, policy=None, target=TARGET, **ns):
     (study,) = programs_of(function, *args, target=TARGET)
-    return walked_us(study.program, study.plan(policy or Greedy()), TARGET, prices)
+    prices = WalkPrices("made up", GPU if target.is_gpu else CPU, tuple(ns.items()))
+    return walked_us(study.program, study.plan(policy or Greedy()), target, prices)
+
+
+def counted(function, *args, policy=None, target=TARGET):
+    (study,) = programs_of(function, *args, target=TARGET)
+    return walk_counts(study.program, study.plan(policy or Greedy()), target)
 
 
 def test_vectors_are_counted():
-    """A relu of 64 x 64 is 512 vectors of two additions each."""
-    assert predicted(torch.relu, torch.randn(64, 64)) == predicted(torch.relu, torch.randn(8, 512))
-    small, large = (predicted(torch.relu, torch.randn(n, 64)) for n in (64, 128))
+    """A relu of 64 x 64 is 512 vectors, each loaded and stored, of one operation."""
+    (one,) = counted(torch.relu, torch.randn(64, 64))
+    assert (one["addition"], one["move"], one["near"]) == (512, 1024, 2 * 64 * 64 * 4)
+    assert counted(torch.relu, torch.randn(8, 512)) == (one,)
+    small, large = (predicted(torch.relu, torch.randn(n, 64), move=1.0) for n in (64, 128))
     assert large == 2 * small > 0
-    assert predicted(lambda x: torch.erf(torch.exp(x)), torch.randn(64, 64)) > small
+
+
+def test_what_is_the_same_along_a_loop_is_computed_once():
+    x = torch.randn(64, 128)
+    (fused,) = counted(lambda x: x * torch.exp(x[:, :1]), x)
+    assert fused["function"] == 64 and fused["addition"] == 64 * 128 / 8
+    (plain,) = counted(lambda x: x * torch.exp(x), x)
+    assert plain["function"] == 64 * 128 / 8
 
 
 def test_each_price_counts():
     (study,) = programs_of(lambda x: torch.softmax(x, -1), torch.randn(64, 100), target=TARGET)
     plan = study.plan(NoFusion())
-    nothing = WalkPrices(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    assert walked_us(study.program, plan, TARGET, nothing) == 0
-    for name in ("addition", "move", "loop", "kernel", "byte"):
-        assert walked_us(study.program, plan, TARGET, replace(nothing, **{name: 1.0})) > 0, name
-    kernels = walked_us(study.program, plan, TARGET, replace(nothing, kernel=1e3))
-    assert kernels == plan.after.kernels
+    assert walked_us(study.program, plan, TARGET, WalkPrices("free", CPU, ())) == 0
+    for name in ("addition", "function", "quotient", "fold", "extremum", "move", "loop", "kernel", "near"):
+        assert walked_us(study.program, plan, TARGET, WalkPrices("one", CPU, ((name, 1.0),))) > 0, name
+    assert walked_us(study.program, plan, TARGET, WalkPrices("one", CPU, (("kernel", 1e3),))) == plan.after.kernels
 
 
 def test_lanes_that_lie_apart_are_dear():
     x = torch.randn(40, 3, 50)
-    apart = replace(PRICES, addition=0.0, move=0.0)
-    assert predicted(lambda x: x[:, 0] + 1, x, prices=apart) == 0
-    assert predicted(lambda x: x[:, :, ::2] + 1, x, prices=apart) > 0
+    assert predicted(lambda x: x[:, 0] + 1, x, strided=1.0) == 0
+    assert predicted(lambda x: x[:, :, ::2] + 1, x, strided=1.0) > 0
+    assert predicted(lambda x: x.cumsum(-1), x, serial=1.0) > 0 == predicted(lambda x: x + 1, x, serial=1.0)
 
 
 def test_plans_of_a_program_differ():
     (study,) = programs_of(lambda x: torch.softmax(torch.exp(x) * 2, -1), torch.randn(64, 100), target=TARGET)
-    found = {round(walked_us(study.program, study.plan(AtRandom(seed)), TARGET), 3) for seed in range(8)}
-    assert len(found) > 2
-    fused, none = (walked_us(study.program, study.plan(p), TARGET) for p in (Greedy(), NoFusion()))
-    assert fused < none
+    for target in (TARGET, H200):
+        found = {round(walked_us(study.program, study.plan(AtRandom(seed)), target), 3) for seed in range(8)}
+        assert len(found) > 2
+        fused, none = (walked_us(study.program, study.plan(p), target) for p in (Greedy(), NoFusion()))
+        assert fused < none
+
+
+def test_a_grid_counts_what_is_launched():
+    """A row that registers hold is read once; a long one three times; a sum of all is cut, which is two launches."""
+    x = torch.randn(512, 512)
+    (short,) = counted(lambda x: torch.softmax(x, -1), x, target=H200)
+    assert (short["launch"], short["kernel"], short["again"]) == (1, 1, 0)
+    assert short["near"] == pytest.approx(2 * 512 * 512 * 4, rel=0.05) and short["heavy"] > 0  # 128 programs
+    (long,) = counted(lambda x: torch.softmax(x, -1), torch.randn(256, 40000), target=H200)
+    assert long["again"] > 0 and long["tiles"] > short["tiles"] and long["far"] > 0
+    (everything,) = counted(lambda x: (x * 2).sum(), x.repeat(4, 4), target=H200)
+    assert everything["launch"] >= 1 and everything["tiles"] > 2
+    (turned,) = counted(lambda x: x.t().contiguous() + x, x, target=H200)
+    (apart,) = counted(lambda x: x[:, ::2] + 1, x, target=H200)
+    assert turned["apart"] == 0 < apart["apart"]
+    idle, busy = (counted(lambda x: x.amax(1), torch.randn(n, 2000), target=H200)[0] for n in (8, 8000))
+    assert idle["near"] / 8 > 5 * busy["near"] / 8000
+
+
+@pytest.mark.parametrize("target", (TARGET, H200))
+def test_fitted_prices_predict_what_they_were_fitted_to(target):
+    rng = random.Random(0)
+    true = WalkPrices.of(target)
+    names = [name for name, _ in true.ns]
+    works = [
+        {n: rng.choice((0.0, 1.0, 10.0)) * 1e6 for n in names} | {"kernel": 1.0, "launch": 1.0} for _ in range(200)
+    ]
+    samples = [(work, true.kernel_us(work)) for work in works]
+    found = fitted_prices(samples, "mine", target)
+    assert min(ns for _, ns in found.ns) >= 0
+    errors = [abs(found.kernel_us(work) / us - 1) for work, us in samples if us > 5]
+    assert sum(errors) / len(errors) < 0.02
+    with pytest.raises(ValueError, match="no kernel"):
+        fitted_prices([], "mine", target)
+
+
+def test_prices_are_part_of_a_calibration():
+    for target in (TARGET, H200):
+        prices = WalkPrices.of(target)
+        text = Calibration(Calibrated("mine", (("kernel", 1.0),)), prices).to_json()
+        assert walks_of_json(text) == prices
+        assert Calibrated.from_json(text) == Calibrated("mine", (("kernel", 1.0),))
+    data = json.loads(text)
+    for wrong in ("", "{}", "[]", json.dumps({"walks": {**data["walks"], "groups": [["light"]]}})):
+        with pytest.raises(InvalidArgumentError) as caught:
+            walks_of_json(wrong)
+        assert caught.value.code == "study.calibration"

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tuner_programs import CPU, TWO, parsed
 
 from intarsia_loops import Program
-from intarsia_scheduler import Measured, SchedulePlan, schedule, scheduled
-from intarsia_tuner import alone, searched
+from intarsia_scheduler import Measured, SchedulePlan, SchedulePolicy, forms_of, schedule
+from intarsia_tuner import Row, alone
+from intarsia_tuner import searched as rows_of
 
 Model = Callable[[dict[str, str | int]], float]
+LATE = 1 << 19  # of `least`: work from which on threads are woken
 
 
 def kernel(position: int) -> Program:
-    return alone(scheduled(parsed(TWO), CPU, check=False).launches.launches[position])
+    return alone(forms_of(parsed(TWO), CPU, Measured())[position])
+
+
+def searched(program: Program, plan: SchedulePlan, policy: SchedulePolicy, timer: Any, **given: float) -> Row:
+    (key,) = {kind.key for kind in plan.kernels}
+    (row,) = rows_of(program, plan, policy, timer, key=key, **given).values()
+    return row
 
 
 class Timer:
@@ -32,9 +41,9 @@ class Timer:
 def test_choices_add_up() -> None:
     program = kernel(0)
     plan = schedule(program, CPU)
-    model: Model = lambda c: 100.0 - 20.0 * (c.get("unroll 0") == 8) - 30.0 * (c.get("narrow") == 0)
+    model: Model = lambda c: 100.0 - 20.0 * (c.get("unroll 0") == 8) - 30.0 * (c.get("least") == LATE)
     row = searched(program, plan, Measured(), Timer(model))
-    assert (row.choices["unroll 0"], row.choices["narrow"]) == (8, 0)
+    assert (row.choices["unroll 0"], row.choices["least"]) == (8, LATE)
     assert (round(row.us), round(row.policy_us)) == (50, 101)  # the median of three rounds
     assert row.policy == "measured 1"
 
@@ -50,7 +59,7 @@ def test_a_choice_that_makes_others_is_completed() -> None:
 def test_what_is_hardly_faster_is_left() -> None:
     program = kernel(0)
     plan = schedule(program, CPU)
-    row = searched(program, plan, Measured(), Timer(lambda c: 97.0 if c["narrow"] == 0 else 100.0))
+    row = searched(program, plan, Measured(), Timer(lambda c: 97.0 if c["least"] == LATE else 100.0))
     assert not row.choices and row.us == row.policy_us
 
 
@@ -65,11 +74,11 @@ def test_luck_is_asked_again() -> None:
     """What was faster in the search isn't when it is timed once more beside the policy's."""
     program = kernel(0)
     plan = schedule(program, CPU)
-    times = Timer(lambda c: 50.0 if c["narrow"] == 0 else 100.0)
+    times = Timer(lambda c: 50.0 if c["least"] == LATE else 100.0)
 
     def timer(plans: Sequence[SchedulePlan]) -> list[list[float]]:
-        narrow = [p.kernels[0].choices["narrow"].value for p in plans]
-        return [[100.0] * 3] * 2 if narrow == [1, 0] and times.asked > 6 else times(plans)
+        late = [p.kernels[0].choices["least"].value == LATE for p in plans]
+        return [[100.0] * 3] * 2 if late == [False, True] and times.asked > 6 else times(plans)
 
     row = searched(program, plan, Measured(), timer)
     assert times.asked > 6 and not row.choices and row.us == row.policy_us == 100.0
@@ -81,6 +90,8 @@ def test_a_schedule_that_was_fast_once_is_left() -> None:
     plan = schedule(program, CPU)
 
     def timer(plans: Sequence[SchedulePlan]) -> list[list[float]]:
-        return [[60.0, 60.0, 60.0] if p.kernels[0].choices["narrow"].value == 0 else [60.0, 99.0, 99.0] for p in plans]
+        return [
+            [60.0, 60.0, 60.0] if p.kernels[0].choices["least"].value == LATE else [60.0, 99.0, 99.0] for p in plans
+        ]
 
     assert not searched(program, plan, Measured(), timer).choices

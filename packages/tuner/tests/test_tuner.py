@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from tuner_programs import GATHER, TWO, parsed
 
 import intarsia_cpp
 from intarsia_ir.errors import RuntimeFault
-from intarsia_ir.records import KernelSource, Target
+from intarsia_ir.records import KernelSource
 from intarsia_loops.launches import Launches
 from intarsia_runtime import Cache, detect_target
-from intarsia_scheduler import Measured, arrange, schedule, scheduled
+from intarsia_scheduler import Measured, arrange, forms_of, schedule
 from intarsia_tuner import Table, Tuned, Tuner, alone, missing, operands, table_path, times_of, tuner, why_not
 
 TARGET = detect_target(threads=1)
@@ -76,8 +75,8 @@ def test_what_depends_on_data_or_unknown_sizes_is_not_measured() -> None:
     for text, why in ((GATHER, "what it reads depends on data"), (symbolic, "its sizes are known at run time only")):
         program = parsed(text)
         assert not missing(program, TARGET, Measured(), Table(TARGET))
-        (launch, *_) = scheduled(program, TARGET, check=False).launches.launches
-        assert why_not(launch) == why
+        (form, *_) = forms_of(program, TARGET, Measured())
+        assert why_not(form) == why
 
 
 def test_a_table_that_cannot_be_read_is_made_again(tmp_path: Path, cache: Cache) -> None:
@@ -108,19 +107,8 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, cache: Cache) -
     assert isinstance(policy, Tuned) and len(policy.table.rows) == 2
 
 
-def test_a_gpu_is_told(tmp_path: Path, cache: Cache) -> None:
-    tuner._say_once.cache_clear()
-    first, emit = make(tmp_path, cache)
-    with pytest.warns(RuntimeWarning, match="on a CPU only so far"):
-        policy = first(parsed(TWO), Target("cuda", "sm_90"), Measured())
-    assert policy == Measured() and emit.n == 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        first(parsed(TWO), Target("cuda", "sm_90"), Measured())
-
-
 def test_a_schedule_with_another_result_is_no_candidate(cache: Cache) -> None:
-    program = alone(scheduled(parsed(TWO), TARGET, check=False).launches.launches[0])
+    program = alone(forms_of(parsed(TWO), TARGET, Measured())[0])
     plan = schedule(program, TARGET, check=False)
     key = plan.kernels[0].key
     other = plan.replaced(key, "unroll 0", plan.kernels[0].choices["unroll 0"].others[0])

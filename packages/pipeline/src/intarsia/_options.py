@@ -36,7 +36,7 @@ class Options:
         verify_each: Verify the program after every stage, and that the stage left what it was given as it was.
         dump_dir: Folder that takes the text of the program after every stage, one subfolder a graph; None: no dumps.
         cuda_graphs: On a GPU, replay a graph's launches from the second call that looks alike on; see the README.
-        max_autotune: Measure how each kernel runs fastest, once on each machine; on a CPU, see `intarsia_tuner`.
+        max_autotune: Measure how each kernel runs fastest, once on each machine; see `intarsia_tuner`.
         warm_start: Keep finished plans in the cache, and run no pass for a graph whose plan is there; not with
             `verify_each` or `dump_dir`, which want passes. `INTARSIA_WARM_START=0` switches it off everywhere.
         recompile_limit: Versions of one function; a further call that none fits runs in eager (told once), or raises.

@@ -24,6 +24,7 @@ from intarsia_runtime.as_written import raises_as_written, run_as_written
 from intarsia_runtime.assemble import assembled
 from intarsia_runtime.build import build, machine_code
 from intarsia_runtime.cache import Cache, cache_folder_of_user
+from intarsia_runtime.cuda_unit import segments
 from intarsia_runtime.epilogue import with_epilogue
 from intarsia_runtime.foreign import compile_by
 from intarsia_runtime.library import Library
@@ -61,6 +62,7 @@ __all__ = [
     "replayed",
     "rerun_of",
     "run_as_written",
+    "segments",
     "with_backward",
     "with_epilogue",
 ]

@@ -29,8 +29,8 @@ __all__ = ["prepare", "run"]
 WORKER = Path(__file__).with_name("triton_worker.py")
 # how an answer begins; other lines are warnings
 ANSWER = b"statuses "
-# servers kept waiting; more are started while more are needed
-MOST_WAITING = 4
+# servers kept waiting; more are started while more are needed: many kernels are compiled side by side by a tuner
+MOST_WAITING = max(4, min(16, os.cpu_count() or 1))
 
 _waiting: list[_Server] = []
 _lock = threading.Lock()

@@ -24,7 +24,7 @@ Example:
 
 from intarsia_scheduler.measured import Measured
 from intarsia_scheduler.plan import CHOICES, Choice, KernelPlan, Merge, SchedulePlan, SchedulePolicy, key_of
-from intarsia_scheduler.schedule import Scheduled, apply, arrange, schedule, scheduled
+from intarsia_scheduler.schedule import KernelForm, Scheduled, apply, arrange, forms_of, schedule, scheduled
 from intarsia_scheduler.simple import Simple
 
 __version__ = "0.1.0"
@@ -32,6 +32,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CHOICES",
     "Choice",
+    "KernelForm",
     "KernelPlan",
     "Measured",
     "Merge",
@@ -41,6 +42,7 @@ __all__ = [
     "Simple",
     "apply",
     "arrange",
+    "forms_of",
     "key_of",
     "schedule",
     "scheduled",

@@ -33,7 +33,7 @@ from intarsia_scheduler.grid.split import Cut, cut_steps, in_parts, spread, walk
 from intarsia_scheduler.grid.walk import walk_of
 from intarsia_scheduler.grid.width import is_wide
 
-__all__ = ["arranged"]
+__all__ = ["arranged", "joints_of"]
 
 
 def arranged(program: Program, decide: Decide) -> Launches:
@@ -43,13 +43,7 @@ def arranged(program: Program, decide: Decide) -> Launches:
         program: Items are kernels, lone nests and extern calls.
         decide: Who answers.
     """
-    parts: list[tuple[int, Kernel | Extern]] = []
-    for k, item in enumerate(program.items):
-        parts += [(k, part) for part in _parts(item, program.buffers, decide)]
-    if decide.target.is_gpu:
-        joints = list(joined(program, parts, decide))
-    else:
-        joints = [Joint(part, (k, k + 1), (n, n + 1)) for n, (k, part) in enumerate(parts) if isinstance(part, Kernel)]
+    joints = joints_of(program, decide)
     scratch: dict[str, Buffer] = {}
     launches: list[LaunchPlan] = []
     for joint in joints:
@@ -59,6 +53,16 @@ def arranged(program: Program, decide: Decide) -> Launches:
     made = side_by_side(launches, arena, decide.sets())
     counters = _counters(made, {*program.buffers, *scratch}, scratch)
     return Launches(program, decide.target, made, len(joints), MappingProxyType(scratch), counters)
+
+
+def joints_of(program: Program, decide: Decide) -> list[Joint]:
+    """Return the kernels of a program, taken apart and put together, before any is split."""
+    parts: list[tuple[int, Kernel | Extern]] = []
+    for k, item in enumerate(program.items):
+        parts += [(k, part) for part in _parts(item, program.buffers, decide)]
+    if decide.target.is_gpu:
+        return list(joined(program, parts, decide))
+    return [Joint(part, (k, k + 1), (n, n + 1)) for n, (k, part) in enumerate(parts) if isinstance(part, Kernel)]
 
 
 def _parts(item: Item, buffers: Mapping[str, Buffer], decide: Decide) -> tuple[Kernel | Extern, ...]:

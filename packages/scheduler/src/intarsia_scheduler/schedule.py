@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -12,17 +12,17 @@ from intarsia_ir.records import Target
 from intarsia_loops import kernels as kernels_dialect
 from intarsia_loops.graph import from_fx
 from intarsia_loops.launches import Launches, Walk
-from intarsia_loops.program import Extern, Placement, Program, TensorRef
+from intarsia_loops.program import Buffer, Extern, Kernel, Placement, Program, TensorRef
 from intarsia_loops.tiles import Launch, Tiles, print_ir, verify
 from intarsia_loops.vectors.walks import VectorWalk
-from intarsia_scheduler.arrange import arranged
+from intarsia_scheduler.arrange import arranged, joints_of
 from intarsia_scheduler.decide import Asked, Replayed, kind_of
 from intarsia_scheduler.limited import Limited
 from intarsia_scheduler.lower import gridded_launch, launches_of, walked_launch
 from intarsia_scheduler.measured import Measured
-from intarsia_scheduler.plan import SchedulePlan, SchedulePolicy
+from intarsia_scheduler.plan import SchedulePlan, SchedulePolicy, key_of
 
-__all__ = ["Scheduled", "apply", "arrange", "schedule", "scheduled"]
+__all__ = ["KernelForm", "Scheduled", "apply", "arrange", "forms_of", "schedule", "scheduled"]
 
 
 def schedule(
@@ -87,6 +87,42 @@ def scheduled(
     asked = Asked(decides if fuel is None else Limited(decides, fuel), target, given)
     launches = arranged(_program(kernels, check), asked)
     return Scheduled(asked.plan(), launches)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelForm:
+    """A kernel of a program as it is scheduled: what is merged is one kernel, and nothing is split yet.
+
+    Args:
+        kernel: In canonical form, over buffers `b0, b1, ...`.
+        layouts: Layouts of these buffers; those that it keeps to itself may be missing.
+        asserts: Whether it checks what others rely on.
+    """
+
+    kernel: Kernel
+    layouts: Mapping[str, Buffer]
+    asserts: bool = False
+
+    @property
+    def key(self) -> str:
+        """What a plan calls it."""
+        return key_of(self.kernel, self.layouts)
+
+
+def forms_of(kernels: GraphModule | Program, target: Target, policy: SchedulePolicy) -> tuple[KernelForm, ...]:
+    """Return the kernels of a program as a policy merges them, in order.
+
+    Args:
+        kernels: FX(kernels), or the `Program` in it. Untouched.
+        target: What for.
+        policy: Decides what is merged.
+    """
+    program = _program(kernels, False)
+    found = []
+    for joint in joints_of(program, Asked(policy, target)):
+        form, layouts, _ = kind_of(joint.kernel, {**program.buffers, **joint.views})
+        found.append(KernelForm(form, layouts, bool(joint.checks)))
+    return tuple(found)
 
 
 def arrange(kernels: GraphModule | Program, plan: SchedulePlan) -> Launches:

@@ -18,8 +18,9 @@ Example:
 from intarsia_study.counterfactuals import Counterfactual, counterfactuals
 from intarsia_study.dataset import Record, spearman, study, write_parquet
 from intarsia_study.measure import KernelTime, Measured, PlanTime, measure
+from intarsia_study.prices import WalkPrices, fitted_prices, walks_of_json
 from intarsia_study.programs import StudyProgram, programs_of
-from intarsia_study.walks import WalkPrices, walked_us
+from intarsia_study.walks import walk_counts, walked_us
 
 __version__ = "0.1.0"
 
@@ -32,10 +33,13 @@ __all__ = [
     "StudyProgram",
     "WalkPrices",
     "counterfactuals",
+    "fitted_prices",
     "measure",
     "programs_of",
     "spearman",
     "study",
+    "walk_counts",
     "walked_us",
+    "walks_of_json",
     "write_parquet",
 ]

@@ -3,10 +3,10 @@
     plan -> FX(kernels), each kernel a launch of its own -> source -> machine code -> a call whose launches are timed
 
 What is timed are the kernels, with the operands and the memory plan that they have in the program: library calls are
-the same in every plan. The clock is the CPU time of the calling thread, so that other work on the machine costs little,
-and kernels are built for one thread. A launch is repeated until it takes long enough for the clock, so its operands are
-in the caches as far as they fit. In each round every plan runs once; a figure is the median over the rounds, beside the
-best round.
+the same in every plan. On a CPU the clock is the CPU time of the calling thread, so that other work on the machine
+costs little, and kernels are built for one thread; on a GPU it is that of events between launches. A launch is repeated
+until it takes long enough for the clock, so its operands are in the caches as far as they fit. In each round every plan
+runs once; a figure is the median over the rounds, beside the best round.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,11 +30,10 @@ from intarsia_ir.errors import InvalidArgumentError, RuntimeFault, UnsupportedEr
 from intarsia_ir.records import Signature, Target
 from intarsia_loops import Contract, Emitted, Kernels, from_fx, loops, to_fx
 from intarsia_loops.program import Extern, Item, Kernel, Program
-from intarsia_runtime import Cache, build, link
+from intarsia_runtime import Cache, build, link, segments
+from intarsia_tuner import Clock, TimedLibrary, clock_of, first_difference
 
 __all__ = ["KernelTime", "Measured", "PlanTime", "measure"]
-
-ENOUGH_S = 2e-4  # a launch is repeated until it takes so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class KernelTime:
 
     Args:
         writes: The buffers that it stores.
-        us: Median microseconds of CPU time over the rounds.
+        us: Median microseconds over the rounds.
         best_us: Those of the best round.
     """
 
@@ -112,7 +110,7 @@ def measure(
         program: A loops program.
         plans: For this very program.
         inputs: One for each input of the program.
-        target: A CPU with one thread; None: this machine's.
+        target: A CPU with one thread, or the current GPU; None: this machine's CPU.
         cache: Where built plans are kept; None: a folder that lives as long as the call.
         rounds: How often each plan runs.
         workers: Plans that are built at the same time; None: one for each processor.
@@ -121,8 +119,8 @@ def measure(
         RuntimeFault: `study.wrong_result`: a plan's results differ from the loops interpreter's by more than the order
             of sums explains. It says which plan and which result.
         InvalidArgumentError: A plan is for another program, or `rounds` isn't positive.
-        UnsupportedError: `study.target`: the target is no CPU with one thread. `study.random`: the program draws random
-            numbers, so its results can't be compared.
+        UnsupportedError: `study.target`: the target is no GPU, and no CPU with one thread. `study.random`: the program
+            draws random numbers, so its results can't be compared.
     """
     target = target or intarsia_runtime.detect_target(threads=1)
     _check_supported(program, target, rounds)
@@ -141,9 +139,9 @@ def measure(
 def _check_supported(program: Program, target: Target, rounds: int) -> None:
     if rounds < 1:
         raise InvalidArgumentError(f"rounds must be at least 1, not {rounds}", code="study.rounds")
-    if target.device != "cpu" or target.threads != 1:
+    if not target.is_gpu and (target.device != "cpu" or target.threads != 1):
         raise UnsupportedError(
-            f"kernels are timed on a CPU with one thread, not on {target.device} with {target.threads}",
+            f"kernels are timed on a GPU, or on a CPU with one thread, not on {target.device} with {target.threads}",
             code="study.target",
         )
     for item in program.items:
@@ -157,43 +155,6 @@ def _is_attention(item: Extern) -> bool:
     return "attention" in str(item.target) and named.get("dropout_p", 0.0) == 0.0
 
 
-@dataclass(slots=True)
-class _Clock:
-    """Times of one plan's launches, by entry."""
-
-    keeps: bool = False
-    repeats: dict[str, int] = field(default_factory=dict)
-    us: dict[str, list[float]] = field(default_factory=dict)
-
-    def timed(self, entry: str, launch: Callable[..., None]) -> Callable[..., None]:
-        """A call of a kernel, as often as the clock needs. Its results are the same each time."""
-
-        def call(*arguments: int) -> None:
-            if not self.keeps:
-                start = time.thread_time()
-                launch(*arguments)
-                self.repeats[entry] = 1 + int(ENOUGH_S / max(time.thread_time() - start, 1e-7))
-                return
-            times = range(self.repeats[entry])
-            launch(*arguments)
-            start = time.thread_time()
-            for _ in times:
-                launch(*arguments)
-            self.us.setdefault(entry, []).append(1e6 * (time.thread_time() - start) / len(times))
-
-        return call
-
-
-class _TimedLibrary:
-    """A built unit whose launchers are timed."""
-
-    def __init__(self, library: Any, clock: _Clock) -> None:
-        self._library, self._clock = library, clock
-
-    def launcher(self, entry: str, n_arguments: int) -> Callable[..., None]:
-        return self._clock.timed(entry, self._library.launcher(entry, n_arguments))
-
-
 @dataclass(frozen=True, slots=True)
 class _Built:
     """A plan, ready to run.
@@ -205,7 +166,7 @@ class _Built:
     """
 
     run: Callable[..., tuple[Any, ...]]
-    clock: _Clock
+    clock: Clock
     kernels: dict[str, tuple[str, ...]]
 
 
@@ -213,15 +174,15 @@ def _built(program: Program, plan: FusionPlan, target: Target, cache: Cache) -> 
     kernels = _apart(intarsia_fuser.apply_program(program, plan))
     pipeline = default_pipeline(target)
     middle = Pipeline(pipeline.stages[pipeline.index("fuse") + 1 : pipeline.index("build")])
-    contract = Contract(Signature(), (), target, torch.device("cpu"))
-    staged: Emitted = middle.run(Kernels(to_fx(kernels), contract))
+    device = torch.device(target.device)
+    staged: Emitted = middle.run(Kernels(to_fx(kernels), Contract(Signature(), (), target, device), apart=True))
     source = staged.source
-    clock = _Clock()
-    library: Any = _TimedLibrary(build(source, target, cache=cache), clock)
-    run = link(staged.graph_module, source, library)
+    clock = clock_of(target)
+    library: Any = TimedLibrary(build(source, target, cache=cache), clock)
+    run = link(staged.graph_module, source, library, device=device if target.is_gpu else None)
     items = from_fx(staged.graph_module).items
-    names = {launch.entry: _stored(items, launch.items) for launch in source.launches}
-    return _Built(run, clock, names)
+    native = segments(source) if target.is_gpu else source.launches
+    return _Built(run, clock, {launch.entry: _stored(items, launch.items) for launch in native})
 
 
 def _apart(program: Program) -> Program:
@@ -240,31 +201,17 @@ def _stored(items: Sequence[Item], covered: tuple[int, int]) -> tuple[str, ...]:
 
 
 def _check_results(number: int, plan: FusionPlan, results: Sequence[Any], expected: Sequence[Any]) -> None:
-    for position, (result, wanted) in enumerate(zip(results, expected, strict=True)):
-        rtol, atol = _tolerance(wanted)
-        try:
-            torch.testing.assert_close(result, wanted, equal_nan=True, rtol=rtol, atol=atol)
-        except AssertionError as error:
-            raise RuntimeFault(
-                f"plan {number} ({plan.policy}) gives another result {position} than the loops program: {error}",
-                code="study.wrong_result",
-                hints=("bisect it: apply_program(program, plan, fuel=n) for the first n that goes wrong",),
-            ) from error
-
-
-def _tolerance(wanted: Any) -> tuple[float | None, float | None]:
-    """How far two orders of a sum may be apart: sums that cancel are off by the roundings of what they add up.
-
-    So the bound is one on the whole result, some last bits of its largest number, and torch's own for each number.
-    """
-    if not isinstance(wanted, torch.Tensor) or not wanted.is_floating_point() or not wanted.isfinite().any():
-        return None, None
-    eps = torch.finfo(wanted.dtype).eps
-    largest = float(wanted.detach()[wanted.isfinite()].abs().max())
-    return (max(1.3e-6, 2 * eps) if eps > 1e-10 else 1e-7), largest * eps * (64 if eps < 1e-5 else 4)
+    found = first_difference(results, expected)
+    if found is not None:
+        raise RuntimeFault(
+            f"plan {number} ({plan.policy}) gives another result {found[0]} than the loops program: {found[1]}",
+            code="study.wrong_result",
+            hints=("bisect it: apply_program(program, plan, fuel=n) for the first n that goes wrong",),
+        )
 
 
 def _times(plan: FusionPlan, built: _Built) -> PlanTime:
+    built.clock.read()
     kernels = [
         KernelTime(writes, statistics.median(us), min(us))
         for entry, writes in built.kernels.items()

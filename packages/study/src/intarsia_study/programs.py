@@ -51,7 +51,7 @@ def programs_of(
         function: A function or module. It is called once.
         args: Its arguments.
         name: What the programs are called; the function's own name when not given.
-        target: What to lower for; None: this machine's CPU with one thread, which is what `measure` times.
+        target: What to lower for, a GPU if the arguments are there; None: this machine's CPU with one thread.
 
     Returns:
         One for each graph: more than one where the function breaks.

@@ -103,7 +103,7 @@ class Rows(Writer):
         extent, block = product([a.extent for a in loop.inner]), self.blocks.inner
         known = extent.const()
         if known is None:
-            self.lines.append(f"for base in range(0, {index_text(extent, {})}, RBLOCK):")
+            self.lines.append(f"for base in {self._range(index_text(extent, {}), 'RBLOCK')}:")
             self.lines += [INDENT + line for line in self._body(loop, masked=True)]
             return
         self._full_tiles(known // block, self._body(loop, masked=False), backwards=loop.back)
@@ -113,7 +113,7 @@ class Rows(Writer):
     def _full_tiles(self, n: int, body: list[str], *, backwards: bool) -> None:
         if n:
             number = f"({n - 1} - tile)" if backwards else "tile"
-            self.lines.append(f"for tile in range(0, {n}):")
+            self.lines.append(f"for tile in {self._range(str(n))}:")
             self.lines += [INDENT + line for line in (f"base = {number} * RBLOCK", *body)]
 
     def _shifted_tiles(self, loop: Loop, shift: Shift) -> None:

@@ -51,7 +51,7 @@ class Scan(Writer):
 
     def _tiles(self, end: str, begin: str, masked: bool) -> None:
         lines = self._step(begin, masked)
-        self.lines += [f"for base in range(0, {end}, RBLOCK):", *(INDENT + line for line in lines)]
+        self.lines += [f"for base in {self._range(end, 'RBLOCK')}:", *(INDENT + line for line in lines)]
 
     def _step(self, begin: str, masked: bool, *, carries: bool = True) -> list[str]:
         """Return the statements of one tile.

@@ -55,6 +55,12 @@ class Writer:
         n = index_text(product([a.extent for a in axes]), {})
         return f"({n} + {block - 1}) // {block}"
 
+    def _range(self, end: str, step: str = "") -> str:
+        """Return what a loop over tiles counts through; with several stages, tiles to come are loaded ahead."""
+        bounds = f"0, {end}" + (f", {step}" if step else "")
+        stages = self.blocks.stages
+        return f"range({bounds})" if stages == 1 else f"tl.range({bounds}, num_stages={stages})"
+
     def _row_points(self) -> Points:
         """Write the row indices and return the points of a tile `[XBLOCK, 1]`."""
         n_rows = product([a.extent for a in self.rows])

@@ -12,6 +12,8 @@ Example:
 """
 
 from intarsia_tuner.alone import alone, operands, why_not
+from intarsia_tuner.clock import Clock, TimedLibrary, clock_of
+from intarsia_tuner.comparing import first_difference
 from intarsia_tuner.search import searched
 from intarsia_tuner.table import Row, Table
 from intarsia_tuner.timing import times_of
@@ -21,11 +23,15 @@ from intarsia_tuner.tuner import Tuner, missing, table_path
 __version__ = "0.1.0"
 
 __all__ = [
+    "Clock",
     "Row",
     "Table",
+    "TimedLibrary",
     "Tuned",
     "Tuner",
     "alone",
+    "clock_of",
+    "first_difference",
     "missing",
     "operands",
     "searched",

@@ -87,7 +87,7 @@ def _checked(kernel: Kernel, plan: KernelPlan, blocks: Blocks) -> None:
     kind = plan.word("walk")
     kinds = ("scatter",) if is_scatter(kernel) else ("scan",) if is_scan(kernel) else ("rows", "points")
     powers = all(n > 0 and n & (n - 1) == 0 for n in (blocks.rows, blocks.inner, blocks.warps, blocks.parts))
-    in_parts = blocks.parts == 1 or (blocks.rows == 1 and not blocks.persistent)
+    in_parts = blocks.parts == 1 or (blocks.rows == 1 and not blocks.persistent and blocks.parts <= blocks.inner)
     sound = kind in kinds and powers and in_parts and blocks.stages > 0
     if kind in ("rows", "points"):
         order = sorted(map(int, plan.word("order").split()))

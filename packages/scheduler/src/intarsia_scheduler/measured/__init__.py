@@ -6,10 +6,10 @@ Those for a GPU are from an H200, scaled to the target's machine, those for a CP
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from intarsia_ir.dtypes import itemsize
-from intarsia_ir.records import Target
+from intarsia_ir.records import Machine, Target
 from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.launches import Blocks
@@ -26,6 +26,7 @@ from intarsia_scheduler.measured.blocks import (
 )
 from intarsia_scheduler.measured.cuts import chunk_of, cut_of, is_idle
 from intarsia_scheduler.measured.limits import rows_bytes
+from intarsia_scheduler.measured.others import other_chunks, other_cuts, other_tiles
 from intarsia_scheduler.measured.vectors import vector_rule
 from intarsia_scheduler.plan import Choice
 from intarsia_scheduler.simple import Simple
@@ -77,20 +78,25 @@ class Measured:
     def spread(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
         """Spread the walks of few long rows."""
         if is_idle(kernel, buffers, target.machine):
-            return Choice("launches", f"a program a row leaves most of {target.machine.processors} processors idle")
-        return Choice("launch", "a row stays where it is read, or rows are enough for all processors")
+            why = f"a program a row leaves most of {target.machine.processors} processors idle"
+            return Choice("launches", why, ("launch",))
+        return Choice("launch", "a row stays where it is read, or rows are enough for all processors", ("launches",))
 
     def cut(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
         """Cut long reductions of few rows."""
-        cut = cut_of(kernel, buffers, target.machine)
+        machine = target.machine
+        cut, n_rows = cut_of(kernel, buffers, machine), product([a.extent for a in kernel.rows]).const()
+        programs = None if n_rows is None else -(-n_rows // blocks_of(kernel, buffers, machine).rows)
+        others = other_cuts(kernel, cut, programs, machine)
         if cut is None:
-            return Choice("whole", "rows are short, or enough for all processors")
-        return Choice(f"{cut.position} {cut.length}", "more programs work, and sums are shorter", ("whole",))
+            return Choice("whole", "rows are short, or enough for all processors", others)
+        return Choice(f"{cut.position} {cut.length}", "more programs work, and sums are shorter", others)
 
     def chunk(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
         """Cut long scans of few rows."""
         n = chunk_of(kernel, buffers, target.machine)
-        return Choice(n, "more programs work" if n else "rows are short, or enough for all processors")
+        why = "more programs work" if n else "rows are short, or enough for all processors"
+        return Choice(n, why, other_chunks(n))
 
     def finish(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
         """Let the last program finish."""
@@ -151,23 +157,25 @@ def _walk(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> dict
     """Return the choices of a launch of tiles."""
     machine = target.machine
     if is_scatter(kernel):
-        return _words("scatter", "points fold into their elements", blocks_of(kernel, buffers, machine))
+        return _words("scatter", "points fold into their elements", blocks_of(kernel, buffers, machine), machine)
     if is_scan(kernel):
-        return _words("scan", "a row is walked in order", blocks_of(kernel, buffers, machine))
+        n = product([a.extent for a in kernel.steps[-1].axes if a not in kernel.steps[-1].red]).const()
+        return _words("scan", "a row is walked in order", blocks_of(kernel, buffers, machine), machine, n)
     crossed = across(kernel, buffers)
     if crossed is not None:
         axis, n = crossed
         others, inner = kernel.rows[:-n], kernel.rows[-n:]
         rows = (*(a for a in others if a is not axis), axis, *inner)
         why = "each buffer runs along one of two axes"
-        return _words("points", why, Blocks(SQUARE, SQUARE, 8), _positions(kernel, rows), n)
+        return _words("points", why, Blocks(SQUARE, SQUARE, 8), machine, None, _positions(kernel, rows), n)
+    count = product([a.extent for a in kernel.rows]).const()
     rows = memory_order(kernel, buffers)
     n = trailing(kernel, buffers) if rows == kernel.rows else 0
     if n:
         why = "what is the same for many points is loaded once for them"
-        return _words("points", why, Blocks(1, flat_points(buffers)), _positions(kernel, rows), n)
+        return _words("points", why, Blocks(1, flat_points(buffers)), machine, None, _positions(kernel, rows), n)
     blocks = blocks_of(kernel, buffers, machine)
-    return _words("rows", "rows are independent", blocks, _positions(kernel, rows))
+    return _words("rows", "rows are independent", blocks, machine, count, _positions(kernel, rows))
 
 
 def _positions(kernel: Kernel, order: Sequence[Atom]) -> Choice:
@@ -175,20 +183,29 @@ def _positions(kernel: Kernel, order: Sequence[Atom]) -> Choice:
     return Choice(text, "neighbouring programs' results are neighbours in memory")
 
 
-def _words(kind: str, why: str, blocks: Blocks, order: Choice | None = None, inner: int = 0) -> dict[str, Choice]:
+def _words(
+    kind: str,
+    why: str,
+    blocks: Blocks,
+    machine: Machine,
+    rows: int | None = None,
+    order: Choice | None = None,
+    inner: int = 0,
+) -> dict[str, Choice]:
     fits = "a row stays in registers" if blocks.persistent else "registers don't hold a row, or it has one point"
     joins = "" if blocks.persistent else "exp squares" if blocks.parts > 1 else "exp"
-    halves = tuple(n for n in (blocks.warps // 2, blocks.warps * 2) if n)
-    return {
+    others = other_tiles(kind, blocks, joins, rows, machine)
+    made = {
         **({"order": order} if order is not None else {}),
         "walk": Choice(kind, why),
         "inner": Choice(inner, "so many of the last axes have a dimension of the grid"),
         "block": Choice(blocks.rows, "rows of a program"),
         "tile": Choice(blocks.inner, "inner points of a tile"),
-        "warps": Choice(blocks.warps, "warps of a program", halves),
+        "warps": Choice(blocks.warps, "warps of a program"),
         "stages": Choice(blocks.stages, "tiles whose loads are on their way at once"),
         "persistent": Choice(int(blocks.persistent), fits),
         "parts": Choice(blocks.parts, "points that a thread folds before it keeps anything"),
         "joins": Choice(joins, "what can share a walk does" if joins else "all steps see the row's one tile"),
         "align": Choice(1, "16 bytes a load, also where rows start at odd addresses", (0,)),
     }
+    return made | {word: replace(made[word], others=values) for word, values in others.items()}

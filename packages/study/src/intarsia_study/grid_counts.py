@@ -1,0 +1,180 @@
+"""What is counted of a walk in tiles: what a GPU does for a kernel, by the launches that its schedule makes.
+
+light, heavy    points times cheap operations, and times functions by their weight
+near, far       bytes of buffers, each once: of launches that the last cache holds, and of others
+again           bytes that are read once more, out of that cache
+apart           elements whose neighbours in a tile lie apart in memory, so that a sector is read for each
+tiles           tiles that one program walks after the other, in so many waves of programs as there are
+serial          points of scans in a program
+launch          launches
+kernel          1
+
+All but the last four are divided by the part of the processors that have a program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from intarsia_ir.dtypes import itemsize
+from intarsia_ir.records import Machine
+from intarsia_loops.addresses import address
+from intarsia_loops.index import Atom, IndexExpr, lift
+from intarsia_loops.launches import LaunchPlan, Loop, Walk
+from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.program import Buffer, Nest, Val
+from intarsia_loops.rewrites import postorder
+from intarsia_loops.vectors.work import HEAVY
+from intarsia_study.prices import Tally
+
+__all__ = ["grid_counts"]
+
+TYPICAL = 1024  # extent taken for one that is known at run time only
+WARPS = 32  # of a processor at work at once
+SECTOR = 8  # points on a side of a tile from which on what lies along it fills sectors
+
+
+def grid_counts(launch: LaunchPlan, machine: Machine) -> Tally:
+    """Return what is counted of a launch on a GPU."""
+    walk = launch.walk
+    assert walk is None or isinstance(walk, Walk), "a grid's launches are walked in tiles"
+    programs, tiles = _programs(launch, walk)
+    busy = min(1.0, programs / machine.processors)
+    warps = walk.blocks.warps if walk else 4
+    waves = max(1.0, programs * warps / (machine.processors * WARPS))
+    found = Tally({"launch": 1.0, "tiles": waves * tiles})
+    points = _work(launch, walk)
+    moved = _moved(launch, walk, machine)
+    found.add({name: n * len(launch.sets) / busy for name, n in (points | moved).items()})
+    if any(NEST_KINDS[s.kind].scan for s in launch.kernel.steps) and walk:
+        found["serial"] += waves * tiles * walk.blocks.inner
+    if launch.finish is not None:
+        found["tiles"] += 2.0  # the last program reads what the others stored
+    return found
+
+
+def _programs(launch: LaunchPlan, walk: Walk | None) -> tuple[float, float]:
+    """Return how many programs there are, and how many tiles one of them walks."""
+    if walk is None:
+        return math.prod(map(_extent, launch.kernel.rows)) / 128, 1.0
+    programs = float(len(launch.sets) * -(-_points(walk.rows) // walk.blocks.rows))
+    if walk.kind == "points":
+        return programs * -(-_points(walk.inner) // walk.blocks.inner), 1.0
+    inner = [_points(loop.inner) for loop in walk.loops if loop.inner]
+    if walk.kind == "scan":
+        inner = [launch.chunk or _points(launch.kernel.steps[-1].red)]
+    return programs, float(sum(-(-n // walk.blocks.inner) for n in inner)) or 1.0
+
+
+def _steps(launch: LaunchPlan, walk: Walk | None) -> Iterator[tuple[tuple[Atom, ...], Nest, tuple[Val, ...]]]:
+    """Yield each step with the axes that it is computed over, and what it computes."""
+    if walk is None or walk.kind not in ("rows", "points"):
+        for step in launch.kernel.steps:
+            yield tuple(dict.fromkeys((*step.axes, *step.red))), step, (step.body,)
+        return
+    for loop in walk.loops:
+        around = (*walk.rows, *walk.inner, *loop.inner)
+        for step in loop.steps:
+            yield around, step, (step.body,)
+        yield from _joined(loop, around)
+
+
+def _joined(loop: Loop, around: tuple[Atom, ...]) -> Iterator[tuple[tuple[Atom, ...], Nest, tuple[Val, ...]]]:
+    """Sums that share a walk with what they depend on."""
+    for exps in loop.sums:
+        yield around, exps.step, (exps.step.body,)
+    for squares in loop.squares:
+        yield around, squares.step, (squares.value,)
+
+
+def _work(launch: LaunchPlan, walk: Walk | None) -> Tally:
+    found = Tally()
+    for around, step, bodies in _steps(launch, walk):
+        points = _points(around)
+        found["light"] += points * (step.kind != "map")
+        for v in {v for body in bodies for v in postorder(body)}:
+            weight = HEAVY.get(v.op, 1)
+            if v.op not in ("load", "const"):
+                found["light" if weight == 1 else "heavy"] += points * weight
+    return found
+
+
+def _moved(launch: LaunchPlan, walk: Walk | None, machine: Machine) -> Tally:
+    """Bytes of each buffer once, those that are walked again, and elements that lie apart."""
+    whole: dict[str, float] = {}
+    walked = Tally()
+    found = Tally()
+    lanes = _lanes(launch, walk)
+    for around, step, bodies in _steps(launch, walk):
+        for buffer, index in _accesses(step, bodies, launch.layouts):
+            layout = launch.layouts[buffer]
+            place = _place(index, layout)
+            points = _points([a for a in around if a in place.axes()]) if place is not None else _points(around)
+            size, n = itemsize(layout.dtype), _points_of(layout)
+            touched = min(points, n) * size
+            whole[buffer] = max(whole.get(buffer, 0.0), touched)
+            walked[buffer] = (
+                max(walked[buffer], touched) if walk and walk.blocks.persistent else walked[buffer] + touched
+            )
+            if place is None or not _is_side_by_side(place, lanes):
+                found["apart"] += points
+    total = sum(whole.values())
+    found["near" if total <= machine.l2_bytes / 2 else "far"] += total
+    found["again"] += sum(walked.values()) - total
+    return found
+
+
+def _lanes(launch: LaunchPlan, walk: Walk | None) -> tuple[Atom, ...]:
+    """Axes along which a tile has many points."""
+    if walk is None:
+        return launch.kernel.rows[-1:]
+    sides: list[Atom] = []
+    if walk.kind == "scan":
+        sides += launch.kernel.steps[-1].red
+    if walk.kind == "points":
+        sides += walk.inner[-1:]
+    sides += [loop.inner[-1] for loop in walk.loops if loop.inner]
+    if walk.blocks.rows >= SECTOR or not sides:
+        sides += walk.rows[-1:]
+    return tuple(sides)
+
+
+def _is_side_by_side(place: IndexExpr, lanes: Iterable[Atom]) -> bool:
+    """Tell whether elements that a tile takes are neighbours in memory, or one."""
+    varying = [a for a in lanes if a in place.axes()]
+    splits = [place.coef(a) for a in varying]
+    return not varying or any(s is not None and s[0].const() == 1 for s in splits)
+
+
+def _accesses(
+    step: Nest, bodies: Sequence[Val], layouts: Mapping[str, Buffer]
+) -> Iterator[tuple[str, tuple[IndexExpr | Val, ...]]]:
+    for v in dict.fromkeys(v for body in bodies for v in body.loads):
+        if v.args[0] in layouts:
+            yield v.args[0], v.args[1]
+    if step.out in layouts:
+        yield step.out, tuple(map(lift, step.axes))
+
+
+def _place(index: Sequence[IndexExpr | Val], layout: Buffer) -> IndexExpr | None:
+    """The element that is touched; None where data say which."""
+    known = [e for e in index if isinstance(e, IndexExpr)]
+    return address(known, layout.strides) if len(known) == len(index) else None
+
+
+def _points_of(layout: Buffer) -> int:
+    return math.prod(_size(n) for n in layout.shape)
+
+
+def _points(axes: Iterable[Atom]) -> int:
+    return math.prod(map(_extent, axes))
+
+
+def _extent(axis: Atom) -> int:
+    return _size(axis.extent)
+
+
+def _size(extent: IndexExpr) -> int:
+    known = extent.const()
+    return TYPICAL if known is None else known

@@ -1,0 +1,172 @@
+"""What code costs: nanoseconds for each thing that is counted, and how they add up to the time of a kernel.
+
+Things of one group wait for each other, groups overlap, as far as one is much dearer than the others, and the rest is
+added:
+
+    time = sum of the rest + (sum over groups of (sum of the group) ** 3) ** (1 / 3)
+
+Prices are of one machine: from its peaks, or fitted to measured kernels and kept in a file that people can read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import Target
+
+__all__ = ["Counts", "Tally", "WalkPrices", "fitted_prices", "walks_of_json"]
+
+Counts = Mapping[str, float]
+
+
+class Tally(dict[str, float]):
+    """Counts that grow; what was never counted is 0."""
+
+    def __missing__(self, name: str) -> float:
+        return 0.0
+
+    def add(self, counts: Counts) -> None:
+        """Count what another one has as well."""
+        for name, n in counts.items():
+            self[name] += n
+
+
+# what is counted on a CPU, in vectors where nothing else is said, and on a GPU, in points; see the modules that count
+CPU = (
+    ("addition", "function", "slow", "dear", "fold", "extremum"),
+    ("quotient",),
+    ("move", "again", "near", "middle", "far", "away"),
+    ("strided", "turned", "serial", "loop", "kernel"),
+)
+GPU = (("light", "heavy"), ("near", "far", "again", "apart"), ("tiles", "serial", "launch", "kernel"))
+SHARPNESS = 3.0
+# errors count relative to the time of a kernel, or to this, in microseconds, which is about what a clock tells apart
+LEAST_US = 4.0
+# nanoseconds below which a thing has no price
+FREE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class WalkPrices:
+    """Prices of a machine.
+
+    Args:
+        machine: What they are of, for people.
+        groups: Names of what is counted: groups that overlap, and last, what is added to them.
+        ns: Nanoseconds by name; what is missing is free.
+    """
+
+    machine: str
+    groups: tuple[tuple[str, ...], ...]
+    ns: tuple[tuple[str, float], ...]
+
+    @classmethod
+    def of(cls, target: Target) -> WalkPrices:
+        """Return what the target's peaks say: a vector takes as long as its share of the peak arithmetic."""
+        machine = target.machine if target.is_gpu else target.machine.scaled(1)
+        cached = 1 / (machine.l2_gb_per_s or machine.gb_per_s)
+        if target.is_gpu:
+            ns = {
+                "light": 1 / machine.gflop_per_s, "heavy": 8 / machine.gflop_per_s, "near": cached, "again": cached,
+                "far": 1 / machine.gb_per_s, "apart": 32 * cached, "launch": 1e3 * machine.launch_us,
+            }  # fmt: skip
+        else:
+            vector = machine.vector_bytes / 4 / machine.gflop_per_s
+            ns = {
+                "addition": vector, "function": 12 * vector, "slow": 12 * vector, "dear": 40 * vector, "fold": vector,
+                "extremum": vector, "quotient": 6 * vector, "move": vector, "again": vector, "strided": vector,
+                "turned": vector / 4, "serial": 4 * vector, "loop": 8 * vector, "kernel": 1e3 * machine.launch_us,
+                **dict.fromkeys(("near", "middle", "far", "away"), cached),
+            }  # fmt: skip
+        return cls(f"{target.device} {target.isa}, by its peaks", GPU if target.is_gpu else CPU, tuple(ns.items()))
+
+    def kernel_us(self, counts: Counts) -> float:
+        """Return the microseconds that a kernel with these counts is predicted to take.
+
+        Example:
+            >>> prices = WalkPrices("mine", (("addition",), ("move",), ("kernel",)), (("addition", 2.0), ("move", 2.0)))
+            >>> [round(prices.kernel_us({"addition": 500.0, "move": n}), 2) for n in (0.0, 250.0, 500.0)]
+            [1.0, 1.04, 1.26]
+        """
+        ns = {name: price * counts.get(name, 0.0) for name, price in self.ns}
+        *overlapping, rest = [sum(ns.get(name, 0.0) for name in group) for group in self.groups]
+        return float(rest + sum(t**SHARPNESS for t in overlapping) ** (1 / SHARPNESS)) / 1e3
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the prices as data that JSON holds."""
+        return {"machine": self.machine, "groups": self.groups, "ns": dict(self.ns)}
+
+
+def walks_of_json(text: str) -> WalkPrices:
+    """Return the prices in a file that `python -m intarsia_study.calibrate` wrote.
+
+    Raises:
+        InvalidArgumentError: `study.calibration`: there are none in it.
+    """
+    try:
+        data = json.loads(text)["walks"]
+        groups = tuple(tuple(map(str, group)) for group in data["groups"])
+        if groups not in (CPU, GPU):
+            raise ValueError("other things were counted")
+        return WalkPrices(str(data["machine"]), groups, tuple((str(n), float(p)) for n, p in data["ns"].items()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidArgumentError(
+            f"no prices of walks in this calibration: {error!r}",
+            code="study.calibration",
+            hints=("make it again: python -m intarsia_study.calibrate FILE",),
+        ) from error
+
+
+def fitted_prices(samples: Sequence[tuple[Counts, float]], machine: str, target: Target) -> WalkPrices:
+    """Return prices by which measured kernels take as long as they did: least squares of relative errors.
+
+    Args:
+        samples: What is counted of a kernel, and its microseconds.
+        machine: What was measured, for people.
+        target: What for.
+
+    Raises:
+        ValueError: There are no samples.
+    """
+    if not samples:
+        raise ValueError("no kernel was measured")
+    start = WalkPrices.of(target)
+    seen = [name for group in start.groups for name in group if any(counts.get(name) for counts, _ in samples)]
+    counted = torch.tensor([[counts.get(n, 0.0) for n in seen] for counts, _ in samples], dtype=torch.float64)
+    ns = torch.tensor([1e3 * us for _, us in samples], dtype=torch.float64)
+    weight = ns.clamp_min(1e3 * LEAST_US)
+    known = dict(start.ns)
+    # the logarithm keeps prices positive
+    logs = torch.tensor([known.get(n, 1.0) for n in seen], dtype=torch.float64).log().requires_grad_()
+    masks = [torch.tensor([n in group for n in seen], dtype=torch.float64) for group in start.groups]
+
+    def error() -> torch.Tensor:
+        parts = counted * logs.exp()
+        *overlapping, rest = [parts @ mask for mask in masks]
+        powers = sum(((t + 1e-3) ** SHARPNESS for t in overlapping), torch.zeros_like(ns))
+        return (((rest + powers ** (1 / SHARPNESS) - ns) / weight) ** 2).sum()
+
+    _descend(error, logs)
+    found = zip(seen, logs.exp().tolist(), strict=True)
+    return WalkPrices(machine, start.groups, tuple((n, float(f"{p:.5g}") if p > FREE else 0.0) for n, p in found))
+
+
+def _descend(error: Any, logs: torch.Tensor) -> None:
+    """Move logarithms of prices to where an error is least."""
+    with torch.enable_grad():
+        descent = torch.optim.LBFGS([logs], max_iter=400, line_search_fn="strong_wolfe")
+
+        def step() -> torch.Tensor:
+            descent.zero_grad()
+            found: torch.Tensor = error()
+            found.backward()  # type: ignore[no-untyped-call]
+            return found
+
+        descent.step(step)  # type: ignore[no-untyped-call]
+    logs.requires_grad_(False)

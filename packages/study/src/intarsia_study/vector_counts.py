@@ -1,0 +1,178 @@
+"""What is counted of a walk in vectors: what a CPU does for a kernel, by the loops that its schedule makes.
+
+addition, quotient, function, slow, dear   operations of a vector: cheap ones, divisions and roots, exponentials and
+                                           logarithms, the other elementary functions, those that are long
+fold, extremum                             vectors that a reduction takes in
+move, again                                vectors loaded and stored: each element of a buffer once, or over and over
+strided, turned                            elements of vectors whose lanes lie apart, and those transposed in registers
+serial                                     points of scans
+loop, kernel                               how often a nest of loops starts, and a kernel
+near, middle, far, away                    bytes of a kernel's buffers, by how many there are: the level that holds them
+
+A value that is the same all along the innermost loop is computed once for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from intarsia_ir.dtypes import itemsize
+from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr
+from intarsia_loops.launches import LaunchPlan
+from intarsia_loops.program import Val
+from intarsia_loops.rewrites import operands, postorder
+from intarsia_loops.vectors.axes import lane_step
+from intarsia_loops.vectors.steps import Step, accesses
+from intarsia_loops.vectors.walks import Maps, Part, Points, Rows, VectorWalk
+from intarsia_loops.vectors.work import HEAVY
+from intarsia_study.prices import Tally
+
+__all__ = ["vector_counts"]
+
+TYPICAL = 64  # extent taken for one that is known at run time only
+QUOTIENTS = frozenset({"div", "sqrt", "rsqrt"})
+FUNCTIONS = frozenset({"exp", "exp2", "log", "log2"})
+LONG = 30  # weight from which on an operation is a long one
+LEVELS = ((1 << 18, "near"), (1 << 20, "middle"), (1 << 22, "far"))
+
+
+def vector_counts(launch: LaunchPlan, walk: VectorWalk) -> Tally:
+    """Return what is counted of a launch on a CPU."""
+    found = Tally({"kernel": 1.0})
+    reads, writes = walk.touched()
+    for part in walk.parts:
+        kept = writes | (part.stored if isinstance(part, Rows) else frozenset())
+        for nest in _nests(part):
+            found.add(_counted(nest, kept))
+    n_bytes = sum(
+        math.prod(map(_extent, launch.layouts[b].shape)) * itemsize(launch.layouts[b].dtype) for b in reads | writes
+    )
+    found[next((level for most, level in LEVELS if n_bytes <= most), "away")] += n_bytes
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """Steps in one nest: its loops, outermost first, and the one that lanes run along."""
+
+    loops: Sequence[Atom]
+    steps: Sequence[Step]
+    lane: Atom | None
+    points: int
+    lanes: int
+    is_scan: bool = False
+    is_turned: bool = False
+
+    @property
+    def vectors(self) -> float:
+        """Vectors of all points; ends that aren't full are as dear."""
+        if self.lane is None:
+            return self.points
+        n = _extent(self.lane.extent)
+        return self.points // max(n, 1) * -(-n // self.lanes)
+
+    @property
+    def starts(self) -> float:
+        """How often the innermost loop starts."""
+        if not self.loops:
+            return self.vectors
+        n = _extent(self.loops[-1].extent)
+        return self.vectors / max(1, -(-n // self.lanes) if self.loops[-1] is self.lane else n)
+
+
+def _nests(part: Part) -> Iterator[_Nest]:
+    if isinstance(part, Maps):
+        yield _Nest(
+            part.loops, part.steps, part.loops[-1], _points(part.loops), part.lanes, is_turned=part.tiling is not None
+        )
+    elif isinstance(part, Points):
+        lane = part.lane if part.neighbours else None
+        yield _Nest(part.loops, (part.step,), lane, _points(part.loops), part.lanes)
+    else:
+        yield from _row_nests(part)
+
+
+def _row_nests(part: Rows) -> Iterator[_Nest]:
+    for inner in part.inner:
+        loops = (*part.rows, *inner.outer, *inner.loops)
+        if part.block is not None:
+            lane: Atom | None = part.rows[part.block.position]
+        else:
+            lane = inner.outer[-1] if inner.kind == "across" else inner.loops[-1] if inner.loops else None
+        yield _Nest(loops, inner.steps, lane, _points(loops), part.lanes, inner.kind == "scan")
+
+
+def _counted(nest: _Nest, kept: Collection[str]) -> Tally:
+    """Count a nest; `kept`: buffers that are stored, in memory or in a row's array."""
+    found = Tally({"loop": nest.starts})
+    for v, axes in _reaches(nest.steps).items():
+        if v.op not in ("load", "gather", "const"):
+            found[_kind(v.op)] += _times(nest, axes)
+    here = {s.out for s in nest.steps if nest.is_scan or not s.is_fold}
+    for step in nest.steps:
+        if nest.is_scan:
+            found["serial"] += nest.points
+        elif step.is_fold:
+            found["fold" if step.kind == "sum" else "extremum"] += nest.vectors
+        for v, address, moving in accesses(step.body):
+            if v.args[0] not in here:
+                found.add(_moved(nest, address, nest.lane is not None and nest.lane in moving))
+        if not step.is_fold and step.out in kept:
+            found.add(_moved(nest, step.address, False, stores=True))
+    return found
+
+
+def _moved(nest: _Nest, address: IndexExpr, is_gathered: bool, *, stores: bool = False) -> Mapping[str, float]:
+    """What a read or a store costs in all vectors of a nest."""
+    axes = frozenset(address.axes())
+    if nest.lane is None:
+        return {"move": _times(nest, axes)}
+    walk = None if is_gathered else lane_step(address, nest.lane, nest.lanes)
+    if walk is ZERO:
+        return {"move": nest.vectors if stores else _times(nest, axes)}
+    if walk is not ONE:
+        return {"turned" if nest.is_turned else "strided": nest.vectors * nest.lanes}
+    is_stream = all(a in axes or _extent(a.extent) == 1 for a in nest.loops)
+    return {"move" if stores or is_stream else "again": nest.vectors}
+
+
+def _times(nest: _Nest, axes: Collection[Atom]) -> float:
+    """How often something is done that depends on these axes."""
+    innermost = nest.loops[-1] if nest.loops else None
+    if innermost is None or innermost in axes or (nest.lane in axes and innermost is nest.lane):
+        return nest.vectors
+    return nest.starts
+
+
+def _reaches(steps: Sequence[Step]) -> dict[Val, frozenset[Atom]]:
+    """Return the loop variables that each value depends on."""
+    reached: dict[Val, frozenset[Atom]] = {}
+    made: dict[str, frozenset[Atom]] = {}
+    for step in steps:
+        for v in postorder(step.body):
+            axes = frozenset[Atom]().union(*(reached[a] for a in operands(v)))
+            entries = v.args[1] if v.op in ("load", "gather") else v.args[:1] if v.op == "index" else ()
+            axes |= {a for e in entries if isinstance(e, IndexExpr) for a in e.axes()}
+            reached[v] = axes | (made.get(v.args[0], frozenset()) if v.op in ("load", "gather") else frozenset())
+        made[step.out] = reached[step.body]
+    return reached
+
+
+def _kind(op: str) -> str:
+    if op in QUOTIENTS:
+        return "quotient"
+    if op in FUNCTIONS:
+        return "function"
+    weight = HEAVY.get(op, 1)
+    return "addition" if weight == 1 else "dear" if weight >= LONG else "slow"
+
+
+def _points(axes: Sequence[Atom]) -> int:
+    return math.prod(_extent(a.extent) for a in axes)
+
+
+def _extent(extent: IndexExpr) -> int:
+    known = extent.const()
+    return TYPICAL if known is None else known
