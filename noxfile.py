@@ -91,7 +91,7 @@ def mutants(session: nox.Session) -> None:
 # ---- package tests ---------------------------------------------------------------------------------------------
 
 # pages whose examples need no more than torch and transformers
-GUIDES = ("from-torch-compile", "training-loops", "generation", "report", "export")
+GUIDES = ("from-torch-compile", "training-loops", "distributed", "generation", "report", "export")
 TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy")
 
 
@@ -263,6 +263,13 @@ def frameworks(session: nox.Session) -> None:
     install_everything(session, *TEST_TOOLS, "transformers", "accelerate", "lightning", "torchmetrics", "timm")
     session.run("python", "-m", "pytest", "integration/frameworks", *session.posargs)
     session.run("python", "tools/readme_example.py", "docs/lightning.md", "docs/trainer.md")
+
+
+@nox.session
+def distributed(session: nox.Session) -> None:
+    """Train with DDP and FSDP2 and exchange data within graphs, in 2 and 4 processes on gloo."""
+    install_everything(session, *TEST_TOOLS, "transformers")
+    session.run("python", "-m", "pytest", "integration/distributed", *session.posargs)
 
 
 @nox.session

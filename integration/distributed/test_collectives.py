@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import warnings
 
 import pytest
@@ -111,7 +112,7 @@ def test_a_rank_that_recompiles_and_gives_up_meets_the_others(tmp_path):
 
 
 def failing(rank):
-    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=3))
+    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=20))
 
     def fn(x):
         y = x * 2
@@ -131,4 +132,4 @@ def failing(rank):
 
 def test_what_eager_raises_is_raised_and_nothing_runs_again(tmp_path):
     text, fallbacks = ranks.run(failing, tmp_path)[0]
-    assert "imed out" in text and fallbacks == 0
+    assert re.search("timed out|timeout", text, re.IGNORECASE) and fallbacks == 0, text

@@ -69,11 +69,12 @@ def _has_run_id() -> bool:
 
 
 def _of_all(function: Any) -> Any:
-    """Return the handler of a function that tells this process's place in a group."""
+    """Return the handler of a function that tells of a group, or of this process's place in one."""
 
     def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         group = named(function.__name__, args, keywords, ("group",)).get("group", NONE)
-        return Const(function(_group(plugin, tx, function.__name__, group)))
+        found = function(_group(plugin, tx, function.__name__, group))
+        return Const(found if type(found) is int else str(found))
 
     return handler
 
@@ -164,7 +165,7 @@ def _size_of(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Key
 
 def _wrapped(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Wait at once: in eager, a tensor of its own class waits at its first use."""
-    wait = torch.ops._c10d_functional.wait_tensor
+    wait = torch.ops._c10d_functional.wait_tensor.default
     return _wait(plugin, tx, wait, arity("_maybe_wrap_tensor", args, keywords, 1), {})
 
 
@@ -381,9 +382,8 @@ if torch.distributed.is_available():
     HANDLERS[torch.distributed.is_torchelastic_launched] = _is_launched
     HANDLERS[vars(type(torch.distributed.GroupMember))["WORLD"].fget] = _world
     HANDLERS[torch.distributed.distributed_c10d._get_group_size_by_name] = _size_of
-    HANDLERS |= {
-        function: _of_all(function) for function in (torch.distributed.get_rank, torch.distributed.get_world_size)
-    }
+    _TOLD = (torch.distributed.get_rank, torch.distributed.get_world_size, torch.distributed.get_backend)
+    HANDLERS |= {function: _of_all(function) for function in _TOLD}
     HANDLERS |= {
         getattr(torch.distributed, name): _writing(name, getattr(torch.distributed, name), model)
         for name, model in _WRITING.items()

@@ -27,7 +27,12 @@ _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__
 
 
 def operator_of(value: Any) -> Any:
-    """Return the overload that what `torch.library.custom_op` gave stands for; anything else as it is."""
+    """Return the overload that stands for what `torch.library.custom_op` gave, or for a collective, which has one.
+
+    Anything else is returned as it is.
+    """
+    if isinstance(value, OpOverloadPacket) and _namespace(value) == "_c10d_functional":
+        return value.default  # its name says which it is
     return value._opoverload if type(value) is CustomOpDef else value
 
 

@@ -19,7 +19,7 @@ from intarsia_ir.values import Captured
 __all__ = ["Refused", "key_parts"]
 
 # operators whose formulas come with torch: its version says what they are
-_TORCHS = frozenset({"aten", "prims", "prim", "quantized", "higher_order"})
+_TORCHS = frozenset({"aten", "prims", "prim", "quantized", "higher_order", "_c10d_functional"})
 
 
 @dataclass(frozen=True, slots=True)
