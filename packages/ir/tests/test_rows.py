@@ -238,10 +238,11 @@ def test_collectives_are_made_once_and_in_order() -> None:
         assert found.marks() == ("communicates",)
     assert torch_dialect.effects(collective.all_reduce).communicates
     assert not torch_dialect.effects(torch.relu).communicates
-    graph = torch.fx.Graph()
-    x = graph.placeholder("x")
-    graph.output(graph.call_function(collective.all_reduce, (x, "sum", "0")))
-    assert torch_dialect.communicates(torch.fx.GraphModule({}, graph))
+    for target in (collective.all_reduce, collective.all_reduce.default):
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        graph.output(graph.call_function(target, (x, "sum", "0")))
+        assert torch_dialect.communicates(torch.fx.GraphModule({}, graph))
 
 
 def test_python_functions_are_opaque_except_scalar_ones() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import torch.fx as fx
-from torch._ops import OpOverloadPacket
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.autograd import grad_mode
 
 from intarsia_ir._names import name_of
@@ -162,8 +162,7 @@ def effects(target: Any) -> Effects:
         return Effects()
     found = [overload_effects(overload) for overload in _overloads(target)]
     if not found:
-        names = target.overloads() if isinstance(target, OpOverloadPacket) else ()
-        return Effects(opaque=True, communicates=any(overload_effects(getattr(target, n)).communicates for n in names))
+        return Effects(opaque=True, communicates=any(overload_effects(o).communicates for o in _of_library(target)))
     return Effects(
         writes=_first_if(any(e.writes for e in found)),
         views=_first_if(any(e.views for e in found) or target is operator.getitem),
@@ -229,6 +228,13 @@ def _overloads(target: Any) -> list[Any]:
         return []
     overloads = [getattr(packet, name) for name in packet.overloads()]
     return [o for o in overloads if not any(argument.is_out for argument in o._schema.arguments)]
+
+
+def _of_library(target: Any) -> list[Any]:
+    """Overloads of an operator, which may be of any library; none for what isn't an operator."""
+    if isinstance(target, OpOverloadPacket):
+        return [getattr(target, name) for name in target.overloads()]
+    return [target] if isinstance(target, OpOverload) else []
 
 
 def _packet_name(target: Any) -> str | None:
