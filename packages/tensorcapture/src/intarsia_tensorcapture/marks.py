@@ -186,7 +186,7 @@ def call_marked_object(tx: Tracer, callee: Object, args: Sequence[Value], keywor
     if marks.get("_intarsia_disable"):
         name = getattr(callee.value, "__qualname__", callee.describe())
         raise Break("tracer.disabled", f"{name} is marked as not to be compiled")
-    scripted = marks.get("_torchdynamo_inline") if isinstance(callee.value, torch._C.ScriptFunction) else None
+    scripted = marks.get("_torchdynamo_inline") if issubclass(type(callee.value), torch._C.ScriptFunction) else None
     if scripted is not None:  # what TorchScript compiled keeps the function that it was made of
         source = callee.source and tx.sources.attribute(callee.source, "_torchdynamo_inline")
         return do.call(tx, tx.live.wrap(scripted, source), args, keywords)

@@ -196,7 +196,7 @@ def is_leaf(function: Any) -> bool:
     kind = type(function)
     if issubclass(kind, _OPS):
         return True
-    if (getattr(function, "__module__", None) or "").startswith("torch.distributed."):
+    if issubclass(kind, types.FunctionType) and (function.__module__ or "").startswith("torch.distributed."):
         return False  # on fake tensors it would make a process group take part in something
     if any(isinstance(method, types.FunctionType) for method in (kind.__hash__, kind.__eq__)):
         return False  # an object of the user, whose methods aren't called for this
