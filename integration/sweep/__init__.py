@@ -1,0 +1,1 @@
+"""Architectures of transformers from small configurations: captured, compared with eager, trained a step."""
