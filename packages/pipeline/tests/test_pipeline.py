@@ -20,6 +20,7 @@ def test_the_default_pipeline_runs_from_torch_to_a_callable():
     stages = intarsia.default_pipeline().stages
     assert (stages[0].takes, stages[-1].gives) == (Captured, Linked)
     assert names(intarsia.default_pipeline()) == [
+        "select_masked_writes",
         "recognise_attention",
         "drop_full_masks",
         "lay_out_masks",

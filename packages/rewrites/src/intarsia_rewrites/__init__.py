@@ -29,13 +29,14 @@ from intarsia_rewrites.pad_matmuls import pad_matmuls
 from intarsia_rewrites.prefer_channels_last import prefer_channels_last
 from intarsia_rewrites.recognise_attention import recognise_attention
 from intarsia_rewrites.replace_patterns import Pattern, replace_patterns
+from intarsia_rewrites.select_masked_writes import select_masked_writes
 from intarsia_rewrites.split_convolution_bias import split_convolution_bias
 from intarsia_rewrites.split_linear_bias import split_linear_bias
 
 __version__ = "0.1.0"
 
 # what a compiler runs, in order: on FX(torch), so that autograd sees it; then on FX(aten), pure
-BEFORE_AUTOGRAD = (recognise_attention, drop_full_masks, lay_out_masks)
+BEFORE_AUTOGRAD = (select_masked_writes, recognise_attention, drop_full_masks, lay_out_masks)
 ON_ATEN = (fold_constants, eliminate_common_subexpressions, eliminate_dead_code)
 # and after these, what depends on the machine: these take a `target`
 ON_TARGET = (prefer_channels_last, split_convolution_bias, split_linear_bias, pad_matmuls)
@@ -54,6 +55,7 @@ __all__ = [
     "prefer_channels_last",
     "recognise_attention",
     "replace_patterns",
+    "select_masked_writes",
     "split_convolution_bias",
     "split_linear_bias",
 ]
