@@ -126,7 +126,7 @@ def _fits(number: Any, dtype: torch.dtype) -> bool:
         return not math.isfinite(number) or abs(number) <= torch.finfo(dtype).max
     if dtype.is_floating_point or dtype.is_complex or type(number) not in (bool, int):
         return False
-    return torch.iinfo(dtype).min <= number <= torch.iinfo(dtype).max
+    return bool(torch.iinfo(dtype).min <= number <= torch.iinfo(dtype).max)
 
 
 def _root(node: fx.Node) -> fx.Node:
