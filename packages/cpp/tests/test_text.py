@@ -90,6 +90,22 @@ def test_the_isa_decides_the_width() -> None:
     assert "__builtin_ia32" not in scalar
 
 
+@pytest.mark.parametrize(
+    ("isa", "kind", "dtype", "run"),
+    [
+        ("avx512", "cumsum", "f32", "halves_sum("),
+        ("avx512", "cumprod", "f32", "halves_prod("),
+        ("avx512", "cumsum", "f64", "running_sum<f64x8>("),
+        ("avx2", "cumsum", "f32", "running_sum<f64x8>("),
+    ],
+)
+def test_a_scan_goes_on_in_double_by_halves_where_a_register_has_half_as_many(isa, kind, dtype, run) -> None:
+    i = axis("i0", 1000)
+    scan = Nest("o", (i,), (i,), kind, load("x", (lift(i),), dtype), dtype)
+    buffers = {name: contiguous((lift(1000),), dtype) for name in ("x", "o")}
+    assert run in kernel_text(Kernel((), (scan,)), buffers, Target(isa=isa, threads=2))
+
+
 def test_only_needed_parts_of_the_prelude() -> None:
     source = emit(added("x", "o"), {"x": matrix(64, 1024), "o": matrix(64, 1024)}, AVX512)
     assert "vexp" not in source.text

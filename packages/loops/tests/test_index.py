@@ -245,3 +245,13 @@ def test_a_quotient_by_a_product_of_sizes_is_bounded() -> None:
     i = lift(axis("i", n * m * 3))
     assert less(i // (n * m), lift(3)) and not less(i // n, lift(3))
     assert less((i % (2 * m * n)) // (2 * n), m)
+
+
+def test_bounds_are_those_of_the_corners():
+    """Exact where each symbol occurs once: an axis begins at 0, which hides half of a mistake."""
+    i, s, t = axis("i", 5), size_symbol("s", 3, 7), size_symbol("t", 2, 4)
+    cases = {
+        s * 2 - t: (2, 12), t - s * 2: (-12, -2), -s: (-7, -3), s * t: (6, 28), -(s * t): (-28, -6), s - 10: (-7, -3),
+        lift(i) * -3 + s: (-9, 7), (s - 9) * 1 - t: (-10, -4),
+    }  # fmt: skip
+    assert {expr: (expr.lo, expr.hi) for expr in cases} == cases

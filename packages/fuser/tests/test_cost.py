@@ -1,0 +1,64 @@
+"""What the cost model counts of one nest, against counts made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from intarsia_fuser.cost import evaluations, footprints, is_heavy, nest_work
+from intarsia_fuser.sizes import Sizes
+from intarsia_loops import from_fx
+from intarsia_loops.loops import parse_ir
+from intarsia_loops.program import Nest, Program
+
+
+def program(*lines: str) -> Program:
+    text = "".join(f"  {line}\n" for line in lines)
+    return from_fx(
+        parse_ir(
+            "// dialect: loops 1\ngraph(%x: f32[8, 64], %w: f32[64], %n: i64[8]) {\n" + text + "  return (%o,)\n}\n"
+        )
+    )
+
+
+def work(line: str):
+    made = program(line)
+    (nest,) = made.items
+    assert isinstance(nest, Nest)
+    sizes = Sizes({})
+    return nest_work(nest, footprints(nest, made.buffers, sizes), sizes)
+
+
+LOAD = "load(%x, i0, i1)"
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        # points, reads, written, flops, nodes, wide, heavy
+        (f"%o: f32[8, 64] = map[i0: 8, i1: 64] {LOAD}", (512, {"x": 2048}, 2048, 0, 0, 1, False)),
+        (f"%o: f32[8, 64] = map[i0: 8, i1: 64] add({LOAD}, f32(1.0))", (512, {"x": 2048}, 2048, 512, 1, 1, False)),
+        (
+            f"%o: f32[8, 64] = map[i0: 8, i1: 64] mul({LOAD}, load(%w, i1))",
+            (512, {"w": 256, "x": 2048}, 2048, 512, 1, 2, False),
+        ),
+        ("%o: f32[8] = sum[i0: 8; r0: 64] load(%x, i0, r0)", (512, {"x": 2048}, 32, 512, 0, 1, False)),
+        ("%o: f32[8] = map[i0: 8] load(%x, i0, 3)", (8, {"x": 32}, 32, 0, 0, 1, False)),
+        ("%o: f32[8, 64] = map[i0: 8, i1: 64] load(%x, i0, 3)", (512, {"x": 32}, 2048, 0, 0, 0, False)),
+    ],
+)
+def test_a_nest_is_counted(line, counts) -> None:
+    found = work(line)
+    names = ("points", "reads", "written", "flops", "nodes", "wide", "heavy")
+    assert tuple(dict(found.reads) if name == "reads" else getattr(found, name) for name in names) == counts
+
+
+def test_dear_operations_are_heavy_and_count_by_their_weight() -> None:
+    found = work(f"%o: f32[8, 64] = map[i0: 8, i1: 64] sin({LOAD})")
+    assert found.heavy and found.flops > 4 * 512 and found.nodes == 1 and is_heavy("sin") and not is_heavy("add")
+
+
+def test_what_is_constant_along_the_innermost_loop_is_read_once_a_loop() -> None:
+    made = program("%o: f32[8, 64] = map[i0: 8, i1: 64] add(load(%x, i0, 0), load(%w, i1))")
+    (nest,) = made.items
+    assert isinstance(nest, Nest)
+    assert (evaluations(nest, "x", Sizes({})), evaluations(nest, "w", Sizes({}))) == (8, 512)
