@@ -278,6 +278,29 @@ def test_answers_about_sizes_fill_tensors(name: str, dynamic: bool | None) -> No
         run(FILLED[name], fast, torch.randn(shape))
 
 
+REFUSED = {
+    "filled": lambda x, k: torch.empty(2).fill_(k),
+    "filled in half": lambda x, k: torch.empty(2, dtype=torch.float16).fill_(k),
+    "between": lambda x, k: torch.lerp(x, x + 1, k),
+    "scaled": lambda x, k: torch.add(x, x, alpha=k),
+    "scaled product": lambda x, k: torch.addcmul(x, x, x, value=k),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_number_that_eager_refuses_is_no_infinity(name: str) -> None:
+    function = REFUSED[name]
+    fast = intarsia.compile(function, options={"recompile_limit": 12})
+    for number in (0.5, -0.25, 1e300, -1e300, float("inf"), 0.125):
+        outcomes = []
+        for call in (fast, function):
+            try:
+                outcomes.append(str(call(torch.ones(2), number)))
+            except RuntimeError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+
+
 MADE = {
     "of a number": lambda x, k: torch.tensor(k) * x,
     "of a row": lambda x, k: torch.tensor([k, 2]),

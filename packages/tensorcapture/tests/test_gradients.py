@@ -136,3 +136,38 @@ def test_raises_what_eager_raises(fn):
     with pytest.raises(RuntimeError) as caught:
         Executor().call(fn, x)
     assert str(caught.value)[:40] == str(eager.value)[:40]
+
+
+def is_leaf(x, w):
+    return x.is_leaf, x + w
+
+
+def written(x, w):
+    x.add_(w)
+    return x.is_leaf, x.requires_grad, x.grad_fn is None
+
+
+def written_without(x, w):
+    with torch.no_grad():
+        x.add_(w)
+    return x.is_leaf, x.requires_grad
+
+
+def is_view(x, w):
+    return x._is_view(), x + w
+
+
+@pytest.mark.parametrize("fn", [is_leaf, written, written_without, is_view])
+def test_what_autograd_keeps_of_an_argument_is_asked_anew(fn):
+    def arguments():
+        leaf = torch.ones(2).requires_grad_()
+        yield torch.ones(2), torch.ones(2)
+        yield torch.ones(2), leaf
+        if fn is not written:  # of leaves it is refused
+            yield leaf, torch.ones(2)
+        yield leaf * 1, torch.ones(2)
+        yield torch.ones(4)[:2], torch.ones(2)
+
+    executor = Executor()
+    for ours, theirs in zip(arguments(), arguments(), strict=True):
+        assert str(executor.call(fn, *ours)) == str(fn(*theirs))

@@ -57,3 +57,11 @@ def test_a_call_of_its_own_is_the_one_that_is_made():
     inner = traced()
     outer, x = Outer(Called(inner, inner.graph)), torch.randn(2, 3)
     torch.testing.assert_close(Executor().call(outer.forward, x), outer(x))
+
+
+def test_a_class_that_gets_another_call():
+    inner, x, executor = traced(), torch.randn(2, 3), Executor()
+    outer = Outer(inner)
+    torch.testing.assert_close(executor.call(outer.forward, x), outer(x))
+    type(inner).__call__ = lambda self, x: x * 0
+    torch.testing.assert_close(executor.call(outer.forward, x), torch.zeros(2, 3))

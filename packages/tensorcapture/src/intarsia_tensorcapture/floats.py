@@ -218,7 +218,7 @@ def _weighted(
     if not _are_plain(args[:2]):
         return None
     assert isinstance(args[1], TensorValue)
-    number = _input(plugin, weight, args[1])
+    number = _input(plugin, weight, args[1]) if _fits(weight, args[1].fake.dtype) else None
     return None if number is None else (kind, target, [*args[:2], number], {})
 
 
@@ -229,6 +229,8 @@ def _filled(
     if name != "fill_" or len(args) != 2 or keywords or not isinstance(args[1], OpenNumber):
         return None
     if not isinstance(args[0], TensorValue) or not args[0].fake.is_floating_point():
+        return None
+    if not _fits(args[1], args[0].fake.dtype):
         return None
     return kind, target, [args[0], _made(plugin, args[1], torch.float64, args[0].fake.device)], keywords
 
@@ -344,10 +346,21 @@ def _are_plain(args: Sequence[Value]) -> bool:
     return len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}
 
 
+def _fits(number: OpenNumber, dtype: torch.dtype) -> bool:
+    """Tell whether eager takes a number of the call for this type: too large a one raises where it is no operand.
+
+    Relies on the answer. Numbers that are computed of others aren't asked: each would be a version of its own.
+    """
+    if dtype is torch.float64 or not dtype.is_floating_point or not number.is_given():
+        return True
+    most = torch.finfo(dtype).max
+    return number._answer("<=", most) and number._answer(">=", -most)
+
+
 def _number(plugin: Recording, number: Value, beside: TensorValue) -> TensorValue | None:
     """Return what stands for an open number, or a 0-dim tensor whose value eager reads."""
     if isinstance(number, OpenNumber):
-        return _input(plugin, number, beside)
+        return _input(plugin, number, beside) if _fits(number, beside.fake.dtype) else None
     if not isinstance(number, TensorValue) or number.fake.dim() or number.fake.dtype not in _BESIDE:
         return None
     return None if number.fake.requires_grad else number  # eager takes none that requires grad for a number

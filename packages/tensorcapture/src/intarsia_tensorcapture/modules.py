@@ -59,6 +59,9 @@ def call_module(
     plain = found is not None and (found[0] is _CALL or _runs_a_graph(callee.cls, found[0]))
     if not plain or not is_plain_lookup(callee.cls):
         return None
+    if found is not None and found[0] is not _CALL and callee.source is not None:  # made by torch, but not for good
+        made = tx.sources.attribute(tx.sources.type_of(callee.source), "__call__")
+        tx.guards.add(GuardKind.IDENTITY, made, found[0])
     own = real_dict(callee.value) or {}
     compiled = own.get("_compiled_call_impl")
     # compiled in place by the compiler that captures here, its call is captured as any other's

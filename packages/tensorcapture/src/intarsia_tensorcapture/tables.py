@@ -121,7 +121,7 @@ _VALUE_METHODS = """
     item numpy storage_offset tolist
 """
 _STATE_METHODS = """
-    __deepcopy__ __reduce_ex__ align_to apply_ as_subclass backward detach_ map2_ map_ module_load pin_memory
+    __deepcopy__ __reduce_ex__ _is_view align_to apply_ as_subclass backward detach_ map2_ map_ module_load pin_memory
     record_stream refine_names register_hook register_post_accumulate_grad_hook rename rename_ resize_ resize_as_
     retain_grad set_ share_memory_ sparse_resize_ storage untyped_storage
 """

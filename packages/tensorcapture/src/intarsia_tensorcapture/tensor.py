@@ -372,14 +372,27 @@ def get_attribute(tx: Tracer, x: TensorValue, name: str) -> Value:
 
 def _autograd(tx: Tracer, x: TensorValue, name: str) -> Value:
     """Read what autograd keeps: only of inputs, and only without a history."""
-    if name == "is_leaf":
-        return tx.live.from_python(bool(x.fake.is_leaf) if x.real is None else x.real.is_leaf)
-    if x.real is not None and x.source is not None and (name == "grad" or x.real.grad_fn is None):
+    if name == "is_leaf" and x.real is None:
+        return tx.live.from_python(bool(x.fake.is_leaf))
+    if name in ("is_leaf", "grad_fn") and _has_got_a_history(x):
+        if name == "is_leaf":
+            return tx.live.from_python(False)
+        raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is asked for")
+    if x.real is not None and x.source is not None and (name in ("grad", "is_leaf") or x.real.grad_fn is None):
         found = getattr(x.real, name)
         return tx.live.wrap(found, tx.sources.attribute(x.source, name))
+    if name == "is_leaf" and x.real is not None:
+        return tx.live.from_python(x.real.is_leaf)
     if name == "grad_fn" and (not x.fake.requires_grad or (x.real is None and x.fake.is_leaf)):
         return tx.live.from_python(None)
     raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is asked for")
+
+
+def _has_got_a_history(x: TensorValue) -> bool:
+    """Tell whether the graph has written something that needs gradients into a tensor that didn't."""
+    if x.real is None or x.real.requires_grad or not x.fake.requires_grad:
+        return False
+    return not x.fake.is_leaf
 
 
 def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
