@@ -87,6 +87,17 @@ def test_a_slice_assignment_becomes_a_scatter():
     ]
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 3), (2, 3)])
+def test_a_copy_of_fewer_dimensions_is_laid_out_as_what_it_fills(shape):
+    def program(x):
+        return torch.empty(shape).copy_(x)
+
+    x = torch.ones(shape[-1:] if shape[-1] > 1 else ())
+    done = functionalize(to_aten(program, (x,)))
+    (result,) = aten.interpret(done.graph_module, x)
+    assert result.stride() == program(x).stride() and torch.equal(result, program(x))
+
+
 def test_a_copy_needs_no_op():
     """What is copied becomes the contents: no `copy_` and no `copy`."""
     gm = graph(

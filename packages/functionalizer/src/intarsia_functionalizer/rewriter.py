@@ -468,7 +468,12 @@ class Rewriter:
         have = meta.value(new)
         if have.dtype != value.dtype or have.device != value.device:
             new = self.builder.call(aten._to_copy.default, new, dtype=value.dtype, device=value.device)
-        if have.dim() == value.dim() and all(map(same_number, have.shape, value.shape)):
+        missing = value.dim() - have.dim()
+        if all(type(n) is int and n == 1 for n in value.shape[:missing]):  # expanded, it would get strides of 0 there
+            for _ in range(missing):
+                new = self.builder.call(aten.unsqueeze.default, new, 0)
+            missing = 0
+        if missing == 0 and all(map(same_number, meta.value(new).shape, value.shape)):
             return new
         return self.builder.call(aten.expand.default, new, list(value.shape))
 
