@@ -31,7 +31,7 @@ def operator_of(value: Any) -> Any:
 
     Anything else is returned as it is.
     """
-    if isinstance(value, OpOverloadPacket) and _namespace(value) == "_c10d_functional":
+    if issubclass(type(value), OpOverloadPacket) and _namespace(value) == "_c10d_functional":
         return value.default  # its name says which it is
     return value._opoverload if type(value) is CustomOpDef else value
 
