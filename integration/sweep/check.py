@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import importlib
+import random
 import warnings
 from typing import Any
 
+import numpy
 import torch
 from torch.utils import _pytree as pytree
 
@@ -105,9 +107,16 @@ def inference(
 
 def outcome(call: Any, arguments: dict[str, torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors of a call without gradients; random numbers are drawn from one seed."""
-    torch.manual_seed(1)
+    seed()
     with torch.no_grad():
         return leaves(call(**arguments))
+
+
+def seed() -> None:
+    """Begin all random numbers that models draw anew."""
+    torch.manual_seed(1)
+    random.seed(1)
+    numpy.random.seed(1)
 
 
 def training(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, Any]:
@@ -131,7 +140,7 @@ def training(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> dict[st
 
 
 def gradients(call: Any, model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    torch.manual_seed(1)
+    seed()
     results = [t for t in leaves(call(**inputs)) if t.is_floating_point() and t.requires_grad]
     if not results:
         return {}
