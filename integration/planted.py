@@ -262,9 +262,9 @@ def faults() -> list[Fault]:
     """Return 40 faults over all passes."""
     made = [
         Fault("recognise_attention", "tanh for sigmoid", call(torch.sigmoid, torch.tanh)),
-        Fault("recognise_attention", "sub for add", call(torch.sub, torch.add), 2, train=True),
+        Fault("select_masked_writes", "sub for add", call(torch.sub, torch.add), 2, train=True),
         Fault("drop_full_masks", "silu for relu", call(F.silu, F.relu)),
-        Fault("drop_full_masks", "it crashes", crash, 3),
+        Fault("lay_out_masks", "it crashes", crash, 3),
         Fault("to_aten", "add for sub", call(aten.sub.Tensor, aten.add.Tensor)),
         Fault("to_aten", "operands swapped", swap(aten.sub.Tensor), train=True),
         Fault("to_aten", "sin for cos", call(aten.cos.default, aten.sin.default), program="writes"),
@@ -278,7 +278,7 @@ def faults() -> list[Fault]:
     made += [
         Fault("fold_constants", "a rule of the dialect broken", nameless, 4),
         Fault("prefer_channels_last", "add for sub", call(aten.sub.Tensor, aten.add.Tensor)),
-        Fault("prefer_channels_last", "it crashes", crash, 2, train=True),
+        Fault("split_linear_bias", "it crashes", crash, 2, train=True),
         Fault("pad_matmuls", "operands swapped", swap(aten.sub.Tensor), 2),
         Fault("split_convolution_bias", "exp dropped", drop(aten.exp.default), train=True),
         Fault("partition", "sub in one half", call(aten.sub.Tensor, aten.add.Tensor), 1, train=True),
