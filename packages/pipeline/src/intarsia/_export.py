@@ -47,7 +47,7 @@ def export(
         InvalidArgumentError: An argument is wrong, or the program needs more of a size than its bounds.
 
     Example:
-        >>> import intarsia, intarsia_export
+        >>> import torch, intarsia, intarsia_export
         >>> artefact = intarsia.export(lambda x: torch.sin(x) + 1, (torch.zeros(3),))
         >>> intarsia_export.program_of(artefact)(torch.zeros(3))
         tensor([1., 1., 1.])
