@@ -132,3 +132,16 @@ def test_what_torch_marks_of_its_own_is_compiled_as_before():
     torch.testing.assert_close(weight.detach(), torch.full((3,), 0.5))
     assert (intarsia.stats().graphs, intarsia.stats().frames_eager) == (1, 0)
     torch._dynamo.reset()
+
+
+def test_scripted_functions_whose_class_is_patched(monkeypatch):
+    """As torch's own test tools patch it, to profile calls."""
+    scripted = torch.jit.script(doubled)
+    called = torch._C.ScriptFunction.__call__
+    monkeypatch.setattr(torch._C.ScriptFunction, "__call__", lambda *args, **kwargs: called(*args, **kwargs))
+    call = intarsia.compile(lambda x: scripted(x) + 1, fullgraph=True, options=RAISE)
+    torch.testing.assert_close(call(torch.ones(2)), torch.full((2,), 3.0))
+
+
+def doubled(x: torch.Tensor):
+    return x * 2

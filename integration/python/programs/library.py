@@ -243,7 +243,13 @@ def warned_once(x):
     return x * 2
 
 
-@program("warnings and logging", lambda: (randn(3),))
+def asked():
+    """Ask what is logged: a logger remembers the answer until some level changes, which a version relies on."""
+    LOG.isEnabledFor(logging.DEBUG)
+    return (randn(3),)
+
+
+@program("warnings and logging", asked)
 def logged(x):
     LOG.debug("shape %s", x.shape)
     if LOG.isEnabledFor(logging.DEBUG):

@@ -507,6 +507,8 @@ class Tensors(Extension):
             if wait is not None:
                 return cast(Value, wait(self, tx, args, keywords))
             return self.record(tx, "call_function", operator_object, args, keywords)
+        if issubclass(type(callee.value), torch._C.ScriptFunction):  # torch's test tools give it another `__call__`
+            return call_marked_object(tx, callee, args, keywords)
         if is_of_compiler(type(callee.value).__module__):
             return call_compiler_object(tx, callee, args, keywords)
         return modules.call_module(self, tx, callee, args, keywords)
@@ -584,13 +586,10 @@ class Tensors(Extension):
         """Describe an input."""
         if isinstance(value, SymbolicNumber):
             return InputSpec(self.input_names[value], Role.SIZE, value.source)
-        role = Role.USER
         if isinstance(value, floats.NumberInput):
             return InputSpec(self.input_names[value], Role.NUMBER)
-        if isinstance(value.real, torch.nn.Parameter):
-            role = Role.PARAMETER
-        elif "_buffers" in str(value.source):
-            role = Role.BUFFER
+        role = Role.BUFFER if "_buffers" in str(value.source) else Role.USER
+        role = Role.PARAMETER if isinstance(value.real, torch.nn.Parameter) else role
         assert value.real is not None
         return InputSpec(self.input_names[value], role, value.source, value.real.requires_grad)
 
