@@ -1,4 +1,4 @@
-"""Graph modules of `torch.fx` and of `torch.export` inside another module: called as other modules are."""
+"""Graph modules of `torch.fx` inside another module: called as other modules are."""
 
 from __future__ import annotations
 
@@ -27,25 +27,12 @@ def hooked():
     return inner
 
 
-def exported():
-    return torch.export.export(nn.Linear(3, 3), (torch.randn(2, 3),)).module()
-
-
-@pytest.mark.parametrize("make", [traced, hooked, exported], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [traced, hooked], ids=lambda f: f.__name__)
 def test_it_is_part_of_the_graph(make):
     outer, x = Outer(make()), torch.randn(2, 3)
     executor = Executor()
     torch.testing.assert_close(executor.call(outer.forward, x), outer(x))
     assert [found.breaks for found in executor.captures] == [()]
-
-
-def test_the_check_of_an_exported_module_raises_as_in_eager():
-    outer, x = Outer(exported()), torch.randn(3, 3)
-    with pytest.raises(AssertionError) as ours:
-        Executor().call(outer.forward, x)
-    with pytest.raises(AssertionError) as eager:
-        outer(x)
-    assert str(ours.value) == str(eager.value)
 
 
 class Called(fx.GraphModule):

@@ -203,7 +203,6 @@ class Doubled(torch.autograd.Function):
         (lambda x: grad(lambda a: Doubled.apply(a).sum())(x), "tracer.tensor_op"),
         (lambda x: vjp(lambda a: a * torch.rand(3), x)[0] * 0, "tracer.tensor_op"),
         (lambda x: vmap(functools.partial(torch.add, x), chunk_size=2)(x.view(12)).sum(0), None),
-        (lambda x: torch.func.linearize(torch.sin, x)[0], "tracer.call"),
     ],
 )
 def test_breaks(fn, code):
