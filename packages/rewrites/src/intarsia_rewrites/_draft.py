@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from intarsia_ir import torch as torch_dialect
 from intarsia_ir.dialects import dialect_of
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["Draft", "check_torch", "copy_graph"]
+__all__ = ["Draft", "check_torch", "copy_graph", "edit_torch"]
 
 
 def check_torch(gm: fx.GraphModule) -> None:
@@ -33,6 +33,44 @@ def check_torch(gm: fx.GraphModule) -> None:
             f"this is FX({found}): what this pass looks for is in FX(torch) only, before a graph is recorded",
             code="rewrites.dialect",
         )
+
+
+def edit_torch(
+    gm: fx.GraphModule,
+    choose: Callable[[fx.Graph], Iterable[fx.Node]],
+    edit: Callable[[fx.Graph, fx.Node], None],
+    *,
+    fuel: int | None,
+    check: bool,
+) -> fx.GraphModule:
+    """Return FX(torch) with the nodes that are chosen edited in a copy; the given graph where none is.
+
+    Args:
+        gm: FX(torch) with values on its nodes.
+        choose: Returns the nodes to edit, in program order.
+        edit: Edits one of them, in the copy.
+        fuel: Number of nodes that may be edited; None: all.
+        check: Whether to verify the dialect on entry and exit.
+
+    Raises:
+        VerifyError: `gm` isn't FX(torch).
+        InvalidArgumentError: `fuel` is negative.
+    """
+    if fuel is not None and fuel < 0:
+        raise InvalidArgumentError(f"fuel must not be negative, but is {fuel}", code="rewrites.fuel")
+    if check:
+        check_torch(gm)
+    chosen = [node.name for node in choose(gm.graph)][:fuel]
+    if not chosen:
+        return gm
+    graph = copy_graph(gm.graph)
+    for node in list(graph.nodes):
+        if node.name in chosen:
+            edit(graph, node)
+    made = fx.GraphModule(gm, graph)
+    if check:
+        torch_dialect.verify(made, origins=False)
+    return made
 
 
 class Draft:

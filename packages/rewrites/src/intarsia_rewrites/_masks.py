@@ -1,4 +1,4 @@
-"""The mask of a call of scaled_dot_product_attention: what the rewrites of masks read and write."""
+"""What the rewrites of masks read and write: the mask of a call of attention, values, and who owns memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 import torch.fx as fx
 from torch.nn import functional
 
+import intarsia_ir.torch as torch_dialect
 from intarsia_ir import meta
 
-__all__ = ["mask_of", "set_mask", "value_of"]
+__all__ = ["mask_of", "root_of", "set_mask", "value_of"]
 
 MASK = 3  # the position of attn_mask
 
@@ -34,3 +35,10 @@ def value_of(node: Any) -> Any:
     if not isinstance(node, fx.Node):
         return None
     return meta.value(node) if meta.has_value(node) else meta.front_end_value(node)
+
+
+def root_of(node: fx.Node) -> fx.Node:
+    """Return the tensor that owns the memory of a node's value."""
+    while above := torch_dialect.viewed_nodes(node):
+        node = above[0]
+    return node

@@ -22,9 +22,8 @@ import torch
 import torch.fx as fx
 
 import intarsia_ir.torch as torch_dialect
-from intarsia_ir.errors import InvalidArgumentError
-from intarsia_rewrites._draft import check_torch, copy_graph
-from intarsia_rewrites._masks import mask_of, set_mask, value_of
+from intarsia_rewrites._draft import edit_torch
+from intarsia_rewrites._masks import mask_of, root_of, set_mask, value_of
 
 __all__ = ["drop_full_masks"]
 
@@ -72,22 +71,12 @@ def drop_full_masks(gm: fx.GraphModule, *, fuel: int | None = None, check: bool 
         >>> [n.args[3:] for n in drop_full_masks(gm).graph.nodes if n.name == "scaled_dot_product_attention"]
         [(None,)]
     """
-    if fuel is not None and fuel < 0:
-        raise InvalidArgumentError(f"fuel must not be negative, but is {fuel}", code="rewrites.fuel")
-    if check:
-        check_torch(gm)
-    touched = _touched(gm.graph)
-    chosen = [node.name for node in gm.graph.nodes if _masked_in_vain(node, touched)][:fuel]
-    if not chosen:
-        return gm
-    graph = copy_graph(gm.graph)
-    for node in graph.nodes:
-        if node.name in chosen:
-            set_mask(node, None)
-    made = fx.GraphModule(gm, graph)
-    if check:
-        torch_dialect.verify(made, origins=False)
-    return made
+
+    def choose(graph: fx.Graph) -> list[fx.Node]:
+        touched = _touched(graph)
+        return [node for node in graph.nodes if _masked_in_vain(node, touched)]
+
+    return edit_torch(gm, choose, lambda _, node: set_mask(node, None), fuel=fuel, check=check)
 
 
 def _masked_in_vain(node: fx.Node, touched: set[fx.Node]) -> bool:
@@ -104,15 +93,8 @@ def _touched(graph: fx.Graph) -> set[fx.Node]:
     touched: set[fx.Node] = set()
     for node in graph.nodes:
         opaque = torch_dialect.node_effects(node).opaque
-        touched.update(map(_root, node.all_input_nodes if opaque else torch_dialect.written_nodes(node)))
+        touched.update(map(root_of, node.all_input_nodes if opaque else torch_dialect.written_nodes(node)))
     return touched
-
-
-def _root(node: fx.Node) -> fx.Node:
-    """Return the tensor that owns the memory."""
-    while above := torch_dialect.viewed_nodes(node):
-        node = above[0]
-    return node
 
 
 # ---- what is known of elements ---------------------------------------------------------------------------------
@@ -153,7 +135,7 @@ class _Elements:
         return _start(node) if node.target is torch.arange else None
 
     def _is_call(self, node: fx.Node) -> bool:
-        return node.op in ("call_function", "call_method") and _root(node) not in self.touched
+        return node.op in ("call_function", "call_method") and root_of(node) not in self.touched
 
 
 def _start(arange: fx.Node) -> int | None:

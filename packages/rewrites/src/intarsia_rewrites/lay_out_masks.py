@@ -20,10 +20,8 @@ from collections.abc import Collection
 import torch
 import torch.fx as fx
 
-import intarsia_ir.torch as torch_dialect
 from intarsia_ir import meta
-from intarsia_ir.errors import InvalidArgumentError
-from intarsia_rewrites._draft import check_torch, copy_graph
+from intarsia_rewrites._draft import edit_torch
 from intarsia_rewrites._masks import mask_of, set_mask, value_of
 
 __all__ = ["lay_out_masks"]
@@ -58,21 +56,11 @@ def lay_out_masks(
         >>> lay_out_masks(gm) is gm  # its rows are contiguous
         True
     """
-    if fuel is not None and fuel < 0:
-        raise InvalidArgumentError(f"fuel must not be negative, but is {fuel}", code="rewrites.fuel")
-    if check:
-        check_torch(gm)
-    chosen = [node.name for node in gm.graph.nodes if _has_scattered_rows(node, devices)][:fuel]
-    if not chosen:
-        return gm
-    graph = copy_graph(gm.graph)
-    for node in list(graph.nodes):
-        if node.name in chosen:
-            _copy_mask(graph, node)
-    made = fx.GraphModule(gm, graph)
-    if check:
-        torch_dialect.verify(made, origins=False)
-    return made
+
+    def choose(graph: fx.Graph) -> list[fx.Node]:
+        return [node for node in graph.nodes if _has_scattered_rows(node, devices)]
+
+    return edit_torch(gm, choose, _copy_mask, fuel=fuel, check=check)
 
 
 def _has_scattered_rows(node: fx.Node, devices: Collection[str]) -> bool:

@@ -22,11 +22,9 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-import intarsia_ir.torch as torch_dialect
 from intarsia_ir import meta
-from intarsia_ir.errors import InvalidArgumentError
-from intarsia_rewrites._draft import check_torch, copy_graph
-from intarsia_rewrites._masks import value_of
+from intarsia_rewrites._draft import edit_torch
+from intarsia_rewrites._masks import root_of, value_of
 
 __all__ = ["select_masked_writes"]
 
@@ -58,21 +56,11 @@ def select_masked_writes(gm: fx.GraphModule, *, fuel: int | None = None, check: 
         >>> [n.name for n in select_masked_writes(gm).graph.nodes if n.op.startswith("call")]
         ['mul', 'unsqueeze', 'where', 'copy_']
     """
-    if fuel is not None and fuel < 0:
-        raise InvalidArgumentError(f"fuel must not be negative, but is {fuel}", code="rewrites.fuel")
-    if check:
-        check_torch(gm)
-    chosen = [node.name for node in gm.graph.nodes if _is_masked_write(node)][:fuel]
-    if not chosen:
-        return gm
-    graph = copy_graph(gm.graph)
-    for node in list(graph.nodes):
-        if node.name in chosen:
-            _select(graph, node)
-    made = fx.GraphModule(gm, graph)
-    if check:
-        torch_dialect.verify(made, origins=False)
-    return made
+
+    def choose(graph: fx.Graph) -> list[fx.Node]:
+        return [node for node in graph.nodes if _is_masked_write(node)]
+
+    return edit_torch(gm, choose, _select, fuel=fuel, check=check)
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------
@@ -92,7 +80,7 @@ def _is_masked_write(node: fx.Node) -> bool:
     if not _same_sizes(places.shape, whole.shape[: places.dim()]) or _overlaps_itself(whole):
         return False
     others = [n for n in (mask, written) if isinstance(n, fx.Node)]
-    if any(_root(n) is _root(x) for n in others):  # type: ignore[arg-type]  # it has a value
+    if any(root_of(n) is root_of(x) for n in others):  # type: ignore[arg-type]  # it has a value
         return False
     if isinstance(written, fx.Node):
         return _is_broadcast(value_of(written), whole, whole.shape[places.dim() :])
@@ -127,13 +115,6 @@ def _fits(number: Any, dtype: torch.dtype) -> bool:
     if dtype.is_floating_point or dtype.is_complex or type(number) not in (bool, int):
         return False
     return bool(torch.iinfo(dtype).min <= number <= torch.iinfo(dtype).max)
-
-
-def _root(node: fx.Node) -> fx.Node:
-    """Return the tensor that owns the memory."""
-    while above := torch_dialect.viewed_nodes(node):
-        node = above[0]
-    return node
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------
