@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intarsia_guards import build_guards, meaning
-from intarsia_guards.frame import Frame, fetch
+from intarsia_guards.frame import Frame
+from intarsia_guards.kinds import ROWS
 from intarsia_ir import (
     ArgumentSource,
     AttributeSource,
@@ -174,13 +175,8 @@ def naive(records: list[GuardRecord], world: dict[str, Any]) -> list[GuardKind]:
 
 
 def naive_holds(record: GuardRecord, frame: Frame) -> bool:
-    if record.source is None:
-        return meaning.holds(record.kind, record.value, meaning.ambient(record.kind), frame)
-    try:
-        actual = fetch(record.source, frame)
-    except Exception:  # a source that can't be fetched fails its guard
-        return False
-    return meaning.holds(record.kind, record.value, actual, frame)
+    guard = ROWS[record.kind].of(record)
+    return guard.holds(guard.looked_at(frame), frame)
 
 
 def enter(name: str) -> Any:

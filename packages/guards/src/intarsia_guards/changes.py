@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 
-from intarsia_guards import lookup, meaning
-from intarsia_guards.codegen import HeldGuard
-from intarsia_guards.frame import Frame, fetch
-from intarsia_guards.held import release
+from intarsia_guards import lookup
+from intarsia_guards.frame import Frame
+from intarsia_guards.kinds.contents import HeldConstant
+from intarsia_guards.kinds.objects import HeldType
+from intarsia_guards.kinds.tensors import HeldTensor
+from intarsia_guards.rows import MISSING, SourceGuard
 from intarsia_guards.sets import GuardSet
-from intarsia_ir.records import GuardKind, Source, Symbolic, TensorFacts
+from intarsia_ir.records import Source, Symbolic, TensorFacts
 
 __all__ = ["changed"]
 
@@ -31,23 +33,22 @@ def changed(guards: GuardSet, values: Mapping[str, Any], globals: Mapping[str, A
     numbers: set[Source] = set()
     others: set[Source] = set()  # of another type: what was fetched from them before is no part of these
     for guard in guards._guards:
-        if guard.source is None or _is_below(guard.source, others):
+        if not isinstance(guard, SourceGuard) or _is_below(guard.source, others):
             continue
-        if guard.kind is GuardKind.TYPE and not _holds(guard, frame):
+        if isinstance(guard, HeldType) and not guard.holds(guard.looked_at(frame), frame):
             others.add(guard.source)
-        if guard.kind not in (GuardKind.TENSOR, GuardKind.CONSTANT):
+        if not isinstance(guard, HeldTensor | HeldConstant):
             continue
-        try:
-            actual = fetch(guard.source, frame)
-        except Exception:  # a missing name, or only code of the user could tell: nothing is there that could vary
+        actual = guard.looked_at(frame)
+        if actual is MISSING:
             continue
-        expected = release(guard.value)
-        if guard.kind is GuardKind.CONSTANT:
+        if isinstance(guard, HeldConstant):
+            expected = guard.value.get()
             if type(actual) is type(expected) and type(actual) in (int, float, str) and actual != expected:
                 numbers.add(guard.source)
-        elif lookup.is_tensor(actual) and actual.layout is torch.strided and _alike(expected, actual):
-            _note(sizes, guard.source, expected.shape, actual.shape)
-            _note(strides, guard.source, expected.strides, actual.stride())
+        elif lookup.is_tensor(actual) and actual.layout is torch.strided and _alike(guard.facts, actual):
+            _note(sizes, guard.source, guard.facts.shape, actual.shape)
+            _note(strides, guard.source, guard.facts.strides, actual.stride())
     return Symbolic(sizes, frozenset(numbers), strides=strides)
 
 
@@ -57,14 +58,6 @@ def _is_below(source: Source | None, others: set[Source]) -> bool:
             return True
         source = getattr(source, "base", None)
     return False
-
-
-def _holds(guard: HeldGuard, frame: Frame) -> bool:
-    assert guard.source is not None
-    try:
-        return meaning.holds(guard.kind, release(guard.value), fetch(guard.source, frame), frame)
-    except Exception:  # it can't be fetched
-        return False
 
 
 def _alike(expected: TensorFacts, actual: torch.Tensor) -> bool:

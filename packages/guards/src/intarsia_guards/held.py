@@ -12,9 +12,9 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-__all__ = ["DEAD", "Held", "hold", "hold_constant", "release"]
+__all__ = ["DEAD", "Held", "hold", "hold_constant"]
 
 DEAD = type("Dead", (), {"__repr__": lambda self: "<an object that no longer exists>"})()
 """What a reference to a freed object gives: it is no object that a program can have."""
@@ -23,8 +23,11 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _LASTING = frozenset(["builtins", "torch", "math", "operator", "_operator", "types"])
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
-class Held:
+class Held(Generic[T]):
     """A value, or a weak reference to it.
 
     Args:
@@ -39,7 +42,7 @@ class Held:
     reference: Callable[[], Any] | None = None
 
 
-def hold(value: Any) -> Held:
+def hold(value: T) -> Held[T]:
     """Return `value`, held weakly where possible.
 
     Example:
@@ -55,7 +58,7 @@ def hold(value: Any) -> Held:
     return _weakly(reference)
 
 
-def hold_constant(value: Any) -> Held:
+def hold_constant(value: Any) -> Held[Any]:
     """Return `value`, made for the guard alone: of a set, which nothing else keeps alive, the elements are held.
 
     Example:
@@ -69,14 +72,7 @@ def hold_constant(value: Any) -> Held:
     return _weakly(partial(_all_alive, type(value), tuple(map(hold, value))))
 
 
-def release(value: Any) -> Any:
-    """Return the value that a `Held` stands for, anywhere inside tuples; other values as they are."""
-    if isinstance(value, Held):
-        return value.get()
-    return tuple(map(release, value)) if type(value) is tuple else value
-
-
-def _weakly(reference: Callable[[], Any]) -> Held:
+def _weakly(reference: Callable[[], Any]) -> Held[Any]:
     def get() -> Any:
         value = reference()
         return DEAD if value is None else value
@@ -84,7 +80,7 @@ def _weakly(reference: Callable[[], Any]) -> Held:
     return Held(get, None, reference)
 
 
-def _all_alive(kind: type, elements: tuple[Held, ...]) -> Any:
+def _all_alive(kind: type, elements: tuple[Held[Any], ...]) -> Any:
     """Return the elements, None when one of them no longer exists."""
     values = [element.get() for element in elements]
     return None if any(value is DEAD for value in values) else kind(values)

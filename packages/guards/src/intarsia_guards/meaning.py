@@ -1,67 +1,29 @@
-"""What each kind of guard means: slow and obviously right. The generated predicate is tested against this."""
+"""When two constants, two tensors or two stretches of memory are what a guard calls the same: slow, obviously right."""
 
 from __future__ import annotations
 
 import math
 import numbers
-import operator
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from intarsia_guards import lookup
-from intarsia_guards.frame import Frame, fetch
-from intarsia_guards.held import DEAD
-from intarsia_ir.dtypes import dtype_from_name
-from intarsia_ir.observers import observer_keys
-from intarsia_ir.records import GuardKind, Source, TensorFacts
+from intarsia_ir.records import TensorFacts
 
 __all__ = [
-    "MISSING",
-    "NO_FRAME",
+    "DATA",
     "all_apart",
-    "ambient",
     "are_distinct",
     "bytes_of",
-    "holds",
     "is_apart",
     "same_constant",
     "tensor_facts",
     "type_name",
 ]
 
-MISSING = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
-"""The value of a source that can't be fetched."""
-
-
-NO_FRAME = Frame({})
-"""For kinds whose value is all they need."""
-
-
-def holds(kind: GuardKind, value: Any, actual: Any, frame: Frame) -> bool:
-    """Tell whether a guard holds.
-
-    Args:
-        kind: Which check.
-        value: What the record asks for (released, see `held`).
-        actual: What its source gives now, `MISSING` when it gives nothing; for ambient state, `ambient(kind)`.
-        frame: To fetch second sources.
-    """
-    if actual is MISSING:
-        return False
-    try:
-        return _MEANINGS[kind](value, actual, frame)
-    except Exception:  # it can't be told, or not without the user's own code (`__len__`, a property)
-        return False
-
-
-def ambient(kind: GuardKind) -> Any:
-    """Return the state that a guard without a source looks at."""
-    return _AMBIENT[kind]()
+DATA = (str, bytes, int, float, complex, tuple, frozenset, torch.dtype, torch.device)
+"""Classes of keys that are compared; other keys are found by their identity."""
 
 
 def same_constant(actual: Any, expected: Any) -> bool:
@@ -199,143 +161,3 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int, int]:
         return start, start, 0
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return start, start + (reach + 1) * tensor.element_size(), tensor.untyped_storage()._cdata
-
-
-# ---- one function a kind ---------------------------------------------------------------------------------------
-
-
-def _tensor(value: TensorFacts, actual: Any, frame: Frame) -> bool:
-    return lookup.is_tensor(actual) and tensor_facts(actual, value) == value
-
-
-def _dict_keys(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
-    keys = lookup.keys(actual)
-    return len(keys) == len(value) and all(map(_same_key, keys, value))
-
-
-def _same_key(actual: Any, expected: Any) -> bool:
-    """Keys that are data are compared; a tensor or another object is a key by its identity."""
-    data = (str, bytes, int, float, complex, tuple, frozenset, torch.dtype, torch.device)
-    return actual is expected or (isinstance(expected, data) and same_constant(actual, expected))
-
-
-def _has_attribute(value: tuple[str, bool], actual: Any, frame: Frame) -> bool:
-    return lookup.has_attribute(actual, value[0]) is value[1]
-
-
-def _absent(value: Any, actual: Any, frame: Frame) -> bool:
-    """A dict is asked for the item, anything else for the attribute."""
-    return lookup.lacks(actual, fetch(value, frame) if isinstance(value, Source) else value)
-
-
-def _aliasing(value: tuple[Any, bool], actual: Any, frame: Frame) -> bool:
-    return bool((actual is fetch(value[0], frame)) is value[1])
-
-
-def _distinct(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
-    return are_distinct(actual, *(fetch(other, frame) for other in value))
-
-
-def _overlap(value: Any, actual: Any, frame: Frame) -> bool:
-    return is_apart(actual, [fetch(other, frame) for other in value])
-
-
-def _autocast(value: tuple[Any, ...], actual: Any, frame: Frame) -> bool:
-    return bool(actual(value) == _canonical_autocast(value))
-
-
-def _comparison(value: tuple[str, float, bool], actual: Any, frame: Frame) -> bool:
-    op, number, holds = value
-    return type(actual) in (int, float) and COMPARISONS[op](actual, number) is holds
-
-
-def _subclass(value: tuple[Any, bool], actual: Any, frame: Frame) -> bool:
-    """A base is one by the order of bases alone; that a class isn't one is for its metaclass to say as well."""
-    cls, expected = value
-    return cls in actual.__mro__ if expected else not issubclass(actual, cls)
-
-
-def _not_identity(value: Any, actual: Any, frame: Frame) -> bool:
-    return actual is not value
-
-
-#: Operators of the COMPARISON guard.
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_MEANINGS: dict[GuardKind, Callable[[Any, Any, Frame], bool]] = {
-    GuardKind.TENSOR: _tensor,
-    GuardKind.TYPE: lambda value, actual, frame: type(actual) is value,
-    GuardKind.CONSTANT: lambda value, actual, frame: same_constant(actual, value),
-    GuardKind.IDENTITY: lambda value, actual, frame: actual is value and value is not DEAD,
-    GuardKind.NOT_IDENTITY: _not_identity,
-    GuardKind.COMPARISON: _comparison,
-    GuardKind.SUBCLASS: _subclass,
-    GuardKind.LENGTH: lambda value, actual, frame: lookup.length(actual) == value,
-    GuardKind.DICT_KEYS: _dict_keys,
-    GuardKind.HAS_ATTRIBUTE: _has_attribute,
-    GuardKind.CODE: lambda value, actual, frame: lookup.code_of(actual) is value and value is not DEAD,
-    GuardKind.ALIASING: _aliasing,
-    GuardKind.DISTINCT: _distinct,
-    GuardKind.OVERLAP: _overlap,
-    GuardKind.ABSENT: _absent,
-    GuardKind.GRAD_MODE: lambda value, actual, frame: actual is value,
-    GuardKind.INFERENCE_MODE: lambda value, actual, frame: actual is value,
-    GuardKind.AUTOCAST: _autocast,
-    GuardKind.DEFAULT_DTYPE: lambda value, actual, frame: actual is value,
-    GuardKind.DETERMINISTIC: lambda value, actual, frame: actual == value,
-    GuardKind.TORCH_MODES: lambda value, actual, frame: actual == value,
-    GuardKind.HANDLING: lambda value, actual, frame: actual is value,
-}
-
-
-# ---- ambient state ---------------------------------------------------------------------------------------------
-
-
-def _autocast_state(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    """State of autocast in the form of a record's value, for the devices that it names."""
-    devices = [item for item in value if isinstance(item, tuple)]
-    state = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d, _, _ in devices)
-    return (*state, torch.is_autocast_cache_enabled()) if len(value) > len(devices) else state
-
-
-def _canonical_autocast(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A record's value with torch's types in place of their names (short, or torch's own)."""
-    return tuple((v[0], v[1], autocast_dtype(v[2])) if isinstance(v, tuple) else v for v in value)
-
-
-def autocast_dtype(name: Any) -> torch.dtype:
-    """Return the type that a record of autocast names."""
-    return name if isinstance(name, torch.dtype) else dtype_from_name(str(name).removeprefix("torch."))
-
-
-def deterministic_state() -> tuple[bool, bool]:
-    """Return (deterministic algorithms enabled, warn only)."""
-    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-
-
-def torch_function_modes() -> tuple[type | str, ...]:
-    """Return the types of the torch function modes that are on, outermost first, of dispatch modes, and observers."""
-    dispatch = _get_current_dispatch_mode_stack()
-    return (*(type(mode) for mode in (*_get_current_function_mode_stack(), *dispatch)), *observer_keys())
-
-
-def is_handling() -> bool:
-    """Tell whether an exception is being handled."""
-    return sys.exception() is not None
-
-
-_AMBIENT: dict[GuardKind, Callable[[], Any]] = {
-    GuardKind.GRAD_MODE: torch.is_grad_enabled,
-    GuardKind.INFERENCE_MODE: torch.is_inference_mode_enabled,
-    GuardKind.AUTOCAST: lambda: _autocast_state,
-    GuardKind.DEFAULT_DTYPE: torch.get_default_dtype,
-    GuardKind.DETERMINISTIC: deterministic_state,
-    GuardKind.TORCH_MODES: torch_function_modes,
-    GuardKind.HANDLING: is_handling,
-}

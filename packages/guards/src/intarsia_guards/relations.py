@@ -7,7 +7,7 @@ It is parsed here into sources plus a rest, so that it shares fetched values wit
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,56 +22,41 @@ from intarsia_ir.records import (
     ItemSource,
     ModuleSource,
     PlainAttributeSource,
-    SizeFacts,
     Source,
     TypeSource,
 )
 
-__all__ = ["SizeTexts", "size_texts"]
+__all__ = ["SizeTexts", "evaluate", "names_in"]
 
 _ALLOWED_CALLS = frozenset(["max", "min", "abs", "float", "int", "bool", "floor", "ceil", "trunc", "sqrt"])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SizeTexts:
-    """What a predicate checks about sizes.
+    """The relations of a predicate, and the symbols that they use, in the order in which they were added.
 
     Args:
         symbols: Symbol name -> text of where it's read.
         relations: Python expressions over symbol names.
-        uses_math: Whether a relation calls the math module.
     """
 
     symbols: dict[str, str] = field(default_factory=dict)
-    relations: tuple[str, ...] = ()
-    uses_math: bool = False
+    relations: list[str] = field(default_factory=list)
+
+    def add(self, relation: str, symbols: Mapping[str, str]) -> None:
+        """Add a relation over symbols, given by where they are read."""
+        self.symbols |= symbols
+        self.relations.append(relation)
+
+    @property
+    def uses_math(self) -> bool:
+        """Whether a relation calls the math module."""
+        return any("math." in relation for relation in self.relations)
 
     def definitions(self, fetch: Callable[[Source], str]) -> Iterator[tuple[str, str]]:
-        """Yield (symbol, text that reads it), for the symbols that relations use; `fetch` names fetched values."""
+        """Yield (symbol, text that reads it); `fetch` names fetched values."""
         for name, text in self.symbols.items():
             yield name, _translate(text, fetch)
-
-
-def size_texts(facts: SizeFacts, relations: tuple[str, ...]) -> SizeTexts:
-    """Return what must be checked for `facts` and for further relations.
-
-    Raises:
-        InvalidArgumentError: A relation isn't an expression over symbols, or its symbol isn't read anywhere.
-    """
-    every = [fact.relation for fact in facts.facts] + list(relations)
-    for name, (low, high) in facts.ranges.items():
-        if name in facts.symbols:
-            every += [f"{low} <= {name}"] if low is not None else []
-            every += [f"{name} <= {high}"] if high is not None else []
-    every = list(dict.fromkeys(every))
-    used = {name for relation in every for name in names_in(relation)}
-    unknown = sorted(used - set(facts.symbols))
-    if unknown:
-        raise InvalidArgumentError(
-            f"relations use the symbols {', '.join(unknown)}, which no argument defines", code="guards.symbol"
-        )
-    symbols = {name: text for name, text in facts.symbols.items() if name in used}
-    return SizeTexts(symbols, tuple(every), any("math." in relation for relation in every))
 
 
 def names_in(relation: str) -> set[str]:

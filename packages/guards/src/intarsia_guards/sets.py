@@ -8,14 +8,17 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from intarsia_guards import explain as explaining
-from intarsia_guards.codegen import HeldGuard, Layout, order, write
+from intarsia_guards.codegen import write
 from intarsia_guards.explain import GuardFailure
 from intarsia_guards.frame import Frame, bind, parameter_names
-from intarsia_guards.held import Held, hold, hold_constant
+from intarsia_guards.held import Held, hold
+from intarsia_guards.kinds import ROWS
+from intarsia_guards.kinds.sizes import HeldSize, size_guards
+from intarsia_guards.layout import Layout, order
 from intarsia_guards.native import assemble, extension
-from intarsia_guards.relations import SizeTexts, size_texts
+from intarsia_guards.rows import HeldGuard, SourceGuard
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_ir.records import GuardKind, GuardRecord, SizeFacts, Source
+from intarsia_ir.records import GuardKind, GuardRecord, SizeFacts
 
 __all__ = ["FrameCheck", "GuardSet", "build_guards"]
 
@@ -53,10 +56,12 @@ def build_guards(
         guard failed (constant): flag was True, now it is False
           remedy: keep flag fixed, or accept one entry for each of its values
     """
-    ordered = order([_hold(record) for record in records if record.kind not in without])
+    held = [_held(record) for record in records if record.kind not in without]
     facts = facts if facts is not None and GuardKind.SIZE not in without else SizeFacts()
-    further = tuple(guard.value.relation for guard in ordered if guard.kind is GuardKind.SIZE)
-    return GuardSet(ordered, facts, size_texts(facts, further), function, _choose(native))
+    sizes = size_guards(facts, [guard for guard in held if isinstance(guard, HeldSize)])
+    values = order([guard for guard in held if not isinstance(guard, HeldSize)])
+    # sizes speak about tensors anywhere: every tensor has been checked before them
+    return GuardSet((*values, *sizes), function, _choose(native))
 
 
 def _choose(native: bool | None) -> Any:
@@ -87,25 +92,21 @@ class FrameCheck(NamedTuple):
 class GuardSet:
     """Everything that one capture relied on. Immutable; made by `build_guards`."""
 
-    __slots__ = ("_by_layout", "_facts", "_function", "_guards", "_native", "_sizes")
+    __slots__ = ("_by_layout", "_function", "_guards", "_native")
 
     def __init__(
         self,
         guards: tuple[HeldGuard, ...],
-        facts: SizeFacts,
-        sizes: SizeTexts,
         function: Callable[..., Any] | None,
         native: Any = None,
     ) -> None:
         self._guards = guards
-        self._facts = facts
-        self._sizes = sizes
         self._function = _hold_function(function)
         self._native = native
         self._by_layout: dict[Layout, FrameCheck] = {}
 
     def __len__(self) -> int:
-        return len(self._guards) + len(self._facts.facts)
+        return len(self._guards)
 
     def check(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
         """Tell whether the capture is valid for a call of the captured function with these arguments.
@@ -159,15 +160,15 @@ class GuardSet:
 
     def text(self, code: CodeType) -> str:
         """Return the predicate for frames of `code` as Python, to read; the native check does the same."""
-        return write(self._guards, self._sizes, Layout(parameter_names(code), code.co_freevars)).text
+        return write(self._guards, Layout(parameter_names(code), code.co_freevars)).text
 
     def _check(self, layout: Layout) -> FrameCheck:
         frame_check = self._by_layout.get(layout)
         if frame_check is None:
             if self._native is not None:
-                frame_check = FrameCheck(*assemble(self._native, self._guards, self._sizes, layout))
+                frame_check = FrameCheck(*assemble(self._native, self._guards, layout))
             else:
-                predicate = write(self._guards, self._sizes, layout)
+                predicate = write(self._guards, layout)
                 frame_check = FrameCheck(predicate.function, predicate.wants_globals)
             self._by_layout[layout] = frame_check
         return frame_check
@@ -194,27 +195,15 @@ class GuardSet:
         return bind(function, args, kwargs or {})
 
     def _first_failure(self, frame: Frame) -> GuardFailure | None:
-        return explaining.first_failure(self._guards, self._facts, frame)
+        return explaining.first_failure(self._guards, frame)
 
 
-def _hold(record: GuardRecord) -> HeldGuard:
-    return HeldGuard(record.kind, record.source, _held_value(record), record.origin, record.reason)
-
-
-def _held_value(record: GuardRecord) -> Any:
-    """Hold the objects in a record's value; what is only data stays as it is."""
-    match record.kind:
-        case GuardKind.CONSTANT:
-            return hold_constant(record.value)
-        case GuardKind.TYPE | GuardKind.IDENTITY | GuardKind.NOT_IDENTITY | GuardKind.CODE:
-            return hold(record.value)
-        case GuardKind.DICT_KEYS | GuardKind.TORCH_MODES:
-            return tuple(map(hold, record.value))
-        case GuardKind.ABSENT if not isinstance(record.value, Source):
-            return hold(record.value)
-        case GuardKind.SUBCLASS:
-            return hold(record.value[0]), record.value[1]
-    return record.value
+def _held(record: GuardRecord) -> HeldGuard:
+    row = ROWS[record.kind]
+    if issubclass(row, SourceGuard) != (record.source is not None):
+        with_or_without = "without" if record.source is None else "with"
+        raise InvalidArgumentError(f"{record.kind} {with_or_without} a source", code="guards.kind")
+    return row.of(record)
 
 
 def _hold_function(function: Any) -> Callable[[], Any] | None:
@@ -223,5 +212,5 @@ def _hold_function(function: Any) -> Callable[[], Any] | None:
     if hasattr(function, "__func__"):
         # a bound method is made anew at each access: a plain reference to it would be dead at once
         return weakref.WeakMethod(function)
-    held: Held = hold(function)
+    held: Held[Any] = hold(function)
     return held.reference if held.reference is not None else held.get
