@@ -34,7 +34,7 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 
 import intarsia_functionalizer  # noqa: E402
 import intarsia_fuser  # noqa: E402
-import intarsia_loops  # noqa: E402
+import intarsia_lowering  # noqa: E402
 import intarsia_rewrites  # noqa: E402
 import intarsia_scheduler  # noqa: E402
 import intarsia_triton  # noqa: E402
@@ -163,7 +163,7 @@ def emitted(case: KernelCase, target: Target) -> KernelSource:
         recorded = intarsia_functionalizer.to_aten(function, flat, fake_mode=mode)
     pure = intarsia_functionalizer.functionalize(recorded)
     graph = intarsia_rewrites.eliminate_common_subexpressions(intarsia_rewrites.fold_constants(pure.graph_module))
-    loops = intarsia_loops.lower(intarsia_rewrites.eliminate_dead_code(graph), facts=pure.facts)
+    loops = intarsia_lowering.lower(intarsia_rewrites.eliminate_dead_code(graph), facts=pure.facts)
     kernels = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, target=target))
     plan = intarsia_scheduler.schedule(kernels, target)
     return intarsia_triton.emit_unit(intarsia_scheduler.arrange(kernels, plan))

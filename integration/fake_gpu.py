@@ -25,6 +25,7 @@ import intarsia_fuser
 import intarsia_ir.torch
 import intarsia_loops
 import intarsia_loops.kernels
+import intarsia_lowering
 from intarsia.levels import Half, Linked, Partition
 from intarsia_ir.aten import constants_of, devices, parse_ir, print_ir
 from intarsia_loops.program import Extern, Kernel, Program
@@ -128,7 +129,7 @@ class Card:
 def lowered(gm: Any) -> Any:
     """Return the kernels of a graph, with the card taken for a GPU."""
     text = print_ir(gm).replace(f"'{CARD}", f"'{GPU}")
-    loops = intarsia_loops.lower(parse_ir(text, constants=constants_of(gm)), rng="eager")
+    loops = intarsia_lowering.lower(parse_ir(text, constants=constants_of(gm)), rng="eager")
     kernels = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, policy=intarsia_fuser.Greedy()))
     intarsia_loops.kernels.verify(kernels)
     return kernels

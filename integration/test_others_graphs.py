@@ -10,6 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import intarsia_cpp
 import intarsia_fuser
 import intarsia_loops
+import intarsia_lowering
 import intarsia_rewrites
 import intarsia_scheduler
 from intarsia_autodiff import joint_graph, partition
@@ -136,7 +137,7 @@ def after(rewrite, **how):
 
 def lowered(recorded):
     done = functionalize(recorded)
-    return intarsia_loops.lower(done.graph_module, facts=done.facts), done.signature
+    return intarsia_lowering.lower(done.graph_module, facts=done.facts), done.signature
 
 
 def after_lower(recorded):
@@ -321,7 +322,7 @@ def test_calls_with_other_subgraphs_are_named():
 def levels():
     torch_graph = fx.symbolic_trace(lambda x: (torch.relu(x) + 1,))
     aten_graph = functionalize(to_aten(torch_graph, (torch.randn(3),))).graph_module
-    loops = intarsia_loops.lower(aten_graph)
+    loops = intarsia_lowering.lower(aten_graph)
     kernels = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops))
     return {"torch": torch_graph, "aten": aten_graph, "loops": loops, "kernels": kernels}
 
@@ -333,7 +334,7 @@ TAKES = {
         intarsia_rewrites.fold_constants,
         intarsia_rewrites.eliminate_common_subexpressions,
         intarsia_rewrites.eliminate_dead_code,
-        intarsia_loops.lower,
+        intarsia_lowering.lower,
     ],
     "loops": [intarsia_fuser.plan],
     "kernels": [lambda gm: intarsia_scheduler.schedule(gm, TARGET)],

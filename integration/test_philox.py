@@ -12,6 +12,7 @@ import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_loops
 import intarsia_loops.loops
+import intarsia_lowering
 import intarsia_runtime
 import intarsia_scheduler
 
@@ -27,7 +28,7 @@ def test_cpp_draws_what_the_interpreter_draws(dtype, tmp_path):
     x = torch.randn(7, 1030, dtype=dtype)
     with torch.no_grad():
         pure = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(drawing, (x,)))
-    loops = intarsia_loops.lower(pure.graph_module, rng="philox")
+    loops = intarsia_lowering.lower(pure.graph_module, rng="philox")
     kernels = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops))
     target = intarsia_runtime.detect_target()
     source = intarsia_cpp.emit_unit(intarsia_scheduler.scheduled(kernels, target).launches)

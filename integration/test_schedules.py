@@ -10,6 +10,7 @@ import intarsia
 import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_loops
+import intarsia_lowering
 import intarsia_scheduler
 import intarsia_triton
 from intarsia_ir.records import Target
@@ -44,7 +45,7 @@ def planned(function, policy, target=SM_90):
     inputs = (torch.randn(SHAPE), torch.randn(6))
     graph = torch.fx.symbolic_trace(function)
     aten = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(graph, inputs))
-    loops = intarsia_loops.lower(aten.graph_module)
+    loops = intarsia_lowering.lower(aten.graph_module)
     gm = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, policy=policy, target=target))
     return intarsia_loops.from_fx(gm), inputs
 
@@ -99,7 +100,7 @@ def test_machines_are_scheduled_differently():
     x = torch.randn(120, 65536)
     graph = torch.fx.symbolic_trace(lambda x: torch.softmax(x, -1))
     aten = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(graph, (x,)))
-    loops = intarsia_loops.lower(aten.graph_module)
+    loops = intarsia_lowering.lower(aten.graph_module)
     gm = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, policy=intarsia_fuser.Greedy(), target=SM_90))
     found = {t.isa: len(arrange(gm, schedule(gm, t)).launches) for t in (SM_80, SM_90)}
     assert found["sm_80"] < found["sm_90"]

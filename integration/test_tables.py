@@ -9,7 +9,7 @@ from intarsia import InvalidArgumentError
 from intarsia_autodiff import RecomputeAll, SaveAll
 from intarsia_fuser import NoFusion
 from intarsia_ir.errors import raised_by
-from intarsia_loops.lowering import unary
+from intarsia_lowering.writing import unary
 from intarsia_rewrites import Pattern
 from intarsia_scheduler import Simple
 

@@ -12,7 +12,7 @@ import torch
 
 import intarsia_functionalizer
 import intarsia_fuser
-import intarsia_loops
+import intarsia_lowering
 import intarsia_runtime
 import intarsia_scheduler
 import intarsia_triton
@@ -31,7 +31,7 @@ def normalised(x):
 def lowered(function, *inputs):
     graph = torch.fx.symbolic_trace(function)
     aten = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(graph, inputs))
-    loops = intarsia_loops.lower(aten.graph_module)
+    loops = intarsia_lowering.lower(aten.graph_module)
     return intarsia_fuser.apply(loops, intarsia_fuser.plan(loops))
 
 

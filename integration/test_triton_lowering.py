@@ -14,9 +14,10 @@ import torch
 import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_loops
+import intarsia_lowering
 import intarsia_triton
 from intarsia_ir.records import Target
-from intarsia_loops.lowering import unary
+from intarsia_lowering.writing import unary
 from intarsia_scheduler import scheduled
 
 TARGET = Target("cuda", "sm_90")
@@ -48,7 +49,7 @@ def main(folder: Path) -> None:
     x = torch.randn(5, 40)
     aten = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(program, (x,)))
     rows = {softcap: lambda b, x, cap: b.pointwise(lambda v: unary("tanh", v / cap) * cap, x)}
-    loops = intarsia_loops.lower(aten.graph_module, lowerings=rows)
+    loops = intarsia_lowering.lower(aten.graph_module, lowerings=rows)
     kernels = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, target=TARGET))
     launches = scheduled(kernels, TARGET).launches
     source, made = intarsia_triton.emit_unit(launches), intarsia_loops.from_fx(kernels)

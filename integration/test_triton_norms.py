@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 import intarsia_functionalizer
 import intarsia_fuser
-import intarsia_loops
+import intarsia_lowering
 import intarsia_triton
 from intarsia_ir.records import Target
 from intarsia_loops.graph import from_fx
@@ -66,7 +66,7 @@ def check(function, shape, launches, folder, target):
     inputs = (torch.randn(shape), torch.randn(6), torch.randn(6))
     graph = torch.fx.symbolic_trace(function)
     aten = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(graph, inputs))
-    loops = intarsia_loops.lower(aten.graph_module)
+    loops = intarsia_lowering.lower(aten.graph_module)
     program = from_fx(intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, target=target)))
     source = intarsia_triton.emit_unit(arrange(program, schedule(program, target)))
     memory = interpreter().run(source, program.buffers, dict(zip(program.inputs, inputs, strict=True)), folder)

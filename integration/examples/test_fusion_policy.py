@@ -8,6 +8,7 @@ import torch
 import intarsia
 import intarsia_functionalizer
 import intarsia_loops
+import intarsia_lowering
 from intarsia_fuser import Decision, Fuse, FusionGraph, FusionPlan, Greedy, InductorLike, NoFusion, apply, plan
 from intarsia_loops import kernels
 from intarsia_loops.program import Kernel
@@ -36,7 +37,7 @@ def lowered(name: str):
     model, inputs = make(name)
     with torch.no_grad():
         aten = intarsia_functionalizer.functionalize(intarsia_functionalizer.to_aten(model, inputs))
-    return intarsia_loops.lower(aten.graph_module, facts=aten.facts), inputs
+    return intarsia_lowering.lower(aten.graph_module, facts=aten.facts), inputs
 
 
 def test_my_policy_beside_the_shipped_ones():

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intarsia_loops
+import intarsia_lowering
 import intarsia_scheduler
 from intarsia_ir.records import Target
 from intarsia_loops import kernels
@@ -125,7 +126,7 @@ def fused(program: Program, rng: random.Random) -> Program:
 @settings(derandomize=True, deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(aten=aten_programs(max_nodes=6), seed=st.integers(0, 1 << 20))
 def test_scheduled_programs(aten: AtenProgram, seed: int, tmp_path: Path) -> None:
-    loops = intarsia_loops.from_fx(intarsia_loops.lower(aten.graph_module, check=False))
+    loops = intarsia_loops.from_fx(intarsia_lowering.lower(aten.graph_module, check=False))
     program, inputs = fused(loops, random.Random(seed)), aten.inputs()
     expected = kernels.interpret(intarsia_loops.to_fx(program), *inputs)
     for target in TARGETS:

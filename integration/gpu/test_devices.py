@@ -15,9 +15,9 @@ import intarsia
 import intarsia_cpp
 import intarsia_runtime
 import intarsia_scheduler
-from intarsia_loops import philox
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, index_value, load
+from intarsia_lowering import philox
 from integration.gpu.programs import run
 
 RAISE = {"on_error": "raise"}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import intarsia_fuser
 import intarsia_loops
+import intarsia_lowering
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Target
 from intarsia_loops import loops
@@ -74,7 +75,7 @@ def emitted(program):
 @pytest.mark.parametrize("sort", SORTS)
 def test_random_programs(sort, tmp_path_factory):
     dtypes, max_size, families, n = SORTS[sort]
-    programs = loops_programs(intarsia_loops.lower, max_nodes=6, dtypes=dtypes, max_size=max_size, families=families)
+    programs = loops_programs(intarsia_lowering.lower, max_nodes=6, dtypes=dtypes, max_size=max_size, families=families)
     check(tmp_path_factory, n, programs, assert_close)
 
 
@@ -89,7 +90,7 @@ def test_random_programs_of_half_types(half, tmp_path_factory):
         else:
             assert_close(actual, value, scale)
 
-    programs = loops_programs(intarsia_loops.lower, max_nodes=6, dtypes=(HALVES[half],), max_size=20)
+    programs = loops_programs(intarsia_lowering.lower, max_nodes=6, dtypes=(HALVES[half],), max_size=20)
     check(tmp_path_factory, 15, programs, compare)
 
 

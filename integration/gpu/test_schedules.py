@@ -8,6 +8,7 @@ from torch.profiler import ProfilerActivity, profile
 import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_loops
+import intarsia_lowering
 import intarsia_runtime
 import intarsia_scheduler
 import intarsia_triton
@@ -32,7 +33,7 @@ def test_launches_are_those_of_the_plan(name, merges, tmp_path):
     target, function = intarsia_runtime.detect_target(device), PROGRAMS[name]
     inputs = (torch.randn(8, 64, 32, 32, device=device), torch.randn(64, device=device))
     effects = intarsia_functionalizer.to_aten(torch.fx.symbolic_trace(function), inputs)
-    loops = intarsia_loops.lower(intarsia_functionalizer.functionalize(effects).graph_module, target=target)
+    loops = intarsia_lowering.lower(intarsia_functionalizer.functionalize(effects).graph_module, target=target)
     policy = intarsia_fuser.Greedy() if merges else intarsia_fuser.NoFusion()
     gm = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, policy=policy, target=target))
     made = intarsia_scheduler.scheduled(gm, target, Measured(merges=merges))

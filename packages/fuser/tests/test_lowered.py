@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from intarsia_fuser import Greedy, InductorLike, NoFusion, apply, plan
-from intarsia_loops import kernels, loops, lower
+from intarsia_loops import kernels, loops
+from intarsia_lowering import lower
 from intarsia_testkit.differential import check_pass
 from intarsia_testkit.loops_programs import loops_programs
 

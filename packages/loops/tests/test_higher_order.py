@@ -9,11 +9,12 @@ import torch
 
 from intarsia_ir import aten
 from intarsia_ir.errors import VerifyError
-from intarsia_loops import from_fx, lower, to_fx
+from intarsia_loops import from_fx, to_fx
 from intarsia_loops._text import program_text
 from intarsia_loops.loops import parse_ir, print_ir
 from intarsia_loops.loops.verify import verify
 from intarsia_loops.program import Extern
+from intarsia_lowering import lower
 
 ATEN = """// dialect: aten 1
 graph(%p: b8[], %x: f32[2, 3]) {

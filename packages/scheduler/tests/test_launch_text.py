@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scheduler_programs import NORM, TARGETS, AtRandom, fused
 
 import intarsia_loops
+import intarsia_lowering
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops import kernels
 from intarsia_loops.launch_text import launches_lines, parse_launches
@@ -67,6 +68,15 @@ graph(%x: f32[640, 50001], %a: f32[33], %b: f32[33]) {
   return (%t, %c, %d)
 }
 """
+# on a GPU the last program that is done adds up the parts
+TOTAL = """// dialect: kernels 1
+graph(%x: f32[1000000]) {
+  kernel[] {
+    %s: f32[] = sum[; r0: 1000000] load(%x, r0)
+  }
+  return (%s,)
+}
+"""
 
 
 def launches_come_back(program: Program, launches: Launches) -> None:
@@ -100,13 +110,13 @@ def count(plan: LaunchPlan) -> None:
 @settings(derandomize=True, deadline=None, max_examples=25)
 @given(aten=aten_programs(max_nodes=6), seed=st.integers(0, 1 << 20))
 def test_launches_of_random_programs_come_back(aten: AtenProgram, seed: int) -> None:
-    loops = intarsia_loops.from_fx(intarsia_loops.lower(aten.graph_module, check=False))
+    loops = intarsia_loops.from_fx(intarsia_lowering.lower(aten.graph_module, check=False))
     program = fused(loops, random.Random(seed))
     for target, policy in ((TARGETS[0], None), (TARGETS[3], None), (TARGETS[2], AtRandom(random.Random(seed)))):
         launches_come_back(program, arrange(program, schedule(program, target, policy)))
 
 
-@pytest.mark.parametrize("text", [NORM, SOFTMAX], ids=["norm", "softmax"])
+@pytest.mark.parametrize("text", [NORM, SOFTMAX, TOTAL], ids=["norm", "softmax", "total"])
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_launches_of_known_kernels_come_back(text: str, target: object) -> None:
     program = intarsia_loops.from_fx(kernels.parse_ir(text))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scheduler_programs import FIRED, NORM, TARGETS, AtRandom, fused
 
 import intarsia_loops
+import intarsia_lowering
 from intarsia_loops import kernels, tiles
 from intarsia_loops.tiles import Launch, statements
 from intarsia_scheduler import SchedulePlan, Simple, apply, schedule
@@ -25,7 +26,7 @@ def count(made: tiles.Tiles) -> None:
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(aten=aten_programs(max_nodes=6), seed=st.integers(0, 1 << 20))
 def test_tiles_mean_what_the_kernels_meant(aten: AtenProgram, seed: int) -> None:
-    loops = intarsia_loops.from_fx(intarsia_loops.lower(aten.graph_module, check=False))
+    loops = intarsia_loops.from_fx(intarsia_lowering.lower(aten.graph_module, check=False))
     program = fused(loops, random.Random(seed))
     before = repr(program)
     inputs = aten.inputs()

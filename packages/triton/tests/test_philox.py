@@ -7,10 +7,11 @@ import torch
 from triton_launches import emit_unit
 
 from intarsia_ir.records import Target
-from intarsia_loops import loops, philox
+from intarsia_loops import loops
 from intarsia_loops.graph import to_fx
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, TensorRef, index_value, load
+from intarsia_lowering import philox
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)

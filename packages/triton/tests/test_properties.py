@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from triton_launches import emit_unit
 
 import intarsia_loops
+import intarsia_lowering
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Target
 from intarsia_loops import loops
@@ -44,7 +45,7 @@ def fused(items):
 @given(st.data())
 def test_random_programs(tmp_path_factory, data):
     drawn = data.draw(
-        loops_programs(intarsia_loops.lower, max_nodes=6, dtypes=(torch.float32, torch.int64, torch.bool))
+        loops_programs(intarsia_lowering.lower, max_nodes=6, dtypes=(torch.float32, torch.int64, torch.bool))
     )
     program = intarsia_loops.from_fx(drawn.graph_module)
     if any(isinstance(i, Extern) for i in program.items):

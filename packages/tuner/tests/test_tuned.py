@@ -12,6 +12,7 @@ from tuner_programs import CPU, TWO, parsed
 
 import intarsia_fuser
 import intarsia_loops
+import intarsia_lowering
 from intarsia_ir.records import Target
 from intarsia_loops import Program, kernels, tiles
 from intarsia_scheduler import Measured, SchedulePlan, Simple, apply, schedule
@@ -33,7 +34,7 @@ def at_random(plan: SchedulePlan, rng: random.Random) -> Table:
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(aten=aten_programs(max_nodes=5), seed=st.integers(0, 1 << 20))
 def test_any_table_means_the_same_program(aten: AtenProgram, seed: int) -> None:
-    loops = intarsia_loops.lower(aten.graph_module, check=False)
+    loops = intarsia_lowering.lower(aten.graph_module, check=False)
     gm = intarsia_fuser.apply(loops, intarsia_fuser.plan(loops, policy=intarsia_fuser.Greedy(), target=CPU))
     program, inputs = intarsia_loops.from_fx(gm), aten.inputs()
     before = repr(program)

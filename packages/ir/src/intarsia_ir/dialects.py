@@ -11,7 +11,7 @@ __all__ = ["dialect_of", "step_between"]
 
 _STEPS = {
     ("torch", "aten"): "intarsia_recorder.normalise(gm, inputs) makes FX(aten) of it",
-    ("aten", "loops"): "intarsia_loops.lower(gm) makes FX(loops) of it",
+    ("aten", "loops"): "intarsia_lowering.lower(gm) makes FX(loops) of it",
     ("loops", "kernels"): "intarsia_fuser.plan(gm) and apply(gm, plan) make FX(kernels) of it",
 }
 
@@ -46,7 +46,7 @@ def step_between(found: str, wanted: str) -> tuple[str, ...]:
 
     Example:
         >>> step_between("aten", "loops")
-        ('this is FX(aten), not FX(loops): intarsia_loops.lower(gm) makes FX(loops) of it',)
+        ('this is FX(aten), not FX(loops): intarsia_lowering.lower(gm) makes FX(loops) of it',)
         >>> step_between("loops", "aten"), step_between("aten", "aten")
         (('this is FX(loops), not FX(aten)',), ())
     """

@@ -16,7 +16,6 @@ from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import Origin, SizeFact, SizeFacts
 from intarsia_loops._subgraphs import GRAPH, read_higher_order
-from intarsia_loops._symbols import symbol
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, lift, row_major
 from intarsia_loops.ops import SCALAR_OPS, Rule
 from intarsia_loops.program import (
@@ -34,6 +33,7 @@ from intarsia_loops.program import (
     val,
 )
 from intarsia_loops.program import load as make_load
+from intarsia_loops.symbols import symbol
 
 __all__ = ["Parser", "fail", "parse_program", "tokens_after_head", "tokens_of"]
 

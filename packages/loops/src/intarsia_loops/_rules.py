@@ -13,13 +13,13 @@ from intarsia_ir.dialects import step_between
 from intarsia_ir.errors import VerifyError
 from intarsia_ir.higher_order import HigherOrderOp, n_inputs, n_results
 from intarsia_ir.records import SizeFacts
-from intarsia_loops._layout import elements_overlap
-from intarsia_loops._symbols import symbol
 from intarsia_loops.index import ZERO, Atom, IndexExpr, atom_expr, less
+from intarsia_loops.layout import elements_overlap
 from intarsia_loops.ops import INTEGERS, NEST_KINDS, SCALAR_OPS, result_type
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef, Val, scatter_of
 from intarsia_loops.rewrites import postorder
 from intarsia_loops.shown import makers, needed_symbols
+from intarsia_loops.symbols import symbol
 
 __all__ = ["Findings", "check_program"]
 

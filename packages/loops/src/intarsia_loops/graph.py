@@ -21,10 +21,10 @@ from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import SizeFacts
 from intarsia_loops._items import made_by, outs_of, renamed
-from intarsia_loops._symbols import symbol as size_symbol
 from intarsia_loops.index import IndexExpr, lift
 from intarsia_loops.program import Buffer, Extern, Item, Placement, Program, TensorRef
 from intarsia_loops.shown import Shown, makers, shown_by, symbols_of
+from intarsia_loops.symbols import symbol as size_symbol
 from intarsia_loops.targets import ItemOp, ViewOp, target_of
 
 __all__ = ["from_fx", "to_fx"]
@@ -286,5 +286,5 @@ class _Reader:
         raise InvalidArgumentError(
             f"nothing tells what the input {node.name} looks like: this is no view of a loop program",
             code="loops.not_a_view",
-            hints=("make it with intarsia_loops.lower or intarsia_loops.to_fx",),
+            hints=("make it with intarsia_lowering.lower or intarsia_loops.to_fx",),
         )

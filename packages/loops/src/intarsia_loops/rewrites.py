@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from intarsia_loops._positions import is_computable, placed
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.ops import NEST_KINDS
+from intarsia_loops.positions import is_computable, placed
 from intarsia_loops.program import Kernel, Nest, Refused, Val, load, val
 
 __all__ = [

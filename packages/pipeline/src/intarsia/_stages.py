@@ -18,7 +18,7 @@ import intarsia_cpp
 import intarsia_functionalizer
 import intarsia_fuser
 import intarsia_ir.aten
-import intarsia_loops
+import intarsia_lowering
 import intarsia_rewrites
 import intarsia_runtime
 import intarsia_scheduler
@@ -42,7 +42,7 @@ from intarsia_ir.errors import blaming
 from intarsia_ir.pipeline import Pipeline, Planned, Stage, graph_pass
 from intarsia_ir.records import Target
 from intarsia_loops import Contract
-from intarsia_loops.lowering import Lowering, Lowerings
+from intarsia_lowering.writing import Lowering, Lowerings
 from intarsia_rewrites import Pattern
 from intarsia_runtime import warm
 
@@ -77,7 +77,7 @@ def default_pipeline(
         target: What to compile for; None asks the machine. Graphs on another device are compiled for that one, asked.
         decompositions: Overload -> function of the same parameters to record in its place, over the default tables; one
             that returns NotImplemented leaves its op whole for these arguments, None does always.
-        lowerings: Overload -> how it becomes loop nests, over the built-in rows; see `intarsia_loops.lower`.
+        lowerings: Overload -> how it becomes loop nests, over the built-in rows; see `intarsia_lowering.lower`.
         patterns: Replaced in FX(aten), by a stage `replace_patterns` that follows the other rewrites.
         policy: Fusion policy or plan (for several graphs, `intarsia_fuser.Replay`); None is `intarsia_fuser.Greedy()`.
         cost: Cost model of fusion; None is the roofline of the target.
@@ -223,5 +223,5 @@ def _lower(p: Half, fuel: int | None, rng: str | None, aim: Any, lowerings: Lowe
     device = intarsia_ir.aten.device_of(p.graph_module)
     how: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled(), "fuel": fuel, "check": False}
     how |= {"nan_gelu": intarsia_runtime.nan_gelu(), "lowerings": lowerings}
-    lowered = intarsia_loops.lower(p.graph_module, facts=p.facts, rng=rng, target=aim(device), **how)
+    lowered = intarsia_lowering.lower(p.graph_module, facts=p.facts, rng=rng, target=aim(device), **how)
     return Loops(lowered, Contract(p.signature, p.guards, aim(device), device))

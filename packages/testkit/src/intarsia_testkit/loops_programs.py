@@ -1,6 +1,6 @@
 """Random loop programs, made by lowering random ATen programs through a function that the caller gives.
 
-testkit imports no pass, so the lowering is an argument: `loops_programs(intarsia_loops.lower)`.
+testkit imports no pass, so the lowering is an argument: `loops_programs(intarsia_lowering.lower)`.
 """
 
 from __future__ import annotations
