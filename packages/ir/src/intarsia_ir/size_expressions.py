@@ -17,7 +17,7 @@ from typing import Any
 
 from intarsia_ir.records import InputNumber, Signature, SizeExpression
 
-__all__ = ["filled", "symbol_values"]
+__all__ = ["filled", "size_value", "symbol_values"]
 
 
 def symbol_values(signature: Signature, inputs: Sequence[Any]) -> dict[str, int]:
@@ -28,10 +28,20 @@ def symbol_values(signature: Signature, inputs: Sequence[Any]) -> dict[str, int]
 def filled(value: Any, symbols: Mapping[str, int]) -> Any:
     """Return `value` with the expressions in it computed, in nested tuples and lists as well."""
     if isinstance(value, SizeExpression):
-        return eval(_compiled(value.text), {"math": math}, dict(symbols))
+        return size_value(value.text, **symbols)
     if type(value) in (tuple, list):
         return type(value)(filled(item, symbols) for item in value)
     return value
+
+
+def size_value(text: str, /, **symbols: int) -> Any:
+    """Return the number that a Python expression over symbols gives.
+
+    Example:
+        >>> size_value("s0 // 2 + 1", s0=6)
+        4
+    """
+    return eval(_compiled(text), {"math": math}, symbols)
 
 
 def _read(given: Any, where: InputNumber) -> int:

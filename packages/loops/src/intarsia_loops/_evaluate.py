@@ -125,7 +125,7 @@ def _run_here(
     place = torch.zeros(points.extents, dtype=torch.int64)
     for entry, n in zip(parts.places, out.shape, strict=True):
         index = points.value_of(entry).expand(points.extents)
-        if index.numel() and (int(index.min()) < 0 or int(index.max()) >= n):
+        if _outside(index, n):
             raise RuntimeFault(f"{nest.out} is written out of bounds", code="loops.bounds")
         place = place * n + index
     values = points.value_of(parts.value).expand(points.extents)
@@ -208,14 +208,24 @@ class _Grid:
         if not index:
             return source.reshape(flat)
         for i, n in zip(index, source.shape, strict=True):
-            if i.numel() and (int(i.min()) < 0 or int(i.max()) >= n):
+            if _outside(i, n):
                 raise RuntimeFault(f"{self.nest.out} reads {name} out of bounds", code="loops.bounds")
         return source[index]
 
     def _check_row(self, name: str, index: tuple[torch.Tensor, ...]) -> None:
         for axis, i in zip(self.rows, index, strict=False):
-            if not bool((i == self.points[axis]).all()):
+            if _has_data(i) and not bool((i == self.points[axis]).all()):
                 raise RuntimeFault(f"{self.nest.out} reads {name} of another row along {axis.key}", code="kernels.row")
+
+
+def _outside(index: torch.Tensor, n: int) -> bool:
+    """Tell whether an index is known to leave its dimension."""
+    return _has_data(index) and index.numel() > 0 and (int(index.min()) < 0 or int(index.max()) >= n)
+
+
+def _has_data(index: torch.Tensor) -> bool:
+    # while another compiler traces an interpreted graph, its tensors are of classes of its own, and can't be looked at
+    return type(index) is torch.Tensor
 
 
 def _grid_index(expr: IndexExpr, points: Mapping[Atom, torch.Tensor], sizes: Sizes, flat: list[int]) -> torch.Tensor:
