@@ -9,10 +9,11 @@ import shutil
 import sys
 
 import torch
+import torch.testing._internal.two_tensor
 from toy_passes import Toy, native
 
 from intarsia_dispatch import debugger_active
-from intarsia_dispatch.skipping import is_handler, is_import, is_repeated_later, library_code
+from intarsia_dispatch.skipping import is_handler, is_import, is_opaque, is_repeated_later, library_code
 
 
 def f(x):
@@ -88,6 +89,8 @@ def test_code_that_torch_or_python_runs_by_itself_is_told_by_its_name_or_file():
             return func(*args, **(kwargs or {}))
 
     assert is_handler(Mode.__torch_function__.__code__) and not is_handler(f.__code__)
+    taking_apart = torch.testing._internal.two_tensor.TwoTensor.__tensor_unflatten__
+    assert is_opaque(taking_apart.__code__) and not is_opaque(f.__code__)
     assert is_import(compile("x = 1", "user.py", "exec")) and not is_import(f.__code__)
     checkpoint = inspect.unwrap(torch.utils.checkpoint.checkpoint)
     assert is_repeated_later(checkpoint.__code__) and not is_repeated_later(f.__code__)

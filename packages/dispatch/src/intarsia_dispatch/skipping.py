@@ -31,6 +31,7 @@ __all__ = [
 
 _DEBUGGER_CALLS = frozenset({"breakpoint", "set_trace"})
 _HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
+_TAKING_APART = frozenset({"__tensor_flatten__", "__tensor_unflatten__"})
 _DEBUGGER_MODULES = ("pydevd", "_pydevd", "debugpy")
 _CHECKPOINT = os.path.join(os.path.dirname(torch.__file__), "utils", "checkpoint.py")
 
@@ -111,9 +112,9 @@ def is_opaque(code: CodeType) -> bool:
     """Whether what code calls is left alone as well: that of other compilers, of operators, of compiled graphs.
 
     The first look at functions themselves. An operator that a library defines does as the library says; it is called
-    by torch's code for such operators, or by a compiled graph.
+    by torch's code for such operators, or by a compiled graph; and so do tensors of subclasses that are made of others.
     """
-    return _opaque()(code)
+    return code.co_name in _TAKING_APART or _opaque()(code)
 
 
 def is_import(code: CodeType) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._higher_order_ops.utils import registered_hop_fake_fns
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from intarsia_ir.device_guard import keep_device_guard
 from intarsia_ir.errors import UnsupportedError
@@ -79,6 +79,8 @@ class EagerMode(FakeTensorMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run one op, by eager's rules."""
+        if any(cls is not FakeTensor and hasattr(cls, "__tensor_flatten__") for cls in types):
+            return NotImplemented  # a wrapper subclass runs it, on the tensors inside
         if isinstance(func, torch._ops.HigherOrderOperator) and func not in _WITH_FAKES:
             return _by_rule_for_fakes(self, func, args, kwargs or {})
         rules = _RULES.get(func)

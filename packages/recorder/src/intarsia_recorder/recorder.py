@@ -297,6 +297,9 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         if func is _DEVICE and type(args[0]) is FakeTensor:
             return args[0].fake_device  # C++ autograd asks this thousands of times
+        for cls in types:
+            if cls is not FakeTensor and hasattr(cls, "__tensor_flatten__"):
+                return NotImplemented  # its own `__torch_dispatch__` says what it does to the tensors inside
         args, kwargs = self._zeros.found(args), self._zeros.placed(func, kwargs or {})
         kind = self._kinds.get(id(func))
         if kind is None:

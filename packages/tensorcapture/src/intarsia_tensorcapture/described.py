@@ -11,11 +11,13 @@ from torch.autograd import forward_ad
 
 from intarsia_ir.key_text import key_text
 from intarsia_ir.records import ArraySource, AttributeSource, ItemSource, PlainAttributeSource, Source, TensorFacts
+from intarsia_ir.torch import is_wrapper
 from intarsia_pyeval.values.base import Keywords, Value
 
 __all__ = [
     "PLAIN",
     "facts_of",
+    "is_traced",
     "is_transformed",
     "needs_node",
     "overlaps_itself",
@@ -61,6 +63,15 @@ def is_transformed(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor is one of a function that `torch.func` transforms: it shows another, and has no memory."""
     keys = torch._C._dispatch_keys(tensor)
     return any(keys.has(key) for key in _TRANSFORMED)
+
+
+def is_traced(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor has a model: one of numbers in memory, or made of such ones."""
+    if (type(tensor) not in PLAIN and not is_wrapper(tensor)) or tensor.layout is not torch.strided:
+        return False
+    if tensor.is_quantized or tensor.is_nested or is_transformed(tensor):
+        return False
+    return not torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.ZeroTensor)
 
 
 def special(tensor: torch.Tensor, modes_active: bool) -> str:

@@ -29,6 +29,7 @@ from intarsia_ir.records import (
     SizeFacts,
     Source,
 )
+from intarsia_ir.torch import is_wrapper
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.checking import InVain, passed
@@ -54,6 +55,7 @@ from intarsia_tensorcapture import (
     modules,
     optimizers,
     scans,
+    subclasses,
     transforms,
 )
 from intarsia_tensorcapture.ambient import Ambient, modes_active
@@ -62,9 +64,8 @@ from intarsia_tensorcapture.arrays.values import ProductOfSizes
 from intarsia_tensorcapture.arrays.wrapping import foreign_of_numpy, wrap_numpy
 from intarsia_tensorcapture.calls import call_leaf_or_table
 from intarsia_tensorcapture.described import (
-    PLAIN,
     facts_of,
-    is_transformed,
+    is_traced,
     needs_node,
     readable_name,
     shown,
@@ -104,7 +105,6 @@ __all__ = ["Tensors"]
 
 
 _LEGACY = type(torch.FloatTensor)
-_WITHOUT_MEMORY = torch._C.DispatchKey.ZeroTensor
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 
@@ -187,10 +187,7 @@ class Tensors(Extension):
             return self.sizes.model(value)
         if not issubclass(kind, torch.Tensor):
             return wrap_numpy(tx, value, source)
-        if kind not in PLAIN or value.layout is not torch.strided or value.is_quantized or value.is_nested:
-            return None
-        keys = torch._C._dispatch_keys(value)
-        if self.modes_active or is_transformed(value) or keys.has(_WITHOUT_MEMORY):
+        if self.modes_active or not is_traced(value):
             return None
         if source is not None:
             tx.guards.add(GuardKind.TYPE, source, kind)
@@ -214,6 +211,9 @@ class Tensors(Extension):
         """Make an input of the graph of an existing tensor; relies on its metadata."""
         real = value.real
         assert real is not None
+        if is_wrapper(real):
+            value.lifted(*subclasses.lift_parts(self, value))
+            return
         with apart(self.scopes), self.state.outside_inference():
             fake = self.sizes.input(value, real)
         node = self._placeholder(value, fake)
@@ -363,7 +363,7 @@ class Tensors(Extension):
         """Run an operation on fake tensors; what it refuses, breaks."""
         function = getattr(torch.Tensor, target) if kind == "call_method" else target
         try:
-            with self.mode:
+            with self.mode, subclasses.heard([*args, *keywords.values()]):
                 return self.sizes.run(function, args, keywords)
         except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
             if isinstance(error, DynamicOutputShapeException):
@@ -540,7 +540,9 @@ class Tensors(Extension):
 
     def is_result(self, value: Value) -> bool:
         """Tell whether the graph gives the value."""
-        return isinstance(value, TensorValue) and value.recorded and self.scopes.may_give(value.node)
+        if not isinstance(value, TensorValue) or not value.recorded or is_wrapper(value.fake):
+            return False
+        return self.scopes.may_give(value.node)
 
     def wrapper(self, value: Value) -> Any:
         """What is made in inference mode becomes an inference tensor."""

@@ -71,6 +71,7 @@ class Sizes:
         self.shown: dict[
             Any, tuple[TensorValue, int | None]
         ] = {}  # symbol -> result with it as a size, or as its number
+        self.constant: set[TensorValue] = set()  # inputs whose sizes are no symbols, whatever is asked for
         self.n_checked = 0  # relations that the environment took to be true, of which the graph has checks
         self.held: dict[Any, TensorValue] = {}  # tensor and how often it was written -> 0-dim copy of what was in it
         self.said: dict[TensorValue, list[Any]] = {}  # 0-dim tensor -> comparisons that the program relied on
@@ -151,6 +152,8 @@ class Sizes:
         Raises:
             NeedsSymbols: A size is marked dynamic, and there is no environment yet.
         """
+        if value in self.constant:
+            return None
         marks = marks_of(real) if self.marks_count else {}
         if self.env is None:
             if any(mark.dynamic for mark in marks.values()) and _readable(value.source):

@@ -11,6 +11,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.torch import is_wrapper
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Foreclosed
 from intarsia_pyeval.operation import operation
@@ -39,6 +40,7 @@ __all__ = [
     "as_operand",
     "item_key",
     "number_in",
+    "own_attribute",
     "plain_number",
     "recording_of",
     "require_grad",
@@ -184,7 +186,7 @@ class TensorValue(Value):
         self._node = node
         self._fake = fake
         self.real = real
-        self.cls: Any = torch.Tensor if real is None else type(real)
+        self.cls: Any = type(real) if real is not None else type(fake) if is_wrapper(fake) else torch.Tensor
         self.written: dict[str, Value | None] = {}
         self.moved: TensorValue | None = None  # whose memory an existing tensor shows by now
         self.sealed: int | None = None  # the step since which autograd must not look at it
@@ -271,6 +273,12 @@ def number_in(tx: Tracer, x: TensorValue, name: str) -> Value | None:
 @operation
 def array_on(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
     """Model the array on a tensor's memory, which `numpy` or `__array__` gives; None: it breaks."""
+    return None
+
+
+@operation
+def own_attribute(tx: Tracer, x: TensorValue, name: str) -> Value | None:
+    """Model an attribute that a subclass adds; None: it adds none of that name."""
     return None
 
 
@@ -401,6 +409,9 @@ def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
     if name in own:
         source = None if x.source is None else tx.sources.attribute(x.source, name)
         return tx.live.wrap(own[name], source)
+    added = None if x.cls in (torch.Tensor, torch.nn.Parameter) else own_attribute(tx, x, name)
+    if added is not None:
+        return added
     if not hasattr(x.cls, name):
         if x.source is not None:
             tx.guards.add(GuardKind.HAS_ATTRIBUTE, x.source, (name, False))

@@ -29,6 +29,7 @@ from intarsia_ir.torch.ops import (
     viewed_nodes,
     written_nodes,
 )
+from intarsia_ir.torch.subclasses import Wrap, is_wrapper
 from intarsia_ir.torch.text import constants_of, parse_ir, print_ir
 from intarsia_ir.torch.transforms import TRANSFORMS, Transform
 from intarsia_ir.torch.verify import verify
@@ -41,11 +42,13 @@ __all__ = [
     "Normalised",
     "Row",
     "Transform",
+    "Wrap",
     "check_devices",
     "communicates",
     "constants_of",
     "effects",
     "interpret",
+    "is_wrapper",
     "node_effects",
     "normalise",
     "parse_ir",

@@ -1,0 +1,180 @@
+"""Wrapper subclasses: tensors that are made of others, as `__tensor_flatten__` says.
+
+The inner tensors are the inputs of the graph, and a node makes the tensor of them. What is done with it is recorded
+like anything else: on fake tensors it runs the class's own `__torch_function__` and `__torch_dispatch__`. One that
+leaves the frame is made anew, behind the graph, of inner tensors that the graph gives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import types
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from intarsia_ir import meta
+from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.torch import Wrap, is_wrapper
+from intarsia_pyeval import codegen, do
+from intarsia_pyeval.breaks import Break, Unreconstructable
+from intarsia_pyeval.values.base import Value
+from intarsia_pyeval.values.functions import BoundMethod, Function
+from intarsia_tensorcapture.described import facts_of, tensors_in
+from intarsia_tensorcapture.scopes import apart
+from intarsia_tensorcapture.tables import ATOM_TYPES
+from intarsia_tensorcapture.tensor import TensorValue, own_attribute
+
+if TYPE_CHECKING:
+    from intarsia_pyeval.codegen import Builder
+    from intarsia_pyeval.tracer import Tracer
+    from intarsia_tensorcapture.tensor import Recording
+
+__all__ = ["heard", "lift_parts"]
+
+
+_CONSTANTS = (bool, int, float, complex, str, bytes, type(None), torch.Size, *ATOM_TYPES)
+_BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum)
+
+
+def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, Any]:
+    """Make inputs of the graph of the tensors that an existing one is made of; rely on what else it is.
+
+    Returns:
+        The node that makes it of these, and its fake tensor. The inputs have sizes that are constants: nothing says
+        how the sizes of the whole follow from those of its parts.
+
+    Raises:
+        Break: It needs gradients, or holds what no guard can check.
+    """
+    tx, real, source = plugin.tx, value.real, value.source
+    assert real is not None
+    if real.requires_grad and torch.is_grad_enabled():
+        raise Break("tracer.tensor_input", f"gradients of a {_name(real)} are needed")
+    names, context = real.__tensor_flatten__()  # type: ignore[attr-defined]
+    if source is not None:
+        tx.guards.add(GuardKind.TENSOR, source, facts_of(real))
+        state = {name: held for name, held in vars(real).items() if name not in names}
+        _rely_on_items(tx, state, lambda name: tx.sources.attribute(source, name))
+    inner = [
+        tx.live.wrap(getattr(real, name), None if source is None else tx.sources.attribute(source, name))
+        for name in names
+    ]
+    parts = [part for part in inner if isinstance(part, TensorValue)]
+    if len(parts) < len(inner):
+        raise Break("tracer.tensor_input", f"an inner tensor of a {_name(real)} isn't traced")
+    plugin.sizes.constant.update(parts)
+    wrap, shape, nodes = Wrap(type(real), names, context), (tuple(real.shape), real.stride()), [p.node for p in parts]
+    behind = max([*nodes, *plugin.graph.find_nodes(op="placeholder")])  # a part may be made of others itself
+    with apart(plugin.scopes), plugin.state.outside_inference(), plugin.graph.inserting_after(behind):
+        fake = plugin.propagate("call_function", wrap, [*shape, *[part.fake for part in parts]], {})
+        node = plugin.graph.call_function(wrap, (*shape, *nodes))
+    plugin.describe(node, fake)
+    return node, fake
+
+
+def heard(operands: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which torch asks the classes of operands, where one is a wrapper, for their own functions."""
+    if any(map(is_wrapper, tensors_in(operands))):
+        return torch._C._EnableTorchFunction()  # type: ignore[no-any-return]
+    return contextlib.nullcontext()
+
+
+def _name(tensor: torch.Tensor) -> str:
+    return f"tensor of the subclass {type(tensor).__module__}.{type(tensor).__qualname__}"
+
+
+# ---- what is relied on of the state beside the inner tensors
+
+
+def _rely_on(tx: Tracer, value: Any, source: Source) -> None:
+    """Guard that a value of the context is what it is, with all that it holds.
+
+    Raises:
+        Break: No guard can tell.
+    """
+    kind = type(value)
+    if kind in _CONSTANTS:
+        tx.guards.add(GuardKind.CONSTANT, source, value)
+    elif isinstance(value, _BY_IDENTITY):
+        tx.guards.add(GuardKind.IDENTITY, source, value)
+    elif kind in (list, tuple):
+        tx.guards.add(GuardKind.TYPE, source, kind)
+        tx.guards.add(GuardKind.LENGTH, source, len(value))
+        for index, item in enumerate(value):
+            _rely_on(tx, item, tx.sources.item(source, index))
+    elif kind is dict and all(type(key) in (str, int) for key in value):
+        tx.guards.add(GuardKind.TYPE, source, kind)
+        tx.guards.add(GuardKind.DICT_KEYS, source, tuple(value))
+        for key, item in value.items():
+            _rely_on(tx, item, tx.sources.item(source, key))
+    elif _is_plain_object(kind):
+        tx.guards.add(GuardKind.TYPE, source, kind)
+        _rely_on_items(tx, vars(value), lambda name: tx.sources.attribute(source, name))
+    else:
+        raise Break("tracer.tensor_input", f"a tensor of a subclass holds a {kind.__qualname__}, which no guard checks")
+
+
+def _rely_on_items(tx: Tracer, state: dict[str, Any], place: Any) -> None:
+    for name, held in state.items():
+        _rely_on(tx, held, place(name))
+
+
+def _is_plain_object(kind: type) -> bool:
+    """Tell whether all that an object holds is in its dictionary."""
+    bases = kind.__mro__[:-1]
+    slots = any(vars(base).get("__slots__") for base in bases)
+    return not slots and all(base.__flags__ & 1 << 9 for base in bases) and hasattr(kind, "__dict__")
+
+
+# ---- attributes and methods of the class
+
+
+@own_attribute.rule(TensorValue)
+def own_attribute_of(tx: Tracer, x: TensorValue, name: str) -> Value | None:
+    """Read an inner tensor, or evaluate a method or property that the user's class adds."""
+    if x.real is None and is_wrapper(x.fake) and name in x.fake.__tensor_flatten__()[0]:
+        return inner_of(x, name)
+    if hasattr(torch.Tensor, name):
+        return None
+    found = next((vars(base)[name] for base in x.cls.__mro__ if name in vars(base)), None)
+    if isinstance(found, types.FunctionType):
+        return BoundMethod(_function_of(tx, x, name), x)
+    if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
+        return do.call(tx, tx.live.wrap(found.fget, None), [x], {})
+    return None
+
+
+def _function_of(tx: Tracer, x: TensorValue, name: str) -> Value:
+    function = do.get_attribute(tx, tx.live.class_value(x.cls), name)
+    assert isinstance(function, Function)
+    return function
+
+
+def inner_of(x: TensorValue, name: str) -> Value:
+    """Take an inner tensor out of one that the graph gives; breaks where that has a history."""
+    plugin = x.plugin
+    node = plugin.graph.call_function(getattr, (x.node, name))
+    plugin.describe(node, getattr(x.fake, name))
+    meta.set_origins(node, meta.origins(x.node))
+    return plugin.result(plugin.tx, node, meta.value(node), [])
+
+
+# ---- the border
+
+
+@codegen.reconstruct.rule(TensorValue)
+def reconstruct(out: Builder, x: TensorValue) -> None:
+    """Make a tensor of a subclass of inner tensors that the graph gives."""
+    if not is_wrapper(x.fake):
+        raise Unreconstructable(f"{x.describe()} can't be built by bytecode")
+    if x.fake.requires_grad:
+        raise Unreconstructable(f"{x.describe()} is of a subclass and needs gradients")
+    names, context = x.fake.__tensor_flatten__()
+    tx = x.plugin.tx
+    shape = [tx.live.from_python(tuple(numbers)) for numbers in (x.fake.shape, x.fake.stride())]
+    loads = [partial(out.load, part) for part in (*shape, *[inner_of(x, name) for name in names])]
+    out.call(partial(out.constant, Wrap(type(x.fake), names, context)), loads)

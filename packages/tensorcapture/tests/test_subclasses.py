@@ -1,0 +1,145 @@
+"""Wrapper subclasses: captured as what they are made of, made anew where they leave, all that they hold is guarded."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import torch
+from guard_check import failures
+from tensor_executor import Executor
+from torch.utils import _pytree as pytree
+
+from intarsia_ir import torch as torch_dialect
+from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.records import AttributeSource, GuardKind
+from intarsia_tensorcapture import capture
+
+
+@dataclasses.dataclass
+class Rounding:
+    """What a tensor holds besides tensors."""
+
+    digits: int
+
+
+class Scaled(torch.Tensor):
+    """Numbers and the factor that they stand for; operations compute with the product."""
+
+    @staticmethod
+    def __new__(cls, numbers, factor, rounding):
+        return torch.Tensor._make_wrapper_subclass(cls, numbers.shape, dtype=factor.dtype, device=numbers.device)
+
+    def __init__(self, numbers, factor, rounding):
+        self.numbers, self.factor, self.rounding = numbers, factor, rounding
+
+    def __tensor_flatten__(self):
+        return ["numbers", "factor"], self.rounding
+
+    @staticmethod
+    def __tensor_unflatten__(inner, rounding, size, stride):
+        return Scaled(inner["numbers"], inner["factor"], rounding)
+
+    def product(self):
+        return (self.numbers * self.factor).round(decimals=self.rounding.digits)
+
+    @property
+    def digits(self):
+        return self.rounding.digits
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.neg.default:
+            (x,) = args
+            return Scaled(-x.numbers, x.factor, x.rounding)
+        args, kwargs = pytree.tree_map_only(Scaled, Scaled.product, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+def scaled(n=3, digits=2):
+    numbers = torch.arange(n * 4, dtype=torch.int8).reshape(n, 4)
+    return Scaled(numbers, torch.linspace(0.1, 1, 4), Rounding(digits))
+
+
+PROGRAMS = {
+    "operand of a function": lambda w: torch.nn.functional.linear(torch.ones(2, 4), w),
+    "operand of an operator": lambda w: w + 1,
+    "both sides": lambda w: w @ w.t(),
+    "a method that the class adds": lambda w: w.product() * 2,
+    "a property that the class adds": lambda w: w.numbers * w.digits,
+    "an inner tensor": lambda w: w.factor * 2,
+    "metadata": lambda w: torch.ones(w.shape, dtype=w.dtype),
+    "an inner tensor of one that is made": lambda w: (-w).numbers + 1,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_graph_takes_what_it_is_made_of(name):
+    function, w = PROGRAMS[name], scaled()
+    executor = Executor()
+    torch.testing.assert_close(executor.call(function, w), function(w))
+    (captured,) = executor.captures
+    assert not captured.breaks
+    torch_dialect.verify(captured.graph_module)
+    sources = [spec.source for spec in captured.signature.inputs]
+    assert all(isinstance(source, AttributeSource) and source.name in ("numbers", "factor") for source in sources)
+
+
+def test_one_that_leaves_is_made_of_results():
+    executor, w = Executor(), scaled()
+    first, again, sums = executor.call(lambda w: (y := -w, y, y.sum()), w)
+    assert type(first) is Scaled and first is again and first.rounding == w.rounding
+    torch.testing.assert_close(first.product(), -w.product())
+    torch.testing.assert_close(sums, -w.product().sum())
+    (captured,) = executor.captures
+    results = captured.graph_module.graph.output_node().args[0]
+    assert not captured.breaks and len(results) == 3
+
+
+def test_an_argument_that_leaves_is_that_object():
+    executor, w = Executor(), scaled()
+    found, _ = executor.call(lambda w: (w, w + 1), w)
+    assert found is w
+
+
+def plus_one(w):
+    return w + 1
+
+
+def holds(found, w):
+    """Tell whether a capture of `plus_one` is valid for another tensor."""
+    frame = SimpleNamespace(locals={"w": w}, globals=plus_one.__globals__, closure=None)
+    return not [g for g in failures(found.guards, frame, plus_one.__code__) if g.source is not None]
+
+
+def test_what_else_it_holds_is_guarded():
+    found = capture(plus_one, (scaled(),))
+    assert holds(found, scaled())
+    assert not holds(found, scaled(digits=1))
+    assert not holds(found, scaled(2))
+    other = scaled()
+    other.factor = other.factor.double()
+    assert not holds(found, other)
+    assert not holds(found, scaled().product())
+
+
+def test_what_no_guard_checks_is_said():
+    w = scaled()
+    w.rounding = object.__new__(type("Slotted", (), {"__slots__": ("digits",)}))
+    w.rounding.digits = 1
+    found = capture(lambda w: w + 1, (w,))
+    assert "holds a Slotted, which no guard checks" in found.breaks[0].reason
+
+
+def test_gradients_of_one_are_said_to_be_missing():
+    w = scaled().requires_grad_()
+    found = capture(lambda w: w + 1, (w,))
+    assert "gradients of a tensor of the subclass" in found.breaks[0].reason
+    with torch.no_grad():
+        assert not capture(lambda w: w + 1, (w,)).breaks
+    with pytest.raises(UnsupportedError):
+        capture(lambda w: w + 1, (w,), fullgraph=True)
+
+
+def test_a_class_of_its_own_decides_in_the_graph():
+    (guard,) = [g for g in capture(lambda w: w + 1, (scaled(),)).guards if g.value is Scaled]
+    assert guard.kind is GuardKind.TYPE
