@@ -87,7 +87,12 @@ def nested():
     return Pair(pair(2, 3), pair(2, 3))
 
 
+def attention(q, k, v):
+    return torch.softmax(q @ k.transpose(-1, -2) / 4.0, -1) @ v
+
+
 PROGRAMS = {
+    "attention": Program(lambda: attention, lambda: [pair(2, 2, 8, 16) for _ in range(3)]),
     "argument and result": Program(lambda: lambda x: (x.sin() + 1).sum(-1), lambda: [pair(3, 4)]),
     "parameter": Program(Layer, lambda: [torch.linspace(-1, 1, 8).reshape(2, 4)]),
     "beside a plain one": Program(lambda: with_a_plain_one, lambda: [pair(3, 4), torch.linspace(-1, 1, 8).view(4, 2)]),

@@ -140,6 +140,20 @@ def test_gradients_of_one_are_said_to_be_missing():
         capture(lambda w: w + 1, (w,), fullgraph=True)
 
 
+def test_gradients_that_are_asked_for_later_are_missing_too():
+    def function(w):
+        y, needed = w + 1, w.requires_grad
+        with torch.enable_grad():
+            return y, needed, w * 2
+
+    w = scaled().requires_grad_()
+    with torch.no_grad():
+        executor = Executor()
+        y, needed, z = executor.call(function, w)
+    assert needed and z.requires_grad and not y.requires_grad
+    assert "gradients of a tensor of a subclass" in executor.captures[0].breaks[0].reason
+
+
 def test_a_class_of_its_own_decides_in_the_graph():
     (guard,) = [g for g in capture(lambda w: w + 1, (scaled(),)).guards if g.value is Scaled]
     assert guard.kind is GuardKind.TYPE

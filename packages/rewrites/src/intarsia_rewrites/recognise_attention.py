@@ -126,7 +126,9 @@ def _match(last: fx.Node) -> _Found | None:
     scores = _softmax_operand(weights, found)
     if scores is None or not _read_scores(scores, found):
         return None
-    return found if _fits(found) else None
+    # what operations on a tensor of a subclass do, the subclass says: of the library's call it may say something else
+    own = any(torch_dialect.is_wrapper(value_of(node)) for node in (found.q, found.turned, found.v))
+    return found if not own and _fits(found) else None
 
 
 def _without_idle_steps(node: Any, found: _Found) -> fx.Node | None:

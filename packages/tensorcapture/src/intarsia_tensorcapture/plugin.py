@@ -362,8 +362,9 @@ class Tensors(Extension):
     def propagate(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Run an operation on fake tensors; what it refuses, breaks."""
         function = getattr(torch.Tensor, target) if kind == "call_method" else target
+        heard = subclasses.heard([*args, *keywords.values()])
         try:
-            with self.mode, subclasses.heard([*args, *keywords.values()]):
+            with self.mode, heard:
                 return self.sizes.run(function, args, keywords)
         except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
             if isinstance(error, DynamicOutputShapeException):

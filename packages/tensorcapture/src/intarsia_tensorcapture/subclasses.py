@@ -72,13 +72,21 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     with apart(plugin.scopes), plugin.state.outside_inference(), plugin.graph.inserting_after(behind):
         fake = plugin.propagate("call_function", wrap, [*shape, *[part.fake for part in parts]], {})
         node = plugin.graph.call_function(wrap, (*shape, *nodes))
+    fake.requires_grad_(real.requires_grad)
     plugin.describe(node, fake)
     return node, fake
 
 
 def heard(operands: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which torch asks the classes of operands, where one is a wrapper, for their own functions."""
-    if any(map(is_wrapper, tensors_in(operands))):
+    """Return a context in which torch asks the classes of operands, where one is a wrapper, for their own functions.
+
+    Raises:
+        Break: A gradient of one is needed that is an input, which the graph's own input isn't.
+    """
+    wrappers = [x for x in tensors_in(operands) if is_wrapper(x)]
+    if torch.is_grad_enabled() and any(x.requires_grad and x.is_leaf for x in wrappers):
+        raise Break("tracer.tensor_op", "gradients of a tensor of a subclass are needed")
+    if wrappers:
         return torch._C._EnableTorchFunction()  # type: ignore[no-any-return]
     return contextlib.nullcontext()
 
