@@ -1,4 +1,4 @@
-"""Tensors of wrapper subclasses: their classes say what an operation does, so it stays the one that the program calls."""
+"""Tensors of wrapper subclasses: their classes say what an operation does, so what the program calls stays."""
 
 import torch
 import torch.fx as fx
