@@ -259,8 +259,9 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def frameworks(session: nox.Session) -> None:
-    """Train with Lightning, Trainer, Accelerate, timm and torchmetrics, and run the pages about them."""
-    install_everything(session, *TEST_TOOLS, "transformers", "accelerate", "lightning", "torchmetrics", "timm")
+    """Train with Lightning, Trainer, Accelerate and timm, leave as ONNX models, and run the pages about them."""
+    onnx = ("onnx", "onnxscript", "onnxruntime")
+    install_everything(session, *TEST_TOOLS, *onnx, "transformers", "accelerate", "lightning", "torchmetrics", "timm")
     session.run("python", "-m", "pytest", "integration/frameworks", *session.posargs)
     session.run("python", "tools/readme_example.py", "docs/lightning.md", "docs/trainer.md")
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import intarsia_fuser
-import intarsia_loops
+import intarsia_lowering
 from intarsia_functionalizer import functionalize
 from intarsia_ir.plain import plain_module
 from intarsia_ir.records import Signature
@@ -34,7 +34,7 @@ def below_torch(program: Any, inputs: Any) -> Iterator[tuple[str, fx.GraphModule
     yield "effects", recorded.graph_module, recorded.signature
     functional = functionalize(recorded)
     yield "aten", functional.graph_module, functional.signature
-    loops = intarsia_loops.lower(functional.graph_module, facts=functional.facts)
+    loops = intarsia_lowering.lower(functional.graph_module, facts=functional.facts)
     yield "loops", loops, functional.signature
     yield "kernels", intarsia_fuser.apply(loops, intarsia_fuser.plan(loops)), functional.signature
 

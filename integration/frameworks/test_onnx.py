@@ -1,0 +1,71 @@
+"""Programs of ours as ONNX models, through torch's exporter, in ONNX Runtime; ONNX Runtime as a backend of ours."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+import intarsia
+from intarsia_testkit.differential import clone_all
+from integration.levels import plain_at, program
+
+runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def session_of(module, inputs):
+    """Return an inference session of a module: from tensors to the flat results."""
+    exported = torch.onnx.export(module, tuple(clone_all(inputs)), dynamo=True, verbose=False)
+    file = io.BytesIO()
+    exported.save(file)
+    session = runtime.InferenceSession(file.getvalue())
+    names = [given.name for given in session.get_inputs()]
+
+    def run(*tensors):
+        results = session.run(None, {name: t.detach().numpy() for name, t in zip(names, tensors, strict=True)})
+        return [torch.from_numpy(result) for result in results]
+
+    return run
+
+
+# results that are inputs themselves have no form there, nor has a batch norm in training that it computes as one
+TAKEN = [
+    *[("aten", name) for name in ("norm", "embedding", "attention", "convolution", "written")],
+    *[("torch", name) for name in ("norm", "embedding", "convolution")],
+    *[(level, name) for level in ("loops", "kernels") for name in ("embedding", "convolution", "written")],
+]
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(("level", "name"), TAKEN)
+def test_an_onnx_model_equals(level, name):
+    gm, inputs = program(name)
+    gm.eval()
+    reference = copy.deepcopy(gm)
+    run = session_of(plain_at(level, gm, inputs), inputs)
+    with torch.no_grad():
+        want = pytree.tree_leaves(reference(*clone_all(inputs)))
+    torch.testing.assert_close(run(*clone_all(inputs)), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.peer
+def test_a_backend_that_exports_to_onnx():
+    seen = []
+
+    def onnx(gm, inputs):
+        seen.append(gm)
+        return session_of(gm, inputs)
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2)).eval()
+    fast = intarsia.compile(model, backend=onnx, fullgraph=True, options={"on_error": "raise"})
+    with torch.no_grad():
+        for _ in range(2):
+            x = torch.randn(3, 4)
+            torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
+    assert len(seen) == 1
