@@ -1110,6 +1110,35 @@ def max_pools3() -> Calls:
         yield (tensor(dtype, 2, 4, 5, 6), [2, 3, 3], [2, 1, 2], [1, 1, 1], [1, 1, 2], True), {}
 
 
+def pooled_back(forward: Any, x: torch.Tensor, *how: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call of the gradient of a max pooling."""
+    values, places = forward(x, *how)
+    size, step, pad, spread, ceil = (*how, *([], [0] * len(how[0]), [1] * len(how[0]), False)[len(how) - 1 :])
+    return (tensor(x.dtype, *values.shape), x, size, step, pad, spread, ceil, places), {}
+
+
+@case(aten.max_pool2d_with_indices_backward.default)
+def max_pools_back() -> Calls:
+    pool = aten.max_pool2d_with_indices.default
+    for dtype in (f32, f64, bf16):
+        x = tensor(dtype, 1, 2, 6, 7)
+        yield pooled_back(pool, x, [2, 2])  # the last column is in no window
+        yield pooled_back(pool, x[0], [2, 3], [2, 3], [1, 1])
+        yield pooled_back(pool, x, [2, 2], [3, 3])  # windows with gaps
+        yield pooled_back(pool, x, [3, 3], [3, 3], [1, 1], [1, 1], True)
+        yield pooled_back(pool, x.to(memory_format=torch.channels_last), [2, 2])
+    nan = torch.tensor([[1.0, 1.0, float("nan"), 2.0], [1.0, 0.0, float("nan"), 3.0]])
+    yield pooled_back(pool, nan[None], [2, 2])
+
+
+@case(aten.max_pool3d_with_indices_backward.default)
+def max_pools3_back() -> Calls:
+    for dtype in (f32, bf16):
+        x = tensor(dtype, 1, 2, 4, 5, 6)
+        yield pooled_back(aten.max_pool3d_with_indices.default, x, [2, 2, 3])
+        yield pooled_back(aten.max_pool3d_with_indices.default, x, [1, 2, 2], [2, 2, 2], [0, 1, 1])
+
+
 @case(aten.adaptive_max_pool2d.default)
 def adaptive_max_pools() -> Calls:
     for dtype in (f32, bf16):

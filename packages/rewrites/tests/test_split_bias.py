@@ -86,3 +86,40 @@ def test_other_devices_and_machines_are_left_alone(target: Target) -> None:
     gm = convolution(2, True, False, 1)
     assert split_convolution_bias(gm, target=target) is gm
     assert split_convolution_bias(gm, target=UNITS, fuel=0) is gm
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(st.sampled_from([1, 2, 3]), st.tuples(*[st.booleans()] * 3), st.sampled_from([1, 4]))
+def test_gradients_are_sums(dims: int, mask: tuple[bool, bool, bool], groups: int) -> None:
+    gm = backward(dims, mask, groups)
+    before = aten.print_ir(gm)
+    made = split_convolution_bias(gm, target=UNITS)
+    assert aten.print_ir(gm) == before
+    assert (made is not gm) is mask[2]
+    calls = made.graph.find_nodes(op="call_function", target=OPS.convolution_backward.default)
+    assert [c.args[-1] for c in calls] == ([] if mask == (False, False, True) else [[*mask[:2], False]])
+    torch.manual_seed(0)
+    inputs = [torch.randn(meta.value(n).shape) for n in gm.graph.find_nodes(op="placeholder")]
+    for a, e in zip(aten.interpret(made, *inputs), aten.interpret(gm, *inputs), strict=True):
+        torch.testing.assert_close(a, e)
+        assert a.stride() == e.stride()
+    assert split_convolution_bias(made, target=UNITS) is made
+    assert split_convolution_bias(gm, target=UNITS, fuel=0) is gm
+
+
+def backward(dims: int, mask: tuple[bool, bool, bool], groups: int) -> torch.fx.GraphModule:
+    """Return FX(aten) of the gradients of one convolution with a bias that the mask asks for."""
+    image = "2, 4" + ", 5" * dims
+    weight, at, none = f"4, {4 // groups}" + ", 3" * dims, f"[{', '.join('1' * dims)}]", f"[{', '.join('0' * dims)}]"
+    back = image.replace("5", "3")
+    kinds = [f"f32[{shape}]" if is_asked else "=None" for shape, is_asked in zip((image, weight, "4"), mask, strict=True)]
+    results = [k for k in range(3) if mask[k]]
+    parts = "\n".join(f"  %r{k}: {kinds[k]} = operator.getitem(%g, {k})  # model.py:1 in forward" for k in results)
+    call = f"%dy, %x, %w, [4], {at}, {none}, {at}, False, {none}, {groups}, {list(mask)}"
+    return parse_ir(f"""// dialect: aten 1
+graph(%dy: f32[{back}], %x: f32[{image}], %w: f32[{weight}]) {{
+  %g: ({", ".join(kinds)}) = aten.convolution_backward.default({call})  # model.py:1 in forward
+{parts}
+  return ({", ".join(f"%r{k}" for k in results)}{"," if len(results) == 1 else ""})
+}}
+""")

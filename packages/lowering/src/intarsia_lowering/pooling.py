@@ -131,6 +131,52 @@ def _where_largest(b: Builder, x: Tensor, top: Tensor, red: list[IndexExpr], sta
     return b.map(lambda p: m.unary("abs", nearest.at(p)), b.spec(1), "where")
 
 
+def _max_pool_backward(rank: int) -> Callable[..., Any]:
+    def lowering(
+        b: Builder,
+        grad_output: Tensor,
+        self: Tensor,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        indices: Tensor,
+    ) -> Any:
+        if _is_empty(b, self) or _is_empty(b, grad_output):
+            return DECLINED
+        size, pad, spread = (_each(value, rank) for value in (kernel_size, padding, dilation))
+        step = _each(stride, rank, size)
+        # windows that hold an element, along each dimension
+        n_windows = [-(-((n - 1) * d + 1) // s) for n, d, s in zip(size, spread, step, strict=True)]
+        is_apart = all(n == 1 for n in n_windows)
+        if b.spec().device == "cpu" and not is_apart:
+            return DECLINED  # ATen's loop visits each window once, and not each element
+        dtype, sizes = compute_type(grad_output.dtype), self.shape[len(self.shape) - rank :]
+
+        def element(p: Point, r: Point) -> Val:
+            """What a window that holds a point passes back to it."""
+            own, place = p[len(p) - rank :], ZERO
+            for i, n in zip(own, sizes, strict=True):
+                place = place * n + i
+            window = [(i + q) // s - k for i, q, s, k in zip(own, pad, step, r, strict=True)]
+            inside, largest = _element(indices, window, p, "i64")
+            _, gradient = _element(grad_output, window, p, dtype)
+            is_here = m.and_(inside, m.compare("eq", largest, index_value(place)))
+            return m.select(is_here, gradient, constant(0, dtype))
+
+        if is_apart:
+            return b.map(lambda p: element(p, [ZERO] * rank), b.spec())
+        total = b.nest("sum", b.temp_spec(b.spec().shape, dtype), [lift(n) for n in n_windows], element, "sum")
+        return b.map(total.at, b.spec())
+
+    return lowering
+
+
+TABLE.put([aten.max_pool2d_with_indices_backward.default], _max_pool_backward(2))
+TABLE.put([aten.max_pool3d_with_indices_backward.default], _max_pool_backward(3))
+
+
 # ---- the mean -----------------------------------------------------------------------------------------------
 
 

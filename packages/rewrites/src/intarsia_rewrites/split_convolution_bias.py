@@ -4,12 +4,18 @@
                                                     ->    %2 = aten.view.default(%b, [-1, 1, 1])
                                                           %3 = aten.add.Tensor(%1, %2)
 
+    %g = aten.convolution_backward.default(%dy, ..., [a, b, True])
+    %2 = %g[2]
+                        ->    %g = aten.convolution_backward.default(%dy, ..., [a, b, False])
+                              %2 = aten.sum.dim_IntList(%dy, [0, 2, 3])
+
 The library's convolutions of a GPU take no bias: it is added by a kernel of its own, which reads and writes the whole
-result once more. Here, it is fused with what follows; `python benchmarks/convolutions.py` times both.
+result once more, and its gradient is summed by one. Here, these are fused with what is beside them;
+`python benchmarks/convolutions.py` and `python benchmarks/gpu_peers.py --training` time both.
 
 Side condition. The library runs it: torch's own kernel for depthwise convolutions, which it takes for images whose
 channels aren't last in memory, adds the bias itself. Law: the same values, and the same strides; the sum without the
-bias is rounded to the type of the result, as the library does.
+bias is rounded to the type of the result, as the library does. A gradient is a sum in another order.
 """
 
 from __future__ import annotations
@@ -62,9 +68,30 @@ def split_convolution_bias(
     """
     draft = Draft(gm, fuel, check)
     for node in convolutions(draft.graph, target):
-        if node.target is CONVOLUTION and _is_separate(node) and draft.burn("bias"):
-            _split(draft, node)
+        if node.target is CONVOLUTION:
+            if _is_separate(node) and draft.burn("bias"):
+                _split(draft, node)
+        elif (gradient := _gradient(node)) is not None and draft.burn("gradient"):
+            _sum(draft, node, gradient)
     return draft.finish()
+
+
+def _gradient(node: fx.Node) -> fx.Node | None:
+    """Return the use of a bias' gradient that a convolution's backward pass gives; None where there is none."""
+    *_, mask = node.args
+    if not mask[2]:  # type: ignore[index]
+        return None
+    return next((user for user in node.users if user.args[1] == 2), None)
+
+
+def _sum(draft: Draft, node: fx.Node, gradient: fx.Node) -> None:
+    """Sum the gradient of a result over all but its channels."""
+    *others, mask = node.args
+    over = [d for d in range(meta.value(others[0]).dim()) if d != 1]  # type: ignore[arg-type]
+    draft.replace(gradient, draft.insert_computed(gradient, _OPS.sum.dim_IntList, (others[0], over), {}, node))
+    if node.users:
+        node.args = (*others, [*mask[:2], False])  # type: ignore[index,misc]
+        meta.set_value(node, (*meta.value(node)[:2], None))
 
 
 def _is_separate(node: fx.Node) -> bool:

@@ -23,7 +23,7 @@ from intarsia_loops.program import Buffer, Extern, Item, Kernel, Program, scatte
 from intarsia_loops.rewrites import canonical, rename_buffers
 from intarsia_scheduler.decide import Decide, kind_of
 from intarsia_scheduler.grid.finish import finish_of
-from intarsia_scheduler.grid.flat import with_flat_reductions
+from intarsia_scheduler.grid.flat import with_flat_reductions, with_one_axis
 from intarsia_scheduler.grid.loops import is_scan, is_scatter, is_tiled, pieces
 from intarsia_scheduler.grid.merge import Joint, joined
 from intarsia_scheduler.grid.scan import in_chunks
@@ -153,16 +153,17 @@ class _Unit:
         return found.kernels
 
     def cut(self, kernel: Kernel) -> Iterator[LaunchPlan]:
-        steps = cut_steps(kernel)
-        said = str(self.of("cut", kernel)) if steps else "whole"
+        to_cut = with_one_axis(kernel, self.buffers) if cut_steps(kernel) else kernel
+        steps = cut_steps(to_cut)
+        said = str(self.of("cut", to_cut)) if steps else "whole"
         if said == "whole":
             yield self.launch(with_flat_reductions(kernel, self.buffers))
             return
         cut = _cut(said, len(steps[0].red))
-        found = in_parts(kernel, cut, self.buffers)
+        found = in_parts(to_cut, cut, self.buffers)
         self.shared(found.scratch)
         both = self.finished(*found.kernels)
-        if both is not None and self.of("finish", kernel) == "last program":
+        if both is not None and self.of("finish", to_cut) == "last program":
             yield both
             return
         for part in found.kernels:

@@ -18,7 +18,7 @@ from intarsia_loops.program import Buffer, Kernel, Nest
 from intarsia_loops.rewrites import at, postorder
 from intarsia_scheduler.grid.split import new_axis
 
-__all__ = ["with_flat_reductions"]
+__all__ = ["with_flat_reductions", "with_one_axis"]
 
 
 def with_flat_reductions(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
@@ -32,10 +32,23 @@ def with_flat_reductions(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kerne
     return kernel if steps == kernel.steps else replace(kernel, steps=steps)
 
 
-def _flat(step: Nest, buffers: Mapping[str, Buffer]) -> Nest:
+def with_one_axis(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
+    """Return a kernel whose reductions have one axis each, also where sizes are known; as it is where one can't.
+
+    Parts of such an axis may be of any length, whatever the sizes of a batch and of an image are.
+
+    Args:
+        kernel: One of which `cut_steps` gives something.
+        buffers: Layout of every buffer in memory.
+    """
+    steps = tuple(_flat(step, buffers, known=True) for step in kernel.steps)
+    return kernel if any(len(s.red) > 1 for s in steps) else replace(kernel, steps=steps)
+
+
+def _flat(step: Nest, buffers: Mapping[str, Buffer], *, known: bool = False) -> Nest:
     extents = [a.extent for a in step.red]
     kind = NEST_KINDS[step.kind]
-    if kind.scan or kind.scatter or len(extents) < 2 or all(n.const() is not None for n in extents):
+    if kind.scan or kind.scatter or len(extents) < 2 or not (known or any(n.const() is None for n in extents)):
         return step
     one = new_axis("f0", product(extents), (*step.axes, *step.red))
     body = at(step.body, dict(zip(step.red, unflat(lift(one), extents), strict=True)))

@@ -15,6 +15,7 @@ from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.launches import Blocks
 from intarsia_loops.program import Buffer, Kernel, Val
 from intarsia_scheduler.grid.loops import is_scan, is_scatter, is_tiled
+from intarsia_scheduler.grid.flat import with_one_axis
 from intarsia_scheduler.grid.split import cut_steps, walks_of
 from intarsia_scheduler.measured.blocks import (
     SQUARE,
@@ -126,7 +127,7 @@ class Measured:
         machine = target.machine
         if not is_scatter(kernel) and (
             (walks_of(kernel) > 1 and is_idle(kernel, buffers, machine))
-            or (cut_steps(kernel) and cut_of(kernel, buffers, machine) is not None)
+            or (cut_steps(kernel) and cut_of(with_one_axis(kernel, buffers), buffers, machine) is not None)
         ):
             return Choice(0, "the kernel is worth several launches")
         return Choice(1, "what is checked is read where it is used")

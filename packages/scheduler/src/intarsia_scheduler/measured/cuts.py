@@ -25,6 +25,8 @@ __all__ = ["chunk_of", "cut_of", "is_idle"]
 IN_FLIGHT = 4
 # the fewest points that are worth a program
 SHORTEST = 128
+# partial results that one program finishes: fewer leave processors idle, more take longer to fold (batch norms, H200)
+PARTIALS = 32768
 # points of a part where the length isn't known
 PART = 8192
 # a guess of the size of a second axis of unknown size
@@ -66,7 +68,7 @@ def cut_of(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> C
         return _cut_unknown(red, blocks.rows) if programs is None or 0 < programs < machine.processors else None
     if programs is None or not 0 < programs < IN_FLIGHT * machine.processors or n_inner < 16 * SHORTEST:
         return None
-    most = min(most_programs(machine) // programs, n_inner // SHORTEST)
+    most = min(most_programs(machine) // programs, n_inner // SHORTEST, max(1, PARTIALS // n_rows))
     n_parts = max((d for d in range(1, min(outer, most) + 1) if outer % d == 0), default=1)
     return Cut(0, outer // n_parts) if n_parts > 1 else None
 
