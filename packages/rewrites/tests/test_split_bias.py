@@ -112,7 +112,9 @@ def backward(dims: int, mask: tuple[bool, bool, bool], groups: int) -> torch.fx.
     image = "2, 4" + ", 5" * dims
     weight, at, none = f"4, {4 // groups}" + ", 3" * dims, f"[{', '.join('1' * dims)}]", f"[{', '.join('0' * dims)}]"
     back = image.replace("5", "3")
-    kinds = [f"f32[{shape}]" if is_asked else "=None" for shape, is_asked in zip((image, weight, "4"), mask, strict=True)]
+    kinds = [
+        f"f32[{shape}]" if is_asked else "=None" for shape, is_asked in zip((image, weight, "4"), mask, strict=True)
+    ]
     results = [k for k in range(3) if mask[k]]
     parts = "\n".join(f"  %r{k}: {kinds[k]} = operator.getitem(%g, {k})  # model.py:1 in forward" for k in results)
     call = f"%dy, %x, %w, [4], {at}, {none}, {at}, False, {none}, {groups}, {list(mask)}"

@@ -14,8 +14,8 @@ from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.launches import Blocks
 from intarsia_loops.program import Buffer, Kernel, Val
-from intarsia_scheduler.grid.loops import is_scan, is_scatter, is_tiled
 from intarsia_scheduler.grid.flat import with_one_axis
+from intarsia_scheduler.grid.loops import is_scan, is_scatter, is_tiled
 from intarsia_scheduler.grid.split import cut_steps, walks_of
 from intarsia_scheduler.measured.blocks import (
     SQUARE,
