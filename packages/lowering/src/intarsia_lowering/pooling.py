@@ -166,7 +166,7 @@ def _max_pool_backward(rank: int) -> Callable[..., Any]:
             return m.select(is_here, gradient, constant(0, dtype))
 
         if is_apart:
-            return b.map(lambda p: element(p, [ZERO] * rank), b.spec())
+            return b.map(lambda p: element(p, (ZERO,) * rank), b.spec())
         total = b.nest("sum", b.temp_spec(b.spec().shape, dtype), [lift(n) for n in n_windows], element, "sum")
         return b.map(total.at, b.spec())
 

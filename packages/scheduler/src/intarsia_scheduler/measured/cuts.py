@@ -66,7 +66,12 @@ def cut_of(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> C
     n_inner, outer = product([a.extent for a in red]).const(), red[0].extent.const()
     if n_inner is None or outer is None:
         return _cut_unknown(red, blocks.rows) if programs is None or 0 < programs < machine.processors else None
-    if programs is None or not 0 < programs < IN_FLIGHT * machine.processors or n_inner < 16 * SHORTEST:
+    if (
+        n_rows is None
+        or programs is None
+        or not 0 < programs < IN_FLIGHT * machine.processors
+        or n_inner < 16 * SHORTEST
+    ):
         return None
     most = min(most_programs(machine) // programs, n_inner // SHORTEST, max(1, PARTIALS // n_rows))
     n_parts = max((d for d in range(1, min(outer, most) + 1) if outer % d == 0), default=1)
