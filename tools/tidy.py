@@ -11,6 +11,7 @@ T8  node.meta keys are spelled in intarsia_ir.meta alone
 T9  no machine path or registry host in any tracked file
 T10 the pipeline package stays under 800 lines of code (blank lines, comments and docstrings don't count)
 T11 the numbered rules of a package's verifiers agree: each is in a docstring, in the code, and named by a test
+T12 what packages and examples import from each other is listed in `tests/siblings.txt` (`tools/surface.py` says more)
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +39,7 @@ RULE_LINE = re.compile(r"^\s*([A-Z][0-9]{1,2})(?::|  )", re.MULTILINE)
 
 
 def main() -> int:
-    findings = [*files(), *packages(), *top_level(), *architecture(), *pipeline_size(), *numbered_rules()]
+    findings = [*files(), *packages(), *top_level(), *architecture(), *pipeline_size(), *numbered_rules(), *surface()]
     for finding in findings:
         print(finding)
     sizes()
@@ -159,6 +161,14 @@ def numbered_rules() -> Iterator[str]:
             (written - tested, "is named by no test"),
         ):
             yield from (f"T11 {where}: rule {rule} {what}" for rule in sorted(missing))
+
+
+def surface() -> Iterator[str]:
+    """T12."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    from surface import findings
+
+    yield from (f"T12 {finding}" for finding in findings())
 
 
 def code_lines(text: str) -> int:

@@ -23,10 +23,10 @@ import intarsia_scheduler
 from intarsia_ir.records import Target
 from intarsia_loops import kernels
 from intarsia_loops import tiles as tiles_dialect
-from intarsia_loops._evaluate import allocate, call_extern
-from intarsia_loops._run import bind, output_of
+from intarsia_loops.evaluate import allocate, call_extern
 from intarsia_loops.program import Extern, Item, Kernel, Program, TensorRef
 from intarsia_loops.rewrites import as_kernel, fuse_rows, localise
+from intarsia_loops.run import bind, output_of
 from intarsia_loops.tiles import Tiles, expanded
 from intarsia_testkit.aten_programs import AtenProgram, aten_programs
 from integration.examples.scalar_printer import print_c, symbols

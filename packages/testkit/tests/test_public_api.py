@@ -101,3 +101,16 @@ def test_bad_all_is_reported(names: list[str] | None) -> None:
         module.__dict__["__all__"] = names
     with pytest.raises(AssertionError, match="__all__"):
         public_api.public_api(module)
+
+
+def test_what_siblings_import_is_part_of_the_surface(tmp_path, monkeypatch):
+    module, below = make_module(double=double), make_module(triple=double, quad=double)
+    monkeypatch.setitem(sys.modules, "siblings_are_here", below)
+    path = tmp_path / "public_api.txt"
+    (tmp_path / "siblings.txt").write_text("siblings_are_here.triple\n")
+    monkeypatch.setenv("UPDATE_API", "1")
+    check_public_api(module, path)
+    assert [line.partition("(")[0].split(".")[-1] for line in path.read_text().splitlines()] == ["double", "triple"]
+    (tmp_path / "siblings.txt").write_text("siblings_are_here.five\n")
+    with pytest.raises(AssertionError, match="lacks five"):
+        check_public_api(module, path)

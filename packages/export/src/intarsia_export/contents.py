@@ -21,11 +21,9 @@ import torch
 
 import intarsia_export.strides as strides
 from intarsia_export.trees import Node
-from intarsia_ir._literals import Opaque
-from intarsia_ir._record_text import record_text
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import GuardRecord, Source
-from intarsia_ir.text import record_reader
+from intarsia_ir.text import Opaque, record_reader, record_text
 from intarsia_runtime.warm import Finished, parse_finished, text_and_tensors
 
 __all__ = ["FORMAT", "Artefact", "MadeOn", "Parameter", "Size", "Variant", "literal_text", "read", "value_of"]

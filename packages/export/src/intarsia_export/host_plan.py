@@ -53,7 +53,7 @@ from intarsia_ir.records import (
 )
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Condition, Extern, TensorRef
-from intarsia_runtime._extern import MAY_RETURN_OPERAND
+from intarsia_runtime.extern import MAY_RETURN_OPERAND
 from intarsia_runtime.steps import last_uses, steps_of
 
 if TYPE_CHECKING:

@@ -53,6 +53,8 @@ __all__ = [
     "LEVELS",
     "SCHEMA",
     "LevelText",
+    "Opaque",
+    "Reader",
     "Symbols",
     "Thaw",
     "Value",
@@ -63,6 +65,7 @@ __all__ = [
     "read_guards",
     "read_signature",
     "record_reader",
+    "record_text",
     "signature_lines",
     "text_and_constants",
 ]

@@ -35,6 +35,7 @@ __all__ = [
     "IndexExpr",
     "atom_expr",
     "axis",
+    "divides",
     "flat",
     "floordiv",
     "less",

@@ -36,12 +36,19 @@ from typing import Any
 import torch
 
 from intarsia_ir import text as upper
-from intarsia_ir._literals import Opaque
-from intarsia_ir._parse import Reader
-from intarsia_ir._record_text import record_text
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import KernelSource
-from intarsia_ir.text import LevelText, Thaw, guard_lines, read_guards, read_signature, signature_lines
+from intarsia_ir.text import (
+    LevelText,
+    Opaque,
+    Reader,
+    Thaw,
+    guard_lines,
+    read_guards,
+    read_signature,
+    record_text,
+    signature_lines,
+)
 from intarsia_loops._parse import Parser, fail, parse_program, tokens_of
 from intarsia_loops._subgraphs import subgraph_constants
 from intarsia_loops._text import buffer_type, program_text

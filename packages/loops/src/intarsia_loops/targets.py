@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from intarsia_loops._evaluate import call_extern, run_kernel, run_nest, tensor_of
 from intarsia_loops._items import made_by, map_refs, outs_of, reads_of
+from intarsia_loops.evaluate import call_extern, run_kernel, run_nest, tensor_of
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, TensorRef
 from intarsia_loops.rewrites import matching_buffers
 

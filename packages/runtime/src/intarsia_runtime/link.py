@@ -46,11 +46,11 @@ from intarsia_loops.program import Extern, Kernel, Program
 from intarsia_loops.shown import Shown, makers, shown_by
 from intarsia_runtime import _calls
 from intarsia_runtime._device import Device
-from intarsia_runtime._extern import ExternCall
 from intarsia_runtime._names import Names
 from intarsia_runtime._refs import RefWriter, shape_text, size_text
 from intarsia_runtime.cache import Cache
 from intarsia_runtime.cuda_unit import segments
+from intarsia_runtime.extern import ExternCall
 from intarsia_runtime.library import Library
 from intarsia_runtime.profiling import RangedLine, is_profiled, kernel_label, ranged
 from intarsia_runtime.steps import last_uses, steps_of

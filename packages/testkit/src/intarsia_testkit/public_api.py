@@ -8,6 +8,7 @@ its type. Annotations are printed as written in the source, so the text doesn't 
 from __future__ import annotations
 
 import enum
+import importlib
 import inspect
 import os
 import re
@@ -27,6 +28,9 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def check_public_api(module: ModuleType, path: str | os.PathLike[str], *submodules: ModuleType) -> None:
     """Compare the public names of `module` (and of `submodules`) with the file; `UPDATE_API=1` rewrites it instead.
 
+    Names that a file `siblings.txt` beside it lists, one `module.name` a line, are part of the surface too: those that
+    other packages import from modules below `module`.
+
     Args:
         module: A module with `__all__`.
         path: The file, usually `Path(__file__).parent / "public_api.txt"`.
@@ -36,6 +40,10 @@ def check_public_api(module: ModuleType, path: str | os.PathLike[str], *submodul
         AssertionError: The surface changed; the message shows the diff and names the command that accepts it.
     """
     text = "".join(public_api(m) for m in (module, *submodules))
+    written = {m.__name__ for m in (module, *submodules)}
+    listed = Path(path).with_name("siblings.txt")
+    names = listed.read_text(encoding="utf-8").split() if listed.exists() else []
+    text += "".join(_sibling_api(name) for name in names if name.rpartition(".")[0] not in written)
     compare_or_update(text, Path(path), variable="UPDATE_API", what="the public surface")
 
 
@@ -54,6 +62,14 @@ def public_api(module: ModuleType) -> str:
     assert not missing, f"{module.__name__}.__all__ names what it lacks: {missing}"
     lines = [line for name in sorted(public) for line in _describe(name, getattr(module, name))]
     return "".join(f"{module.__name__}.{line}\n" for line in lines)
+
+
+def _sibling_api(full: str) -> str:
+    """Return the lines of one name that siblings import."""
+    where, _, name = full.rpartition(".")
+    module = importlib.import_module(where)
+    assert name in module.__all__, f"{where}.__all__ lacks {name}"
+    return "".join(f"{where}.{line}\n" for line in _describe(name, getattr(module, name)))
 
 
 def _natural(name: str) -> tuple[int, str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch.fx as fx
 
-from intarsia_loops._run import run_program
 from intarsia_loops.graph import from_fx
+from intarsia_loops.run import run_program
 
 __all__ = ["interpret"]
 

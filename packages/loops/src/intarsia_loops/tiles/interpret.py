@@ -19,12 +19,12 @@ import torch
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import RuntimeFault
-from intarsia_loops._evaluate import allocate
-from intarsia_loops._run import bind, bind_results, output_of
+from intarsia_loops.evaluate import allocate
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.ops import SCALAR_OPS
 from intarsia_loops.program import Extern, Program, Val
 from intarsia_loops.rewrites import postorder
+from intarsia_loops.run import bind, bind_results, output_of
 from intarsia_loops.tiles.monoids import MONOIDS, Rules
 from intarsia_loops.tiles.program import (
     Acc,

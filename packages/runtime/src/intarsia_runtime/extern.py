@@ -18,7 +18,7 @@ from intarsia_runtime._calls import check_custom_result, check_result, copy, ref
 from intarsia_runtime._names import Names
 from intarsia_runtime._refs import RefWriter, shape_text, size_text
 
-__all__ = ["ExternCall"]
+__all__ = ["MAY_RETURN_OPERAND", "ExternCall"]
 
 # Python bindings of these take the overload's arguments unchanged and cost 1.5 us less than the overload object.
 DIRECT = frozenset(

@@ -9,7 +9,7 @@ import torch
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_loops._evaluate import called, laid_out, on, read_size, run_kernel, run_nest, size_of, tensor_of
+from intarsia_loops.evaluate import called, laid_out, on, read_size, run_kernel, run_nest, size_of, tensor_of
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef
 from intarsia_loops.shown import makers, shown_by, symbols_of
