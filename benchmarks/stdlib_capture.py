@@ -1,7 +1,8 @@
 """CPython's own tests with every frame captured and replaced, beside plain CPython.
 
-    python benchmarks/stdlib_capture.py                        # ten modules: minutes
+    python benchmarks/stdlib_capture.py                        # fifty modules: an hour
     python benchmarks/stdlib_capture.py test_with test_scope
+    python benchmarks/stdlib_capture.py --results FILE         # keep what was found; a run that was stopped goes on
 
 Each module runs in two processes, natively and by captures. No frame is skipped for having no tensors: the replacement
 bytecode is always ours. Printed: outcomes that differ, frames that were replaced, frames without a break. It fails
@@ -10,6 +11,7 @@ when an outcome differs that isn't named below with its reason, or when fewer th
 
 from __future__ import annotations
 
+import argparse
 import collections
 import json
 import subprocess
@@ -17,10 +19,17 @@ import sys
 import time
 import types
 import unittest
+from pathlib import Path
 
 MODULES = [
     "test_generators", "test_exceptions", "test_with", "test_scope", "test_dict", "test_set", "test_listcomps",
-    "test_fstring", "test_patma", "test_contextlib",
+    "test_fstring", "test_patma", "test_contextlib", "test_augassign", "test_binop", "test_bool", "test_call",
+    "test_class", "test_collections", "test_colorsys", "test_compare", "test_complex", "test_contains", "test_copy",
+    "test_dataclasses", "test_decorators", "test_defaultdict", "test_deque", "test_dictviews", "test_enumerate",
+    "test_extcall", "test_exception_group", "test_except_star", "test_fractions", "test_functools", "test_genexps",
+    "test_heapq", "test_int", "test_isinstance", "test_iter", "test_itertools", "test_keywordonlyarg", "test_list",
+    "test_named_expressions", "test_operator", "test_ordered_dict", "test_pow", "test_property", "test_raise",
+    "test_range", "test_slice", "test_tuple", "test_unpack",
 ]  # fmt: skip
 CALLS = 3  # captures of one code object; later calls run natively
 REPLACED = 0.8
@@ -63,14 +72,37 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] in (["--native"], ["--captured"]):
         print(json.dumps(run(arguments[1], arguments[0] == "--captured")))
         return 0
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--results", type=Path, help="counts of modules, one a line; those in it aren't run again")
+    parser.add_argument("modules", nargs="*", default=MODULES)
+    options = parser.parse_args(arguments)
+    known = kept(options.results)
+    for module in options.modules:
+        if module not in known:
+            known[module] = compare(module)
+            keep(options.results, module, known[module])
     totals: collections.Counter[str] = collections.Counter()
-    for module in arguments or MODULES:
-        totals.update(compare(module))
+    for module in options.modules:
+        totals.update(known[module])
     frames = max(totals["frames"], 1)
     replaced, whole = totals["replaced"] / frames, totals["without a break"] / frames
     print(f"{totals['tests']} tests, {totals['frames']} frames: {replaced:.0%} replaced, {whole:.0%} without a break")
     print(f"outcomes that differ: {totals['named']} named, {totals['unnamed']} others")
     return int(totals["unnamed"] > 0 or replaced < REPLACED)
+
+
+def kept(results: Path | None) -> dict[str, dict[str, int]]:
+    """Read the counts of the modules that ran before."""
+    if results is None or not results.exists():
+        return {}
+    return dict(json.loads(line) for line in results.read_text(encoding="utf-8").splitlines())
+
+
+def keep(results: Path | None, module: str, counts: dict[str, int]) -> None:
+    """Add the counts of a module; one with differences runs again next time, since mending them is the point."""
+    if results is not None and not counts["unnamed"]:
+        with results.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([module, counts]) + "\n")
 
 
 def compare(module: str) -> dict[str, int]:

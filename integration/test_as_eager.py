@@ -295,3 +295,43 @@ def test_a_loss_of_two_types_has_the_type_that_eager_gives_it(loss: Any, first: 
     eager, ours = loss(x, y), _compiled(loss, x, y)
     assert ours.dtype is eager.dtype
     torch.testing.assert_close(ours, eager)
+
+
+def _times(n: float) -> float:
+    return n * 1e5
+
+
+TOO_LARGE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "fill_ of a computed float": (lambda x, n: x.half().fill_(_times(n)), (0.1, 0.2, 0.3, 1.5, INF)),
+    "alpha of a computed float": (lambda x, n: torch.add(x.half(), x.half(), alpha=_times(n)), (0.1, 0.2, 0.3, 1.5)),
+    "alpha of a float": (lambda x, n: torch.sub(x.half(), x.half(), alpha=n), (1.0, 2.0, 3.0, 1e5)),
+    "alpha of a tensor": (
+        lambda x, n: torch.add(x.half(), x.half(), alpha=n),
+        (torch.tensor(1.5), torch.tensor(1e5)),
+    ),
+    "value of a computed float": (
+        lambda x, n: torch.addcmul(x.half(), x.half(), x.half(), value=_times(n)),
+        (0.1, 3.0),
+    ),
+    "int32 of an int": (lambda x, n: x + torch.tensor(n, dtype=torch.int32), (5, 6, 7, 1 << 40, -5, -(1 << 40))),
+    "int8 of ints": (lambda x, n: x + torch.tensor([n, 1, 2], dtype=torch.int8), (5, 6, 7, 300)),
+    "a list": (lambda x, n: x + len([0] * n), (3, 4, 1 << 62)),
+    "a tuple, and nothing else": (lambda x, n: (0,) * n, (3, 1 << 62)),
+    "bytes, and nothing else": (lambda x, n: len(bytes(n)), (3, 1 << 62)),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_a_number_too_large_raises_as_in_eager(name: str) -> None:
+    function, numbers = TOO_LARGE[name]
+    intarsia.reset()
+    fast = intarsia.compile(function, options={"on_error": "raise"})
+    for n in numbers:
+        assert _outcome(fast, n) == _outcome(function, n)
+
+
+def _outcome(function: Callable[..., Any], n: Any) -> str:
+    try:
+        return repr(function(torch.tensor([1.0, 2.0, 3.0]), n))
+    except (RuntimeError, MemoryError) as error:
+        return f"{type(error).__name__}: {error}"

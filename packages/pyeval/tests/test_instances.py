@@ -150,3 +150,12 @@ def test_a_property_of_a_metaclass_is_one_of_the_class():
     executor = Executor()
     assert executor.call(lambda x: x + Limited.limit, 1) == 5
     assert not executor.captures[0].breaks
+
+
+def test_a_property_of_a_metaclass_goes_before_what_the_class_holds():
+    class Held(metaclass=WithLimit):
+        below, limit = 3, 9
+
+    executor = Executor()
+    assert executor.call(lambda x: x + Held.limit, 1) == 5
+    assert not executor.captures[0].breaks

@@ -139,7 +139,9 @@ def capture_frame(code: CodeType, frame: Frame, **options: Unpack[Options]) -> C
     except IntarsiaError:
         raise
     except RecursionError:  # even the code that answers the others had too little stack
-        found = _too_deep(code)
+        found = _left_alone(code, "tracer.depth", "the recursion limit is too near to trace anything")
+    except MemoryError:  # the program asks for too much, and eager says so
+        found = _left_alone(code, "tracer.exception", "a MemoryError is raised while tracing")
     except Exception as error:
         where = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
         what = f"tracing {code.co_qualname} failed: {type(error).__name__}: {error}"
@@ -151,10 +153,10 @@ def capture_frame(code: CodeType, frame: Frame, **options: Unpack[Options]) -> C
     return found
 
 
-def _too_deep(code: CodeType) -> Capture:
-    """Return that the frame runs as it is: little stack is left for it."""
+def _left_alone(code: CodeType, kind: str, reason: str) -> Capture:
+    """Return that the frame runs as it is: there is too little of what tracing needs."""
     where = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
-    broken = graph_break("tracer.depth", "the recursion limit is too near to trace anything", where)
+    broken = graph_break(kind, reason, where)
     return Capture(None, Signature(), (), (), LinkableCode(code), (broken,))
 
 

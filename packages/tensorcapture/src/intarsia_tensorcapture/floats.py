@@ -197,8 +197,13 @@ def _in_float32(
     dtype = next(iter(dtypes), None)
     if len(args) < n_tensors or len(dtypes) != 1 or dtype not in _HALVES:
         return None
-    if name.startswith(("add", "sub")) and not keywords:  # the number is the other operand itself
-        return None
+    if name.rstrip("_") in ("add", "sub"):
+        if not keywords:  # the number is the other operand itself
+            return None
+        alpha = keywords.get("alpha")
+        if alpha is None or (isinstance(alpha, OpenNumber) and not _fits(alpha, dtype)):
+            return None
+        _check_fits(plugin, alpha, dtype)
     wide = [plugin.record(tx, "call_method", "to", [a, Const(torch.float32)], {}) for a in args[:n_tensors]]
     result = plugin.record(tx, "call_method", name.rstrip("_"), [*wide, *args[n_tensors:]], keywords)
     if name.endswith("_"):
@@ -232,6 +237,7 @@ def _filled(
         return None
     if not _fits(args[1], args[0].fake.dtype):
         return None
+    _check_fits(plugin, args[1], args[0].fake.dtype)
     return kind, target, [args[0], _made(plugin, args[1], torch.float64, args[0].fake.device)], keywords
 
 
@@ -355,6 +361,28 @@ def _fits(number: OpenNumber, dtype: torch.dtype) -> bool:
         return True
     most = torch.finfo(dtype).max
     return number._answer("<=", most) and number._answer(">=", -most)
+
+
+def _check_fits(plugin: Recording, number: Value, dtype: torch.dtype) -> None:
+    """Check behind the graph that a number which is computed, or lies in a tensor, isn't beyond the type's largest.
+
+    Only for float16: what goes beyond 3e38, the largest of the other types, is hardly anybody's number.
+    """
+    if dtype is not torch.float16 or isinstance(number, Const):
+        return
+    most = torch.finfo(dtype).max
+    if isinstance(number, OpenNumber):
+        limits = number.bounds()
+        if number.source is not None or (limits is not None and -most <= limits[0] and limits[1] <= most):
+            return
+        number = _made(plugin, number, torch.float64, torch.device("cpu"))
+    elif not isinstance(number, TensorValue):
+        return
+    tx = plugin.tx
+    size = plugin.record(tx, "call_method", "abs", [number], {})
+    beyond = plugin.record(tx, "call_function", operator.gt, [size, Const(most)], {})
+    endless = plugin.record(tx, "call_method", "isinf", [number], {})
+    tx.checks.expect(plugin.record(tx, "call_function", operator.ge, [endless, beyond], {}))
 
 
 def _number(plugin: Recording, number: Value, beside: TensorValue) -> TensorValue | None:

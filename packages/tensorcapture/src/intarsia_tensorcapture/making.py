@@ -16,6 +16,7 @@ from intarsia_pyeval.values.constants import Const, is_none
 from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, List, Tuple
 from intarsia_tensorcapture.floats import number_input, truth_input
+from intarsia_tensorcapture.items import settled
 from intarsia_tensorcapture.numbers import SymbolicNumber
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def tensor_from(function: Any) -> Callable[[Recording, Tracer, Sequence[Value], 
         numbers = [] if data is None or shape is None else list(_numbers(data))
         dtype = _dtype(numbers, keywords)
         if data is None or dtype is None:
+            if any(isinstance(n, SymbolicNumber) and n.type() is int for n in numbers):
+                args = [_settled(tx, args[0])]  # whether it fits the type is asked of the number
             return plugin.record(tx, "call_function", function, args, keywords)
         return _made(plugin, tx, data, dtype, keywords)
 
@@ -104,6 +107,13 @@ def _dtype(numbers: Sequence[Value], keywords: Keywords) -> torch.dtype | None:
 def _is_open(number: Value) -> bool:
     """Tell whether a value is an int or float that differs from call to call."""
     return isinstance(number, (SymbolicNumber, OpenNumber)) and number.type() in (int, float)
+
+
+def _settled(tx: Tracer, data: Value) -> Value:
+    """Return nested lists of numbers with all ints that differ from call to call relied on."""
+    if isinstance(data, Items):
+        return List([_settled(tx, item) for item in data.items])
+    return settled(tx, data) if isinstance(data, SymbolicNumber) and data.type() is int else data
 
 
 def _made(plugin: Recording, tx: Tracer, data: Value, dtype: torch.dtype, keywords: Keywords) -> Value:

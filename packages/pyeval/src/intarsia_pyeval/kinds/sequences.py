@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
 __all__ = ["index_of", "position_of", "repeated", "tally"]
+
+_MOST = 1 << 20  # items that are modelled one by one
 
 
 @do.truth.rule(Items)
@@ -99,4 +102,8 @@ def repeated(x: Items, other: Value) -> list[Value] | None:
     """Return the items of `self * other`, or None when `other` isn't an integer."""
     if not isinstance(other, Const) or not isinstance(other.value, int):
         return None
+    size = len(x.models) * other.value
+    if size > _MOST:
+        code = "tracer.budget" if size <= sys.maxsize // 8 else "tracer.exception"  # an item is a pointer
+        raise Break(code, f"a {x.noun()} of {size} items is made")
     return x.items * other.value

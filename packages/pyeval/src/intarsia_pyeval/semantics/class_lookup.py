@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_ir.records import GuardKind, Source
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.descriptors import is_data_descriptor
 from intarsia_pyeval.semantics import folding, iteration, lookup, operators
 from intarsia_pyeval.semantics.lookup import attribute_source
 from intarsia_pyeval.stores import dict_store, function_store
@@ -67,12 +68,22 @@ def class_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
         return tx.live.wrap(folding.real(tx, getattr, cls, name), None if known else attribute_source(tx, owner, name))
     if name == "__dict__":
         return tx.live.wrap(cls.__dict__, attribute_source(tx, owner, name))
+    if _comes_first(tx.classes, type(cls), name):
+        return _metaclass_attribute(tx, owner, name)
     if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
         return tx.live.wrap(cls.__members__[name], attribute_source(tx, owner, name))
     found = tx.classes.find(cls, name)
     if found is not None:
         return _bound_to_class(tx, owner, cls, name, found[0])
     return _metaclass_attribute(tx, owner, name)
+
+
+def _comes_first(classes: Classes, metaclass: Any, name: str) -> bool:
+    """Tell whether a descriptor that a metaclass of the program's own has goes before what the class holds."""
+    found = None if metaclass in (type, enum.EnumMeta) else classes.find(metaclass, name)
+    if found is None or metaclass.__mro__[found[1]] in (type, object, enum.EnumMeta):
+        return False
+    return is_data_descriptor(found[0])
 
 
 def _bound_to_class(tx: Tracer, owner: ClassValue, cls: Any, name: str, raw: Any) -> Value:
