@@ -153,46 +153,35 @@ def renamed_by_a_pattern(x, name):
     return x + 1, re.sub(r"layers\.(\d+)", r"h.\1", name), re.split(r"\.", name), bool(re.search("attn", name))
 
 
-@program("random module", lambda: (randn(3),), breaks=("tracer.call",))
+@program("random module", lambda: (randn(3),))
 def uniform_scale(x):
     random.seed(3)
     return x * random.uniform(0.5, 2.0), random.random() < 2
 
 
-@program(
-    "random module",
-    lambda: (randn(6),),
-    graphs=2,
-    breaks=(
-        "tracer.call",
-        "tracer.call",
-        "tracer.call",
-        "tracer.call",
-    ),
-)
+@program("random module", lambda: (randn(6),))
 def random_choice(x):
     random.seed(5)
     i = random.randint(0, 5)
     return x[i] + random.choice([1, 2, 3]), random.sample(range(10), 3)
 
 
-@program(
-    "random module",
-    lambda: (randn(3, 4),),
-    graphs=0,
-    breaks=(
-        "tracer.call",
-        "tracer.call",
-        "tracer.call",
-        "tracer.repeated",
-    ),
-)
+@program("random module", lambda: (randn(3, 4),))
 def layer_drop(x):
     random.seed(1)
     for _ in range(3):
         if random.random() > 0.5:
             x = x * 2
     return x
+
+
+@program("random module", lambda: (randn(4, 2), ["a", "b", "c"]))
+def shuffled_by_a_seed(x, names):
+    random.seed("epoch 3")
+    order = list(range(4))
+    random.shuffle(order)
+    random.shuffle(names)
+    return x[order], names, random.choice(names), random.gauss(0.0, 1.0), random.random()
 
 
 @program(

@@ -162,6 +162,36 @@ def test_what_needs_a_random_number_breaks_where_it_is_drawn():
     assert broken.origin.line == f.__code__.co_firstlineno + 2
 
 
+def test_behind_a_seed_that_is_known_what_is_drawn_is_known():
+    def f(names):
+        random.seed("epoch 3")
+        order = list(range(5))
+        random.shuffle(order)
+        random.shuffle(names)
+        kept = [i for i in order if random.random() < 0.5]
+        drawn = random.choice(names), random.sample(range(9), 3), random.gauss(0.0, 1.0), random.uniform(1, 3)
+        return order, kept, drawn
+
+    executor = Executor(force=True)
+    for _ in range(2):
+        outcomes = []
+        for call in (f, lambda names: executor.call(f, names)):
+            random.seed(7)
+            names = ["a", "b", "c"]
+            outcomes.append((call(names), names, random.random()))
+        assert outcomes[0] == outcomes[1]
+    assert not executor.captures[0].breaks
+
+
+def test_a_choice_from_nothing_raises_where_it_is():
+    def f():
+        random.seed(3)
+        return random.choice([])
+
+    with pytest.raises(IndexError, match="empty sequence"):
+        Executor(force=True).call(f)
+
+
 def test_a_range_of_nothing_raises_where_it_is():
     seen = []
 

@@ -39,7 +39,7 @@ from intarsia_pyeval.operation import operation
 from intarsia_pyeval.tracer import Extension
 from intarsia_pyeval.values.base import NULL, Value
 from intarsia_pyeval.values.constants import ATOMS, NONE, Const
-from intarsia_pyeval.values.draws import Draw
+from intarsia_pyeval.values.draws import Draw, Step
 from intarsia_pyeval.values.functions import Cell, MadeFunction
 from intarsia_pyeval.values.objects import Object, Traceback
 from intarsia_pyeval.values.sequences import Tuple
@@ -229,11 +229,14 @@ class Builder(Writer):
 
     def _draw(self, draw: Value) -> None:
         """Draw a random number before anything else, whether anybody needs it or not."""
-        assert isinstance(draw, Draw)
+        assert isinstance(draw, (Draw, Step))
         self._out = self.fetches
         loads: list[Loader] = [partial(self.load, arg) for arg in draw.args]
         self.call(partial(self.emit, "LOAD_CONST", draw.drawn_by), loads)
-        self.emit("STORE_FAST", self._temporaries.setdefault(id(draw), self.temporary()))
+        if isinstance(draw, Draw):
+            self.emit("STORE_FAST", self._temporaries.setdefault(id(draw), self.temporary()))
+        else:
+            self.emit("POP_TOP")
         self._out = self.body
 
     # -- values --------------------------------------------------------------------------------------------------

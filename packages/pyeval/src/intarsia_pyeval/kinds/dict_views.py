@@ -77,7 +77,9 @@ def binary(tx: Tracer, x: DictView, op: str, other: Value, swapped: bool) -> Val
         return None
     if isinstance(other, DictView) and other.what != "values":
         other = _as_set(tx, other)
-    operand = other if isinstance(other, SetValue) else sets.made(tx, set, other)
+    # a frozen set in front leaves it to the view, which makes a set
+    as_it_is = isinstance(other, SetValue) and (other.cls is set or not swapped)
+    operand = other if as_it_is else sets.made(tx, set, other)
     return do.binary(tx, _as_set(tx, x), op, operand, swapped)
 
 

@@ -253,6 +253,8 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
         raise Break("tracer.exception", f"{cls.describe()} is abstract")
     if tx.classes.find(raw, "__del__") is not None:
         raise Whole("tracer.lifetime", f"{cls.describe()} has a __del__, which runs when CPython lets go of the object")
+    if issubclass(raw, BaseExceptionGroup):
+        raise Break("tracer.call", f"{cls.describe()} is made, which looks at the exceptions that it is given")
     if issubclass(raw, BaseException):
         return Object(raw, base=Tuple(args), birth=tx.steps.now)
     if base is object:

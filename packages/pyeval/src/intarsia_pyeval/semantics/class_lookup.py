@@ -93,6 +93,7 @@ def _bound_to_class(tx: Tracer, owner: ClassValue, cls: Any, name: str, raw: Any
     if issubclass(type(raw), staticmethod):
         return tx.live.class_function(owner, cls, name, "__func__")
     if issubclass(type(raw), classmethod):
+        lookup.check_class_method(raw, name)
         return BoundMethod(tx.live.class_function(owner, cls, name, "__func__"), owner)
     if issubclass(type(raw), _C_DESCRIPTORS) or type(raw) in _PASSIVE:
         value = folding.real(tx, getattr, cls, name)
@@ -273,6 +274,7 @@ def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any,
             else tx.live.wrap(raw.__func__, None)
         )
     if issubclass(type(raw), classmethod):
+        lookup.check_class_method(raw, name)
         first = bound if of_class else tx.live.wrap(cls, tx.classes.place_of(bound, cls))
         return BoundMethod(tx.live.class_function(model, base, name, "__func__"), first)
     if issubclass(type(raw), property):

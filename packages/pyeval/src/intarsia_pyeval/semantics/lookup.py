@@ -32,6 +32,7 @@ __all__ = [
     "attribute_source",
     "bound_to_instance",
     "call_python",
+    "check_class_method",
     "exception_attribute",
     "hash_is_safe",
     "is_native",
@@ -123,6 +124,17 @@ def _ask(tx: Tracer, owner: Object, special: str, raw: Any, name: str) -> Value:
     raise Break("tracer.attribute", f"{owner.describe()} has a {special} that isn't a function")
 
 
+def check_class_method(raw: Any, name: str) -> None:
+    """Refuse a class method of what binds in a way of its own, such as of another class method or a property.
+
+    Raises:
+        Break: It is one.
+    """
+    wrapped = raw.__func__
+    if not isinstance(wrapped, (types.FunctionType, _CACHED)) and hasattr(type(wrapped), "__get__"):
+        raise Break("tracer.attribute", f"{name!r} is a class method of a {type(wrapped).__name__}")
+
+
 def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -> Value:
     """Bind what was found in the class, and isn't a data descriptor, to the instance."""
     if issubclass(type(raw), (types.FunctionType, _CACHED)):
@@ -133,6 +145,7 @@ def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -
         return tx.live.class_function(owner, cls, name, "__func__")
     if issubclass(type(raw), classmethod):
         instance_store.guard_not_in_instance(tx, owner, name)
+        check_class_method(raw, name)
         return BoundMethod(
             tx.live.class_function(owner, cls, name, "__func__"), tx.live.wrap(cls, tx.classes.place_of(owner, cls))
         )

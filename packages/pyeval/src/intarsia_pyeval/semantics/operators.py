@@ -138,7 +138,7 @@ def _full_name(cls: Any) -> str:
 
 def _later_first(a: Value, b: Value) -> bool:
     """Tell whether the second operand is asked first: it is of a subclass of the first one's class."""
-    return a.type() is not b.type() and issubclass(b.type(), a.type())
+    return a.type() is not b.type() and a.type() in b.type().__mro__  # a registered class is no base
 
 
 def _compare_attempt(tx: Tracer, a: Value, op: str, b: Value) -> Value | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import random
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ class Effects:
     Attributes:
         dirty: The changed values, in the order of their first change.
         changes: A number that grows with every change, and with every operation that the plug-in records.
-        draws: Random numbers, in the order in which they are drawn.
+        draws: Random numbers, and other steps of the generator, in the order in which they are drawn.
+        generator: A generator in the state that the program's is in, once it was seeded while tracing.
         locks: Locks that were taken while tracing and not released.
         places: Changed values that existed before -> the line of the user's that changed them first.
 
@@ -38,6 +40,7 @@ class Effects:
         self._locate = locate
         self.locks: dict[Value, None] = {}
         self.draws: list[Value] = []
+        self.generator: random.Random | None = None
         self.changes = 0
         self._let_go: list[Any] = []  # existing objects that may have ended since the frame began
 

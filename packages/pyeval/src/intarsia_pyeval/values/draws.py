@@ -13,7 +13,28 @@ from intarsia_pyeval.values.numbers import Bounds, OpenNumber
 if TYPE_CHECKING:
     from intarsia_pyeval.sources import Guards
 
-__all__ = ["Draw"]
+__all__ = ["Draw", "Step"]
+
+
+class Step(Value):
+    """A step of the generator whose outcome is known: the replacement code makes it, and drops what it gives.
+
+    Args:
+        drawn_by: The function to call.
+        args: Its arguments.
+    """
+
+    __slots__ = ("args", "drawn_by")
+    shared = False
+
+    def __init__(self, drawn_by: Callable[..., Any], args: Sequence[Value]) -> None:
+        self.source = None
+        self.drawn_by = drawn_by
+        self.args = tuple(args)
+
+    def type(self) -> Any:
+        """Nobody asks: the program doesn't get hold of it."""
+        return type(None)
 
 
 class Draw(OpenNumber):

@@ -1,0 +1,100 @@
+"""What CPython's own tests found: each program has the outcome that it has without a capture."""
+
+from __future__ import annotations
+
+import abc
+import operator
+
+import pytest
+from executor import Executor
+
+log: list[str] = []
+
+
+class Asked:
+    def __eq__(self, other):
+        log.append(type(self).__name__)
+        return NotImplemented
+
+    __hash__ = object.__hash__
+
+
+class Home(Asked, metaclass=abc.ABCMeta):
+    pass
+
+
+class Registered(Asked):
+    pass
+
+
+class Derived(Home):
+    pass
+
+
+Home.register(Registered)
+
+
+class Wrapped:
+    @classmethod
+    @classmethod
+    def of_another(cls):
+        return cls.__name__
+
+    @classmethod
+    @property
+    def of_a_property(cls):
+        return cls.__name__
+
+
+class Stored(Wrapped):
+    def through_super(self):
+        return super().of_another()
+
+
+def a_group_of_none():
+    return ExceptionGroup("empty", [])
+
+
+def a_group_of_no_exceptions():
+    return ExceptionGroup("wrong", [ValueError(1), 2])
+
+
+def a_group_of_plain_exceptions():
+    return type(BaseExceptionGroup("plain", [ValueError(1)])).__name__
+
+
+def a_frozen_set_and_keys():
+    keys = {"a": 1, "b": 2}.keys()
+    return [
+        type(found).__name__
+        for found in (frozenset("a") & keys, keys & frozenset("a"), frozenset("c") | keys, frozenset("a") - keys)
+    ]
+
+
+def a_registered_class():
+    log.clear()
+    operator.eq(Home(), Registered())
+    operator.eq(Home(), Derived())
+    return list(log)
+
+
+def class_methods_of_descriptors():
+    return Wrapped.of_another(), Wrapped().of_another(), Wrapped.of_a_property, Stored().through_super()
+
+
+PROGRAMS = (
+    a_group_of_none, a_group_of_no_exceptions, a_group_of_plain_exceptions, a_frozen_set_and_keys, a_registered_class,
+    class_methods_of_descriptors,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_it_is_as_in_cpython(program):
+    assert outcome(lambda: Executor(force=True).call(program)) == outcome(program)
+
+
+def outcome(call):
+    try:
+        return call()
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
