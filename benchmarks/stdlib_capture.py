@@ -63,6 +63,7 @@ NAMED = {
         "test_weakref": _HELD,
     },
     "test_scope": {"testCellLeak": _HELD},
+    "test_enumerate": {"test_bug1229429": "counts the references to an object"},
     "test_contextlib": {"test_exit_exception_traceback": _FRAMES},
 }
 
@@ -150,7 +151,7 @@ def run(module: str, captured: bool) -> dict:
         for test in tests_of(suite):
             framehook.set_callback(callback)
             try:
-                test.run(result)
+                unittest.TestSuite([test]).run(result)  # which sets its class up
             finally:
                 framehook.set_callback(None)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import operator
 
 import pytest
@@ -82,9 +83,15 @@ def class_methods_of_descriptors():
     return Wrapped.of_another(), Wrapped().of_another(), Wrapped.of_a_property, Stored().through_super()
 
 
+def a_deep_copy_of_a_slice():
+    given = slice([1, 2], {"a": [3]})
+    copied = copy.deepcopy(given)
+    return copied, copied is given, copied.start is given.start, copied.stop["a"] is given.stop["a"]
+
+
 PROGRAMS = (
     a_group_of_none, a_group_of_no_exceptions, a_group_of_plain_exceptions, a_frozen_set_and_keys, a_registered_class,
-    class_methods_of_descriptors,
+    class_methods_of_descriptors, a_deep_copy_of_a_slice,
 )  # fmt: skip
 
 

@@ -53,6 +53,8 @@ def _copied(tx: Tracer, value: Value, hook: str, part: Callable[[Value], Value],
     """Copy one value, and what it holds by `part`."""
     if isinstance(value, InstanceDict):
         return _copied(tx, instance_dict_store.whole(tx, value), hook, part, memo)
+    if isinstance(value, Slice) and hook == "__deepcopy__":
+        return Slice([part(each) for each in value.parts])
     if isinstance(value, _IMMUTABLE) or (isinstance(value, Tuple) and hook == "__copy__"):
         return value
     if isinstance(value, Tuple):
