@@ -216,6 +216,26 @@ for _package in PACKAGES:
     _package_session(_package)
 
 
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build every wheel and sdist, check what an index would show and the wheels' tags, and install each from them."""
+    session.install("uv", "setuptools>=77", "wheel", "pip", "build", "twine")
+    made = ROOT / ".nox" / "release"
+    shutil.rmtree(made, ignore_errors=True)
+    for package in PACKAGES:
+        folder = ROOT / "packages" / package
+        shutil.rmtree(folder / "build", ignore_errors=True)
+        session.run("python", "-m", "build", "-q", "--no-isolation", "--outdir", str(made), str(folder))
+    session.run("python", "-m", "twine", "check", "--strict", *map(str, sorted(made.iterdir())))
+    session.run("python", "tools/wheel_tags.py", str(made))
+    for package in session.posargs or PACKAGES:
+        python = fresh_environment(session, f"release-{package}", session.python or "3.11")
+        refresh = [arg for p in PACKAGES for arg in ("--refresh-package", distribution(p))]
+        install = ("uv", "pip", "install", "-q", "--python", python, "--find-links", str(made), "-c", CONSTRAINTS)
+        session.run(*install, *refresh, distribution(package))
+        session.run(python, "-c", f"import {module(package)}", external=True)
+
+
 # ---- checks ----------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ T9  no machine path or registry host in any tracked file
 T10 the pipeline package stays under 800 lines of code (blank lines, comments and docstrings don't count)
 T11 the numbered rules of a package's verifiers agree: each is in a docstring, in the code, and named by a test
 T12 what packages and examples import from each other is listed in `tests/siblings.txt` (`tools/surface.py` says more)
+T13 every package's pyproject has what an index shows: description, authors, keywords, licence, classifiers
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def files() -> Iterator[str]:
 
 
 def packages() -> Iterator[str]:
-    """T2, T3, T4."""
+    """T2, T3, T4, T13."""
     for project in sorted(ROOT.glob("packages/*/pyproject.toml")):
         folder, name = project.parent, project.parent.name
         module = "intarsia" if name == "pipeline" else f"intarsia_{name}"
@@ -88,8 +89,10 @@ def packages() -> Iterator[str]:
                 yield f"T4 packages/{name}/README.md: no {heading}"
         if "```python" not in readme:
             yield f"T4 packages/{name}/README.md: no runnable example"
-        version = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
-        yield from init_module(name, source / "__init__.py", version)
+        said = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+        shown = ("description", "readme", "license", "authors", "keywords", "classifiers")
+        yield from (f"T13 packages/{name}/pyproject.toml: no {key}" for key in shown if not said.get(key))
+        yield from init_module(name, source / "__init__.py", said["version"])
 
 
 def init_module(name: str, path: Path, version: str) -> Iterator[str]:
