@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
-from fuser_programs import Builder, aten, chain, op, programs
+from fuser_programs import Builder, aten, chain, inputs_of, op, programs, run
 from hypothesis import given, settings
 
-from intarsia_fuser import Greedy, NoFusion, apply_program, lifetimes, place, plan
+from intarsia_fuser import Greedy, NoFusion, apply_program, lifetimes, peak, place, plan
 from intarsia_fuser.memory import ALIGNMENT, Lifetime, best_fit, by_size, highest
+import intarsia_loops
 from intarsia_ir.aten import functional_form
 from intarsia_loops.index import lift, size_symbol
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef, const, load
@@ -127,3 +129,49 @@ def test_what_is_sent_has_a_storage_of_its_own_and_is_sent_in_program_order():
         assert not {first, second} & {*applied.placement.offsets}
         called = [item.outs[0] for item in applied.items if isinstance(item, Extern)]
         assert called == [*sent, *waited]
+
+
+def on_device(program, device):
+    """Return a program with all its buffers on a device."""
+    return replace(program, buffers={name: replace(b, device=device) for name, b in program.buffers.items()})
+
+
+def calls_after_kernels(size):
+    """Two buffers of kernels are alive together, then, when those are dead, three results of calls."""
+    b = Builder()
+    x = b.input((size,))
+    one = b.map((size,), lambda i: op("mul", b.load(x, i), const(2.0, "f32")))
+    called = b.extern(aten.neg.default, (size,), one)
+    other = b.map((size,), lambda i: op("mul", b.load(called, i), b.load(one, i)))
+    first = b.extern(aten.neg.default, (size,), other)
+    second = b.extern(aten.abs.default, (size,), first)
+    third = b.extern(aten.sin.default, (size,), first)
+    return b.program(first, second, third)
+
+
+@pytest.mark.parametrize(("size", "stay"), [(1 << 20, False), (64, True)])
+def test_large_buffers_of_kernels_come_and_go_on_a_gpu(size, stay):
+    """On the CPU they stay in an arena, which is warm."""
+    kernels = apply_program(calls_after_kernels(size), plan(calls_after_kernels(size), policy=Greedy(), check=False))
+    n_bytes = 4 * size
+    there = on_device(kernels, "cuda")
+    assert len(kernels.placement.offsets) == 2 and place(kernels) == kernels.placement
+    assert len(place(there).offsets) == (2 if stay else 0)
+    assert peak(kernels) == 5 * n_bytes
+    assert peak(replace(there, placement=place(there))) == (5 if stay else 3) * n_bytes
+    assert not place(there, least=1).offsets
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(program=programs())
+def test_an_arena_with_buffers_left_out_computes_the_same_in_no_more_memory(program):
+    kernels = apply_program(program, plan(program, policy=NoFusion(), check=False))
+    there = on_device(kernels, "cuda")
+    placed = replace(there, placement=place(there, least=1))
+    check_disjoint(placed.placement.offsets, [a for a in lifetimes(there) if a.buffer in placed.placement.offsets])
+    assert peak(placed) <= 1.02 * peak(replace(there, placement=kernels.placement))
+    mixed = replace(kernels, placement=placed.placement)
+    intarsia_loops.kernels.verify(intarsia_loops.to_fx(mixed))  # nothing is given away while it is in use
+    args = inputs_of(program)
+    for ours, theirs in zip(run(mixed, args, intarsia_loops.kernels), run(program, args, intarsia_loops.loops), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)

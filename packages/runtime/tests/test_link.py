@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from intarsia_ir.aten import functional_form, parse_ir
 from intarsia_ir.errors import InternalError, InvalidArgumentError, UnsupportedError
@@ -145,6 +146,60 @@ def test_without_a_plan_intermediates_are_dropped_early(linked: Callable[..., Ru
     lines = [line.strip() for line in run.source.splitlines()]
     assert lines.index("del a") < lines.index("_add1(b.data_ptr(), y.data_ptr())")
     assert "del b" in lines
+
+
+class Live(TorchDispatchMode):
+    """Counts the bytes of the tensors that calls under it made and that are alive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
+        made = func(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in given:
+                self.now += tensor.untyped_storage().nbytes()
+                weakref.finalize(tensor, self.freed, tensor.untyped_storage().nbytes())
+        self.peak = max(self.peak, self.now)
+        return made
+
+    def freed(self, n_bytes: int) -> None:
+        self.now -= n_bytes
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_buffers_apart_from_the_arena_die_at_their_last_use(
+    linked: Callable[..., Runner], x: torch.Tensor, apart: bool
+) -> None:
+    """In the arena a, b and c stay beside the results of calls; apart, what a held is free when d and e are made."""
+    calls = [
+        ("add1", ("x", "a")),
+        ("times2", ("a", "b")),
+        ("both", ("b", "c", "a2")),
+        Extern(("d",), aten.add.Tensor, (whole("c"), whole("a2"))),
+        Extern(("e",), aten.neg.default, (whole("d"),)),
+        Extern(("f",), aten.add.Tensor, (whole("d"), whole("e"))),
+    ]
+    placement = None if apart else Placement(256, {"a": 0, "b": 64, "c": 128, "a2": 192})
+    run = linked(calls, (whole("f"),), placement=placement, debug=False)
+    with Live() as live:
+        (f,) = run(x)
+    assert torch.equal(f, torch.zeros(2, 3))
+    assert live.peak == (3 * 24 if apart else 256 + 3 * 24)
+    assert live.now == 24
+
+
+def test_what_nothing_reads_of_a_call_is_freed_at_once(linked: Callable[..., Runner], x: torch.Tensor) -> None:
+    buffers = {"v": buffer(2), "n": buffer(2, 3)}
+    call = Extern(("v", "i"), aten.max.dim, (whole("x"), 1))
+    calls = [call, Extern(("n",), aten.neg.default, (whole("x"),))]
+    run = linked(calls, (ref("v", (2,), (1,)), whole("n")), buffers=buffers, debug=False)
+    with Live() as live:
+        v, n = run(x)
+    assert torch.equal(v, x.max(1).values) and torch.equal(n, -x)
+    assert live.peak == 2 * 4 + 6 * 4  # and not the indices, of 16 bytes, beside the second call's
 
 
 def test_extern_reads_the_arena(linked: Callable[..., Runner], x: torch.Tensor) -> None:

@@ -34,7 +34,7 @@ from intarsia_fuser.draft import KernelInfo
 from intarsia_fuser.emitted import Emitted
 from intarsia_fuser.graph import FusionGraph, Neighbour
 from intarsia_fuser.legality import Accepted
-from intarsia_fuser.memory import Lifetime, lifetimes, place
+from intarsia_fuser.memory import Lifetime, lifetimes, peak, place
 from intarsia_fuser.moves import Move
 from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
 from intarsia_fuser.plan import plan
@@ -97,6 +97,7 @@ __all__ = [
     "kernel_pattern",
     "layout_order",
     "lifetimes",
+    "peak",
     "place",
     "plan",
     "planned",

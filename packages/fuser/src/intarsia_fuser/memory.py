@@ -3,6 +3,11 @@
 A buffer is alive from the item that writes it to the last item that reads it, both included: what a kernel reads and
 what it writes never share storage, so a kernel needs no care about the order of its loads and stores.
 
+The arena is there for the whole call, and results of extern calls come and go beside it. So on a device whose
+allocator keeps freed memory, which is every one but the CPU, large buffers may be left out of it: each is then
+allocated before the run of kernels that writes it and freed after the one that reads it last, in memory that freed
+results had before. How large is decided by the predicted peak (`peak`): the fewest allocations within 2% of the lowest.
+
 Not in the arena: inputs, constants, graph outputs, results of extern calls (ATen allocates them), buffers whose size
 isn't known before the call, operands of extern calls that count elements from the start of the storage, of those that
 send them to other processes, which may go on behind the call, and those whose memory an extern call may take for its
@@ -14,18 +19,21 @@ alive together; skipped for large programs) and best fit in program order (n log
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from intarsia_ir.aten import counts_from_storage, effects, form_of, written_operands
 from intarsia_ir.dtypes import itemsize
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Placement, Program, TensorRef
 
-__all__ = ["ALIGNMENT", "Lifetime", "best_fit", "by_size", "highest", "lifetimes", "place"]
+__all__ = ["ALIGNMENT", "Lifetime", "best_fit", "by_size", "highest", "lifetimes", "peak", "place"]
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 _EXACT_LIMIT = 512  # buffers up to which placing by size is tried
+_SLACK = 1.02  # of the lowest peak, for fewer allocations
+_MOST_TRIED = 24  # sizes from which on buffers are left out of the arena
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +53,93 @@ class Lifetime:
     size: int
 
 
-def place(program: Program) -> Placement:
+def place(program: Program, *, least: int = 1 << 18) -> Placement:
     """Return the placement of the intermediates of a kernels program.
 
     Args:
         program: Items in the order in which they run.
+        least: Bytes from which a buffer may have an allocation of its own: fewer aren't worth the host's time.
 
     Returns:
-        Offsets in bytes; `lower_bound_bytes` is the largest sum of (rounded) bytes alive at one item.
+        Offsets in bytes, of buffers that aren't left out for a lower peak; `lower_bound_bytes` is the largest sum of
+        the (rounded) bytes of those that are alive at one item.
     """
     alive = lifetimes(program)
+    whole = _placed(alive)
+    free = [a for a in alive if a.size >= max(least, 1) and program.buffers[a.buffer].device != "cpu"]
+    if not free:
+        return whole
+    wide = {a.buffer: a for a in _widened(program, alive)}
+    others = _widened(program, _beside(program, alive))
+    tried = [(0, whole, _peak(whole, others))]
+    runs = _runs(program)
+    crossing = [a for a in free if runs[a.start] != runs[a.stop]]
+    for candidates in (crossing, free):
+        for size in sorted({a.size for a in candidates}, reverse=True)[:_MOST_TRIED]:
+            own = {a.buffer for a in candidates if a.size >= size}
+            placement = _placed([a for a in alive if a.buffer not in own])
+            tried.append((len(own), placement, _peak(placement, [*others, *(wide[name] for name in own)])))
+    lowest = min(bytes_ for *_, bytes_ in tried)
+    return min((t for t in tried if t[2] <= lowest * _SLACK), key=lambda t: t[0])[1]
+
+
+def _placed(alive: Sequence[Lifetime]) -> Placement:
+    """Return the better arena of the two strategies."""
     plans = [best_fit(alive)]
     if len(alive) <= _EXACT_LIMIT:
         plans.append(by_size(alive))
     offsets = min(plans, key=lambda plan: highest(plan, alive))
     ordered = {a.buffer: offsets[a.buffer] for a in alive}
     return Placement(highest(offsets, alive), MappingProxyType(ordered), _lower_bound(alive))
+
+
+def peak(program: Program) -> int:
+    """Return the most bytes that a call of a placed program is predicted to hold beyond its inputs and constants.
+
+    That is the arena, and at each item the results of extern calls, the buffers of kernels with an allocation of their
+    own, and the graph's outputs made so far. Workspaces of libraries don't count, nor do sizes that aren't known.
+
+    Args:
+        program: Kernels, as they run; without a placement every buffer has its own allocation.
+    """
+    placement = program.placement or Placement(0, MappingProxyType({}))
+    alive = lifetimes(program)
+    own = [a for a in alive if a.buffer not in placement.offsets]
+    return _peak(placement, _widened(program, [*_beside(program, alive), *own]))
+
+
+def _peak(placement: Placement, others: Sequence[Lifetime]) -> int:
+    return placement.arena_bytes + _lower_bound(others)
+
+
+def _widened(program: Program, stays: Iterable[Lifetime]) -> list[Lifetime]:
+    """Return stays of what is allocated by itself: kernels between two extern calls are one call of the host."""
+    runs = _runs(program)
+    return [replace(a, start=runs[a.start][0], stop=runs[a.stop][1]) for a in stays]
+
+
+def _runs(program: Program) -> list[tuple[int, int]]:
+    """Map each position to the first and last item of its call, and the end, where outputs are, to itself."""
+    runs: list[tuple[int, int]] = []
+    for is_extern, group in itertools.groupby(enumerate(program.items), lambda entry: isinstance(entry[1], Extern)):
+        places = [position for position, _ in group]
+        runs += [(k, k) if is_extern else (places[0], places[-1]) for k in places]
+    return [*runs, (len(program.items), len(program.items))]
+
+
+def _beside(program: Program, alive: Sequence[Lifetime]) -> list[Lifetime]:
+    """Return the stays of what is never in the arena: outputs, results of extern calls and what these must own."""
+    start: dict[str, int] = {}
+    stop: dict[str, int] = {}
+    for position, item in enumerate(program.items):
+        made = item.outs if isinstance(item, Extern) else _written(item)
+        start.update((name, position) for name in made if name in program.buffers)
+        stop.update(dict.fromkeys(item.reads(), position))
+    end = len(program.items)
+    stop.update((ref.buffer, end) for ref in program.outputs if isinstance(ref, TensorRef))
+    kept = {a.buffer for a in alive}
+    found = ((n, first, _bytes(program.buffers[n])) for n, first in start.items() if n not in kept)
+    return [Lifetime(n, first, max(stop.get(n, first), first), size or 0) for n, first, size in found]
 
 
 def lifetimes(program: Program) -> tuple[Lifetime, ...]:

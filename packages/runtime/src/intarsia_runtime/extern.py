@@ -66,7 +66,10 @@ class ExternCall:
         used = [name for name in self.outs if name]
         if not used:
             return [call]
-        lines = [f"{self._targets()} = {call}"]
+        targets = self._targets()
+        lines = [f"{targets} = {call}"]
+        if "_" in targets.replace(",", " ").split():
+            lines.append("del _")  # what nothing reads would stay until the next call
         for shown in self.sizes:
             if shown.kind != "itself":
                 numbers = "shape" if shown.kind == "size" else "stride()"
