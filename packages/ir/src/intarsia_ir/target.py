@@ -37,6 +37,8 @@ class Machine:
         matrix_gflop_per_s: Peak of its matrix units on half types, in 1e9 operations per second; 0 without any.
         launch_us: Microseconds between the starts of two kernels that do nothing.
         l2_gb_per_s: Bandwidth of its last cache level, in 1e9 bytes per second; 0 where it isn't known.
+        link_us: Microseconds of one round of a collective between processes on such machines.
+        link_gb_per_s: What one of these processes sends, in 1e9 bytes per second.
     """
 
     kind: str
@@ -55,6 +57,8 @@ class Machine:
     matrix_gflop_per_s: float = 0.0
     launch_us: float = 1.0
     l2_gb_per_s: float = 0.0
+    link_us: float = 100.0
+    link_gb_per_s: float = 1.0
 
     def scaled(self, processors: int) -> Machine:
         """Return the machine with another number of such processors; peaks grow with it."""
@@ -85,7 +89,7 @@ def _cpu(vector_bytes: int, register_bytes: int, gflop_per_s: float) -> Machine:
 def _gpu(processors: int, lanes: int, register_kib: int, shared_kib: int, l1_kib: int, l2_mib: int) -> Machine:
     return Machine(
         "gpu", processors, lanes, 2, 16, 1024, register_kib * KIB, shared_kib * KIB, 0, l1_kib * KIB, l2_mib * MIB,
-        launch_us=3.0,
+        launch_us=3.0, link_us=5.0,
     )  # fmt: skip
 
 
@@ -98,13 +102,16 @@ MACHINES: Mapping[tuple[str, str], Machine] = MappingProxyType(
         ("cpu", "avx512"): _cpu(64, 2 * KIB, 50.0),
         # A100 (SXM, 80 GB), H200 and MI300X
         ("cuda", "sm_80"): replace(
-            _gpu(108, 32, 256, 164, 192, 40), gb_per_s=2039.0, gflop_per_s=9750.0, matrix_gflop_per_s=312e3
+            _gpu(108, 32, 256, 164, 192, 40), gb_per_s=2039.0, gflop_per_s=9750.0, matrix_gflop_per_s=312e3,
+            link_gb_per_s=300.0
         ),
         ("cuda", "sm_90"): replace(
-            _gpu(132, 32, 256, 228, 256, 50), gb_per_s=4800.0, gflop_per_s=33500.0, matrix_gflop_per_s=989e3
+            _gpu(132, 32, 256, 228, 256, 50), gb_per_s=4800.0, gflop_per_s=33500.0, matrix_gflop_per_s=989e3,
+            link_gb_per_s=450.0
         ),
         ("cuda", "gfx942"): replace(
-            _gpu(304, 64, 512, 64, 32, 256), gb_per_s=5300.0, gflop_per_s=81700.0, matrix_gflop_per_s=1307e3
+            _gpu(304, 64, 512, 64, 32, 256), gb_per_s=5300.0, gflop_per_s=81700.0, matrix_gflop_per_s=1307e3,
+            link_gb_per_s=448.0
         ),
     }
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from intarsia_fuser import FusionPlan
-from intarsia_report import GraphSummary
+from intarsia_report import GraphSummary, collectives_of
+from intarsia_runtime import group_size
 from intarsia_runtime.report import GraphReport
 from intarsia_scheduler import SchedulePlan
 
@@ -27,4 +28,5 @@ def summarise(report: GraphReport) -> GraphSummary:
         stages,
         details,
         report.warm,
+        collectives_of(report.program, group_size),
     )

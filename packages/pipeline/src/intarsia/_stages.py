@@ -39,6 +39,7 @@ from intarsia.levels import (
 )
 from intarsia_ir.choices import instance_of, one_of
 from intarsia_ir.errors import blaming
+from intarsia_ir.links import Links
 from intarsia_ir.pipeline import Pipeline, Planned, Stage, graph_pass
 from intarsia_ir.records import Target
 from intarsia_loops import Contract
@@ -68,6 +69,8 @@ def default_pipeline(
     rng: str | None = None,
     schedule: Any = None,
     tuner: Any = None,
+    links: Links | None = None,
+    bucket_bytes: int = 0,
     fuel: Mapping[str, int] = MappingProxyType({}),
     emitters: Mapping[str, Any] = EMITTERS,
 ) -> Pipeline:
@@ -89,6 +92,9 @@ def default_pipeline(
             the fusion policy is `NoFusion()`: then there are as many as it planned.
         tuner: Measures what that decides, as `intarsia_tuner.Tuner` does: `(kernels, target, policy) -> policy`. None:
             nothing is measured.
+        links: What joins the processes whose collectives are in graphs; None: what the target's table says.
+        bucket_bytes: Collectives are sent together up to so many bytes; 0: each alone, so that a process in eager
+            meets them. Every process must be given the same.
         fuel: Name of a stage -> how many of its rewrites or decisions it carries out in each graph; others are free.
             `Pipeline.counting` names the stages that count.
         emitters: `(intarsia_loops.launches.Launches) -> KernelSource` by the kind of device. For another kind, replace
@@ -105,6 +111,8 @@ def default_pipeline(
         ('lower', 'fuse', 'schedule')
     """
     instance_of("target", target, Target, type(None))
+    instance_of("links", links, Links, type(None))
+    instance_of("bucket_bytes", bucket_bytes, int)
     for pattern in patterns:
         instance_of("one of patterns", pattern, Pattern)
     given = target or intarsia_runtime.detect_target()
@@ -144,6 +152,11 @@ def default_pipeline(
         *([_rewrite(intarsia_rewrites.replace_patterns, Functional, patterns=patterns)] if patterns else []),
         *[graph_pass(r.__name__, Functional, functools.partial(_aimed, r, aim)) for r in intarsia_rewrites.ON_TARGET],
         Stage("partition", Functional, Partition[Half], functools.partial(_partition, policy=partition), counts=True),
+        graph_pass(
+            "overlap_collectives",
+            Half,
+            functools.partial(_overlapped, aim=aim, links=links, bucket_bytes=bucket_bytes),
+        ),
         Stage("lower", Half, Loops, functools.partial(_lower, rng=rng, aim=aim, lowerings=lowerings), counts=True),
         Stage("fuse", Loops, Kernels, fuse, counts=True),
         Stage("schedule", Kernels, Launched, scheduled, counts=True),
@@ -197,6 +210,12 @@ def _aimed(rewrite: Any, aim: Any, gm: Any, fuel: int | None = None) -> Any:
     if rewrite is intarsia_rewrites.prefer_channels_last:
         how["dtypes"] = intarsia_runtime.convolved_by_matrix_units()
     return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), **how)
+
+
+def _overlapped(gm: Any, fuel: int | None = None, *, aim: Any, links: Links | None, bucket_bytes: int) -> Any:
+    how: dict[str, Any] = {"ranks": intarsia_runtime.group_size, "links": links, "bucket_bytes": bucket_bytes}
+    target = aim(intarsia_ir.aten.device_of(gm))
+    return intarsia_rewrites.overlap_collectives(gm, target=target, **how, fuel=fuel, check=False)
 
 
 def _to_aten(p: Captured, fuel: int | None, rows: Mapping[Any, Any]) -> Recorded:

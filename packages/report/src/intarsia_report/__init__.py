@@ -13,6 +13,7 @@ Example:
     True
 """
 
+from intarsia_report.exchanges import Collective, collectives_of
 from intarsia_report.explanation import Explanation, GraphSummary, KernelDetail, Span, StageRecord, joined
 from intarsia_report.page import page
 from intarsia_report.trace import trace
@@ -21,6 +22,7 @@ from intarsia_report.watching import GraphWatch, Watching
 __version__ = "0.1.0"
 
 __all__ = [
+    "Collective",
     "Explanation",
     "GraphSummary",
     "GraphWatch",
@@ -28,6 +30,7 @@ __all__ = [
     "Span",
     "StageRecord",
     "Watching",
+    "collectives_of",
     "joined",
     "page",
     "trace",

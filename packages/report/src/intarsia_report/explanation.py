@@ -12,6 +12,7 @@ from intarsia_dispatch import FrameEvent, describe_frame, recompile_lines
 from intarsia_fuser import FusionPlan, PlanPrices
 from intarsia_ir.records import GraphBreak, GuardRecord, SizeFacts
 from intarsia_loops.kernels import KernelSummary, describe_kernels
+from intarsia_report.exchanges import Collective, describe_collectives
 from intarsia_report.frame_source import frame_sources
 from intarsia_scheduler import SchedulePlan
 from intarsia_shapes import describe_facts
@@ -102,6 +103,7 @@ class GraphSummary:
         details: For each of `kernels`, what else is known; its source alone where the plan was finished by then.
         warm: `"found"`: no stage ran, its finished plan was in the cache; `"kept"`: it is there now; `"off: ..."`: why
             neither; "": not asked for.
+        collectives: What it exchanges with other processes, in order, and how long that is predicted to take.
     """
 
     kernels: tuple[KernelSummary, ...]
@@ -117,6 +119,7 @@ class GraphSummary:
     stages: tuple[StageRecord, ...] = field(default=(), repr=False)
     details: tuple[KernelDetail, ...] = field(default=(), repr=False)
     warm: str = ""
+    collectives: tuple[Collective, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +214,7 @@ class Explanation:
             lines += [
                 f"graph {position}: {_headline(graph)}",
                 *describe_kernels(graph.kernels),
+                *describe_collectives(graph.collectives),
                 *describe_facts(graph.facts),
             ]
         return "\n".join([*lines, *filter(None, map(describe_frame, self.frames)), ""])

@@ -25,6 +25,7 @@ from intarsia_rewrites.eliminate_common_subexpressions import eliminate_common_s
 from intarsia_rewrites.eliminate_dead_code import eliminate_dead_code
 from intarsia_rewrites.fold_constants import fold_constants
 from intarsia_rewrites.lay_out_masks import lay_out_masks
+from intarsia_rewrites.overlap_collectives import overlap_collectives
 from intarsia_rewrites.pad_matmuls import pad_matmuls
 from intarsia_rewrites.prefer_channels_last import prefer_channels_last
 from intarsia_rewrites.recognise_attention import recognise_attention
@@ -51,6 +52,7 @@ __all__ = [
     "eliminate_dead_code",
     "fold_constants",
     "lay_out_masks",
+    "overlap_collectives",
     "pad_matmuls",
     "prefer_channels_last",
     "recognise_attention",

@@ -31,6 +31,7 @@ from intarsia_runtime.library import Library
 from intarsia_runtime.link import Runner, link
 from intarsia_runtime.linked import Linked
 from intarsia_runtime.modes import mode_options
+from intarsia_runtime.processes import group_size
 from intarsia_runtime.profiling import graph_name
 from intarsia_runtime.replay import Recording, replayed
 from intarsia_runtime.target import convolved_by_matrix_units, detect_target, nan_gelu
@@ -53,6 +54,7 @@ __all__ = [
     "convolved_by_matrix_units",
     "detect_target",
     "graph_name",
+    "group_size",
     "link",
     "machine_code",
     "mode_options",
