@@ -121,8 +121,8 @@ def tokens_of(name: str, seed: int, where: torch.device) -> torch.Tensor:
 # ---- engines and ways
 
 
-COLUMNS = "query key value q_proj k_proj v_proj gate_proj up_proj intermediate.dense".split()
-ROWS = "attention.output.dense output.dense o_proj down_proj".split()
+COLUMNS = ["query", "key", "value", "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "intermediate.dense"]
+ROWS = ["attention.output.dense", "output.dense", "o_proj", "down_proj"]
 
 
 def plan_of(block: nn.Module) -> dict[str, Any]:

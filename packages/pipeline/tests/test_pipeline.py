@@ -34,6 +34,7 @@ def test_the_default_pipeline_runs_from_torch_to_a_callable():
         "split_linear_bias",
         "pad_matmuls",
         "partition",
+        "overlap_collectives",
         "lower",
         "fuse",
         "schedule",

@@ -102,16 +102,25 @@ MACHINES: Mapping[tuple[str, str], Machine] = MappingProxyType(
         ("cpu", "avx512"): _cpu(64, 2 * KIB, 50.0),
         # A100 (SXM, 80 GB), H200 and MI300X
         ("cuda", "sm_80"): replace(
-            _gpu(108, 32, 256, 164, 192, 40), gb_per_s=2039.0, gflop_per_s=9750.0, matrix_gflop_per_s=312e3,
-            link_gb_per_s=300.0
+            _gpu(108, 32, 256, 164, 192, 40),
+            gb_per_s=2039.0,
+            gflop_per_s=9750.0,
+            matrix_gflop_per_s=312e3,
+            link_gb_per_s=300.0,
         ),
         ("cuda", "sm_90"): replace(
-            _gpu(132, 32, 256, 228, 256, 50), gb_per_s=4800.0, gflop_per_s=33500.0, matrix_gflop_per_s=989e3,
-            link_gb_per_s=450.0
+            _gpu(132, 32, 256, 228, 256, 50),
+            gb_per_s=4800.0,
+            gflop_per_s=33500.0,
+            matrix_gflop_per_s=989e3,
+            link_gb_per_s=450.0,
         ),
         ("cuda", "gfx942"): replace(
-            _gpu(304, 64, 512, 64, 32, 256), gb_per_s=5300.0, gflop_per_s=81700.0, matrix_gflop_per_s=1307e3,
-            link_gb_per_s=448.0
+            _gpu(304, 64, 512, 64, 32, 256),
+            gb_per_s=5300.0,
+            gflop_per_s=81700.0,
+            matrix_gflop_per_s=1307e3,
+            link_gb_per_s=448.0,
         ),
     }
 )

@@ -13,7 +13,6 @@ import intarsia_pyeval
 import intarsia_runtime
 import intarsia_tensorcapture
 from intarsia._backends import GraphCompiler
-from intarsia._explain import summarise
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS, DISPATCHERS
 from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, ErrorPolicy, EventKind, FrameEvent, FrameGuard
@@ -23,7 +22,7 @@ from intarsia_guards.changes import changed
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GuardKind
 from intarsia_ir.torch import communicates
-from intarsia_report import Watching
+from intarsia_report import Watching, summarise
 from intarsia_runtime.report import GraphReport
 from intarsia_shapes import facts_behind, join_facts
 

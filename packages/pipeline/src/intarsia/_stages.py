@@ -142,6 +142,8 @@ def default_pipeline(
     def build(p: Emitted) -> Linked:
         return warm.finish(warm.buildable(p), cache_in(cache_dir))
 
+    overlap = intarsia_rewrites.overlap_collectives
+    exchange = {"ranks": intarsia_runtime.group_size, "links": links, "bucket_bytes": bucket_bytes}
     stages = (
         *[_rewrite(rewrite, Captured) for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
         Stage("to_aten", Captured, Recorded, functools.partial(_to_aten, rows=rows), counts=True),
@@ -152,11 +154,7 @@ def default_pipeline(
         *([_rewrite(intarsia_rewrites.replace_patterns, Functional, patterns=patterns)] if patterns else []),
         *[graph_pass(r.__name__, Functional, functools.partial(_aimed, r, aim)) for r in intarsia_rewrites.ON_TARGET],
         Stage("partition", Functional, Partition[Half], functools.partial(_partition, policy=partition), counts=True),
-        graph_pass(
-            "overlap_collectives",
-            Half,
-            functools.partial(_overlapped, aim=aim, links=links, bucket_bytes=bucket_bytes),
-        ),
+        graph_pass(overlap.__name__, Half, functools.partial(_aimed, overlap, aim, **exchange)),
         Stage("lower", Half, Loops, functools.partial(_lower, rng=rng, aim=aim, lowerings=lowerings), counts=True),
         Stage("fuse", Loops, Kernels, fuse, counts=True),
         Stage("schedule", Kernels, Launched, scheduled, counts=True),
@@ -205,17 +203,11 @@ def _rewrite(rewrite: Any, level: type, **arguments: Any) -> Stage:
     return graph_pass(rewrite.__name__, level, functools.partial(rewrite, check=False, **arguments))
 
 
-def _aimed(rewrite: Any, aim: Any, gm: Any, fuel: int | None = None) -> Any:
-    how: dict[str, Any] = {"fuel": fuel, "check": False}
+def _aimed(rewrite: Any, aim: Any, gm: Any, fuel: int | None = None, **more: Any) -> Any:
+    how: dict[str, Any] = {"fuel": fuel, "check": False, **more}
     if rewrite is intarsia_rewrites.prefer_channels_last:
         how["dtypes"] = intarsia_runtime.convolved_by_matrix_units()
     return rewrite(gm, target=aim(intarsia_ir.aten.accelerator_of(gm)), **how)
-
-
-def _overlapped(gm: Any, fuel: int | None = None, *, aim: Any, links: Links | None, bucket_bytes: int) -> Any:
-    how: dict[str, Any] = {"ranks": intarsia_runtime.group_size, "links": links, "bucket_bytes": bucket_bytes}
-    target = aim(intarsia_ir.aten.device_of(gm))
-    return intarsia_rewrites.overlap_collectives(gm, target=target, **how, fuel=fuel, check=False)
 
 
 def _to_aten(p: Captured, fuel: int | None, rows: Mapping[Any, Any]) -> Recorded:

@@ -16,6 +16,7 @@ Example:
 from intarsia_report.exchanges import Collective, collectives_of
 from intarsia_report.explanation import Explanation, GraphSummary, KernelDetail, Span, StageRecord, joined
 from intarsia_report.page import page
+from intarsia_report.summary import summarise
 from intarsia_report.trace import trace
 from intarsia_report.watching import GraphWatch, Watching
 
@@ -33,5 +34,6 @@ __all__ = [
     "collectives_of",
     "joined",
     "page",
+    "summarise",
     "trace",
 ]

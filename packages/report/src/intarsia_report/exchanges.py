@@ -13,6 +13,7 @@ from intarsia_loops.program import Buffer, Extern
 
 __all__ = ["Collective", "collectives_of", "describe_collectives"]
 
+
 @dataclass(frozen=True, slots=True)
 class Collective:
     """A collective of a compiled graph.

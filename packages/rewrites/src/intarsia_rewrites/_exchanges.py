@@ -17,6 +17,7 @@ from intarsia_ir.records import Target
 
 __all__ = ["Roofline", "bytes_of", "exchange_of", "is_wait", "must_follow"]
 
+
 def is_wait(node: fx.Node) -> bool:
     """Tell whether a node waits for a collective."""
     return _name(node) == "_c10d_functional::wait_tensor"

@@ -179,8 +179,8 @@ class _Walk:
     def run(self) -> list[fx.Node]:
         starts = [node for node in self.place if node in self.sent]
         needed = self._needed(starts.pop(0)) if starts else set()
-        for node in [node for node, count in self.missing.items() if not count]:
-            self._offer(node, needed)
+        for free in [node for node, count in self.missing.items() if not count]:
+            self._offer(free, needed)
         while (node := self._next()) is not None:
             begins = node in self.sent
             self._place(node)

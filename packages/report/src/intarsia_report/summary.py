@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from intarsia_fuser import FusionPlan
-from intarsia_report import GraphSummary, collectives_of
+from intarsia_report.exchanges import collectives_of
+from intarsia_report.explanation import GraphSummary
 from intarsia_runtime import group_size
 from intarsia_runtime.report import GraphReport
 from intarsia_scheduler import SchedulePlan
@@ -12,7 +13,11 @@ __all__ = ["summarise"]
 
 
 def summarise(report: GraphReport) -> GraphSummary:
-    """Return the summary of one finished graph."""
+    """Return the summary of one finished graph.
+
+    Args:
+        report: What was noted while it was compiled, stage by stage or from a finished plan.
+    """
     stages, details = (tuple(report.watch.stages), report.watch.details) if report.watch is not None else ((), ())
     return GraphSummary(
         report.kernels,
