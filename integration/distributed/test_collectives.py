@@ -9,6 +9,7 @@ import warnings
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 
 import intarsia
 from integration.distributed import ranks
@@ -133,3 +134,27 @@ def failing(rank):
 def test_what_eager_raises_is_raised_and_nothing_runs_again(tmp_path):
     text, fallbacks = ranks.run(failing, tmp_path)[0]
     assert re.search("timed out|timeout", text, re.IGNORECASE) and fallbacks == 0, text
+
+
+def several(rank, x):
+    world = dist.group.WORLD
+    outputs = [functional.all_gather_tensor(x + k * rank, 0, world) for k in range(3)]
+    parts = [functional.reduce_scatter_tensor(y * (rank + 1), "sum", 0, world) for y in outputs]
+    sums = [functional.all_reduce(part[:, : k + 1].contiguous(), "sum", world) for k, part in enumerate(parts)]
+    return (*outputs, *parts, *sums)
+
+
+def together(rank):
+    x = torch.arange(16.0).reshape(4, 4).remainder(5) - rank
+    explanation = intarsia.explain(several, bucket_bytes=1 << 20, options=RAISE)(rank, x)
+    (graph,) = explanation.graphs
+    return [y + 0 for y in explanation.result], [y + 0 for y in several(rank, x)], graph.collectives
+
+
+def test_what_is_sent_together_arrives_where_it_belongs(tmp_path):
+    for got, expected, collectives in ranks.run(together, tmp_path):
+        torch.testing.assert_close(got, expected, rtol=0, atol=0)
+        assert [c.exchange.kind for c in collectives] == ["all_gather", "reduce_scatter", "all_reduce"]
+        assert all(c.exchange.ranks == 2 and c.predicted_us > 0 for c in collectives)
+        sizes = [4 * 3 * 2 * 16, 4 * 3 * 2 * 16, 4 * 4 * (1 + 2 + 3)]
+        assert [c.exchange.bytes for c in collectives] == sizes
