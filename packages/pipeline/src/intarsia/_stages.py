@@ -143,7 +143,7 @@ def default_pipeline(
         return warm.finish(warm.buildable(p), cache_in(cache_dir))
 
     overlap = intarsia_rewrites.overlap_collectives
-    exchange = {"ranks": intarsia_runtime.group_size, "links": links, "bucket_bytes": bucket_bytes}
+    exchange: dict[str, Any] = {"ranks": intarsia_runtime.group_size, "links": links, "bucket_bytes": bucket_bytes}
     stages = (
         *[_rewrite(rewrite, Captured) for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
         Stage("to_aten", Captured, Recorded, functools.partial(_to_aten, rows=rows), counts=True),
