@@ -283,6 +283,7 @@ def faults() -> list[Fault]:
         Fault("split_convolution_bias", "exp dropped", drop(aten.exp.default), train=True),
         Fault("partition", "sub in one half", call(aten.sub.Tensor, aten.add.Tensor), 1, train=True),
         Fault("partition", "exp dropped in one half", drop(aten.exp.default), 3, train=True),
+        Fault("overlap_collectives", "exp dropped", drop(aten.exp.default), 2, train=True),
         Fault("lower", "add for sub", scalar("sub", "add"), 2),
         Fault("lower", "max for sum", kind("sum", "max"), 8),
         Fault("lower", "exp is sin", scalar("exp", "sin"), 12, train=True),
