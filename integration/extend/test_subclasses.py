@@ -102,3 +102,32 @@ def test_gradients_go_through_a_quantized_model(config):
     got = torch.autograd.grad(fast(x).square().sum(), asked)
     torch.testing.assert_close(got, want)
     assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
+
+
+def llama_block():
+    pytest.importorskip("transformers")
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = LlamaConfig(**sizes, num_hidden_layers=1, vocab_size=10)
+    config._attn_implementation = "sdpa"
+    x = torch.randn(2, 8, 64)
+    angles = LlamaRotaryEmbedding(config)(x, torch.arange(8)[None])
+    return LlamaDecoderLayer(config, 0).eval(), x, {"position_embeddings": angles}
+
+
+@pytest.mark.parametrize("bits", ["int8", "int4"])
+def test_a_quantized_llama_block(bits):
+    quantization = pytest.importorskip("torchao.quantization")
+    block, x, keywords = llama_block()
+    grouped = {"weight_dtype": torch.int4, "granularity": quantization.PerGroup(32)}
+    one, other = quantization.Int8WeightOnlyConfig, quantization.IntxWeightOnlyConfig
+    quantization.quantize_(block, one() if bits == "int8" else other(**grouped))
+    with torch.no_grad():
+        fast = intarsia.compile(block, fullgraph=True, options=RAISE)
+        for _ in range(2):
+            torch.testing.assert_close(fast(x, **keywords), block(x, **keywords))
+    stats = intarsia.stats()
+    assert (stats.graphs, stats.frames_compiled, stats.frames_eager, stats.fallbacks) == (1, 1, 0, 0)

@@ -20,9 +20,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from intarsia_guards import abi, build, build_guards, native
+from intarsia_guards.kinds.tensors import class_named
 from intarsia_guards.meaning import is_apart
 from intarsia_ir import (
     ArgumentSource,
@@ -172,6 +174,16 @@ def test_tensor_subclasses_are_asked_in_python() -> None:
     mine = torch.zeros(3).as_subclass(Mine)
     check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(mine))])
     assert check(mine) and not check(torch.zeros(3)) and not check(torch.zeros(4).as_subclass(Mine))
+
+
+def test_wrappers_of_a_module_are_checked_natively() -> None:
+    one, two = TwoTensor(torch.zeros(3), torch.zeros(3)), TwoTensor(torch.zeros(4), torch.zeros(4))
+    guards = [GuardRecord(GuardKind.TENSOR, X, facts_of(one))]
+    check = both(guards)
+    assert class_named(facts_of(one).type_name) is TwoTensor
+    assert check(one) and check(TwoTensor(torch.ones(3), torch.ones(3)))
+    assert not check(two) and not check(torch.zeros(3)) and not check(torch.nn.Parameter(torch.zeros(3)))
+    assert not check(TwoTensor(torch.zeros(3).double(), torch.zeros(3).double()))
 
 
 # ---- remembered look-ups ---------------------------------------------------------------------------------------

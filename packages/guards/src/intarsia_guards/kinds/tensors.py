@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -105,11 +106,14 @@ class HeldTensor(SourceGuard):
 
 
 def class_named(name: str) -> type | None:
-    """Return the tensor class with a name, for the classes that torch brings."""
+    """Return the tensor class with a name: one that torch brings, or that lies in a module under its own name."""
     for cls in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         if meaning.type_name(cls) == name:
             return cls
-    return None
+    module, _, last = name.rpartition(".")
+    found = vars(sys.modules[module]).get(last) if module in sys.modules else None
+    is_tensor_class = isinstance(found, type) and issubclass(found, torch.Tensor)
+    return found if is_tensor_class and meaning.type_name(found) == name else None
 
 
 def _dims(text: str, wanted: tuple[int | None, ...]) -> list[str]:
