@@ -112,8 +112,9 @@ def class_named(name: str) -> type | None:
             return cls
     module, _, last = name.rpartition(".")
     found = vars(sys.modules[module]).get(last) if module in sys.modules else None
-    is_tensor_class = isinstance(found, type) and issubclass(found, torch.Tensor)
-    return found if is_tensor_class and meaning.type_name(found) == name else None
+    if not isinstance(found, type) or not issubclass(found, torch.Tensor):
+        return None
+    return found if meaning.type_name(found) == name else None
 
 
 def _dims(text: str, wanted: tuple[int | None, ...]) -> list[str]:
