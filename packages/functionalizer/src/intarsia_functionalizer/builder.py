@@ -113,9 +113,8 @@ def same_number(a: Any, b: Any) -> bool:
     """Tell whether two sizes are known to be equal, without asking (and so recording) anything new."""
     if a is b:
         return True
-    if isinstance(a, int) and isinstance(b, int):
-        return a == b
-    return isinstance(a, _SYMBOLIC) and isinstance(b, _SYMBOLIC) and bool(a.node.expr == b.node.expr)
+    a, b = (x.node.expr if isinstance(x, _SYMBOLIC) else x for x in (a, b))  # a symbol may have become a number
+    return bool(a == b)
 
 
 def at_least(number: Any, bound: int) -> bool:

@@ -14,8 +14,10 @@
     }
 
 Nodes have their own names, which plans and the levels below use too. First come the size facts, with each symbol
-declared once; then the signature, a line for each input, write and output; then the guards; then the graph in the text
-of its dialect. A captured graph has lines `example f32[2, 3]` for its inputs besides. A partition is its graphs, one
+declared once (a line `symbolic` where there could have been some, since composite ops come apart otherwise there); then
+the signature, a line for each input, write and output; then the guards; then the graph in the text
+of its dialect. A captured graph has lines `example f32[2, 3]` for its inputs besides, with `of 0` behind the
+type where memory is shared with that input. A partition is its graphs, one
 after the other, under a line for each pair of halves.
 
 What has no text (functions of the user, attributes of modules, opaque objects) is a name in it: `constants_of` gives
@@ -26,15 +28,18 @@ the objects and `parse_value` takes them. Size symbols need an environment, whic
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
-from torch._subclasses import FakeTensorMode
+import torch
+from torch._subclasses import FakeTensor, FakeTensorMode
 
 from intarsia_ir import aten as aten_dialect
+from intarsia_ir import meta
 from intarsia_ir import torch as torch_dialect
 from intarsia_ir._guard_text import guard_lines, guard_of
 from intarsia_ir._literals import Opaque, value_type
@@ -73,7 +78,14 @@ __all__ = [
 SCHEMA = 1
 Value = Captured | Recorded | Partition[Half]
 Symbols = Callable[[str, str], Any]
-Thaw = Callable[[SizeFacts], tuple[FakeTensorMode, Symbols]]
+
+
+class Thaw(Protocol):
+    """Makes the mode that tensors of a graph belong to, and its size symbols."""
+
+    def __call__(self, facts: SizeFacts, /, *, symbolic: bool) -> tuple[FakeTensorMode, Symbols]:
+        """Return them; `symbolic`: sizes could have been symbols, even if there is no fact."""
+
 
 _HEADER = re.compile(r"^// level: (\w+) (\d+)\n", re.MULTILINE)
 _GRAPH = re.compile(r"^// dialect: ", re.MULTILINE)
@@ -219,11 +231,31 @@ def _graph_lines(value: Captured | Recorded, opaque: Opaque) -> tuple[list[str],
 
 def _head(value: Captured | Recorded, opaque: Opaque) -> Iterator[str]:
     yield from fact_lines(value.facts, origins_comment)
+    if value.facts == SizeFacts() and _is_symbolic(value):
+        yield "symbolic"
     yield from signature_lines(value.signature, opaque)
     if isinstance(value, Functional):
         yield from guard_lines(value.guards, value.signature.inputs, opaque)
     if isinstance(value, Captured):
-        yield from (f"example {value_type(example, opaque)}" for example in value.inputs)
+        yield from _example_lines(value.inputs, opaque)
+
+
+def _example_lines(inputs: Sequence[Any], opaque: Opaque) -> Iterator[str]:
+    """Yield a line for each input: its type, and the first input whose memory it shares."""
+    owners: dict[int, int] = {}
+    for number, example in enumerate(inputs):
+        line = f"example {value_type(example, opaque)}"
+        if isinstance(example, torch.Tensor):
+            owner = owners.setdefault(example.untyped_storage()._cdata, number)
+            line += "" if owner == number else f" of {owner}"
+        yield line
+
+
+def _is_symbolic(value: Captured | Recorded) -> bool:
+    """Tell whether the tensors of a value belong to an environment, which could have made symbols of their sizes."""
+    known = value.inputs if isinstance(value, Captured) else map(meta.value, value.graph_module.graph.nodes)
+    tensors = (x for x in known if isinstance(x, FakeTensor))
+    return any(x.fake_mode.shape_env is not None for x in itertools.islice(tensors, 1))
 
 
 def signature_lines(signature: Signature, opaque: Opaque) -> Iterator[str]:
@@ -265,7 +297,8 @@ def _read_graph(level: Any) -> Callable[[Reader, str, int, Mapping[str, Any], Th
 
     def read(reader: Reader, text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None) -> Any:
         facts = read_facts(reader.tokens, reader.origins)
-        mode, symbols = thaw(facts) if thaw is not None else (FakeTensorMode(), None)
+        symbolic = bool(reader.tokens.accept("symbolic")) or facts != SizeFacts()
+        mode, symbols = thaw(facts, symbolic=symbolic) if thaw is not None else (FakeTensorMode(), None)
         reader.fake_mode, reader.symbols = mode, symbols
         signature = read_signature(reader)
         guards = read_guards(reader, signature.inputs)
@@ -314,8 +347,24 @@ def _calls(reader: Reader, word: str) -> Iterator[tuple[tuple[Any, ...], dict[st
 
 
 def _examples(reader: Reader) -> Iterator[Any]:
+    found: list[Any] = []
     while reader.tokens.accept("example"):
-        yield reader.type()
+        value = reader.type()
+        if reader.tokens.accept("of"):
+            token = reader.tokens.expect_kind("number")
+            owner = found[int(token.text)] if int(token.text) < len(found) else None
+            if not (isinstance(owner, torch.Tensor) and isinstance(value, torch.Tensor)):
+                fail(f"example {token.text} is no tensor before this one", token.line)
+            value = _in_memory_of(owner, value)
+        found.append(value)
+        yield value
+
+
+def _in_memory_of(owner: FakeTensor, value: FakeTensor) -> torch.Tensor:
+    with owner.fake_mode, torch.no_grad():
+        made = torch.empty(0, dtype=value.dtype, device=value.device)
+        made.set_(owner.untyped_storage(), value.storage_offset(), value.shape, value.stride())
+        return made.requires_grad_(value.requires_grad)
 
 
 def record_reader(text: str, line: int, constants: Mapping[str, Any]) -> Reader:

@@ -7,6 +7,7 @@ don't declare (those that only a running program knows) are made where they are 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,17 +27,19 @@ __all__ = ["thawed"]
 
 
 def thawed(
-    facts: SizeFacts, *, kind: type[FakeTensorMode] = FakeTensorMode
+    facts: SizeFacts, *, symbolic: bool = True, kind: type[FakeTensorMode] = FakeTensorMode
 ) -> tuple[FakeTensorMode, Callable[[str, str], Any]]:
     """Return a mode over an environment that holds `facts`, and a function that makes symbolic numbers in it.
 
     Args:
         facts: What `freeze` or `join_facts` gave.
+        symbolic: The mode has an environment from the start. Otherwise, as for a program of static sizes, it has one
+            once a first number is made: composite ops come apart otherwise over one.
         kind: The class of the mode.
 
     Returns:
-        The mode; without symbols in the facts it has an environment too, since a program may make some. The function
-        takes an expression and `"int"`, `"float"`, `"bool"`, or `"size"`, an integer that isn't negative.
+        The mode, even without symbols in the facts: a program may make some. The function takes an expression and
+        `"int"`, `"float"`, `"bool"`, or `"size"`, an integer that isn't negative.
 
     Raises:
         InvalidArgumentError: `shapes.text`: a relation or expression can't be read.
@@ -69,7 +72,18 @@ def thawed(
             relation = Relation(symbols.expression(fact.relation), fact.origin)
             env.guards.append(relation)
             env.knowledge.learn(relation.expr)
-    return fake_mode(env, kind=kind), symbols.number
+    mode = fake_mode(env, kind=kind)
+    if not symbolic:
+        static = fake_mode(kind=kind)
+        return static, functools.partial(_first_number, symbols, static, mode)
+    return mode, symbols.number
+
+
+def _first_number(symbols: _Symbols, static: FakeTensorMode, mode: FakeTensorMode, text: str, kind: str) -> Any:
+    """Return a symbolic number, over the environment of `mode`, which is from now on that of `static`."""
+    static.shape_env = mode.shape_env
+    static.allow_scalar_outputs, static.cache_enabled = mode.allow_scalar_outputs, mode.cache_enabled
+    return symbols.number(text, kind)
 
 
 def _declare(env: ShapeEnv, symbol: Any, name: str, facts: SizeFacts) -> None:
