@@ -248,3 +248,41 @@ def test_what_can_not_be_read_is_refused_with_its_line(text, message):
 def test_another_version_is_refused():
     with pytest.raises(UnsupportedError, match="level Functional 2; this reader takes Captured 1, Recorded 1"):
         parse_value("// level: Functional 2\n// dialect: aten 1\ngraph() { return () }")
+
+
+CAPTURED = """\
+// level: Captured 1
+example f32[4, 2]
+example f32[2]+4 of 0
+// dialect: torch 1
+graph(%x: f32[4, 2], %y: f32[2]) {
+  %z: f32[4, 2] = torch.add(%x, %y)
+  return (%z,)
+}
+"""
+
+
+def test_examples_share_the_memory_that_inputs_share():
+    value = parse_value(CAPTURED)
+    first, second = value.inputs
+    assert first.untyped_storage()._cdata == second.untyped_storage()._cdata
+    assert (second.storage_offset(), tuple(second.shape), second.stride()) == (4, (2,), (1,))
+    assert print_value(value) == CAPTURED
+
+
+@pytest.mark.parametrize("owner", [1, 5])
+def test_an_example_shares_memory_with_one_before_it_only(owner):
+    with pytest.raises(InvalidArgumentError, match=f"example {owner} is no tensor before this one"):
+        parse_value(CAPTURED.replace("of 0", f"of {owner}"))
+
+
+@pytest.mark.parametrize("line", ["", "symbolic\n"], ids=["static", "symbolic"])
+def test_a_text_tells_whether_sizes_could_be_symbols(line):
+    asked = []
+
+    def thaw(facts, *, symbolic):
+        asked.append((facts, symbolic))
+        return FakeTensorMode(), None
+
+    parse_value(CAPTURED.replace("example", f"{line}example", 1), thaw=thaw)
+    assert asked == [(SizeFacts(), bool(line))]
