@@ -353,7 +353,7 @@ def _examples(reader: Reader) -> Iterator[Any]:
         if reader.tokens.accept("of"):
             token = reader.tokens.expect_kind("number")
             owner = found[int(token.text)] if int(token.text) < len(found) else None
-            if not (isinstance(owner, torch.Tensor) and isinstance(value, torch.Tensor)):
+            if not (isinstance(owner, FakeTensor) and isinstance(value, FakeTensor)):
                 fail(f"example {token.text} is no tensor before this one", token.line)
             value = _in_memory_of(owner, value)
         found.append(value)
