@@ -7,11 +7,11 @@ import torch
 
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.reports import describe_frame
+from intarsia_ir.guards import GUARDS
 from intarsia_ir.records import (
     ArgumentSource,
     Capture,
     GuardKind,
-    GuardRecord,
     ItemSource,
     LinkableCode,
     Origin,
@@ -41,7 +41,8 @@ class Loud:
     ],
 )
 def test_a_guard_is_one_short_line(kind: GuardKind, value: object, text: str) -> None:
-    capture = Capture(None, SIGNATURE, (), (GuardRecord(kind, X, value),), LinkableCode((lambda: None).__code__))
+    guard = GUARDS[kind](X, *(value if kind is GuardKind.ALIASING else [value]))
+    capture = Capture(None, SIGNATURE, (), (guard,), LinkableCode((lambda: None).__code__))
     description = describe_frame(FrameEvent(EventKind.COMPILED, "f", Origin("user.py", 3, "f"), capture=capture))
     _, line = description.splitlines()
     assert line.startswith(f"  guard {text}") and len(line) < 200

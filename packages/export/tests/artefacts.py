@@ -9,7 +9,8 @@ import torch
 
 from intarsia_export import Artefact, MadeOn, Variant
 from intarsia_export.contents import Parameter, Size
-from intarsia_ir.records import ArgumentSource, GuardKind, GuardRecord, Origin, SizeFact, SizeFacts, TensorFacts
+from intarsia_ir.guards import TensorGuard
+from intarsia_ir.records import ArgumentSource, Origin, SizeFact, SizeFacts, TensorFacts
 from intarsia_loops.level_text import parse_value
 from intarsia_runtime import Cache, detect_target, machine_code
 from intarsia_runtime.target import cpu_features
@@ -54,7 +55,7 @@ def artefact(folder: Path) -> Artefact:
     variant = Variant(
         Finished(program, facts),
         machine_code(half.source, detect_target(threads=1), cache=Cache(folder)),
-        (GuardRecord(GuardKind.TENSOR, X, tensor, LINE),),
+        (TensorGuard(X, tensor, origin=LINE),),
         ((X, "torch.Tensor"),),
         (X, "weight"),
         {"tuple": [{"result": 0}, {"size": "s0 * 2"}, {"argument": "x"}, {"weight": "weight"}, {"value": "'text'"}]},

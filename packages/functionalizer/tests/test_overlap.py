@@ -5,12 +5,13 @@ import torch
 
 from intarsia_functionalizer import functionalize, to_aten
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.records import ArgumentSource, AttributeSource, GuardKind, GuardRecord, InputSpec, Role, Signature
+from intarsia_ir.guards import OverlapGuard
+from intarsia_ir.records import ArgumentSource, AttributeSource, InputSpec, Role, Signature
 
 
 def guards(program, *inputs, **options):
     return [
-        (str(g.source), [str(s) for s in g.value]) for g in functionalize(to_aten(program, inputs, **options)).guards
+        (str(g.source), [str(s) for s in g.others]) for g in functionalize(to_aten(program, inputs, **options)).guards
     ]
 
 
@@ -54,7 +55,7 @@ def test_sources_come_from_the_signature():
         return x * count
 
     (guard,) = functionalize(to_aten(program, (t(), t()), signature=given)).guards
-    assert guard == GuardRecord(GuardKind.OVERLAP, source, (ArgumentSource("arg0"),), reason=guard.reason)
+    assert guard == OverlapGuard(source, (ArgumentSource("arg0"),), reason=guard.reason)
 
 
 def add_and_read(x, y):

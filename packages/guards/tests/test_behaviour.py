@@ -16,11 +16,24 @@ from intarsia_ir import (
     ArgumentSource,
     AttributeSource,
     GlobalSource,
-    GuardKind,
     GuardRecord,
     ItemSource,
     Source,
     TensorFacts,
+)
+from intarsia_ir.guards import (
+    AbsentGuard,
+    CodeGuard,
+    ConstantGuard,
+    DictKeysGuard,
+    GradModeGuard,
+    HasAttributeGuard,
+    IdentityGuard,
+    LengthGuard,
+    NotIdentityGuard,
+    OverlapGuard,
+    TensorGuard,
+    TypeGuard,
 )
 
 X = ArgumentSource("x")
@@ -51,15 +64,15 @@ class Hostile:
 @pytest.mark.parametrize(
     "record",
     [
-        GuardRecord(GuardKind.CONSTANT, AttributeSource(X, "broken"), 1),
-        GuardRecord(GuardKind.CONSTANT, AttributeSource(X, "missing"), 1),
-        GuardRecord(GuardKind.LENGTH, X, 1),
-        GuardRecord(GuardKind.CONSTANT, ItemSource(X, 0), 1),
-        GuardRecord(GuardKind.HAS_ATTRIBUTE, X, ("broken", True)),
-        GuardRecord(GuardKind.DICT_KEYS, X, ("a",)),
-        GuardRecord(GuardKind.IDENTITY, X, "something else"),
-        GuardRecord(GuardKind.CODE, X, f.__code__),
-        GuardRecord(GuardKind.OVERLAP, X, (X,)),
+        ConstantGuard(AttributeSource(X, "broken"), 1),
+        ConstantGuard(AttributeSource(X, "missing"), 1),
+        LengthGuard(X, 1),
+        ConstantGuard(ItemSource(X, 0), 1),
+        HasAttributeGuard(X, "broken", True),
+        DictKeysGuard(X, ("a",)),
+        IdentityGuard(X, "something else"),
+        CodeGuard(X, f.__code__),
+        OverlapGuard(X, (X,)),
     ],
 )
 def test_errors_of_user_code_are_failed_guards(record: GuardRecord) -> None:
@@ -78,7 +91,7 @@ def test_interrupts_are_not_failed_guards() -> None:
         def __eq__(self, other: object) -> bool:
             raise KeyboardInterrupt
 
-    guards = build_guards([GuardRecord(GuardKind.CONSTANT, ItemSource(X, "value"), 1)], function=f)
+    guards = build_guards([ConstantGuard(ItemSource(X, "value"), 1)], function=f)
     with pytest.raises(KeyboardInterrupt):
         guards.check(({Interrupting(): 1},))
 
@@ -89,16 +102,16 @@ def test_interrupts_are_not_failed_guards() -> None:
 class Thing: ...
 
 
-@pytest.mark.parametrize("kind", [GuardKind.IDENTITY, GuardKind.NOT_IDENTITY, GuardKind.CONSTANT, GuardKind.ABSENT])
-def test_objects_are_held_weakly(kind: GuardKind) -> None:
+@pytest.mark.parametrize("kind", [IdentityGuard, NotIdentityGuard, ConstantGuard, AbsentGuard])
+def test_objects_are_held_weakly(kind: Any) -> None:
     thing = Thing()
     alive = weakref.ref(thing)
-    guards = build_guards([GuardRecord(kind, X, thing)], function=f)
+    guards = build_guards([kind(X, thing)], function=f)
     guards.check((thing,))
     del thing
     gc.collect()
     assert alive() is None
-    expected = kind in (GuardKind.NOT_IDENTITY,)
+    expected = kind is NotIdentityGuard
     for value in (None, Thing(), 0):
         assert guards.check((value,)) is expected, (kind, value)
     assert (guards.explain_failure((None,)) is None) is expected
@@ -112,9 +125,9 @@ def test_types_functions_and_keys_are_held_weakly() -> None:
         exec("def function(x): ...", space)
         function, key = space["function"], nn.Parameter(torch.ones(1))
         records = [
-            GuardRecord(GuardKind.TYPE, X, Local),
-            GuardRecord(GuardKind.CODE, X, function.__code__),
-            GuardRecord(GuardKind.DICT_KEYS, X, (key,)),
+            TypeGuard(X, Local),
+            CodeGuard(X, function.__code__),
+            DictKeysGuard(X, (key,)),
         ]
         guards = build_guards(records, function=function)
         return [weakref.ref(o) for o in (Local, function, function.__code__, key)], guards
@@ -141,7 +154,7 @@ def test_decorated_functions_are_bound_by_the_wrapper() -> None:
     @functools.wraps(inner)
     def wrapper(*args: int, **kwargs: int) -> None: ...
 
-    guards = build_guards([GuardRecord(GuardKind.LENGTH, ArgumentSource("args"), 1)], function=wrapper)
+    guards = build_guards([LengthGuard(ArgumentSource("args"), 1)], function=wrapper)
     assert guards.check((1,), {"b": 2}) and not guards.check((1, 2))
 
 
@@ -152,7 +165,7 @@ def test_a_set_made_for_the_guard_lives_as_long_as_the_guard(kind: type) -> None
 
     thing = Thing()
     for elements in (["a", 1, None], [thing, "a"]):
-        guards = build_guards([GuardRecord(GuardKind.CONSTANT, X, kind(elements))], function=f)
+        guards = build_guards([ConstantGuard(X, kind(elements))], function=f)
         gc.collect()
         assert guards.check((kind(elements),))
         assert not guards.check((kind(["a"]),))
@@ -190,8 +203,8 @@ class Counting:
 
 def test_common_sources_are_fetched_once() -> None:
     deep: Source = AttributeSource(AttributeSource(X, "a"), "b")
-    records = [GuardRecord(GuardKind.TYPE, AttributeSource(deep, name), Counting) for name in "cde"]
-    guards = build_guards([*records, GuardRecord(GuardKind.TYPE, deep, Counting)], function=f)
+    records = [TypeGuard(AttributeSource(deep, name), Counting) for name in "cde"]
+    guards = build_guards([*records, TypeGuard(deep, Counting)], function=f)
     text = guards.text(f.__code__)
     assert [text.count(f"{name!r}") for name in "abcde"] == [1] * 5
     assert guards.frame_check(f.__code__).check.n_operations == 5 + 4
@@ -201,14 +214,14 @@ def test_common_sources_are_fetched_once() -> None:
 
 
 def test_objects_are_checked_before_anything_is_fetched_from_them() -> None:
-    record = GuardRecord(GuardKind.CONSTANT, AttributeSource(X, "value"), 1)
-    guards = build_guards([record, GuardRecord(GuardKind.TYPE, X, Thing)], function=f)
+    record = ConstantGuard(AttributeSource(X, "value"), 1)
+    guards = build_guards([record, TypeGuard(X, Thing)], function=f)
     x = Counting()
     assert not guards.check((x,)) and x.fetched == []
 
 
 def test_text_is_short_and_readable() -> None:
-    records = [GuardRecord(GuardKind.CONSTANT, X, 3), GuardRecord(GuardKind.GRAD_MODE, None, True)]
+    records = [ConstantGuard(X, 3), GradModeGuard(True)]
     assert build_guards(records).text(f.__code__) == (
         "def guard(a0):\n"
         "    try:\n"
@@ -241,13 +254,13 @@ SELF = ArgumentSource("self")
 
 
 def module_guards(net: Net) -> Any:
-    records = [GuardRecord(GuardKind.TYPE, SELF, Net)]
+    records = [TypeGuard(SELF, Net)]
     for name in ("linear", "count", "scale", "plain", "shared", "training"):
         value = getattr(net, name)
-        kind = GuardKind.CONSTANT if isinstance(value, int) else GuardKind.IDENTITY
-        records.append(GuardRecord(kind, AttributeSource(SELF, name), value))
+        kind = ConstantGuard if isinstance(value, int) else IdentityGuard
+        records.append(kind(AttributeSource(SELF, name), value))
     weight = AttributeSource(AttributeSource(SELF, "linear"), "weight")
-    records.append(GuardRecord(GuardKind.IDENTITY, weight, net.linear.weight))
+    records.append(IdentityGuard(weight, net.linear.weight))
     return build_guards(records, function=net.forward)
 
 
@@ -317,7 +330,7 @@ def test_data_swap_is_seen() -> None:
     wanted = TensorFacts("torch.nn.parameter.Parameter", torch.float32, ("cpu", None), (2, 2), (2, 1), True, None, True)
     source = AttributeSource(AttributeSource(SELF, "linear"), "weight")
     guards = build_guards(
-        [GuardRecord(GuardKind.IDENTITY, source, weight), GuardRecord(GuardKind.TENSOR, source, wanted)],
+        [IdentityGuard(source, weight), TensorGuard(source, wanted)],
         function=net.forward,
     )
     assert guards.check((1,))
@@ -328,7 +341,7 @@ def test_data_swap_is_seen() -> None:
 def test_globals_are_not_held() -> None:
     space: dict[str, Any] = {"flag": 1}
     exec("def g(): return flag", space)
-    guards = build_guards([GuardRecord(GuardKind.CONSTANT, GlobalSource("flag"), 1)], function=space["g"])
+    guards = build_guards([ConstantGuard(GlobalSource("flag"), 1)], function=space["g"])
     frame = guards.frame_check(space["g"].__code__)
     assert frame.wants_globals and frame.check(space)
     marker = space["marker"] = Thing()

@@ -9,7 +9,8 @@ import torch
 
 from intarsia_guards import build_guards
 from intarsia_guards.changes import changed
-from intarsia_ir import ArgumentSource, AttributeSource, GuardKind, GuardRecord, ItemSource, TensorFacts
+from intarsia_ir import ArgumentSource, AttributeSource, GuardRecord, ItemSource, TensorFacts
+from intarsia_ir.guards import ConstantGuard, GradModeGuard, TensorGuard, TypeGuard
 from intarsia_ir.records import Symbolic
 
 X, N = ArgumentSource("x"), ArgumentSource("n")
@@ -31,11 +32,11 @@ def of(records: list[GuardRecord], **values: Any) -> Symbolic:
     ],
 )  # fmt: skip
 def test_a_number_or_text_that_differs_and_keeps_its_type(old: Any, new: Any, is_symbol: bool) -> None:
-    assert of([GuardRecord(GuardKind.CONSTANT, N, old)], n=new) == Symbolic({}, frozenset([N] if is_symbol else []))
+    assert of([ConstantGuard(N, old)], n=new) == Symbolic({}, frozenset([N] if is_symbol else []))
 
 
 def test_sizes_and_strides_that_differ_by_dimension() -> None:
-    records = [GuardRecord(GuardKind.TENSOR, X, tensor((2, None, 4), (12, 4, 1)))]
+    records = [TensorGuard(X, tensor((2, None, 4), (12, 4, 1)))]
     assert of(records, x=torch.ones(5, 3, 4)) == Symbolic({X: frozenset({0})})
     assert of(records, x=torch.ones(2, 7, 4)) == Symbolic({}, strides={X: frozenset({0})})
     assert of(records, x=torch.ones(2, 3, 4)) == Symbolic()
@@ -45,18 +46,18 @@ def test_sizes_and_strides_that_differ_by_dimension() -> None:
     "x", [torch.ones(5, 4), torch.ones(5, 3, 4, dtype=torch.int32), torch.ones(2, 3, 4).to_sparse(), None, 3]
 )
 def test_another_kind_of_tensor_is_left_out(x: Any) -> None:
-    assert of([GuardRecord(GuardKind.TENSOR, X, tensor((2, 3, 4), (12, 4, 1)))], x=x) == Symbolic()
+    assert of([TensorGuard(X, tensor((2, 3, 4), (12, 4, 1)))], x=x) == Symbolic()
 
 
 def test_what_is_below_an_object_of_another_type_is_left_out() -> None:
-    count = GuardRecord(GuardKind.CONSTANT, AttributeSource(ItemSource(X, 0), "real"), 3)
-    other = GuardRecord(GuardKind.CONSTANT, N, 3)
-    same = [GuardRecord(GuardKind.TYPE, X, list), count, other]
+    count = ConstantGuard(AttributeSource(ItemSource(X, 0), "real"), 3)
+    other = ConstantGuard(N, 3)
+    same = [TypeGuard(X, list), count, other]
     assert of(same, x=[4], n=4).numbers == {count.source, N}
     assert of(same, x=(4,), n=4).numbers == {N}
 
 
 def test_what_can_not_be_fetched_is_left_out() -> None:
-    count = GuardRecord(GuardKind.CONSTANT, AttributeSource(X, "count"), 3)
-    assert of([count, GuardRecord(GuardKind.CONSTANT, N, 3)], x=object(), n=4).numbers == {N}
-    assert of([GuardRecord(GuardKind.GRAD_MODE, None, value=True)]) == Symbolic()
+    count = ConstantGuard(AttributeSource(X, "count"), 3)
+    assert of([count, ConstantGuard(N, 3)], x=object(), n=4).numbers == {N}
+    assert of([GradModeGuard(True)]) == Symbolic()

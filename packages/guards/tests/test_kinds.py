@@ -1,6 +1,7 @@
 """Each kind of guard: it passes, it fails, and the explanation says what changed and what to do."""
 
 import abc
+import dataclasses
 import enum
 import math
 from collections import OrderedDict
@@ -30,7 +31,22 @@ from intarsia_ir import (
     TensorFacts,
     TypeSource,
 )
+from intarsia_ir.guards import (
+    GUARDS,
+    AbsentGuard,
+    AliasingGuard,
+    ConstantGuard,
+    DistinctGuard,
+    GradModeGuard,
+    HandlingGuard,
+    IdentityGuard,
+    OverlapGuard,
+    SizeGuard,
+    SubclassGuard,
+)
+from intarsia_ir.records import Source
 
+BF16, F16 = torch.bfloat16, torch.float16
 X, Y, Z = map(ArgumentSource, "xyz")
 WHERE = Origin("model.py", 12, "forward")
 
@@ -50,9 +66,17 @@ def facts(tensor: torch.Tensor, **changes: Any) -> TensorFacts:
     return TensorFacts(**{**known, **changes})
 
 
+def made(kind: GuardKind, source: Source | None, value: Any) -> GuardRecord:
+    """Return the guard of a kind; a tuple is the values of its fields where it has several."""
+    cls = GUARDS[kind]
+    names = [field.name for field in dataclasses.fields(cls) if not field.kw_only and field.name != "source"]
+    values = value if len(names) > 1 else (value,)
+    return cls(*([source] if source else []), *values, origin=WHERE, reason="a test needs it")
+
+
 def check(kind: GuardKind, value: Any, good: list[Any], bad: list[Any], **options: Any) -> list[GuardFailure]:
     """Check one guard on `x`: by call, by frame, and by the explanation."""
-    record = GuardRecord(kind, options.get("source", X), value, WHERE, "a test needs it")
+    record = made(kind, options.get("source", X), value)
 
     def f(x: Any) -> None: ...
 
@@ -233,7 +257,7 @@ def test_subclass_after_changes() -> None:
     class Abstract(abc.ABC): ...
 
     def holds(*values: Any) -> bool:
-        record = GuardRecord(GuardKind.SUBCLASS, X, values)
+        record = SubclassGuard(X, *values)
         frame = build_guards([record]).frame_check((lambda x: x).__code__)
         answers.append(frame.check)
         return bool(frame.check(Other))
@@ -293,16 +317,16 @@ def pair(x: Any, y: Any) -> None: ...
 
 def test_aliasing() -> None:
     a, b = torch.ones(2), torch.ones(2)
-    same = build_guards([GuardRecord(GuardKind.ALIASING, X, (Y, True))], function=pair)
+    same = build_guards([AliasingGuard(X, Y, True)], function=pair)
     assert same.check((a, a)) and not same.check((a, b))
-    apart = build_guards([GuardRecord(GuardKind.ALIASING, X, (Y, False))], function=pair)
+    apart = build_guards([AliasingGuard(X, Y, False)], function=pair)
     assert apart.check((a, b)) and not apart.check((a, a))
     assert "another object than y" in str(apart.explain_failure((a, a)))
 
 
 def test_distinct() -> None:
     a, b, c = [torch.ones(2) for _ in range(3)]
-    guards = build_guards([GuardRecord(GuardKind.DISTINCT, X, (Y, ItemSource(Z, 0)))], function=triple)
+    guards = build_guards([DistinctGuard(X, (Y, ItemSource(Z, 0)))], function=triple)
     assert guards.check((a, b, [c])) and guards.check((c, a, [b]))
     assert not guards.check((a, a, [c])) and not guards.check((a, b, [b])) and not guards.check((a, b, []))
     assert "another object than y, z[0]" in str(guards.explain_failure((a, b, [b])))
@@ -310,7 +334,7 @@ def test_distinct() -> None:
 
 def test_a_key_of_the_call_is_absent() -> None:
     a, b = torch.ones(2), torch.ones(2)
-    guards = build_guards([GuardRecord(GuardKind.ABSENT, X, Y)], function=pair)
+    guards = build_guards([AbsentGuard(X, Y)], function=pair)
     assert guards.check(({a: 1}, b)) and guards.check(({b: 1}, a))
     assert not guards.check(({a: 1}, a)) and not guards.check(({}, []))
     assert "x was without y, now it is with it" in str(guards.explain_failure(({b: 1}, b)))
@@ -320,7 +344,7 @@ def triple(x: Any, y: Any, z: Any) -> None: ...
 
 
 def test_overlap() -> None:
-    guards = build_guards([GuardRecord(GuardKind.OVERLAP, X, (Y,))], function=pair)
+    guards = build_guards([OverlapGuard(X, (Y,))], function=pair)
     base = torch.zeros(10)
     assert guards.check((base[:5], base[5:])) and guards.check((base, torch.ones(10)))
     assert not guards.check((base[:6], base[5:])) and not guards.check((base, base))
@@ -361,16 +385,26 @@ class Mode(torch.overrides.TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-CPU_OFF = (("cpu", False, "bf16"), True)
+CPU_OFF = ((("cpu", False, "bf16"),), True)
 AMBIENT: list[tuple[GuardKind, Any, Any, Callable[[], Any]]] = [
     (GuardKind.GRAD_MODE, True, False, torch.no_grad),
     (GuardKind.INFERENCE_MODE, False, True, torch.inference_mode),
     (GuardKind.DEFAULT_DTYPE, torch.float32, torch.float64, lambda: default_dtype(torch.float64)),
     (GuardKind.DETERMINISTIC, (False, False), (True, True), deterministic),
     (GuardKind.TORCH_MODES, (), (Mode,), Mode),
-    (GuardKind.AUTOCAST, CPU_OFF, (("cpu", True, "bfloat16"), True), lambda: torch.autocast("cpu", torch.bfloat16)),
-    (GuardKind.AUTOCAST, CPU_OFF[:1], (("cpu", True, torch.float16),), lambda: torch.autocast("cpu", torch.float16)),
-    (GuardKind.AUTOCAST, CPU_OFF, (("cpu", True, "bf16"), False), lambda: torch.autocast("cpu", cache_enabled=False)),
+    (GuardKind.AUTOCAST, CPU_OFF, ((("cpu", True, "bfloat16"),), True), lambda: torch.autocast("cpu", BF16)),
+    (
+        GuardKind.AUTOCAST,
+        CPU_OFF[:1],
+        ((("cpu", True, "torch.float16"),),),
+        lambda: torch.autocast("cpu", torch.float16),
+    ),
+    (
+        GuardKind.AUTOCAST,
+        CPU_OFF,
+        ((("cpu", True, "bf16"),), False),
+        lambda: torch.autocast("cpu", cache_enabled=False),
+    ),
 ]
 
 
@@ -378,9 +412,7 @@ AMBIENT: list[tuple[GuardKind, Any, Any, Callable[[], Any]]] = [
 def test_what_the_caller_handles(native: bool) -> None:
     def f() -> None: ...
 
-    both = [
-        build_guards([GuardRecord(GuardKind.HANDLING, None, on)], function=f, native=native) for on in (False, True)
-    ]
+    both = [build_guards([HandlingGuard(on)], function=f, native=native) for on in (False, True)]
     assert [guards.check() for guards in both] == [True, False]
     try:
         raise KeyError
@@ -395,8 +427,8 @@ def test_what_the_caller_handles(native: bool) -> None:
 def test_ambient(kind: GuardKind, outside: Any, inside: Any, scope: Callable[[], Any]) -> None:
     def f() -> None: ...
 
-    out = build_guards([GuardRecord(kind, None, outside, WHERE)], function=f)
-    within = build_guards([GuardRecord(kind, None, inside, WHERE)], function=f)
+    out = build_guards([made(kind, None, outside)], function=f)
+    within = build_guards([made(kind, None, inside)], function=f)
     assert out.check() and not within.check()
     assert out.explain_failure() is None and "remedy" in str(within.explain_failure())
     with scope():
@@ -433,7 +465,7 @@ def test_a_relation_that_cannot_be_evaluated_does_not_hold() -> None:
 
 
 def test_size_records_and_facts_are_joined() -> None:
-    record = GuardRecord(GuardKind.SIZE, None, SizeFact("math.floor(s0 / 2) > 1"), WHERE)
+    record = SizeGuard(SizeFact("math.floor(s0 / 2) > 1"), origin=WHERE)
     guards = build_guards([record], SizeFacts(symbols={"s0": "x.size(0)"}), function=pair)
     assert guards.check((torch.ones(4), 0)) and not guards.check((torch.ones(3), 0))
     failure = guards.first_failure((torch.ones(3), 0))
@@ -483,14 +515,14 @@ def test_sources() -> None:
         ItemSource(ArgumentSource("more"), "z"): 9,
         CellSource("cell"): 1,
     }
-    records = [GuardRecord(GuardKind.CONSTANT, source, value) for source, value in sources.items()]
+    records = [ConstantGuard(source, value) for source, value in sources.items()]
     records += [
-        GuardRecord(GuardKind.IDENTITY, GlobalSource("TABLE"), TABLE),
-        GuardRecord(GuardKind.IDENTITY, GlobalSource("len"), len),
-        GuardRecord(GuardKind.IDENTITY, AttributeSource(ModuleSource("math"), "floor"), math.floor),
-        GuardRecord(GuardKind.CONSTANT, DictItemSource(ArgumentSource("more"), "z"), 9),
-        GuardRecord(GuardKind.IDENTITY, TypeSource(AttributeSource(GlobalSource("TABLE"), "dtype")), torch.dtype),
-        GuardRecord(GuardKind.CONSTANT, AnswerSource(AttributeSource(ModuleSource("torch"), "is_grad_enabled")), True),
+        IdentityGuard(GlobalSource("TABLE"), TABLE),
+        IdentityGuard(GlobalSource("len"), len),
+        IdentityGuard(AttributeSource(ModuleSource("math"), "floor"), math.floor),
+        ConstantGuard(DictItemSource(ArgumentSource("more"), "z"), 9),
+        IdentityGuard(TypeSource(AttributeSource(GlobalSource("TABLE"), "dtype")), torch.dtype),
+        ConstantGuard(AnswerSource(AttributeSource(ModuleSource("torch"), "is_grad_enabled")), True),
     ]
     guards = build_guards(records, function=f)
     assert guards.check((0, 4, 5), {"z": 9})
@@ -524,7 +556,7 @@ def test_bound_methods_and_modules() -> None:
             return x
 
     net = Net().eval()
-    record = GuardRecord(GuardKind.CONSTANT, AttributeSource(ArgumentSource("self"), "training"), False)
+    record = ConstantGuard(AttributeSource(ArgumentSource("self"), "training"), False)
     for function in (net, net.forward):
         guards = build_guards([record], function=function)
         assert guards.check((1,))
@@ -534,24 +566,23 @@ def test_bound_methods_and_modules() -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    guards = build_guards([GuardRecord(GuardKind.CONSTANT, ArgumentSource("nope"), 1)], function=pair)
+    guards = build_guards([ConstantGuard(ArgumentSource("nope"), 1)], function=pair)
     with pytest.raises(InvalidArgumentError, match="parameter 'nope'; the function has x, y"):
         guards.check((1, 2))
     with pytest.raises(InvalidArgumentError, match="free variable"):
-        build_guards([GuardRecord(GuardKind.CONSTANT, CellSource("c"), 1)]).frame_check(pair.__code__)
+        build_guards([ConstantGuard(CellSource("c"), 1)]).frame_check(pair.__code__)
     with pytest.raises(InvalidArgumentError, match="not of type"):
         build_guards([], function=int).check((1,))
 
 
 def test_without_a_function_arguments_have_names() -> None:
-    guards = build_guards([GuardRecord(GuardKind.CONSTANT, X, 1)])
+    guards = build_guards([ConstantGuard(X, 1)])
     assert guards.check((), {"x": 1}) and not guards.check((), {"x": 2}) and len(guards) == 1
     with pytest.raises(InvalidArgumentError, match="function"):
         guards.check((1,))
 
 
 def test_kinds_that_need_a_source_or_none() -> None:
-    with pytest.raises(InvalidArgumentError, match="without a source"):
-        build_guards([GuardRecord(GuardKind.TYPE, None, int)]).check()
-    with pytest.raises(InvalidArgumentError, match="with a source"):
-        build_guards([GuardRecord(GuardKind.GRAD_MODE, X, True)]).check((), {"x": 1})
+    assert GradModeGuard(True).source is None
+    with pytest.raises(TypeError, match="positional argument"):
+        GradModeGuard(X, True)  # type: ignore[call-arg, arg-type]

@@ -17,13 +17,14 @@ from intarsia_ir import (
     AttributeSource,
     DictItemSource,
     GuardKind,
-    GuardRecord,
     ItemSource,
     PlainAttributeSource,
     ReferentSource,
     Source,
 )
+from intarsia_ir.guards import GUARDS
 
+SEVERAL = (GuardKind.HAS_ATTRIBUTE, GuardKind.ALIASING, GuardKind.COMPARISON, GuardKind.SUBCLASS)
 X = ArgumentSource("x")
 ran: list[str] = []
 
@@ -34,7 +35,7 @@ def f(x: Any) -> None: ...
 def holds(kind: GuardKind, value: Any, x: Any, source: Source = X) -> bool:
     """Check one guard natively, in Python and by its meaning; no code of the user ran."""
     ran.clear()
-    record = GuardRecord(kind, source, value)
+    record = GUARDS[kind](source, *value if kind in SEVERAL else [value])
     answers = set()
     for native in (True, False):
         guards = build_guards([record], native=native)

@@ -32,7 +32,6 @@ from intarsia_ir import (
     AttributeSource,
     DictItemSource,
     GlobalSource,
-    GuardKind,
     GuardRecord,
     InvalidArgumentError,
     ItemSource,
@@ -42,6 +41,17 @@ from intarsia_ir import (
     Source,
     TensorFacts,
     TypeSource,
+)
+from intarsia_ir.guards import (
+    AbsentGuard,
+    ConstantGuard,
+    DictKeysGuard,
+    IdentityGuard,
+    LengthGuard,
+    NotIdentityGuard,
+    OverlapGuard,
+    TensorGuard,
+    TypeGuard,
 )
 
 CHECKS = settings(derandomize=True, deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
@@ -129,22 +139,22 @@ def test_tensors_are_told_apart() -> None:
     for one in panel:
         if one.layout is not torch.strided or one.is_nested:
             continue
-        check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(one))])
+        check = both([TensorGuard(X, facts_of(one))])
         assert [check(other) for other in panel].count(True) == 1 and check(one)
         assert not check(3) and not check(None)
 
 
 def test_open_dimensions_and_unasked_keys() -> None:
-    check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(torch.zeros(4, 6), shape=(None, 6), dispatch_keys=None))])
+    check = both([TensorGuard(X, facts_of(torch.zeros(4, 6), shape=(None, 6), dispatch_keys=None))])
     assert check(torch.zeros(9, 6)) and not check(torch.zeros(9, 5)) and not check(torch.zeros(6))
-    check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(torch.zeros(4, 6), strides=(None, 1), is_leaf=True))])
+    check = both([TensorGuard(X, facts_of(torch.zeros(4, 6), strides=(None, 1), is_leaf=True))])
     assert check(torch.zeros(4, 9)[:, :6]) and not check(torch.zeros(4, 12)[:, ::2])
 
 
 def test_metadata_changed_in_place_is_seen() -> None:
     """The object stays; its storage, sizes, strides, type of numbers and requires_grad don't."""
     t = torch.zeros(4, 4)
-    check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(t))])
+    check = both([TensorGuard(X, facts_of(t))])
     assert check(t)
     t.requires_grad_()
     assert not check(t)
@@ -162,7 +172,7 @@ def test_metadata_changed_in_place_is_seen() -> None:
 
 def test_swapped_tensors_are_seen() -> None:
     one, other = torch.zeros(3), torch.zeros(5)
-    check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(one))])
+    check = both([TensorGuard(X, facts_of(one))])
     torch.utils.swap_tensors(one, other)
     assert not check(one) and check(other)
 
@@ -172,13 +182,13 @@ def test_tensor_subclasses_are_asked_in_python() -> None:
         pass
 
     mine = torch.zeros(3).as_subclass(Mine)
-    check = both([GuardRecord(GuardKind.TENSOR, X, facts_of(mine))])
+    check = both([TensorGuard(X, facts_of(mine))])
     assert check(mine) and not check(torch.zeros(3)) and not check(torch.zeros(4).as_subclass(Mine))
 
 
 def test_wrappers_of_a_module_are_checked_natively() -> None:
     one, two = TwoTensor(torch.zeros(3), torch.zeros(3)), TwoTensor(torch.zeros(4), torch.zeros(4))
-    guards = [GuardRecord(GuardKind.TENSOR, X, facts_of(one))]
+    guards = [TensorGuard(X, facts_of(one))]
     check = both(guards)
     assert class_named(facts_of(one).type_name) is TwoTensor
     assert check(one) and check(TwoTensor(torch.ones(3), torch.ones(3)))
@@ -193,9 +203,9 @@ def test_every_change_of_a_dict_is_seen() -> None:
     rng = random.Random(0)
     d: dict[Any, Any] = {"a": 1, "b": 2}
     records = [
-        GuardRecord(GuardKind.CONSTANT, ItemSource(X, "a"), 1),
-        GuardRecord(GuardKind.ABSENT, X, "z"),
-        GuardRecord(GuardKind.DICT_KEYS, X, ("a", "b")),
+        ConstantGuard(ItemSource(X, "a"), 1),
+        AbsentGuard(X, "z"),
+        DictKeysGuard(X, ("a", "b")),
     ]
     check = both(records)
     changes = [
@@ -238,20 +248,20 @@ def test_attributes_written_by_specialised_bytecode_are_seen(write: str) -> None
     }
     o = Slots()
     o.n = 0  # type: ignore[attr-defined]
-    check = both([GuardRecord(GuardKind.CONSTANT, ItemSource(AttributeSource(X, "__dict__"), "n"), 0)])
+    check = both([ConstantGuard(ItemSource(AttributeSource(X, "__dict__"), "n"), 0)])
     for i in range(300):
         ways[write](o, i % 3)
         assert check(o) is (i % 3 == 0)
 
 
 def test_another_dict_at_the_same_address_is_looked_up() -> None:
-    check = both([GuardRecord(GuardKind.CONSTANT, ItemSource(X, "a"), 1)])
+    check = both([ConstantGuard(ItemSource(X, "a"), 1)])
     for i in range(200):
         assert check({"a": i % 2}) is (i % 2 == 1)
 
 
 def test_globals_shadow_builtins() -> None:
-    check = both([GuardRecord(GuardKind.IDENTITY, GlobalSource("len"), len)])
+    check = both([IdentityGuard(GlobalSource("len"), len)])
     space: dict[str, Any] = {}
     assert check(0, 0, space) and check(0, 0, space)
     space["len"] = max
@@ -271,11 +281,11 @@ def test_what_modules_keep_in_their_dicts() -> None:
     module = torch.nn.Linear(3, 3)
     weight = facts_of(module.weight)
     records = [
-        GuardRecord(GuardKind.TYPE, X, torch.nn.Linear),
-        GuardRecord(GuardKind.TENSOR, module_source("weight"), weight),
-        GuardRecord(GuardKind.LENGTH, module_source("_forward_hooks"), 0),
-        GuardRecord(GuardKind.ABSENT, AttributeSource(X, "__dict__"), "forward"),
-        GuardRecord(GuardKind.CONSTANT, module_source("training"), True),
+        TypeGuard(X, torch.nn.Linear),
+        TensorGuard(module_source("weight"), weight),
+        LengthGuard(module_source("_forward_hooks"), 0),
+        AbsentGuard(AttributeSource(X, "__dict__"), "forward"),
+        ConstantGuard(module_source("training"), True),
     ]
     check = both(records)
     assert check(module) and check(module)
@@ -308,15 +318,15 @@ def test_a_class_that_says_what_its_dict_is_is_not_asked() -> None:
             return {"n": 5}
 
     records = [
-        GuardRecord(GuardKind.TYPE, X, Odd),
-        GuardRecord(GuardKind.CONSTANT, ItemSource(AttributeSource(X, "__dict__"), "n"), 5),
+        TypeGuard(X, Odd),
+        ConstantGuard(ItemSource(AttributeSource(X, "__dict__"), "n"), 5),
     ]
     assert not both(records)(Odd())
 
 
 def test_ordered_dict_keys_are_those_that_it_lists() -> None:
     d = OrderedDict(a=1, b=2)
-    check = both([GuardRecord(GuardKind.DICT_KEYS, X, ("a", "b"))])
+    check = both([DictKeysGuard(X, ("a", "b"))])
     assert check(d)
     d.move_to_end("a")
     assert not check(d)
@@ -334,16 +344,16 @@ def test_dict_subclasses_are_looked_into_past_what_they_answer() -> None:
             return False
 
     refused = [
-        GuardRecord(GuardKind.CONSTANT, ItemSource(X, "a"), 10),
-        GuardRecord(GuardKind.CONSTANT, ItemSource(X, "a"), 1),
-        GuardRecord(GuardKind.LENGTH, X, 7),
-        GuardRecord(GuardKind.LENGTH, X, 1),
-        GuardRecord(GuardKind.ABSENT, X, "a"),
+        ConstantGuard(ItemSource(X, "a"), 10),
+        ConstantGuard(ItemSource(X, "a"), 1),
+        LengthGuard(X, 7),
+        LengthGuard(X, 1),
+        AbsentGuard(X, "a"),
     ]
     assert not any(both([record])(Upper(a=1)) for record in refused)
-    check = both([GuardRecord(GuardKind.CONSTANT, DictItemSource(X, "a"), 1), GuardRecord(GuardKind.ABSENT, X, "b")])
+    check = both([ConstantGuard(DictItemSource(X, "a"), 1), AbsentGuard(X, "b")])
     assert check(Upper(a=1)) and check({"a": 1}) and not check(Upper(a=2)) and not check(Upper(a=1, b=2))
-    assert not both([GuardRecord(GuardKind.CONSTANT, DictItemSource(X, "a"), 1)])(types.MappingProxyType({"a": 1}))
+    assert not both([ConstantGuard(DictItemSource(X, "a"), 1)])(types.MappingProxyType({"a": 1}))
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------
@@ -375,7 +385,7 @@ SYMBOLS = {"s0": "x.size(0)", "s1": "x.stride(1)", "s2": "y"}
 def test_relations(relation: str, rows: int, columns: int, number: int) -> None:
     facts = SizeFacts(symbols=SYMBOLS, facts=(SizeFact(relation),))
     tensor = facts_of(torch.zeros(1, 1), shape=(None, None), strides=(None, None))
-    check = both([GuardRecord(GuardKind.TENSOR, X, tensor)], facts)
+    check = both([TensorGuard(X, tensor)], facts)
     t = torch.zeros(rows, 6)[:, :columns]
     values = {"s0": t.size(0), "s1": t.stride(1), "s2": number}
     try:
@@ -407,7 +417,7 @@ def test_an_exception_fails_a_guard_and_an_interrupt_passes_through() -> None:
     def fail(error: BaseException) -> None:
         raise error
 
-    guards = build_guards([GuardRecord(GuardKind.CONSTANT, ItemSource(X, "n"), 1)], native=True)
+    guards = build_guards([ConstantGuard(ItemSource(X, "n"), 1)], native=True)
     check = guards.frame_check(f.__code__)
     key = Asked("n")
     x = {key: 0, "n": 1}
@@ -432,7 +442,7 @@ def test_a_guard_may_drop_itself_while_it_runs() -> None:
         checks.clear()
         gc.collect()
 
-    records = [GuardRecord(GuardKind.CONSTANT, ItemSource(X, "n"), 1), GuardRecord(GuardKind.LENGTH, Y, 0)]
+    records = [ConstantGuard(ItemSource(X, "n"), 1), LengthGuard(Y, 0)]
     checks.append(build_guards(records, native=True).frame_check(f.__code__).check)
     key = Asked("n")
     x = {key: 0, "n": 1}
@@ -446,7 +456,7 @@ def test_a_cycle_through_a_check_is_collected() -> None:
 
     held: list[Any] = [Node()]  # lists can't be held weakly
     alive = weakref.ref(held[0])
-    check = build_guards([GuardRecord(GuardKind.IDENTITY, X, held)], native=True).frame_check(f.__code__).check
+    check = build_guards([IdentityGuard(X, held)], native=True).frame_check(f.__code__).check
     held.append(check)
     del held, check
     gc.collect()
@@ -467,16 +477,16 @@ def test_overlaps_of_many_tensors(
     tensors = [buffer[start : start + step * n : step] if n else buffer[:0] for start, n, step in slices]
     sources = [ItemSource(X, number) for number in range(len(tensors))]
     pairs = [(a, b) for a, b in pairs if a != b and max(a, b) < len(tensors)]
-    records = [GuardRecord(GuardKind.OVERLAP, sources[a], (sources[b],)) for a, b in pairs]
+    records = [OverlapGuard(sources[a], (sources[b],)) for a, b in pairs]
     if known:
-        records += [GuardRecord(GuardKind.TENSOR, s, facts_of(t)) for s, t in zip(sources, tensors)]
+        records += [TensorGuard(s, facts_of(t)) for s, t in zip(sources, tensors)]
     assert both(records)(tensors) is all(is_apart(tensors[a], [tensors[b]]) for a, b in pairs)
 
 
 def test_arrays_by_the_tensor_on_their_memory() -> None:
     array = np.zeros((2, 3), np.float32)
     facts = facts_of(torch.from_numpy(array))
-    check = both([GuardRecord(GuardKind.TYPE, X, np.ndarray), GuardRecord(GuardKind.TENSOR, ArraySource(X), facts)])
+    check = both([TypeGuard(X, np.ndarray), TensorGuard(ArraySource(X), facts)])
     assert check(array) and check(np.ones((2, 3), np.float32))
     read_only = array.copy()
     read_only.flags.writeable = False
@@ -498,7 +508,7 @@ def test_arrays_by_the_tensor_on_their_memory() -> None:
 def test_c_has_two_types_of_64_bits() -> None:
     array = np.zeros(2, np.dtype("q" if np.dtype("q") is not np.dtype("int64") else "l"))
     assert array.dtype == np.int64
-    check = both([GuardRecord(GuardKind.TENSOR, ArraySource(X), facts_of(torch.zeros(2, dtype=torch.int64)))])
+    check = both([TensorGuard(ArraySource(X), facts_of(torch.zeros(2, dtype=torch.int64)))])
     assert not check(array) and check(array.astype(np.int64))
 
 
@@ -506,7 +516,7 @@ def test_c_has_two_types_of_64_bits() -> None:
 def test_floats_of_numpy(kind: type) -> None:
     values = [kind(0.0), kind(-0.0), kind("nan"), kind(1.5), kind("inf")]
     for value in values:
-        check = both([GuardRecord(GuardKind.CONSTANT, X, value)])
+        check = both([ConstantGuard(X, value)])
         assert [check(other) for other in values] == [other is value for other in values]
         assert not check(float(value))
 
@@ -516,7 +526,7 @@ def test_what_a_weak_reference_refers_to() -> None:
         value = 3
 
     thing = Thing()
-    check = both([GuardRecord(GuardKind.CONSTANT, AttributeSource(ReferentSource(X), "value"), 3)])
+    check = both([ConstantGuard(AttributeSource(ReferentSource(X), "value"), 3)])
     assert check(weakref.ref(thing)) and not check(thing) and not check(None)
     thing.value = 4
     assert not check(weakref.ref(thing))
@@ -531,9 +541,9 @@ def test_objects_are_held_weakly() -> None:
     alive = weakref.ref(thing)
     check = both(
         [
-            GuardRecord(GuardKind.IDENTITY, X, thing),
-            GuardRecord(GuardKind.NOT_IDENTITY, Y, thing),
-            GuardRecord(GuardKind.TYPE, TypeSource(X), type),
+            IdentityGuard(X, thing),
+            NotIdentityGuard(Y, thing),
+            TypeGuard(TypeSource(X), type),
         ]
     )
     assert check(thing, 1) and not check(thing, thing)
@@ -544,7 +554,7 @@ def test_objects_are_held_weakly() -> None:
 
 def test_many_registers_and_threads() -> None:
     values = [list(range(200)) for _ in range(4)]
-    records = [GuardRecord(GuardKind.CONSTANT, ItemSource(X, i), i) for i in range(200)]
+    records = [ConstantGuard(ItemSource(X, i), i) for i in range(200)]
     check = build_guards(records, native=True).frame_check(f.__code__).check
     assert check.n_operations == 400
     answers: list[set[bool]] = [set() for _ in values]
@@ -567,7 +577,7 @@ def test_many_registers_and_threads() -> None:
 def test_what_failed_is_tried_first() -> None:
     asked: list[int] = []
     keys = {Asked(n, functools.partial(asked.append, n)): 0 for n in range(3)}
-    records = [GuardRecord(GuardKind.CONSTANT, ItemSource(X, n), 1) for n in range(3)]
+    records = [ConstantGuard(ItemSource(X, n), 1) for n in range(3)]
     check, _ = build_guards(records, native=True).frame_check(f.__code__)
     good, bad = {**keys, 0: 1, 1: 1, 2: 1}, {**keys, 0: 1, 1: 1, 2: 2}
     asked.clear()
@@ -606,7 +616,7 @@ def test_without_the_extension_python_checks_and_says_so_once(
     try:
         with caplog.at_level(logging.WARNING, "intarsia.guards"):
             for _ in range(2):
-                check, _ = build_guards([GuardRecord(GuardKind.LENGTH, X, 2)]).frame_check(f.__code__)
+                check, _ = build_guards([LengthGuard(X, 2)]).frame_check(f.__code__)
         assert isinstance(check, types.FunctionType) and check([1, 2], None) and not check([1], None)
         assert len(caplog.records) == 1 and "python -m intarsia_guards.build" in caplog.text
         with pytest.raises(InvalidArgumentError, match="isn't there"):
@@ -667,6 +677,6 @@ def test_keys_with_code_of_their_own_may_drop_what_was_fetched() -> None:
     outer: dict[str, Any] = {}
     outer["inner"] = {"list": {Key(): 0, "b": 1}}
     path = ItemSource(ItemSource(X, "inner"), "list")
-    records = [GuardRecord(GuardKind.CONSTANT, ItemSource(path, "b"), 1), GuardRecord(GuardKind.LENGTH, path, 2)]
+    records = [ConstantGuard(ItemSource(path, "b"), 1), LengthGuard(path, 2)]
     assert build_guards(records, native=True).frame_check(f.__code__).check(outer, None)
     assert outer == {"inner": {}}

@@ -27,6 +27,31 @@ from intarsia_ir import (
     TensorFacts,
     TypeSource,
 )
+from intarsia_ir.guards import (
+    AbsentGuard,
+    AliasingGuard,
+    AutocastGuard,
+    CodeGuard,
+    ComparisonGuard,
+    ConstantGuard,
+    DefaultDtypeGuard,
+    DeterministicGuard,
+    DictKeysGuard,
+    DistinctGuard,
+    GradModeGuard,
+    HandlingGuard,
+    HasAttributeGuard,
+    IdentityGuard,
+    InferenceModeGuard,
+    LengthGuard,
+    NotIdentityGuard,
+    OverlapGuard,
+    SizeGuard,
+    SubclassGuard,
+    TensorGuard,
+    TorchModesGuard,
+    TypeGuard,
+)
 from intarsia_testkit.fired import Tally
 
 CHECKS = settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
@@ -76,34 +101,33 @@ def make_world() -> dict[str, Any]:
 def make_records(world: dict[str, Any]) -> list[GuardRecord]:
     t = world["t"]
     facts = TensorFacts("torch.Tensor", t.dtype, ("cpu", None), (None, 4), (4, 1), False)
-    record = GuardRecord
     return [
-        record(GuardKind.TYPE, A, list),
-        record(GuardKind.LENGTH, A, 2),
-        record(GuardKind.CONSTANT, ItemSource(A, 0), 1),
-        record(GuardKind.CONSTANT, ItemSource(A, 1), 2.5),
-        record(GuardKind.DICT_KEYS, D, ("k", "m")),
-        record(GuardKind.CONSTANT, ItemSource(D, "k"), 1),
-        record(GuardKind.ABSENT, D, "z"),
-        record(GuardKind.IDENTITY, AttributeSource(P, "inner"), world["o"].inner),
-        record(GuardKind.NOT_IDENTITY, P, OTHER),
-        record(GuardKind.CODE, AttributeSource(P, "f"), one.__code__),
-        record(GuardKind.CONSTANT, AttributeSource(P, "n"), 0.0),
-        record(GuardKind.COMPARISON, AttributeSource(P, "m"), ("<", 3, True)),
-        record(GuardKind.SUBCLASS, TypeSource(P), (Special, False)),
-        record(GuardKind.HAS_ATTRIBUTE, P, ("extra", False)),
-        record(GuardKind.TENSOR, T, facts),
-        record(GuardKind.ALIASING, T, (U, False)),
-        record(GuardKind.DISTINCT, T, (U, ItemSource(A, 0))),
-        record(GuardKind.OVERLAP, T, (U,)),
-        record(GuardKind.SIZE, None, SizeFact("s0 <= 4")),
-        record(GuardKind.GRAD_MODE, None, True),
-        record(GuardKind.INFERENCE_MODE, None, False),
-        record(GuardKind.AUTOCAST, None, (("cpu", False, "bf16"), True)),
-        record(GuardKind.DEFAULT_DTYPE, None, torch.float32),
-        record(GuardKind.DETERMINISTIC, None, (False, False)),
-        record(GuardKind.TORCH_MODES, None, ()),
-        record(GuardKind.HANDLING, None, False),
+        TypeGuard(A, list),
+        LengthGuard(A, 2),
+        ConstantGuard(ItemSource(A, 0), 1),
+        ConstantGuard(ItemSource(A, 1), 2.5),
+        DictKeysGuard(D, ("k", "m")),
+        ConstantGuard(ItemSource(D, "k"), 1),
+        AbsentGuard(D, "z"),
+        IdentityGuard(AttributeSource(P, "inner"), world["o"].inner),
+        NotIdentityGuard(P, OTHER),
+        CodeGuard(AttributeSource(P, "f"), one.__code__),
+        ConstantGuard(AttributeSource(P, "n"), 0.0),
+        ComparisonGuard(AttributeSource(P, "m"), "<", 3, True),
+        SubclassGuard(TypeSource(P), Special, False),
+        HasAttributeGuard(P, "extra", False),
+        TensorGuard(T, facts),
+        AliasingGuard(T, U, False),
+        DistinctGuard(T, (U, ItemSource(A, 0))),
+        OverlapGuard(T, (U,)),
+        SizeGuard(SizeFact("s0 <= 4")),
+        GradModeGuard(True),
+        InferenceModeGuard(False),
+        AutocastGuard((("cpu", False, "bf16"),), True),
+        DefaultDtypeGuard(torch.float32),
+        DeterministicGuard(False, False),
+        TorchModesGuard(()),
+        HandlingGuard(False),
     ]
 
 
@@ -175,7 +199,7 @@ def naive(records: list[GuardRecord], world: dict[str, Any]) -> list[GuardKind]:
 
 
 def naive_holds(record: GuardRecord, frame: Frame) -> bool:
-    guard = ROWS[record.kind].of(record)
+    guard = ROWS[type(record)].of(record)
     return guard.holds(guard.looked_at(frame), frame)
 
 
@@ -298,7 +322,7 @@ def test_constants(one_value: Any, other: Any) -> None:
 
     same = meaning.same_constant(other, one_value)
     for native in (True, False):
-        record = GuardRecord(GuardKind.CONSTANT, ArgumentSource("x"), one_value)
+        record = ConstantGuard(ArgumentSource("x"), one_value)
         guards = build_guards([record], function=f, native=native)
         assert guards.check((one_value,)) and guards.check((copy.deepcopy(one_value),))
         assert guards.check((other,)) is same

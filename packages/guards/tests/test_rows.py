@@ -8,14 +8,16 @@ import pytest
 
 from intarsia_guards.kinds import ROWS
 from intarsia_guards.rows import PARTS, AmbientGuard, HeldGuard, SourceGuard
-from intarsia_ir import ArgumentSource, GuardKind
+from intarsia_ir import ArgumentSource, GuardKind, GuardRecord
+from intarsia_ir.guards import GUARDS
 
 BASES = (HeldGuard, SourceGuard, AmbientGuard)
 
 
 def test_each_kind_has_a_row() -> None:
-    assert set(ROWS) == set(GuardKind)
-    assert all(row.kind is kind for kind, row in ROWS.items())
+    assert set(GUARDS) == set(GuardKind)
+    assert set(ROWS) == set(GUARDS.values())
+    assert all(cls.kind is kind for kind, cls in GUARDS.items())
 
 
 def subclasses(cls: type) -> set[type]:
@@ -28,19 +30,25 @@ def test_each_row_is_listed() -> None:
     assert {cls for cls in whole if cls.__module__.startswith("intarsia_guards.")} == set(ROWS.values())
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.kind.value)
-def test_each_row_has_all_parts(row: type[HeldGuard]) -> None:
+@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.record.kind.value)
+def test_each_row_has_all_parts(row: type[HeldGuard[Any]]) -> None:
     assert not inspect.isabstract(row)
     assert type(row.cost) is int and row.__doc__
     parameters: Any = getattr(row, "__dataclass_params__")
     assert parameters.frozen
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.kind.value)
-def test_fields_have_types(row: type[HeldGuard]) -> None:
+@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.record.kind.value)
+def test_fields_have_types(row: type[HeldGuard[Any]]) -> None:
     """Whatever a guard compares with is held, or plain data whose type the field names."""
     for field in dataclasses.fields(row):
         assert field.type not in ("Any", "object"), field
+
+
+@pytest.mark.parametrize("cls", GUARDS.values(), ids=lambda cls: cls.kind.value)
+def test_records_are_typed(cls: type[GuardRecord]) -> None:
+    for field in dataclasses.fields(cls):
+        assert "Any" not in str(field.type), field
 
 
 def test_costs_are_a_ranking() -> None:

@@ -19,8 +19,6 @@ from intarsia_ir import (
     DictItemSource,
     Fresh,
     GlobalSource,
-    GuardKind,
-    GuardRecord,
     InputItself,
     InputNumber,
     InputSpec,
@@ -44,6 +42,7 @@ from intarsia_ir import (
     aten,
 )
 from intarsia_ir import torch as torch_dialect
+from intarsia_ir.guards import OverlapGuard
 from intarsia_ir.records import Halves, Joint, SavedValue, Tangent
 from intarsia_ir.source_text import parse_source
 from intarsia_ir.text import constants_of, parse_value, print_value
@@ -109,7 +108,7 @@ FACTS = SizeFacts(
     (SizeFact("(s0 % 2) == 0", Origin("a b.py", 3, "f")), SizeFact("s0 == 6")),
     {"s0": 6},
 )
-GUARDS = (GuardRecord(GuardKind.OVERLAP, X, (GlobalSource("y"),), Origin("m.py", 1, "f", "add_"), "written"),)
+GUARDS = (OverlapGuard(X, (GlobalSource("y"),), origin=Origin("m.py", 1, "f", "add_"), reason="written"),)
 
 
 def graph(dialect, text="graph(%x: f32[2]) {\n  return (%x,)\n}\n"):
@@ -156,7 +155,7 @@ def test_the_sources_of_keys_without_a_text_come_back_through_their_objects():
 def overlaps(n_inputs, chosen):
     inputs = tuple(InputSpec(f"x{n}", source=ItemSource(X, n)) for n in range(n_inputs))
     others = tuple(inputs[number].source for number in chosen)
-    return Functional(graph(aten), Signature(inputs), guards=(GuardRecord(GuardKind.OVERLAP, X, others),))
+    return Functional(graph(aten), Signature(inputs), guards=(OverlapGuard(X, others),))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +176,7 @@ def test_many_sources_of_inputs_are_written_as_their_numbers(chosen, text):
 
 def test_many_sources_of_others_are_written_out():
     others = tuple(ItemSource(X, n) for n in range(9))
-    value = Functional(graph(aten), Signature((InputSpec("x"),)), guards=(GuardRecord(GuardKind.OVERLAP, X, others),))
+    value = Functional(graph(aten), Signature((InputSpec("x"),)), guards=(OverlapGuard(X, others),))
     assert print_value(value).count("source('x[") == 9
     assert parse_value(print_value(value)).guards == value.guards
 

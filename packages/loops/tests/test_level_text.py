@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.guards import OverlapGuard
 from intarsia_ir.records import (
     ArgumentSource,
     Fresh,
-    GuardKind,
-    GuardRecord,
     Halves,
     InputSpec,
     KernelSource,
@@ -36,7 +35,7 @@ graph(%x: f32[s0], constant %c0: f32[]) {
 SIGNATURE = Signature((InputSpec("x", written=True),), (Fresh(0),), (Write(0, 0),))
 X = ArgumentSource("x")
 TARGET = Target(isa="avx2", compiler="g++", threads=3, measured=Machine("cpu", 3))
-GUARDS = (GuardRecord(GuardKind.OVERLAP, X, (ArgumentSource("w"),)),)
+GUARDS = (OverlapGuard(X, (ArgumentSource("w"),)),)
 CONTRACT = Contract(SIGNATURE, GUARDS, TARGET, torch.device("cpu"))
 HALF = {"c0": torch.tensor(0.5)}
 SOURCE = KernelSource(

@@ -8,6 +8,21 @@ import math
 import sys
 from typing import Any
 
+from intarsia_ir.guards import (
+    AbsentGuard,
+    AliasingGuard,
+    CodeGuard,
+    ConstantGuard,
+    DictKeysGuard,
+    DistinctGuard,
+    HasAttributeGuard,
+    IdentityGuard,
+    LengthGuard,
+    NotIdentityGuard,
+    SubclassGuard,
+    TensorGuard,
+    TypeGuard,
+)
 from intarsia_ir.records import (
     AnswerSource,
     ArgumentSource,
@@ -16,7 +31,6 @@ from intarsia_ir.records import (
     CellSource,
     DictItemSource,
     GlobalSource,
-    GuardKind,
     GuardRecord,
     ItemSource,
     ModuleSource,
@@ -67,34 +81,33 @@ def failures(records: tuple[GuardRecord, ...], frame: Any, code: Any) -> list[Gu
 
 def holds(record: GuardRecord, x: Any, frame: Any, code: Any) -> bool:
     """Tell whether one guard holds for a value."""
-    value = record.value
-    match record.kind:
-        case GuardKind.TYPE:
-            return type(x) is value
-        case GuardKind.CONSTANT:
+    match record:
+        case TypeGuard(cls=cls):
+            return type(x) is cls
+        case ConstantGuard(value=value):
             both_nan = isinstance(x, float) and isinstance(value, float) and math.isnan(x) and math.isnan(value)
             return type(x) is type(value) and (x == value or both_nan) and repr(x) == repr(value)
-        case GuardKind.IDENTITY:
+        case IdentityGuard(value=value):
             return x is value
-        case GuardKind.NOT_IDENTITY:
+        case NotIdentityGuard(value=value):
             return x is not value
-        case GuardKind.SUBCLASS:
-            return issubclass(x, value[0]) is value[1]
-        case GuardKind.LENGTH:
-            return len(x) == value
-        case GuardKind.DISTINCT:
-            return len({id(x), *(id(fetch(other, frame, code)) for other in value)}) == 1 + len(value)
-        case GuardKind.DICT_KEYS:
-            return tuple(x) == value
-        case GuardKind.HAS_ATTRIBUTE:
-            return hasattr(x, value[0]) is value[1]
-        case GuardKind.ABSENT:
-            return (fetch(value, frame, code) if isinstance(value, Source) else value) not in x
-        case GuardKind.CODE:
-            return x.__code__ is value
-        case GuardKind.ALIASING:
-            return (x is fetch(value[0], frame, code)) is value[1]
-        case GuardKind.TENSOR:
-            facts = (tuple(x.shape), tuple(x.stride()), x.dtype, x.requires_grad)
-            return facts == (value.shape, value.strides, value.dtype, value.requires_grad)
-    raise AssertionError(record.kind)
+        case SubclassGuard(cls=cls, expected=expected):
+            return issubclass(x, cls) is expected
+        case LengthGuard(length=length):
+            return len(x) == length
+        case DistinctGuard(others=others):
+            return len({id(x), *(id(fetch(other, frame, code)) for other in others)}) == 1 + len(others)
+        case DictKeysGuard(keys=keys):
+            return tuple(x) == keys
+        case HasAttributeGuard(name=name, expected=expected):
+            return hasattr(x, name) is expected
+        case AbsentGuard(key=key):
+            return (fetch(key, frame, code) if isinstance(key, Source) else key) not in x
+        case CodeGuard(code=other):
+            return x.__code__ is other
+        case AliasingGuard(other=other, same=same):
+            return (x is fetch(other, frame, code)) is same
+        case TensorGuard(facts=facts):
+            now = (tuple(x.shape), tuple(x.stride()), x.dtype, x.requires_grad)
+            return now == (facts.shape, facts.strides, facts.dtype, facts.requires_grad)
+    raise AssertionError(record)

@@ -348,7 +348,7 @@ def test_each_guard_once():
         return [c.shared for _ in range(5)]
 
     found, _ = captured(f, (Config(),))
-    keys = [(record.kind, record.source, repr(record.value)) for record in found.guards]
+    keys = [repr(record) for record in found.guards]
     assert len(keys) == len(set(keys))
 
 

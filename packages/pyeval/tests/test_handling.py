@@ -172,5 +172,5 @@ def test_what_the_caller_handles(program):
         assert shown(within(handled, executor.call, program)) == shown(within(handled, program))
         found, kept = executor.captures[0], program is made_and_kept
         assert bool(found.breaks) == (handled and not kept)
-        asked = [guard.value for guard in found.guards if guard.kind is GuardKind.HANDLING]
+        asked = [guard.handling for guard in found.guards if guard.kind is GuardKind.HANDLING]
         assert asked == ([] if kept else [handled])

@@ -6,12 +6,11 @@ from types import SimpleNamespace
 
 from intarsia_dispatch import DispatchStats, EventKind, FrameEvent
 from intarsia_fuser import apply, plan
+from intarsia_ir.guards import ConstantGuard
 from intarsia_ir.records import (
     ArgumentSource,
     Capture,
     GraphBreak,
-    GuardKind,
-    GuardRecord,
     LinkableCode,
     Origin,
     Signature,
@@ -68,7 +67,7 @@ def explained(file: str = "/home-made/model.py", name: str = "f", emit=None) -> 
 def _events(file: str, name: str) -> list[FrameEvent]:
     at = Origin(file, 3, name)
     broken = GraphBreak("tracer.output", f"{name} prints", at, "print after it")
-    guard = GuardRecord(GuardKind.CONSTANT, ArgumentSource("flag"), name, at, "branch on a flag")
+    guard = ConstantGuard(ArgumentSource("flag"), name, origin=at, reason="branch on a flag")
     graph = kernels.parse_ir("// dialect: kernels 1\ngraph(%x: f32[2]) {\n  return (%x,)\n}\n")
     capture = Capture(graph, Signature(), (), (guard,), LinkableCode(explained.__code__), (broken,))
     return [

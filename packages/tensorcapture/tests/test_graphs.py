@@ -114,7 +114,7 @@ def test_one_tensor_in_two_places_is_one_input():
 
     found = intarsia_tensorcapture.capture(Tied(), (torch.randn(2, 3),))
     assert len(found.signature.inputs) == 2
-    assert any(g.kind is GuardKind.ALIASING and g.value[1] for g in found.guards)
+    assert any(g.kind is GuardKind.ALIASING and g.same for g in found.guards)
 
 
 def test_an_unused_tensor_is_no_input():
@@ -260,8 +260,8 @@ def test_dropout_and_batch_norm(training):
 def test_tensor_facts_are_guarded():
     found = intarsia_tensorcapture.capture(lambda x: x + 1, (torch.randn(2, 3),))
     (guard,) = [g for g in found.guards if g.kind is GuardKind.TENSOR]
-    assert (guard.value.shape, guard.value.strides, guard.value.dtype) == ((2, 3), (3, 1), torch.float32)
-    assert guard.value.type_name == "torch.Tensor" and guard.value.device == ("cpu", None)
+    assert (guard.facts.shape, guard.facts.strides, guard.facts.dtype) == ((2, 3), (3, 1), torch.float32)
+    assert guard.facts.type_name == "torch.Tensor" and guard.facts.device == ("cpu", None)
     ambient = {g.kind for g in found.guards if g.source is None}
     assert ambient == {
         GuardKind.GRAD_MODE, GuardKind.INFERENCE_MODE, GuardKind.AUTOCAST, GuardKind.DEFAULT_DTYPE,

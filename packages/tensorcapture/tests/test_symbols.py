@@ -42,7 +42,7 @@ def test_named_sizes_and_numbers_are_symbols_and_the_rest_is_constant():
         ("x", Role.USER, X),
         ("n", Role.SIZE, N),
     ]
-    (shape,) = [guard.value.shape for guard in found.guards if guard.kind is GuardKind.TENSOR]
+    (shape,) = [guard.facts.shape for guard in found.guards if guard.kind is GuardKind.TENSOR]
     assert shape == (None, 3)
 
 
@@ -72,7 +72,7 @@ def test_parameters_stay_constant():
 def test_strides_that_are_no_products_are_guarded_as_they_are():
     x = torch.zeros(5, 8)[:, :3]
     found = capture(lambda x: x + 1, (x,), dynamic=Symbolic({X: frozenset({0})}))
-    (guard,) = [guard.value for guard in found.guards if guard.kind is GuardKind.TENSOR]
+    (guard,) = [guard.facts for guard in found.guards if guard.kind is GuardKind.TENSOR]
     assert (guard.shape, guard.strides) == ((None, 3), (8, 1))
 
 

@@ -74,7 +74,7 @@ def test_tensors_that_were_keys_are_as_many_tensors():
 
     (captured,) = check(f, X, X + 1)
     (guard,) = [g for g in captured.guards if g.kind is GuardKind.DISTINCT]
-    assert [str(guard.source), *map(str, guard.value)] == ["x", "y"]
+    assert [str(guard.source), *map(str, guard.others)] == ["x", "y"]
     assert "y in {x: 1}" in linecache.getline(guard.origin.file, guard.origin.line)
 
 
@@ -84,7 +84,7 @@ def test_a_tensor_that_is_no_key_may_be_any_other():
 
     (captured,) = check(f, X, {X + 1: 1})
     (guard,) = [g for g in captured.guards if g.kind is GuardKind.ABSENT]
-    assert str(guard.value) == "x" and GuardKind.IDENTITY not in {g.kind for g in captured.guards}
+    assert str(guard.key) == "x" and GuardKind.IDENTITY not in {g.kind for g in captured.guards}
 
 
 def test_branches_on_sizes_types_and_flags_are_taken_and_guarded():
@@ -232,7 +232,7 @@ def test_instances_of_tensor_classes(cls):
 
 def test_the_mark_of_a_buffer_is_relied_on():
     (captured,) = check(lambda x: (x + 1, isinstance(x, nn.Buffer)), torch.ones(2))
-    assert ("_is_buffer", False) in [g.value for g in captured.guards if g.kind is GuardKind.HAS_ATTRIBUTE]
+    assert ("_is_buffer", False) in [(g.name, g.expected) for g in captured.guards if g.kind is GuardKind.HAS_ATTRIBUTE]
 
 
 CLASSES_OF_ELEMENTS = {

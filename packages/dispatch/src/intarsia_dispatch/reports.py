@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from enum import Enum
 from types import CodeType
 
@@ -13,7 +14,8 @@ import torch
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.errors import IntarsiaError, InternalError, RuntimeFault, UnsupportedError, raised_by
-from intarsia_ir.records import GraphBreak, GuardKind, GuardRecord, Origin, Source, TensorFacts
+from intarsia_ir.guards import AliasingGuard, TensorGuard
+from intarsia_ir.records import GraphBreak, GuardRecord, Origin, Source
 from intarsia_ir.user_names import in_user_names
 from intarsia_ir.where import user_frame
 
@@ -131,15 +133,16 @@ def describe_guard(guard: GuardRecord) -> str:
 
 
 def _value_text(guard: GuardRecord) -> str:
-    value = guard.value
-    if isinstance(value, TensorFacts):
+    if isinstance(guard, TensorGuard):
+        value = guard.facts
         sizes = ", ".join("*" if n is None else str(n) for n in value.shape)
         grad = ", requires grad" if value.requires_grad else ""
         return f"{dtype_name(value.dtype)}[{sizes}] on {value.device[0]}, strides {value.strides}{grad}"
-    if guard.kind is GuardKind.ALIASING:
-        other, same = value
-        return f"{'the same object as' if same else 'another object than'} {other}"
-    return _brief(value)
+    if isinstance(guard, AliasingGuard):
+        return f"{'the same object as' if guard.same else 'another object than'} {guard.other}"
+    # what is given by name alone is where and why
+    values = [getattr(guard, field.name) for field in fields(guard) if not field.kw_only and field.name != "source"]
+    return _brief(values[0] if len(values) == 1 else tuple(values))
 
 
 def _brief(value: object) -> str:

@@ -23,10 +23,19 @@ from intarsia_export.trees import Node, tree_of
 from intarsia_export.weights import Weights
 from intarsia_guards.frame import Frame, fetch
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.guards import (
+    AliasingGuard,
+    DeterministicGuard,
+    DistinctGuard,
+    NotIdentityGuard,
+    OverlapGuard,
+    TensorGuard,
+    TorchModesGuard,
+    TypeGuard,
+)
 from intarsia_ir.records import (
     ArgumentSource,
     Capture,
-    GuardKind,
     GuardRecord,
     LinkableCode,
     Origin,
@@ -210,10 +219,10 @@ class Parts:
 
 
 def _renamed(record: GuardRecord, names: Mapping[Source, Source]) -> GuardRecord:
-    if record.kind is not GuardKind.OVERLAP or not names or record.source is None:
+    if not isinstance(record, OverlapGuard) or not names:
         return record
-    others = tuple(names.get(other, other) for other in record.value)
-    return replace(record, source=names.get(record.source, record.source), value=others)
+    others = tuple(names.get(other, other) for other in record.others)
+    return replace(record, source=names.get(record.source, record.source), others=others)
 
 
 def variant_parts(function: Function, arguments: Mapping[str, Any], weights: Weights, capturing: Capturing) -> Parts:
@@ -511,9 +520,6 @@ class _Leaves:
 
 # ---- what was relied on -----------------------------------------------------------------------------------------
 
-_AMBIENT = frozenset({GuardKind.DETERMINISTIC, GuardKind.TORCH_MODES})
-_OF_OTHERS = frozenset({GuardKind.ALIASING, GuardKind.DISTINCT, GuardKind.OVERLAP})
-
 
 def relied_on(
     records: Sequence[GuardRecord], names: frozenset[str]
@@ -530,10 +536,10 @@ def relied_on(
     types: dict[Source, str] = {}
     for record in records:
         if record.source is None:
-            kept += [record] if record.kind in _AMBIENT and _text(record) else []
+            kept += [record] if isinstance(record, DeterministicGuard | TorchModesGuard) and _text(record) else []
         elif _root(record.source) in names:
-            if record.kind is GuardKind.TYPE:
-                types[record.source] = f"{record.value.__module__}.{record.value.__qualname__}"
+            if isinstance(record, TypeGuard):
+                types[record.source] = f"{record.cls.__module__}.{record.cls.__qualname__}"
                 continue
             kept += list(_of_arguments(record, names))
     return tuple(dict.fromkeys(kept)), tuple(types.items())
@@ -541,17 +547,18 @@ def relied_on(
 
 def _of_arguments(record: GuardRecord, names: frozenset[str]) -> Iterator[GuardRecord]:
     """Yield a guard as far as it speaks of arguments."""
-    if record.kind is GuardKind.TENSOR:  # bits of the dispatcher differ between processes; those that matter are asked
-        yield replace(record, value=replace(record.value, dispatch_keys=None))
-    elif record.kind in _OF_OTHERS:
-        one = record.kind is GuardKind.ALIASING
-        others = [record.value[0]] if one else list(record.value)
-        mine = tuple(other for other in others if _root(other) in names)
+    if isinstance(record, TensorGuard):  # bits of the dispatcher differ between processes; those that matter are asked
+        yield replace(record, facts=replace(record.facts, dispatch_keys=None))
+    elif isinstance(record, AliasingGuard):
+        if _root(record.other) in names:
+            yield record
+    elif isinstance(record, DistinctGuard | OverlapGuard):
+        mine = tuple(other for other in record.others if _root(other) in names)
         if mine:
-            yield record if one else replace(record, value=mine)
+            yield replace(record, others=mine)
     elif _text(record):
         yield record
-    elif record.kind is not GuardKind.NOT_IDENTITY:
+    elif not isinstance(record, NotIdentityGuard):
         raise UnsupportedError(
             f"the program relies on {record.source} being one object of this process ({record.kind.value})",
             code="export.guard",

@@ -39,17 +39,16 @@ import torch.utils._pytree as pytree
 from intarsia_export.trees import leaves_of
 from intarsia_ir.aten import effects
 from intarsia_ir.dtypes import dtype_from_name, itemsize
+from intarsia_ir.guards import OverlapGuard, TensorGuard
 from intarsia_ir.records import (
     AliasOfInput,
     AliasOfOutput,
     Constant,
     Fresh,
-    GuardKind,
     InputItself,
     Launch,
     SizeExpression,
     SizeSource,
-    TensorFacts,
 )
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Condition, Extern, TensorRef
@@ -123,12 +122,12 @@ class _Writer:
 
     def _demands(self) -> Iterator[str]:
         for guard in self.variant.guards:
-            if guard.kind is GuardKind.TENSOR:
-                wanted: TensorFacts = guard.value
+            if isinstance(guard, TensorGuard):
+                wanted = guard.facts
                 layout = f"{_open_sizes(wanted.shape)} {_open_sizes(wanted.strides)}"
                 yield f"tensor {self._position(guard.source)} {_type(wanted.dtype)} {layout}"
-            elif guard.kind is GuardKind.OVERLAP:
-                yield f"apart {' '.join(str(self._position(p)) for p in (guard.source, *guard.value))}"
+            elif isinstance(guard, OverlapGuard):
+                yield f"apart {' '.join(str(self._position(p)) for p in (guard.source, *guard.others))}"
         facts = self.variant.finished.facts
         for name, text in facts.symbols.items():
             found = _PLACE.fullmatch(text)

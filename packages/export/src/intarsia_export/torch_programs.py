@@ -19,7 +19,8 @@ from intarsia_export.weights import Weights
 from intarsia_guards.frame import Frame, fetch
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_ir.records import ArgumentSource, GuardKind, GuardRecord, Role, Source, TensorFacts
+from intarsia_ir.guards import ConstantGuard, TensorGuard
+from intarsia_ir.records import ArgumentSource, GuardRecord, Role, Source, TensorFacts
 from intarsia_ir.source_text import parse_source
 from intarsia_runtime.warm import Finished
 from intarsia_shapes import ShapeEnv, fake_mode, fakeify, marks_of
@@ -182,11 +183,10 @@ def _parts(
 def _relied_on(source: Source, value: Any) -> GuardRecord:
     """Return what an exported program asks of an input."""
     if not isinstance(value, torch.Tensor):
-        return GuardRecord(GuardKind.CONSTANT, source, value, reason="an input of the exported program")
+        return ConstantGuard(source, value, reason="an input of the exported program")
     marks = marks_of(value)
     shape = tuple(None if d in marks else n for d, n in enumerate(value.shape))
-    return GuardRecord(
-        GuardKind.TENSOR,
+    return TensorGuard(
         source,
         TensorFacts(
             "torch.Tensor" if type(value) is torch.Tensor else f"{type(value).__module__}.{type(value).__qualname__}",

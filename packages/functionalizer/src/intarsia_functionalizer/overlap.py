@@ -13,7 +13,8 @@ import torch
 from intarsia_functionalizer.rewriter import Rewriter
 from intarsia_functionalizer.storage import Base
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.records import ArgumentSource, GuardKind, GuardRecord, InputSpec, Role, Signature, Source
+from intarsia_ir.guards import OverlapGuard
+from intarsia_ir.records import ArgumentSource, GuardRecord, InputSpec, Role, Signature, Source
 
 __all__ = ["overlap_guards"]
 
@@ -37,7 +38,7 @@ def overlap_guards(rewriter: Rewriter, signature: Signature) -> tuple[GuardRecor
             spec = signature.inputs[written.position]
             sources = tuple(_source(signature.inputs[other.position]) for other in others)
             reason = f"{spec.name} is written while the others are in use"
-            guards.append(GuardRecord(GuardKind.OVERLAP, _source(spec), sources, reason=reason))
+            guards.append(OverlapGuard(_source(spec), sources, reason=reason))
     return tuple(guards)
 
 

@@ -6,9 +6,10 @@ where the C extension isn't built), for calls (`GuardSet.check`) and for frames 
 (`GuardSet.frame_check`).
 
 Example:
-    >>> from intarsia_ir import ArgumentSource, GuardKind, GuardRecord
+    >>> from intarsia_ir import ArgumentSource
+    >>> from intarsia_ir.guards import ConstantGuard
     >>> def f(x, n): ...
-    >>> guards = build_guards([GuardRecord(GuardKind.CONSTANT, ArgumentSource("n"), 3)], function=f)
+    >>> guards = build_guards([ConstantGuard(ArgumentSource("n"), 3)], function=f)
     >>> guards.check(("anything", 3)), guards.check(("anything", 4))
     (True, False)
 """

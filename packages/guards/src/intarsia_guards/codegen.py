@@ -53,7 +53,7 @@ class Predicate:
     text: str
 
 
-def write(guards: Sequence[HeldGuard], layout: Layout) -> Predicate:
+def write(guards: Sequence[HeldGuard[Any]], layout: Layout) -> Predicate:
     """Return the predicate of `guards` (in order) for a layout.
 
     Raises:

@@ -52,7 +52,7 @@ def explain(failure: GuardFailure) -> str:
     return in_user_names("\n".join(lines))
 
 
-def first_failure(guards: Iterable[HeldGuard], frame: Frame) -> GuardFailure | None:
+def first_failure(guards: Iterable[HeldGuard[Any]], frame: Frame) -> GuardFailure | None:
     """Return the first guard that doesn't hold in `frame`, None when all do."""
     for guard in guards:
         actual = guard.looked_at(frame)
@@ -61,11 +61,11 @@ def first_failure(guards: Iterable[HeldGuard], frame: Frame) -> GuardFailure | N
     return None
 
 
-def _failure(guard: HeldGuard, actual: Any, frame: Frame) -> GuardFailure:
+def _failure(guard: HeldGuard[Any], actual: Any, frame: Frame) -> GuardFailure:
     if actual is MISSING:
         expected, now = guard.asked(), "missing (fetching it raises)"
     else:
         expected, now = guard.shown(actual, frame)
     dims = guard.changed_dims(actual) if isinstance(guard, HeldTensor) else ()
     remedy = guard.remedy(actual)
-    return GuardFailure(guard.kind, guard.subject, expected, now, guard.origin, guard.reason, remedy, dims)
+    return GuardFailure(guard.record.kind, guard.subject, expected, now, guard.origin, guard.reason, remedy, dims)

@@ -33,11 +33,11 @@ class Layout:
     cells: tuple[str, ...] = ()
 
 
-def order(guards: Iterable[HeldGuard]) -> tuple[HeldGuard, ...]:
+def order(guards: Iterable[HeldGuard[Any]]) -> tuple[HeldGuard[Any], ...]:
     """Return the guards in the order in which they are checked."""
     depths: dict[int, int] = {}
 
-    def rank(guard: HeldGuard) -> tuple[int, int]:
+    def rank(guard: HeldGuard[Any]) -> tuple[int, int]:
         return max((_depth(source, depths) for source in guard.sources()), default=1), guard.cost
 
     return tuple(sorted(guards, key=rank))
@@ -70,7 +70,7 @@ def position(what: str, name: str, names: tuple[str, ...]) -> int:
 
 
 def apart_check(
-    groups: Sequence[tuple[Source, ...]], guards: Iterable[HeldGuard]
+    groups: Sequence[tuple[Source, ...]], guards: Iterable[HeldGuard[Any]]
 ) -> tuple[Callable[..., bool], tuple[Source, ...]]:
     """Return one check for all guards against overlaps, and the sources of the tensors that it takes.
 

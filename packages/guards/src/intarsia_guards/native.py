@@ -75,7 +75,7 @@ def extension() -> types.ModuleType | None:
     return native
 
 
-def assemble(native: Any, guards: Sequence[HeldGuard], layout: Layout) -> tuple[Any, bool]:
+def assemble(native: Any, guards: Sequence[HeldGuard[Any]], layout: Layout) -> tuple[Any, bool]:
     """Return the native check of `guards` (in order) for a layout, and whether it wants globals.
 
     Args:

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from intarsia_guards.frame import Frame, fetch
-from intarsia_ir.records import GuardKind, GuardRecord, Origin, Source
+from intarsia_ir.records import GuardRecord, Origin, Source
 
 if TYPE_CHECKING:
     from intarsia_guards.codegen import TextWriter
@@ -29,15 +29,17 @@ if TYPE_CHECKING:
 
 __all__ = ["MISSING", "PARTS", "AmbientGuard", "HeldGuard", "SourceGuard"]
 
+R = TypeVar("R", bound=GuardRecord)
+
 MISSING = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
 """The value of a source that can't be fetched."""
 
 PARTS = ("of", "look", "check", "native", "text", "asked", "seen", "remedy")
-"""The methods that every kind defines, beside its `kind` and `cost`."""
+"""The methods that every kind defines, beside its `record` and `cost`."""
 
 
 @dataclass(frozen=True, slots=True)
-class HeldGuard(abc.ABC):
+class HeldGuard(abc.ABC, Generic[R]):
     """One guard of a set. Its subclasses are the kinds.
 
     Args:
@@ -45,7 +47,7 @@ class HeldGuard(abc.ABC):
         reason: A few words for the explanation.
     """
 
-    kind: ClassVar[GuardKind]
+    record: ClassVar[type[GuardRecord]]
     cost: ClassVar[int]
 
     origin: Origin | None = field(default=None, kw_only=True)
@@ -53,7 +55,7 @@ class HeldGuard(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def of(cls, record: GuardRecord) -> HeldGuard:
+    def of(cls, record: R) -> HeldGuard[R]:
         """Return what `record` asks for, with the user's objects held."""
 
     @abc.abstractmethod
@@ -122,7 +124,7 @@ _NO_FRAME = Frame({})
 
 
 @dataclass(frozen=True, slots=True)
-class SourceGuard(HeldGuard):
+class SourceGuard(HeldGuard[R]):
     """A guard on a value.
 
     Args:
@@ -143,7 +145,7 @@ class SourceGuard(HeldGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class AmbientGuard(HeldGuard):
+class AmbientGuard(HeldGuard[R]):
     """A guard on a state of the process or of the thread."""
 
     def remedy(self, actual: Any) -> str:

@@ -16,7 +16,7 @@ from intarsia_guards.kinds import ROWS
 from intarsia_guards.kinds.sizes import HeldSize, size_guards
 from intarsia_guards.layout import Layout, order
 from intarsia_guards.native import assemble, extension
-from intarsia_guards.rows import HeldGuard, SourceGuard
+from intarsia_guards.rows import HeldGuard
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import GuardKind, GuardRecord, SizeFacts
 
@@ -47,16 +47,17 @@ def build_guards(
             extension isn't there.
 
     Example:
-        >>> from intarsia_ir import ArgumentSource, GuardKind, GuardRecord
+        >>> from intarsia_ir import ArgumentSource
+        >>> from intarsia_ir.guards import ConstantGuard
         >>> def f(x, flag=True): ...
-        >>> guards = build_guards([GuardRecord(GuardKind.CONSTANT, ArgumentSource("flag"), True)], function=f)
+        >>> guards = build_guards([ConstantGuard(ArgumentSource("flag"), True)], function=f)
         >>> guards.check((1,)), guards.check((1, False)), guards.check((1, 1))
         (True, False, False)
         >>> print(guards.explain_failure((1, False)))
         guard failed (constant): flag was True, now it is False
           remedy: keep flag fixed, or accept one entry for each of its values
     """
-    held = [_held(record) for record in records if record.kind not in without]
+    held = [ROWS[type(record)].of(record) for record in records if record.kind not in without]
     facts = facts if facts is not None and GuardKind.SIZE not in without else SizeFacts()
     sizes = size_guards(facts, [guard for guard in held if isinstance(guard, HeldSize)])
     values = order([guard for guard in held if not isinstance(guard, HeldSize)])
@@ -96,7 +97,7 @@ class GuardSet:
 
     def __init__(
         self,
-        guards: tuple[HeldGuard, ...],
+        guards: tuple[HeldGuard[Any], ...],
         function: Callable[..., Any] | None,
         native: Any = None,
     ) -> None:
@@ -196,14 +197,6 @@ class GuardSet:
 
     def _first_failure(self, frame: Frame) -> GuardFailure | None:
         return explaining.first_failure(self._guards, frame)
-
-
-def _held(record: GuardRecord) -> HeldGuard:
-    row = ROWS[record.kind]
-    if issubclass(row, SourceGuard) != (record.source is not None):
-        with_or_without = "without" if record.source is None else "with"
-        raise InvalidArgumentError(f"{record.kind} {with_or_without} a source", code="guards.kind")
-    return row.of(record)
 
 
 def _hold_function(function: Any) -> Callable[[], Any] | None:

@@ -1,6 +1,6 @@
 """Guards as text: a line each. Many sources that are all those of inputs are the numbers of these.
 
-    guard(GuardKind('overlap'), source('self.w'), InputSources('0:12, 14'), reason='w is written ...')
+    guard OverlapGuard(source('self.w'), InputSources('0:12, 14'), reason='w is written ...')
 
 That a written input shares memory with none of a thousand others would be a thousand sources, in as many guards.
 """
@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from intarsia_ir._literals import Opaque
-from intarsia_ir._record_text import InputSources, arguments_text
+from intarsia_ir._record_text import InputSources, record_text
+from intarsia_ir.guards import DistinctGuard, OverlapGuard
 from intarsia_ir.records import GuardRecord, InputSpec
 
 __all__ = ["guard_lines", "guard_of"]
@@ -23,25 +24,30 @@ _FEW = 4  # sources that are written out
 def guard_lines(guards: Sequence[GuardRecord], inputs: Sequence[InputSpec], opaque: Opaque) -> Iterator[str]:
     """Yield the lines of guards of a program with these inputs."""
     places = {id(spec.source): number for number, spec in enumerate(inputs) if spec.source is not None}
-    yield from (f"guard({arguments_text(_shortened(guard, places), opaque)})" for guard in guards)
+    yield from (f"guard {record_text(_shortened(guard, places), opaque)}" for guard in guards)
 
 
-def guard_of(args: Sequence[Any], more: dict[str, Any], inputs: Sequence[InputSpec]) -> GuardRecord:
+def guard_of(guard: GuardRecord, inputs: Sequence[InputSpec]) -> GuardRecord:
     """Return a guard by what was written of it.
 
     Raises:
         ValueError: A number in it is none of an input.
     """
-    guard = GuardRecord(*args, **more)
-    return replace(guard, value=guard.value.sources(inputs)) if isinstance(guard.value, InputSources) else guard
+    if isinstance(guard, _OF_OTHERS) and isinstance(guard.others, InputSources):
+        return replace(guard, others=guard.others.sources(inputs))
+    return guard
+
+
+_OF_OTHERS = (OverlapGuard, DistinctGuard)
 
 
 def _shortened(guard: GuardRecord, places: dict[int, int]) -> GuardRecord:
-    if type(guard.value) is not tuple or len(guard.value) <= _FEW:
+    if not isinstance(guard, _OF_OTHERS) or len(guard.others) <= _FEW:
         return guard
-    numbers = [places.get(id(source)) for source in guard.value]
+    numbers = [places.get(id(source)) for source in guard.others]
     known = [number for number in numbers if number is not None]
-    return replace(guard, value=InputSources(_ranges(known))) if len(known) == len(numbers) else guard
+    others: Any = InputSources(_ranges(known))  # in a record that is only written
+    return replace(guard, others=others) if len(known) == len(numbers) else guard
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from intarsia_ir import records
+from intarsia_ir import guards, records
 from intarsia_ir._literals import Opaque, literal
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import InputSpec, SizeExpression, Source
@@ -76,7 +76,9 @@ def arguments_text(value: Any, opaque: Opaque, *, without: tuple[str, ...] = ())
     """Return the fields of a record as arguments of its class, those that are what they are by default left out."""
     parts: list[str] = []
     named = False
-    for field in dataclasses.fields(value):
+    # those that are given by name alone are inherited ones here, and come last
+    for field in sorted(dataclasses.fields(value), key=lambda field: bool(field.kw_only)):
+        named = named or bool(field.kw_only)
         item = getattr(value, field.name)
         if field.name in without or _is_default(item, field):
             named = True
@@ -125,7 +127,7 @@ def _enum(cls: type[enum.Enum]) -> Callable[[Any], enum.Enum]:
     return lambda value: cls(value)
 
 
-_CLASSES: list[Any] = [getattr(records, name) for name in records.__all__]
+_CLASSES: list[Any] = [*(getattr(records, name) for name in records.__all__), *guards.GUARDS.values()]
 MAKERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **{c.__name__: c for c in _CLASSES if not issubclass(c, enum.Enum)},

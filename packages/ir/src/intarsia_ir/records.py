@@ -8,7 +8,7 @@ compiled for what (`Target`, `KernelSource`). `intarsia_ir.values` are the progr
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, ClassVar
@@ -305,31 +305,31 @@ def _merged(
 
 
 class GuardKind(enum.Enum):
-    """The closed set of things a capture may rely on. The comment gives the `value` that belongs to each."""
+    """Names of the things that a capture may rely on; each has a class in `intarsia_ir.guards`."""
 
-    TENSOR = "tensor"  # TensorFacts
-    TYPE = "type"  # the exact type: type(x) is value
-    CONSTANT = "constant"  # type(x) is type(value) and x == value; NaN equals NaN, -0.0 differs from 0.0
-    IDENTITY = "identity"  # x is value; held weakly where the object allows it
-    NOT_IDENTITY = "not_identity"  # x is not value
-    COMPARISON = "comparison"  # (operator such as "<", number, bool): (x < number) is bool, for an int or float x
-    SUBCLASS = "subclass"  # (class, bool): issubclass(x, class) is bool, for a class x; held weakly
-    LENGTH = "length"  # len(x) == value
-    DICT_KEYS = "dict_keys"  # tuple(x) == value: the keys and their order
-    HAS_ATTRIBUTE = "has_attribute"  # (name, bool): hasattr(x, name) is bool
-    CODE = "code"  # x.__code__ is value (inlined Python functions); held weakly
-    ALIASING = "aliasing"  # (other source, bool): (x is other) is bool
-    DISTINCT = "distinct"  # tuple of other sources: x and theirs are as many objects
-    OVERLAP = "overlap"  # tuple of other sources: the tensor shares memory with none of theirs
-    GRAD_MODE = "grad_mode"  # bool; source is None
-    INFERENCE_MODE = "inference_mode"  # bool; source is None
-    AUTOCAST = "autocast"  # tuple of (device type, enabled, dtype name) plus cache flag; source is None
-    DEFAULT_DTYPE = "default_dtype"  # torch.dtype; source is None
-    DETERMINISTIC = "deterministic"  # (enabled, warn only); source is None
-    TORCH_MODES = "torch_modes"  # types on the torch function and dispatch mode stacks, observers; source is None
-    HANDLING = "handling"  # bool: whether the caller is handling an exception; source is None
-    SIZE = "size"  # SizeFact: a relation over size symbols
-    ABSENT = "absent"  # name or key, or the source of a key: the attribute or item is missing from x
+    TENSOR = "tensor"
+    TYPE = "type"
+    CONSTANT = "constant"
+    IDENTITY = "identity"
+    NOT_IDENTITY = "not_identity"
+    COMPARISON = "comparison"
+    SUBCLASS = "subclass"
+    LENGTH = "length"
+    DICT_KEYS = "dict_keys"
+    HAS_ATTRIBUTE = "has_attribute"
+    CODE = "code"
+    ALIASING = "aliasing"
+    DISTINCT = "distinct"
+    OVERLAP = "overlap"
+    GRAD_MODE = "grad_mode"
+    INFERENCE_MODE = "inference_mode"
+    AUTOCAST = "autocast"
+    DEFAULT_DTYPE = "default_dtype"
+    DETERMINISTIC = "deterministic"
+    TORCH_MODES = "torch_modes"
+    HANDLING = "handling"
+    SIZE = "size"
+    ABSENT = "absent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,21 +359,31 @@ class TensorFacts:
 
 @dataclass(frozen=True, slots=True)
 class GuardRecord:
-    """One thing that must hold for a capture to be valid again.
+    """One thing that must hold for a capture to be valid again; `intarsia_ir.guards` has a subclass for each kind.
 
     Args:
-        kind: Which check.
-        source: Where the checked value is fetched; None for ambient state.
-        value: What it must be; the type depends on `kind`.
         origin: The user line that made the capture rely on it, when known.
         reason: A few words for `explain`, such as `"branch on training flag"`.
     """
 
-    kind: GuardKind
-    source: Source | None
-    value: Any
-    origin: Origin | None = None
-    reason: str = ""
+    kind: ClassVar[GuardKind]
+
+    origin: Origin | None = field(default=None, kw_only=True)
+    reason: str = field(default="", kw_only=True)
+
+    @property
+    def source(self) -> Source | None:
+        """Where the checked value is fetched; None for ambient state."""
+        return None
+
+    @classmethod
+    def told_apart_by(cls, *args: Any) -> Hashable:
+        """Return what tells guards of a kind apart while they are collected, of the arguments of the class.
+
+        A source has one type, one value, one length: those of a kind differ by their source alone, by its identity.
+        Of what a source can have several of, the other arguments tell it apart as well.
+        """
+        return id(args[0]) if "source" in cls.__dataclass_fields__ else None
 
 
 @dataclass(frozen=True, slots=True)

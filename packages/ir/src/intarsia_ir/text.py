@@ -317,9 +317,12 @@ def read_guards(reader: Reader, inputs: Sequence[InputSpec]) -> tuple[GuardRecor
     """Read the lines of guards of a program with these inputs."""
     found = []
     line = reader.tokens.line
-    for args, more in _calls(reader, "guard"):
+    while reader.tokens.accept("guard"):
+        guard = reader.value()
+        if not isinstance(guard, GuardRecord):
+            fail(f"{guard!r} is no guard", line)
         try:
-            found.append(guard_of(args, more, inputs))
+            found.append(guard_of(guard, inputs))
         except ValueError as error:
             fail(f"a guard names inputs that the program lacks: {error}", line)
         line = reader.tokens.line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from intarsia_ir.records import (
     AnswerSource,
@@ -13,7 +13,6 @@ from intarsia_ir.records import (
     CellSource,
     DictItemSource,
     GlobalSource,
-    GuardKind,
     GuardRecord,
     ItemSource,
     ModuleSource,
@@ -28,6 +27,7 @@ __all__ = ["Guards", "Sources"]
 
 
 S = TypeVar("S", bound=Source)
+P = ParamSpec("P")
 
 
 class Sources:
@@ -99,25 +99,20 @@ class Guards:
         self._origin = origin
         self._records: dict[Hashable, GuardRecord] = {}
 
-    def add(
-        self, kind: GuardKind, source: Source | None, value: Any, reason: str = "", origin: Origin | None = None
-    ) -> None:
-        """Record that `value` of `kind` was relied on; `origin` is the user line, unless it is the current one."""
-        key: Hashable = (kind, id(source))
-        if kind is GuardKind.ALIASING:
-            key = (kind, id(source), id(value[0]))
-        elif kind is GuardKind.NOT_IDENTITY:
-            key = (kind, id(source), id(value))
-        elif kind in _SEVERAL:
-            key = (kind, id(source), value)
+    def add(self, kind: Callable[P, GuardRecord], *args: P.args, **more: P.kwargs) -> None:
+        """Record that something was relied on, unless it's there.
+
+        Args:
+            kind: Class of the guard.
+            args: Its arguments.
+            more: `reason`, and the `origin` when it isn't the current line of the user.
+        """
+        # no record is made of what is there: modules that nest ask for the same again and again
+        key = (kind, cast("type[GuardRecord]", kind).told_apart_by(*args))
         if key not in self._records:
-            self._records[key] = GuardRecord(kind, source, value, origin or self._origin(), reason)
+            more["origin"] = more.get("origin") or self._origin()
+            self._records[key] = kind(*args, **more)
 
     def records(self) -> tuple[GuardRecord, ...]:
         """Return what was collected."""
         return tuple(self._records.values())
-
-
-_SEVERAL = frozenset(
-    {GuardKind.ABSENT, GuardKind.HAS_ATTRIBUTE, GuardKind.COMPARISON, GuardKind.SUBCLASS, GuardKind.OVERLAP}
-)

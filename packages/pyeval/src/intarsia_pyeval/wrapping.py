@@ -13,7 +13,8 @@ from functools import partial
 from types import CellType
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import AliasingGuard, ConstantGuard, IdentityGuard, LengthGuard, TypeGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval import do
 from intarsia_pyeval.descriptors import is_plain_lookup
 from intarsia_pyeval.state.live import Live
@@ -69,7 +70,7 @@ class Models(Live):
                 changing = tx.extension.number(tx, value, source) if kind in (int, float, str) else None
                 if changing is not None:
                     return changing
-                tx.guards.add(GuardKind.CONSTANT, source, value)
+                tx.guards.add(ConstantGuard, source, value)
                 if kind in (float, complex) and value != value:
                     return Const(value, source)
             return _atom(value)
@@ -200,12 +201,13 @@ def _found_again(guards: Guards, known: Value, source: Source | None) -> None:
     if source is known.source:
         return
     if source is None:
-        guards.add(GuardKind.IDENTITY, known.source, known.identity())
+        assert known.source is not None
+        guards.add(IdentityGuard, known.source, known.identity())
     elif known.source is None:
-        guards.add(GuardKind.IDENTITY, source, known.identity())
+        guards.add(IdentityGuard, source, known.identity())
         known.source = source  # what is read of it from now on can be found, and relied on
     else:
-        guards.add(GuardKind.ALIASING, source, (known.source, True))
+        guards.add(AliasingGuard, source, known.source, True)
 
 
 def _wrap_plain(tx: Tracer, value: Any, kind: type, source: Source | None) -> Value:
@@ -246,7 +248,7 @@ def _is_bound(value: Any) -> bool:
 def _bound_method(tx: Tracer, value: Any, source: Source) -> Value:
     """Model a built-in method of an instance by both."""
     _guard_type(tx, types.BuiltinFunctionType, source)
-    tx.guards.add(GuardKind.CONSTANT, tx.sources.attribute(source, "__name__"), value.__name__)
+    tx.guards.add(ConstantGuard, tx.sources.attribute(source, "__name__"), value.__name__)
     return BoundBuiltin(tx.live.wrap(value.__self__, tx.sources.attribute(source, "__self__")), value.__name__)
 
 
@@ -254,7 +256,7 @@ def _wrap_reference(tx: Tracer, value: Any, kind: type, source: Source | None) -
     """Model a class, module or built-in callable: only its identity counts."""
     if source is not None:
         tx.classes.note(value, source)
-        tx.guards.add(GuardKind.IDENTITY, source, value)
+        tx.guards.add(IdentityGuard, source, value)
     if issubclass(kind, type):
         return ClassValue(value, source)
     if issubclass(kind, types.ModuleType):
@@ -278,7 +280,7 @@ def _wrap_container(tx: Tracer, value: Any, kind: type, source: Source | None) -
     if kind in (set, frozenset):
         elements = {tx.live.key(item): tx.live.key_value(item) for item in value}
         if source is not None:
-            tx.guards.add(GuardKind.CONSTANT, source, kind(value))
+            tx.guards.add(ConstantGuard, source, kind(value))
         return SetValue(elements, kind, source, value)
     if kind in _DICTS:
         _guard_type(tx, kind, source)
@@ -288,13 +290,13 @@ def _wrap_container(tx: Tracer, value: Any, kind: type, source: Source | None) -
         return Dict(cls=kind, source=source, real=value, factory=model)
     if kind is list:
         _guard_type(tx, kind, source)
-        rely = None if source is None else partial(tx.guards.add, GuardKind.LENGTH, source, len(value))
+        rely = None if source is None else partial(tx.guards.add, LengthGuard, source, len(value))
         return List(source=source, real=value, model=tx.live.item, rely=rely)
     _guard_shape(tx, value, source)
     if kind is tuple:
         return Tuple(source=source, real=value, model=tx.live.item)
     if source is not None:
-        tx.guards.add(GuardKind.CONSTANT, tx.sources.attribute(source, "maxlen"), value.maxlen)
+        tx.guards.add(ConstantGuard, tx.sources.attribute(source, "maxlen"), value.maxlen)
     return Deque((), value.maxlen, source, value, tx.live.item)
 
 
@@ -328,7 +330,7 @@ def _wrap_object(tx: Tracer, value: Any, kind: type, source: Source | None) -> V
     """Model an instance of any other class."""
     if issubclass(kind, _IDENTITY) or kind is object:
         if source is not None:
-            tx.guards.add(GuardKind.IDENTITY, source, value)
+            tx.guards.add(IdentityGuard, source, value)
     else:
         _guard_type(tx, kind, source)
     base: Value | None = None
@@ -347,7 +349,7 @@ def _wrap_object(tx: Tracer, value: Any, kind: type, source: Source | None) -> V
 def _guard_type(tx: Tracer, kind: type, source: Source | None) -> None:
     """Rely on the exact class."""
     if source is not None:
-        tx.guards.add(GuardKind.TYPE, source, kind)
+        tx.guards.add(TypeGuard, source, kind)
         tx.classes.note(kind, tx.sources.type_of(source))
 
 
@@ -355,7 +357,7 @@ def _guard_shape(tx: Tracer, value: Any, source: Source | None) -> None:
     """Rely on the class and length of a sequence."""
     _guard_type(tx, type(value), source)
     if source is not None:
-        tx.guards.add(GuardKind.LENGTH, source, len(value))
+        tx.guards.add(LengthGuard, source, len(value))
 
 
 def _slice_parts(value: slice, source: Source | None) -> list[tuple[Any, Source | None, str]]:

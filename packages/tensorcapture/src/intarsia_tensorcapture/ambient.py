@@ -10,7 +10,16 @@ import torch
 import torch.fx
 from torch.autograd import forward_ad
 
-from intarsia_ir.records import AttributeSource, GuardKind, ModuleSource, Source
+from intarsia_ir.guards import (
+    AutocastGuard,
+    ConstantGuard,
+    DefaultDtypeGuard,
+    DeterministicGuard,
+    GradModeGuard,
+    InferenceModeGuard,
+    TorchModesGuard,
+)
+from intarsia_ir.records import AttributeSource, ModuleSource, Source
 from intarsia_ir.torch import SETTINGS
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const
@@ -113,16 +122,16 @@ class Ambient:
 
     def add_guards(self, guards: Guards) -> None:
         """Rely on the ambient state that every tensor operation sees."""
-        guards.add(GuardKind.GRAD_MODE, None, self.grad_at_entry)
-        guards.add(GuardKind.INFERENCE_MODE, None, self.inference_at_entry)
-        guards.add(GuardKind.AUTOCAST, None, self.autocast_at_entry())
-        guards.add(GuardKind.DEFAULT_DTYPE, None, self.default_dtype())
+        guards.add(GradModeGuard, self.grad_at_entry)
+        guards.add(InferenceModeGuard, self.inference_at_entry)
+        guards.add(AutocastGuard, *self.autocast_at_entry())
+        guards.add(DefaultDtypeGuard, self.default_dtype())
         rely_on_determinism(guards)
-        guards.add(GuardKind.TORCH_MODES, None, ())
-        guards.add(GuardKind.CONSTANT, _DUAL_LEVEL, forward_ad._current_level)
+        guards.add(TorchModesGuard, ())
+        guards.add(ConstantGuard, _DUAL_LEVEL, forward_ad._current_level)
 
-    def autocast_at_entry(self) -> tuple[Any, ...]:
-        """Return (device type, enabled, dtype name) for each device type, and the cache flag."""
+    def autocast_at_entry(self) -> tuple[tuple[tuple[str, bool, str], ...], bool]:
+        """Return (device type, enabled, dtype name) for each device type, and whether casts are kept."""
         saved = list(reversed(self.entered))
         for autocast in saved:
             autocast.real.__exit__(None, None, None)
@@ -150,16 +159,16 @@ def rely_on_determinism(guards: Guards) -> None:
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
-    guards.add(GuardKind.DETERMINISTIC, None, deterministic)
+    guards.add(DeterministicGuard, *deterministic)
 
 
-def autocast_state() -> tuple[Any, ...]:
-    """Return the autocast state in the form of the AUTOCAST guard."""
+def autocast_state() -> tuple[tuple[tuple[str, bool, str], ...], bool]:
+    """Return the autocast state as `AutocastGuard` has it."""
     rows = [
         (device, torch.is_autocast_enabled(device), str(torch.get_autocast_dtype(device)).removeprefix("torch."))
         for device in _DEVICES
     ]
-    return (*rows, torch.is_autocast_cache_enabled())
+    return tuple(rows), torch.is_autocast_cache_enabled()
 
 
 class Autocast(Value):

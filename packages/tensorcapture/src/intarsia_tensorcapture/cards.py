@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from intarsia_ir.records import AnswerSource, AttributeSource, GuardKind, ModuleSource
+from intarsia_ir.guards import ConstantGuard
+from intarsia_ir.records import AnswerSource, AttributeSource, ModuleSource
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics import folding
 from intarsia_pyeval.values.base import Keywords, Value
@@ -34,7 +35,7 @@ def _rely_on_current(tx: Tracer) -> int:
     if not torch.cuda.is_available():
         raise Break("tracer.exception", "there is no GPU to ask for")
     index = torch.cuda.current_device()
-    tx.guards.add(GuardKind.CONSTANT, _CURRENT, index)
+    tx.guards.add(ConstantGuard, _CURRENT, index)
     return index
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import IdentityGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.stores import cell_store, dict_store, function_store
 from intarsia_pyeval.values.constants import Const
@@ -193,7 +193,7 @@ def _used(tx: Tracer, model: Any, name: str, attributes: list[str], depth: int, 
         return next(filter(None, (_used(tx, part, name, [], depth, late=late) for part in parts)), "")
     if isinstance(model, Object) and (is_leaf(operator_of(model.value)) or is_kernel(model.value)):
         if model.source is not None:
-            tx.guards.add(GuardKind.IDENTITY, model.source, model.value)
+            tx.guards.add(IdentityGuard, model.source, model.value)
         return ""
     if not isinstance(model, Reference):
         return f"reads {name}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import AutocastGuard, ConstantGuard, GradModeGuard, TypeGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics import folding
@@ -76,7 +77,7 @@ _ENTER = torch.amp.autocast_mode._enter_autocast
 
 def is_grad_enabled(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """Answer with the mode now; relies on the mode at entry."""
-    tx.guards.add(GuardKind.GRAD_MODE, None, plugin.state.grad_at_entry)
+    tx.guards.add(GradModeGuard, plugin.state.grad_at_entry)
     return boolean(torch.is_grad_enabled())
 
 
@@ -86,7 +87,7 @@ def set_grad_enabled(plugin: Recording, tx: Tracer, args: Sequence[Value], keywo
     wanted = mode.as_python()
     if type(wanted) is not bool:
         raise Break("tracer.call", f"the grad mode is set to {mode.describe()}")
-    tx.guards.add(GuardKind.GRAD_MODE, None, plugin.state.grad_at_entry)
+    tx.guards.add(GradModeGuard, plugin.state.grad_at_entry)
     if wanted != torch.is_grad_enabled():
         node = plugin.scopes.graph.call_function(torch._C._set_grad_enabled, (wanted,))
         plugin.describe(node, None)
@@ -110,7 +111,7 @@ def of_autocast(function: Callable[..., Any]) -> Callable[[Recording, Tracer, Se
     """Return the handler of a function that tells the autocast state now."""
 
     def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        tx.guards.add(GuardKind.AUTOCAST, None, plugin.state.autocast_at_entry())
+        tx.guards.add(AutocastGuard, *plugin.state.autocast_at_entry())
         return folding.call_pure(tx, function, args, keywords)
 
     return handler
@@ -125,9 +126,9 @@ def make_autocast(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords
 def existing_autocast(plugin: Recording, tx: Tracer, value: Any, source: Source | None) -> Value:
     """Model a context that was made before the call, such as a decorator's; relies on what it was made with."""
     if source is not None:
-        tx.guards.add(GuardKind.TYPE, source, type(value))
+        tx.guards.add(TypeGuard, source, type(value))
         for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
-            tx.guards.add(GuardKind.CONSTANT, tx.sources.attribute(source, name), getattr(value, name))
+            tx.guards.add(ConstantGuard, tx.sources.attribute(source, name), getattr(value, name))
     real = torch.autocast(value.device, value.fast_dtype, value._enabled, value._cache_enabled)
     return Autocast(real, (), {}, source, value)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils._device
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import TorchModesGuard
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const, is_none
@@ -41,7 +41,7 @@ def call_device_method(plugin: Recording, tx: Tracer, device: torch.device, name
     entered = plugin.state.devices
     if plugin.modes_active:
         raise Break("tracer.tensor_op", f"torch.device is asked for {name} beside a mode of torch functions")
-    tx.guards.add(GuardKind.TORCH_MODES, None, ())
+    tx.guards.add(TorchModesGuard, ())
     if name == "__enter__":
         tx.effects.advanced()
         entered.append(device)
@@ -74,5 +74,5 @@ def default_device(plugin: Recording, tx: Tracer, args: Sequence[Value], keyword
     device = (plugin.state.devices or [torch.device("cpu")])[-1]
     if plugin.modes_active or (device.index is None and device.type not in ("cpu", "meta")):
         raise Break("tracer.tensor_op", "torch.get_default_device is asked for what a mode or the current GPU tells")
-    tx.guards.add(GuardKind.TORCH_MODES, None, ())
+    tx.guards.add(TorchModesGuard, ())
     return Const(device)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed
 from torch._ops import OpOverload, OpOverloadPacket
 
-from intarsia_ir.records import AttributeSource, GuardKind, ModuleSource
+from intarsia_ir.guards import IdentityGuard
+from intarsia_ir.records import AttributeSource, ModuleSource
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics import folding
@@ -47,7 +48,7 @@ def _is_initialized(plugin: Recording, tx: Tracer, args: Sequence[Value], keywor
     arity("is_initialized", args, keywords, 0)
     group = tx.live.wrap(torch.distributed.GroupMember.WORLD, _GROUP)
     if not is_none(group):
-        tx.guards.add(GuardKind.IDENTITY, _GROUP, group.identity())
+        tx.guards.add(IdentityGuard, _GROUP, group.identity())
     return boolean(not is_none(group))
 
 
@@ -100,7 +101,7 @@ def _relied_on(tx: Tracer, value: Value) -> Any:
     if not isinstance(value, Object) or not value.existing:
         return None
     if value.source is not None:
-        tx.guards.add(GuardKind.IDENTITY, value.source, value.value)
+        tx.guards.add(IdentityGuard, value.source, value.value)
     return value.value
 
 
@@ -108,7 +109,7 @@ def _world(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywo
     """Answer `group.WORLD`."""
     group = tx.live.wrap(torch.distributed.GroupMember.WORLD, _GROUP)
     if not is_none(group):
-        tx.guards.add(GuardKind.IDENTITY, _GROUP, group.identity())
+        tx.guards.add(IdentityGuard, _GROUP, group.identity())
     return group
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F  # noqa: N812  (its usual name)
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import ComparisonGuard, TypeGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval import codegen
 from intarsia_pyeval.semantics import operators
 from intarsia_pyeval.values.base import Keywords, Value
@@ -79,7 +80,7 @@ def open_float(plugin: Recording, tx: Tracer, value: float, source: Source) -> V
     """Model a float of the call that isn't a constant; one model for each place."""
     known = plugin.floats.get(source)
     if known is None:
-        tx.guards.add(GuardKind.TYPE, source, float)
+        tx.guards.add(TypeGuard, source, float)
         known = plugin.floats[source] = OpenNumber(tx.guards, value, source)
     return known
 
@@ -90,9 +91,9 @@ def open_negative(plugin: Recording, tx: Tracer, value: int, source: Source) -> 
         return None
     known = plugin.floats.get(source)
     if known is None:
-        tx.guards.add(GuardKind.TYPE, source, int)
+        tx.guards.add(TypeGuard, source, int)
         for op, limit in (("<", 0), (">", -_LARGEST)):
-            tx.guards.add(GuardKind.COMPARISON, source, (op, limit, True), "negative ints are compiled apart")
+            tx.guards.add(ComparisonGuard, source, op, limit, True, reason="negative ints are compiled apart")
         known = plugin.floats[source] = OpenNumber(tx.guards, value, source, limits=(1 - _LARGEST, -1))
     return known
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import GradModeGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Whole
 from intarsia_pyeval.values.base import Keywords, Value
@@ -66,7 +66,7 @@ def apply_function(plugin: Recording, tx: Tracer, cls: ClassValue, args: Sequenc
         raise Break("tracer.tensor_op", f"{cls.describe()} is applied in a function that torch.func transforms")
     if keywords:
         raise Break("tracer.tensor_op", f"{cls.describe()} is applied to keywords")
-    tx.guards.add(GuardKind.GRAD_MODE, None, plugin.state.grad_at_entry)
+    tx.guards.add(GradModeGuard, plugin.state.grad_at_entry)
     forward = do.get_attribute(tx, cls, "forward")
     if torch.is_grad_enabled() and any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
         do.get_attribute(tx, cls, "backward")  # guarded, as forward is

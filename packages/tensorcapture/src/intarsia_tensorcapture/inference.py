@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import ConstantGuard, GradModeGuard, InferenceModeGuard, TypeGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Keywords, Value
@@ -83,8 +84,8 @@ def _enter_or_leave(tx: Tracer, x: Inference, name: str) -> Value:
 
 
 def _rely(plugin: Recording, tx: Tracer) -> None:
-    tx.guards.add(GuardKind.GRAD_MODE, None, plugin.state.grad_at_entry)
-    tx.guards.add(GuardKind.INFERENCE_MODE, None, plugin.state.inference_at_entry)
+    tx.guards.add(GradModeGuard, plugin.state.grad_at_entry)
+    tx.guards.add(InferenceModeGuard, plugin.state.inference_at_entry)
 
 
 @codegen.reconstruct.rule(Inference)
@@ -96,8 +97,8 @@ def reconstruct(out: Builder, x: Inference) -> None:
 def existing_inference(tx: Tracer, value: torch.inference_mode, source: Source | None) -> Value:
     """Model a context that was made before the call, such as a decorator's; relies on its mode."""
     if source is not None:
-        tx.guards.add(GuardKind.TYPE, source, torch.inference_mode)
-        tx.guards.add(GuardKind.CONSTANT, tx.sources.attribute(source, "mode"), value.mode)
+        tx.guards.add(TypeGuard, source, torch.inference_mode)
+        tx.guards.add(ConstantGuard, tx.sources.attribute(source, "mode"), value.mode)
     return Inference(value.mode, source, value)
 
 

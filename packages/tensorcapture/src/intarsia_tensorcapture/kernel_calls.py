@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import IdentityGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Keywords, Value
@@ -88,7 +88,7 @@ def call_compiler_object(tx: Tracer, callee: Object, args: Sequence[Value], keyw
         return None
     function = callee.value.fn
     if callee.source is not None:
-        tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)
+        tx.guards.add(IdentityGuard, callee.source, callee.value)
     of_triton = (function.__module__ or "").partition(".")[0] == "triton"
     stand_in = _STAND_INS.get(function.__name__) if of_triton else None
     return do.call(tx, tx.live.wrap(stand_in or function, None), args, keywords)
@@ -119,7 +119,7 @@ def _launched(plugin: Recording, tx: Tracer, kernel: Object, args: Sequence[Valu
     if plugin.scopes.open:
         raise Break("tracer.call", "a kernel is launched in a function that torch.func transforms")
     if kernel.source is not None:
-        tx.guards.add(GuardKind.IDENTITY, kernel.source, kernel.value)
+        tx.guards.add(IdentityGuard, kernel.source, kernel.value)
     named = dict(keywords)
     grid, _ = named.pop("grid"), named.pop("warmup", None)
     args, named = [*map(plain_number, args)], {name: plain_number(value) for name, value in named.items()}

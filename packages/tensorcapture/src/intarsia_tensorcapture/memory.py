@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import OverlapGuard
 from intarsia_pyeval.breaks import Break
 from intarsia_recorder.apart import are_apart
 from intarsia_tensorcapture import foreach
@@ -79,7 +79,7 @@ def _demand_apart(
             raise Break("tracer.operation_raised", f"{shown(target)} writes memory that another operand shows")
         if one.source is not None and other.source is not None:
             reason = f"{shown(target)} writes one and reads the other"
-            plugin.tx.guards.add(GuardKind.OVERLAP, one.source, (other.source,), reason)
+            plugin.tx.guards.add(OverlapGuard, one.source, (other.source,), reason=reason)
 
 
 def _pairs(

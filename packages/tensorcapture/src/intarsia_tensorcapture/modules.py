@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import IdentityGuard, LengthGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.descriptors import is_plain_lookup
@@ -61,7 +61,7 @@ def call_module(
         return None
     if found is not None and found[0] is not _CALL and callee.source is not None:  # made by torch, but not for good
         made = tx.sources.attribute(tx.sources.type_of(callee.source), "__call__")
-        tx.guards.add(GuardKind.IDENTITY, made, found[0])
+        tx.guards.add(IdentityGuard, made, found[0])
     own = real_dict(callee.value) or {}
     compiled = own.get("_compiled_call_impl")
     # compiled in place by the compiler that captures here, its call is captured as any other's
@@ -99,7 +99,7 @@ def _has_hooks(plugin: Recording, tx: Tracer, callee: Object) -> bool:
             if hooks is not None and do.length(tx, hooks):
                 return True
         elif callee.source is not None:
-            tx.guards.add(GuardKind.LENGTH, instance_store.own_source(tx, callee, name), 0)
+            tx.guards.add(LengthGuard, instance_store.own_source(tx, callee, name), 0)
     return False
 
 
@@ -130,7 +130,7 @@ def _guard_global_hooks(plugin: Recording, tx: Tracer, callee: Object) -> None:
         names = tx.sources.attribute(call, "__globals__")
     for name in _GLOBAL_HOOKS:
         real = getattr(torch.nn.modules.module, name)
-        tx.guards.add(GuardKind.LENGTH, tx.sources.item(names, name), len(real))
+        tx.guards.add(LengthGuard, tx.sources.item(names, name), len(real))
 
 
 def module_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:

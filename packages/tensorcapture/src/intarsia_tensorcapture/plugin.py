@@ -19,9 +19,9 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.guards import ConstantGuard, IdentityGuard, TensorGuard, TypeGuard
 from intarsia_ir.records import (
     Fresh,
-    GuardKind,
     InputSpec,
     Origin,
     Role,
@@ -177,7 +177,7 @@ class Tensors(Extension):
         kind = type(value)
         if kind is torch.Size:
             if source is not None:
-                tx.guards.add(GuardKind.CONSTANT, source, value)
+                tx.guards.add(ConstantGuard, source, value)
             return Tuple([self.sizes.model(size) for size in value], torch.Size)
         if kind in contexts.AUTOCASTS:
             return contexts.existing_autocast(self, tx, value, source)
@@ -190,7 +190,7 @@ class Tensors(Extension):
         if self.modes_active or not is_traced(value):
             return None
         if source is not None:
-            tx.guards.add(GuardKind.TYPE, source, kind)
+            tx.guards.add(TypeGuard, source, kind)
         return TensorValue(self, None, None, value, source)
 
     def foreign(self, value: Any) -> Foreign | None:
@@ -221,7 +221,7 @@ class Tensors(Extension):
         self.memory.note(fake, value)
         value.lifted(node, fake)
         if value.source is not None:
-            self.tx.guards.add(GuardKind.TENSOR, value.source, facts_of(real, fake))
+            self.tx.guards.add(TensorGuard, value.source, facts_of(real, fake))
 
     def lift_number(self, value: SymbolicNumber) -> None:
         """Make an input of the graph of a number."""
@@ -503,7 +503,7 @@ class Tensors(Extension):
         operator_object = operator_of(callee.value)
         if callee.existing and is_leaf(operator_object):
             if callee.source is not None:
-                tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)
+                tx.guards.add(IdentityGuard, callee.source, callee.value)
             wait = distributed.wait_of(operator_object)
             if wait is not None:
                 return cast(Value, wait(self, tx, args, keywords))

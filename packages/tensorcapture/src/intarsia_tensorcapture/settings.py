@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from intarsia_ir.records import AnswerSource, AttributeSource, GuardKind, ModuleSource
+from intarsia_ir.guards import ConstantGuard, DefaultDtypeGuard
+from intarsia_ir.records import AnswerSource, AttributeSource, ModuleSource
 from intarsia_ir.torch import SETTINGS
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Keywords, Value
@@ -37,9 +38,9 @@ def _getter(getter: Any, setter: Any = None) -> Handler:
         arity(getter.__name__, args, keywords, 0)
         now = getter()
         if getter is torch.get_default_dtype:
-            tx.guards.add(GuardKind.DEFAULT_DTYPE, None, plugin.state.default_dtype())
+            tx.guards.add(DefaultDtypeGuard, plugin.state.default_dtype())
         else:
-            tx.guards.add(GuardKind.CONSTANT, source, plugin.state.settings.get(setter, now))
+            tx.guards.add(ConstantGuard, source, plugin.state.settings.get(setter, now))
         return Const(now)
 
     return handler

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from intarsia_ir.guards import TypeGuard
 from intarsia_ir.records import (
     ArgumentSource,
     ArraySource,
@@ -14,7 +15,6 @@ from intarsia_ir.records import (
     CellSource,
     DictItemSource,
     GlobalSource,
-    GuardKind,
     ItemSource,
     ModuleSource,
     Origin,
@@ -212,7 +212,7 @@ class Sizes:
             known = self.numbers[id(source)] = SymbolicNumber(self, symbol, source)
             self.symbol_sources[symbol.node._expr] = source
             self._unlifted[symbol.node._expr] = known
-            self.plugin.tx.guards.add(GuardKind.TYPE, source, int)
+            self.plugin.tx.guards.add(TypeGuard, source, int)
         return known
 
     # -- values --------------------------------------------------------------------------------------------------

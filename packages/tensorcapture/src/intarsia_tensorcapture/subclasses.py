@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from intarsia_ir import meta
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import ConstantGuard, DictKeysGuard, IdentityGuard, LengthGuard, TensorGuard, TypeGuard
+from intarsia_ir.records import Source
 from intarsia_ir.torch import Wrap, is_wrapper
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Unreconstructable
@@ -56,7 +57,7 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
         raise Break("tracer.tensor_input", f"gradients of a {_name(real)} are needed")
     names, context = real.__tensor_flatten__()  # type: ignore[attr-defined]
     if source is not None:
-        tx.guards.add(GuardKind.TENSOR, source, facts_of(real))
+        tx.guards.add(TensorGuard, source, facts_of(real))
         state = {name: held for name, held in vars(real).items() if name not in names}
         _rely_on_items(tx, state, lambda name: tx.sources.attribute(source, name))
     inner = [
@@ -106,21 +107,21 @@ def _rely_on(tx: Tracer, value: Any, source: Source) -> None:
     """
     kind = type(value)
     if kind in _CONSTANTS:
-        tx.guards.add(GuardKind.CONSTANT, source, value)
+        tx.guards.add(ConstantGuard, source, value)
     elif isinstance(value, _BY_IDENTITY):
-        tx.guards.add(GuardKind.IDENTITY, source, value)
+        tx.guards.add(IdentityGuard, source, value)
     elif kind in (list, tuple):
-        tx.guards.add(GuardKind.TYPE, source, kind)
-        tx.guards.add(GuardKind.LENGTH, source, len(value))
+        tx.guards.add(TypeGuard, source, kind)
+        tx.guards.add(LengthGuard, source, len(value))
         for index, item in enumerate(value):
             _rely_on(tx, item, tx.sources.item(source, index))
     elif kind is dict and all(type(key) in (str, int) for key in value):
-        tx.guards.add(GuardKind.TYPE, source, kind)
-        tx.guards.add(GuardKind.DICT_KEYS, source, tuple(value))
+        tx.guards.add(TypeGuard, source, kind)
+        tx.guards.add(DictKeysGuard, source, tuple(value))
         for key, item in value.items():
             _rely_on(tx, item, tx.sources.item(source, key))
     elif _is_plain_object(kind):
-        tx.guards.add(GuardKind.TYPE, source, kind)
+        tx.guards.add(TypeGuard, source, kind)
         _rely_on_items(tx, vars(value), lambda name: tx.sources.attribute(source, name))
     else:
         raise Break("tracer.tensor_input", f"a tensor of a subclass holds a {kind.__qualname__}, which no guard checks")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import HasAttributeGuard
+from intarsia_ir.records import Source
 from intarsia_ir.torch import is_wrapper
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Foreclosed
@@ -414,7 +415,7 @@ def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
         return added
     if not hasattr(x.cls, name):
         if x.source is not None:
-            tx.guards.add(GuardKind.HAS_ATTRIBUTE, x.source, (name, False))
+            tx.guards.add(HasAttributeGuard, x.source, name, False)
         tx.raising.error(AttributeError, f"{x.cls.__name__!r} object has no attribute {name!r}")
     found = getattr(x.cls, name)
     if not callable(found):

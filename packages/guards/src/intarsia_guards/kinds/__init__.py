@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from intarsia_guards.kinds import ambient, contents, objects, sizes, tensors
 from intarsia_guards.rows import HeldGuard
-from intarsia_ir.records import GuardKind
+from intarsia_ir.records import GuardRecord
 
 __all__ = ["ROWS"]
 
-_LISTED: tuple[type[HeldGuard], ...] = (
+_LISTED: tuple[type[HeldGuard[Any]], ...] = (
     objects.HeldType,
     objects.HeldIdentity,
     objects.HeldNotIdentity,
@@ -39,5 +40,5 @@ _LISTED: tuple[type[HeldGuard], ...] = (
     ambient.HeldHandling,
     sizes.HeldSize,
 )
-ROWS: Mapping[GuardKind, type[HeldGuard]] = MappingProxyType({row.kind: row for row in _LISTED})
-"""What a record asks for -> the class that holds it."""
+ROWS: Mapping[type[GuardRecord], type[HeldGuard[Any]]] = MappingProxyType({row.record: row for row in _LISTED})
+"""Class of a record -> the class that holds it."""

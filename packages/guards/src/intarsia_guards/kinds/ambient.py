@@ -16,8 +16,17 @@ from intarsia_guards.held import Held, hold
 from intarsia_guards.rows import AmbientGuard
 from intarsia_guards.words import brief
 from intarsia_ir.dtypes import dtype_from_name
+from intarsia_ir.guards import (
+    AutocastGuard,
+    DefaultDtypeGuard,
+    DeterministicGuard,
+    GradModeGuard,
+    HandlingGuard,
+    InferenceModeGuard,
+    TorchModesGuard,
+)
 from intarsia_ir.observers import observer_keys
-from intarsia_ir.records import GuardKind, GuardRecord
+from intarsia_ir.records import GuardRecord
 
 if TYPE_CHECKING:
     from intarsia_guards.codegen import TextWriter
@@ -35,17 +44,17 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class HeldGradMode(AmbientGuard):
+class HeldGradMode(AmbientGuard[GradModeGuard]):
     """Whether gradients are recorded."""
 
-    kind: ClassVar[GuardKind] = GuardKind.GRAD_MODE
+    record: ClassVar[type[GuardRecord]] = GradModeGuard
     cost: ClassVar[int] = 12
 
     enabled: bool
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldGradMode:
-        return cls(record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: GradModeGuard) -> HeldGradMode:
+        return cls(record.enabled, origin=record.origin, reason=record.reason)
 
     def look(self, frame: Frame) -> bool:
         return torch.is_grad_enabled()
@@ -67,17 +76,17 @@ class HeldGradMode(AmbientGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldInferenceMode(AmbientGuard):
+class HeldInferenceMode(AmbientGuard[InferenceModeGuard]):
     """Whether inference mode is on."""
 
-    kind: ClassVar[GuardKind] = GuardKind.INFERENCE_MODE
+    record: ClassVar[type[GuardRecord]] = InferenceModeGuard
     cost: ClassVar[int] = 13
 
     enabled: bool
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldInferenceMode:
-        return cls(record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: InferenceModeGuard) -> HeldInferenceMode:
+        return cls(record.enabled, origin=record.origin, reason=record.reason)
 
     def look(self, frame: Frame) -> bool:
         return torch.is_inference_mode_enabled()
@@ -102,23 +111,22 @@ _Devices = tuple[tuple[str, bool, torch.dtype], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldAutocast(AmbientGuard):
+class HeldAutocast(AmbientGuard[AutocastGuard]):
     """For each type of device whether autocast is on, and for which element type; and whether casts are kept.
 
     `keeps` is None where that isn't asked.
     """
 
-    kind: ClassVar[GuardKind] = GuardKind.AUTOCAST
+    record: ClassVar[type[GuardRecord]] = AutocastGuard
     cost: ClassVar[int] = 16
 
     devices: _Devices
     keeps: bool | None
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldAutocast:
-        devices = tuple((v[0], v[1], _dtype(v[2])) for v in record.value if isinstance(v, tuple))
-        keeps = record.value[-1] if len(record.value) > len(devices) else None
-        return cls(devices, keeps, origin=record.origin, reason=record.reason)
+    def of(cls, record: AutocastGuard) -> HeldAutocast:
+        devices = tuple((device, on, _dtype(name)) for device, on, name in record.devices)
+        return cls(devices, record.keeps, origin=record.origin, reason=record.reason)
 
     def look(self, frame: Frame) -> tuple[_Devices, bool | None]:
         state = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d, _, _ in self.devices)
@@ -152,9 +160,9 @@ class HeldAutocast(AmbientGuard):
         return _autocast_text(*actual)
 
 
-def _dtype(name: Any) -> torch.dtype:
-    """Return the type that a record names (short, or as torch does)."""
-    return name if isinstance(name, torch.dtype) else dtype_from_name(str(name).removeprefix("torch."))
+def _dtype(name: str) -> torch.dtype:
+    """Return the type that a record names, short or as torch does."""
+    return dtype_from_name(name.removeprefix("torch."))
 
 
 def _autocast_is(device: str, on: bool, dtype: torch.dtype) -> bool:
@@ -166,17 +174,17 @@ def _autocast_text(devices: _Devices, keeps: bool | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldDefaultDtype(AmbientGuard):
+class HeldDefaultDtype(AmbientGuard[DefaultDtypeGuard]):
     """The default element type."""
 
-    kind: ClassVar[GuardKind] = GuardKind.DEFAULT_DTYPE
+    record: ClassVar[type[GuardRecord]] = DefaultDtypeGuard
     cost: ClassVar[int] = 14
 
     dtype: torch.dtype
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldDefaultDtype:
-        return cls(record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: DefaultDtypeGuard) -> HeldDefaultDtype:
+        return cls(record.dtype, origin=record.origin, reason=record.reason)
 
     def look(self, frame: Frame) -> torch.dtype:
         return torch.get_default_dtype()
@@ -198,18 +206,18 @@ class HeldDefaultDtype(AmbientGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldDeterministic(AmbientGuard):
+class HeldDeterministic(AmbientGuard[DeterministicGuard]):
     """Whether operations must be deterministic, and whether it is only warned of those that aren't."""
 
-    kind: ClassVar[GuardKind] = GuardKind.DETERMINISTIC
+    record: ClassVar[type[GuardRecord]] = DeterministicGuard
     cost: ClassVar[int] = 15
 
     enabled: bool
     warn_only: bool
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldDeterministic:
-        return cls(*record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: DeterministicGuard) -> HeldDeterministic:
+        return cls(record.enabled, record.warn_only, origin=record.origin, reason=record.reason)
 
     def look(self, frame: Frame) -> tuple[bool, bool]:
         return _deterministic_state()
@@ -235,17 +243,17 @@ def _deterministic_state() -> tuple[bool, bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTorchModes(AmbientGuard):
+class HeldTorchModes(AmbientGuard[TorchModesGuard]):
     """Types of the torch function modes that are on, outermost first, of dispatch modes, and observers."""
 
-    kind: ClassVar[GuardKind] = GuardKind.TORCH_MODES
+    record: ClassVar[type[GuardRecord]] = TorchModesGuard
     cost: ClassVar[int] = 17
 
     modes: tuple[Held[type | str], ...]
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldTorchModes:
-        return cls(tuple(map(hold, record.value)), origin=record.origin, reason=record.reason)
+    def of(cls, record: TorchModesGuard) -> HeldTorchModes:
+        return cls(tuple(map(hold, record.modes)), origin=record.origin, reason=record.reason)
 
     def look(self, frame: Frame) -> tuple[type | str, ...]:
         return _modes()
@@ -280,17 +288,17 @@ def _modes() -> tuple[type | str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldHandling(AmbientGuard):
+class HeldHandling(AmbientGuard[HandlingGuard]):
     """Whether the caller is handling an exception."""
 
-    kind: ClassVar[GuardKind] = GuardKind.HANDLING
+    record: ClassVar[type[GuardRecord]] = HandlingGuard
     cost: ClassVar[int] = 18
 
     handling: bool
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldHandling:
-        return cls(record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: HandlingGuard) -> HeldHandling:
+        return cls(record.handling, origin=record.origin, reason=record.reason)
 
     def look(self, frame: Frame) -> bool:
         return _is_handling()

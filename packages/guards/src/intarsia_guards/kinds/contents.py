@@ -15,7 +15,15 @@ from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.held import Held, hold, hold_constant
 from intarsia_guards.rows import SourceGuard
 from intarsia_guards.words import brief
-from intarsia_ir.records import AttributeSource, GuardKind, GuardRecord, PlainAttributeSource, Source
+from intarsia_ir.guards import (
+    AbsentGuard,
+    ComparisonGuard,
+    ConstantGuard,
+    DictKeysGuard,
+    HasAttributeGuard,
+    LengthGuard,
+)
+from intarsia_ir.records import AttributeSource, GuardRecord, PlainAttributeSource, Source
 
 if TYPE_CHECKING:
     from intarsia_guards.codegen import TextWriter
@@ -38,17 +46,16 @@ def _same_contents(source: Source) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldConstant(SourceGuard):
+class HeldConstant(SourceGuard[ConstantGuard]):
     """`type(x) is type(value) and x == value`; NaN equals NaN, -0.0 differs from 0.0."""
 
-    kind: ClassVar[GuardKind] = GuardKind.CONSTANT
+    record: ClassVar[type[GuardRecord]] = ConstantGuard
     cost: ClassVar[int] = 3
 
     value: Held[Any]
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldConstant:
-        assert record.source is not None
+    def of(cls, record: ConstantGuard) -> HeldConstant:
         return cls(record.source, hold_constant(record.value), origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
@@ -111,10 +118,10 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class HeldComparison(SourceGuard):
+class HeldComparison(SourceGuard[ComparisonGuard]):
     """`(x < number) is expected`, for an int or float x; `op` is the operator."""
 
-    kind: ClassVar[GuardKind] = GuardKind.COMPARISON
+    record: ClassVar[type[GuardRecord]] = ComparisonGuard
     cost: ClassVar[int] = 4
 
     op: str
@@ -122,9 +129,8 @@ class HeldComparison(SourceGuard):
     expected: bool
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldComparison:
-        assert record.source is not None
-        return cls(record.source, *record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: ComparisonGuard) -> HeldComparison:
+        return cls(record.source, record.op, record.number, record.expected, origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
         return type(actual) in (int, float) and _COMPARISONS[self.op](actual, self.number) is self.expected
@@ -148,18 +154,17 @@ class HeldComparison(SourceGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldLength(SourceGuard):
+class HeldLength(SourceGuard[LengthGuard]):
     """`len(x) == length`."""
 
-    kind: ClassVar[GuardKind] = GuardKind.LENGTH
+    record: ClassVar[type[GuardRecord]] = LengthGuard
     cost: ClassVar[int] = 6
 
     length: int
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldLength:
-        assert record.source is not None
-        return cls(record.source, record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: LengthGuard) -> HeldLength:
+        return cls(record.source, record.length, origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
         return lookup.length(actual) == self.length
@@ -190,18 +195,17 @@ class HeldLength(SourceGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldDictKeys(SourceGuard):
+class HeldDictKeys(SourceGuard[DictKeysGuard]):
     """`tuple(x) == keys`: the keys of a dict or the elements of a set, and their order."""
 
-    kind: ClassVar[GuardKind] = GuardKind.DICT_KEYS
+    record: ClassVar[type[GuardRecord]] = DictKeysGuard
     cost: ClassVar[int] = 9
 
     keys: tuple[Held[Any], ...]
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldDictKeys:
-        assert record.source is not None
-        return cls(record.source, tuple(map(hold, record.value)), origin=record.origin, reason=record.reason)
+    def of(cls, record: DictKeysGuard) -> HeldDictKeys:
+        return cls(record.source, tuple(map(hold, record.keys)), origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
         keys = lookup.keys(actual)
@@ -237,19 +241,18 @@ def _is_key(actual: Any, expected: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldHasAttribute(SourceGuard):
+class HeldHasAttribute(SourceGuard[HasAttributeGuard]):
     """`hasattr(x, name) is expected`."""
 
-    kind: ClassVar[GuardKind] = GuardKind.HAS_ATTRIBUTE
+    record: ClassVar[type[GuardRecord]] = HasAttributeGuard
     cost: ClassVar[int] = 10
 
     name: str
     expected: bool
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldHasAttribute:
-        assert record.source is not None
-        return cls(record.source, *record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: HasAttributeGuard) -> HeldHasAttribute:
+        return cls(record.source, record.name, record.expected, origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
         return lookup.has_attribute(actual, self.name) is self.expected
@@ -272,18 +275,17 @@ class HeldHasAttribute(SourceGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldAbsent(SourceGuard):
+class HeldAbsent(SourceGuard[AbsentGuard]):
     """A dict lacks an item, anything else an attribute; `key` is the key or the name, or the source of a key."""
 
-    kind: ClassVar[GuardKind] = GuardKind.ABSENT
+    record: ClassVar[type[GuardRecord]] = AbsentGuard
     cost: ClassVar[int] = 11
 
     key: Held[Any] | Source
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldAbsent:
-        assert record.source is not None
-        key = record.value if isinstance(record.value, Source) else hold(record.value)
+    def of(cls, record: AbsentGuard) -> HeldAbsent:
+        key = record.key if isinstance(record.key, Source) else hold(record.key)
         return cls(record.source, key, origin=record.origin, reason=record.reason)
 
     def sources(self) -> tuple[Source, ...]:

@@ -13,7 +13,16 @@ from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.held import DEAD, Held, hold
 from intarsia_guards.rows import SourceGuard
 from intarsia_guards.words import brief
-from intarsia_ir.records import GuardKind, GuardRecord, Source
+from intarsia_ir.guards import (
+    AliasingGuard,
+    CodeGuard,
+    DistinctGuard,
+    IdentityGuard,
+    NotIdentityGuard,
+    SubclassGuard,
+    TypeGuard,
+)
+from intarsia_ir.records import GuardRecord, Source
 
 if TYPE_CHECKING:
     from intarsia_guards.codegen import TextWriter
@@ -39,18 +48,17 @@ def _copied(source: Source) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldType(SourceGuard):
+class HeldType(SourceGuard[TypeGuard]):
     """`type(x) is cls`."""
 
-    kind: ClassVar[GuardKind] = GuardKind.TYPE
+    record: ClassVar[type[GuardRecord]] = TypeGuard
     cost: ClassVar[int] = 0
 
     cls: Held[type]
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldType:
-        assert record.source is not None
-        return cls(record.source, hold(record.value), origin=record.origin, reason=record.reason)
+    def of(cls, record: TypeGuard) -> HeldType:
+        return cls(record.source, hold(record.cls), origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
         return type(actual) is self.cls.get()
@@ -78,17 +86,16 @@ class HeldType(SourceGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldIdentity(SourceGuard):
+class HeldIdentity(SourceGuard[IdentityGuard]):
     """`x is value`; never, once the value is gone."""
 
-    kind: ClassVar[GuardKind] = GuardKind.IDENTITY
+    record: ClassVar[type[GuardRecord]] = IdentityGuard
     cost: ClassVar[int] = 1
 
     value: Held[Any]
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldIdentity:
-        assert record.source is not None
+    def of(cls, record: IdentityGuard) -> HeldIdentity:
         return cls(record.source, hold(record.value), origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
@@ -115,17 +122,16 @@ class HeldIdentity(SourceGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldNotIdentity(SourceGuard):
+class HeldNotIdentity(SourceGuard[NotIdentityGuard]):
     """`x is not value`; always, once the value is gone."""
 
-    kind: ClassVar[GuardKind] = GuardKind.NOT_IDENTITY
+    record: ClassVar[type[GuardRecord]] = NotIdentityGuard
     cost: ClassVar[int] = 2
 
     value: Held[Any]
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldNotIdentity:
-        assert record.source is not None
+    def of(cls, record: NotIdentityGuard) -> HeldNotIdentity:
         return cls(record.source, hold(record.value), origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
@@ -150,23 +156,21 @@ class HeldNotIdentity(SourceGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldSubclass(SourceGuard):
+class HeldSubclass(SourceGuard[SubclassGuard]):
     """`issubclass(x, cls) is expected`, for a class x.
 
     A base is one by the order of bases alone; that a class isn't one is for its metaclass to say as well.
     """
 
-    kind: ClassVar[GuardKind] = GuardKind.SUBCLASS
+    record: ClassVar[type[GuardRecord]] = SubclassGuard
     cost: ClassVar[int] = 5
 
     cls: Held[type]
     expected: bool
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldSubclass:
-        assert record.source is not None
-        base, expected = record.value
-        return cls(record.source, hold(base), expected, origin=record.origin, reason=record.reason)
+    def of(cls, record: SubclassGuard) -> HeldSubclass:
+        return cls(record.source, hold(record.cls), record.expected, origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
         base = self.cls.get()
@@ -211,18 +215,17 @@ def _never_registered(guard: HeldSubclass) -> Callable[[Any], bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldCode(SourceGuard):
+class HeldCode(SourceGuard[CodeGuard]):
     """`x.__code__ is code`, of a function or a bound method."""
 
-    kind: ClassVar[GuardKind] = GuardKind.CODE
+    record: ClassVar[type[GuardRecord]] = CodeGuard
     cost: ClassVar[int] = 7
 
     code: Held[Any]
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldCode:
-        assert record.source is not None
-        return cls(record.source, hold(record.value), origin=record.origin, reason=record.reason)
+    def of(cls, record: CodeGuard) -> HeldCode:
+        return cls(record.source, hold(record.code), origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
         code = self.code.get()
@@ -246,19 +249,18 @@ class HeldCode(SourceGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldAliasing(SourceGuard):
+class HeldAliasing(SourceGuard[AliasingGuard]):
     """`(x is other) is same`."""
 
-    kind: ClassVar[GuardKind] = GuardKind.ALIASING
+    record: ClassVar[type[GuardRecord]] = AliasingGuard
     cost: ClassVar[int] = 19
 
     other: Source
     same: bool
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldAliasing:
-        assert record.source is not None
-        return cls(record.source, *record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: AliasingGuard) -> HeldAliasing:
+        return cls(record.source, record.other, record.same, origin=record.origin, reason=record.reason)
 
     def sources(self) -> tuple[Source, ...]:
         return (self.source, self.other)
@@ -285,18 +287,17 @@ class HeldAliasing(SourceGuard):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldDistinct(SourceGuard):
+class HeldDistinct(SourceGuard[DistinctGuard]):
     """The value and those of other sources are as many objects."""
 
-    kind: ClassVar[GuardKind] = GuardKind.DISTINCT
+    record: ClassVar[type[GuardRecord]] = DistinctGuard
     cost: ClassVar[int] = 20
 
     others: tuple[Source, ...]
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldDistinct:
-        assert record.source is not None
-        return cls(record.source, record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: DistinctGuard) -> HeldDistinct:
+        return cls(record.source, record.others, origin=record.origin, reason=record.reason)
 
     def sources(self) -> tuple[Source, ...]:
         return (self.source, *self.others)

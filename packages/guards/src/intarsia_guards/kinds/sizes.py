@@ -10,7 +10,8 @@ from intarsia_guards import relations
 from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.rows import HeldGuard
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_ir.records import GuardKind, GuardRecord, SizeFacts
+from intarsia_ir.guards import SizeGuard
+from intarsia_ir.records import GuardRecord, SizeFacts
 
 if TYPE_CHECKING:
     from intarsia_guards.codegen import TextWriter
@@ -20,7 +21,7 @@ __all__ = ["HeldSize", "size_guards"]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldSize(HeldGuard):
+class HeldSize(HeldGuard[SizeGuard]):
     """A relation between sizes. The writers check all of a set at once, since they share symbols.
 
     Args:
@@ -28,16 +29,16 @@ class HeldSize(HeldGuard):
         symbols: Symbol of the relation -> text of where it is read.
     """
 
-    kind: ClassVar[GuardKind] = GuardKind.SIZE
+    record: ClassVar[type[GuardRecord]] = SizeGuard
     cost: ClassVar[int] = 21
 
     relation: str
     symbols: Mapping[str, str]
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldSize:
+    def of(cls, record: SizeGuard) -> HeldSize:
         """Return the guard without its symbols, which `size_guards` knows."""
-        return cls(record.value.relation, {}, origin=record.value.origin or record.origin, reason=record.reason)
+        return cls(record.fact.relation, {}, origin=record.fact.origin or record.origin, reason=record.reason)
 
     @property
     def subject(self) -> str:

@@ -11,7 +11,8 @@ import torch
 from intarsia_guards import lookup, meaning
 from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.rows import MISSING, SourceGuard
-from intarsia_ir.records import AttributeSource, GuardKind, GuardRecord, Source, TensorFacts
+from intarsia_ir.guards import OverlapGuard, TensorGuard
+from intarsia_ir.records import AttributeSource, GuardRecord, Source, TensorFacts
 
 if TYPE_CHECKING:
     from intarsia_guards.codegen import TextWriter
@@ -23,18 +24,17 @@ _MOST_DIMS = 64  # of a tensor, to the native check
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTensor(SourceGuard):
+class HeldTensor(SourceGuard[TensorGuard]):
     """Class, element type, device, sizes, strides and bits of a tensor."""
 
-    kind: ClassVar[GuardKind] = GuardKind.TENSOR
+    record: ClassVar[type[GuardRecord]] = TensorGuard
     cost: ClassVar[int] = 8
 
     facts: TensorFacts
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldTensor:
-        assert record.source is not None
-        return cls(record.source, record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: TensorGuard) -> HeldTensor:
+        return cls(record.source, record.facts, origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
         return lookup.is_tensor(actual) and meaning.tensor_facts(actual, self.facts) == self.facts
@@ -142,21 +142,20 @@ def _shown_fact(name: str, facts: TensorFacts, other: TensorFacts) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOverlap(SourceGuard):
+class HeldOverlap(SourceGuard[OverlapGuard]):
     """The tensor shares memory with none of others.
 
     The writers check all of a set at once: each alone, as `check` does it, would take the square of the time.
     """
 
-    kind: ClassVar[GuardKind] = GuardKind.OVERLAP
+    record: ClassVar[type[GuardRecord]] = OverlapGuard
     cost: ClassVar[int] = 22
 
     others: tuple[Source, ...]
 
     @classmethod
-    def of(cls, record: GuardRecord) -> HeldOverlap:
-        assert record.source is not None
-        return cls(record.source, record.value, origin=record.origin, reason=record.reason)
+    def of(cls, record: OverlapGuard) -> HeldOverlap:
+        return cls(record.source, record.others, origin=record.origin, reason=record.reason)
 
     def sources(self) -> tuple[Source, ...]:
         return (self.source, *self.others)

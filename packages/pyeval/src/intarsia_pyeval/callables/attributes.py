@@ -8,7 +8,7 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import IdentityGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.semantics import folding, iteration, special
@@ -157,7 +157,7 @@ def _id(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if real is None:
         raise Break("tracer.identity", f"the id of {value.describe()} is asked for")
     if value.source is not None:
-        tx.guards.add(GuardKind.IDENTITY, value.source, real)
+        tx.guards.add(IdentityGuard, value.source, real)
     return Const(id(real))
 
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import IdentityGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Whole
 from intarsia_pyeval.callables.polyfills import polyfill
@@ -123,7 +123,7 @@ def _call_cached(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
     if given and is_installed(raw) and all(_is_known_by_identity(value) for value in given):
         for value in given:
             if value.source is not None:
-                tx.guards.add(GuardKind.IDENTITY, value.source, value.identity())
+                tx.guards.add(IdentityGuard, value.source, value.identity())
     elif given:
         body = tx.live.wrap(raw.__wrapped__, function.source and tx.sources.attribute(function.source, "__wrapped__"))
         before = tx.effects.changes
@@ -324,7 +324,7 @@ def _call_reference(tx: Tracer, callee: Object) -> Value:
             raise Break("tracer.call", "a weak reference to something unknown is called")
         return tx.live.wrap(found, tx.sources.referent(callee.source))
     if callee.source is not None:
-        tx.guards.add(GuardKind.IDENTITY, callee.source, callee.value)
+        tx.guards.add(IdentityGuard, callee.source, callee.value)
     return tx.live.wrap(found, None)
 
 

@@ -9,7 +9,8 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import AbsentGuard, HasAttributeGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.descriptors import is_data_descriptor
@@ -128,7 +129,7 @@ def _metaclass_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
     if found is not None or hasattr(type(cls), "__getattr__"):
         raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is looked up by its metaclass")
     if owner.source is not None:
-        tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
+        tx.guards.add(HasAttributeGuard, owner.source, name, False)
     tx.raising.error(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
 
 
@@ -172,7 +173,7 @@ def function_attribute(tx: Tracer, owner: Function, name: str) -> Value:
         return function_store.global_names(tx, owner)
     if not hasattr(value, name):
         if owner.source is not None and not owner.trusted():
-            tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
+            tx.guards.add(HasAttributeGuard, owner.source, name, False)
         tx.raising.error(AttributeError, f"'function' object has no attribute {name!r}")
     if name in ("__call__", "__get__"):
         return BoundBuiltin(owner, name)
@@ -219,14 +220,14 @@ def _lazy_module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
     module = owner.value
     if type(module) is types.ModuleType and "__getattr__" not in module.__dict__ and not hasattr(module, name):
         if owner.source is not None:
-            tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
+            tx.guards.add(HasAttributeGuard, owner.source, name, False)
         tx.raising.error(AttributeError, f"module {module.__name__!r} has no attribute {name!r}")
     hook = module.__dict__.get("__getattr__")
     if isinstance(hook, types.FunctionType) and not is_trusted(module.__name__):
         source = None
         if owner.source is not None:
             names = tx.sources.attribute(owner.source, "__dict__")
-            tx.guards.add(GuardKind.ABSENT, names, name)
+            tx.guards.add(AbsentGuard, names, name)
             source = tx.sources.item(names, "__getattr__")
         return do.call(tx, tx.live.wrap(hook, source), [Const(name)], {})
     if is_trusted(module.__name__) and hasattr(module, name):
@@ -257,7 +258,7 @@ def super_attribute(tx: Tracer, owner: Super, name: str) -> Value:
 def _guard_passed_over(sources: Sources, guards: Guards, base: ClassValue, name: str) -> None:
     """Rely on a class that `super()` passes over defining no such name."""
     if base.source is not None and not is_trusted(base.value.__module__):
-        guards.add(GuardKind.ABSENT, sources.attribute(base.source, "__dict__"), name)
+        guards.add(AbsentGuard, sources.attribute(base.source, "__dict__"), name)
 
 
 def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any, name: str, of_class: bool) -> Value:

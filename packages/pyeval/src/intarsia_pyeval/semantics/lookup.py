@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import HasAttributeGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
@@ -106,7 +107,7 @@ def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
         instance_store.guard_absent(tx, owner, name)
     # of an attribute that was deleted before, the start tells nothing
     if owner.source is not None and fallback and name not in owner.written:
-        tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
+        tx.guards.add(HasAttributeGuard, owner.source, name, False)
     tx.raising.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
 
 
@@ -206,7 +207,7 @@ def _slot(tx: Tracer, owner: Object, name: str, raw: Any) -> Value:
     if owner.source is not None and not _is_filled(raw, owner.value):
         if tx.classes.find(owner.cls, "__getattr__") is not None or not plain:
             raise Break("tracer.attribute", f"the slot {name!r} of {owner.describe()} is empty, and its class is asked")
-        tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
+        tx.guards.add(HasAttributeGuard, owner.source, name, False)
     value = folding.real(tx, raw.__get__, owner.value, owner.cls)
     source = None
     if owner.source is not None:

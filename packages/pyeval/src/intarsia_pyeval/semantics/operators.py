@@ -7,7 +7,7 @@ import enum
 import operator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import AliasingGuard, IdentityGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics import folding, formatting, operator_table, special, subclasses
@@ -77,11 +77,11 @@ def _same_nans(guards: Guards, a: Const, b: Const) -> bool:
     """Compare two NaNs by identity, and rely on it where one is the call's."""
     same = a.value is b.value
     if a.source is not None and b.source is not None:
-        guards.add(GuardKind.ALIASING, a.source, (b.source, same))
+        guards.add(AliasingGuard, a.source, b.source, same)
         return same
     source = a.source or b.source
     if source is not None and same:
-        guards.add(GuardKind.IDENTITY, source, a.value)
+        guards.add(IdentityGuard, source, a.value)
     elif source is not None:
         raise Break("tracer.identity", "a NaN of the call is compared by identity with another")
     return same

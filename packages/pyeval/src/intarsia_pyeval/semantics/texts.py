@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from intarsia_bytecode import info_of
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import TypeGuard
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.numbers import ChangingNumber
@@ -62,7 +62,7 @@ def given(tx: Tracer, value: str, source: Source) -> Value | None:
     """
     if info_of(tx.frames.stack[0].code) is None:
         return None
-    tx.guards.add(GuardKind.TYPE, source, str)
+    tx.guards.add(TypeGuard, source, str)
     return OpenText(tx.guards, value, source=source)
 
 

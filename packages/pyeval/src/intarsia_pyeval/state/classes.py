@@ -7,7 +7,8 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import AbsentGuard, HasAttributeGuard, SubclassGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.sources import Guards, Sources
 from intarsia_pyeval.trust import is_trusted
@@ -84,7 +85,7 @@ class Classes:
         may_be_registered = isinstance(cls, abc.ABCMeta) and not answer
         lasting = all(libraries) if may_be_registered else any(libraries) or by_bases is not answer
         if source is not None and kind is not cls and not lasting:
-            self._guards.add(GuardKind.SUBCLASS, source, (cls, answer))
+            self._guards.add(SubclassGuard, source, cls, answer)
         return answer
 
     def rely_on_passing_over(self, classes: Sequence[Any], source: Source | None, name: str) -> None:
@@ -92,7 +93,7 @@ class Classes:
         for index, passed in enumerate(classes):
             if source is not None and not is_trusted(passed.__module__):
                 base = self._sources.item(self._sources.attribute(source, "__mro__"), index)
-                self._guards.add(GuardKind.ABSENT, self._sources.attribute(base, "__dict__"), name)
+                self._guards.add(AbsentGuard, self._sources.attribute(base, "__dict__"), name)
 
     def rely_on_absence(self, owner: Value, cls: Any, name: str) -> None:
         """Rely on a container, of which own attributes aren't modelled, having no such attribute.
@@ -106,4 +107,4 @@ class Classes:
         if hasattr(real, name):
             raise Break("tracer.attribute", f"{owner.describe()} has an attribute {name!r} of its own")
         if owner.source is not None:
-            self._guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, False))
+            self._guards.add(HasAttributeGuard, owner.source, name, False)

@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-from intarsia_ir.records import GuardKind, Origin, Source
+from intarsia_ir.guards import AbsentGuard, AliasingGuard, DistinctGuard, IdentityGuard, NotIdentityGuard
+from intarsia_ir.records import Origin, Source
 from intarsia_pyeval.sources import Guards
 from intarsia_pyeval.state.effects import Effects
 from intarsia_pyeval.state.live import Live
@@ -61,12 +62,11 @@ class Identities:
         if functions or not (a.shared and b.shared):
             return
         if a.source and b.source:
-            self._guards.add(GuardKind.ALIASING, a.source, (b.source, equal))
+            self._guards.add(AliasingGuard, a.source, b.source, equal)
             return
         for found, other in ((a, b), (b, a)):
             if found.source is not None:
-                kind = GuardKind.IDENTITY if equal else GuardKind.NOT_IDENTITY
-                self._guards.add(kind, found.source, other.identity())
+                self._guards.add(IdentityGuard if equal else NotIdentityGuard, found.source, other.identity())
 
     def missing_key(self, container: Source, key: Hashable) -> None:
         """Rely on an existing dict having no such key; an object of the call may be another one in the next call."""
@@ -74,13 +74,13 @@ class Identities:
         if any(isinstance(part, Value) for part in parts):
             return  # made by the traced code: no existing dict has it
         objects = [self._live.known(part) for part in parts if type(part) not in ATOMS]
-        found = [model for model in objects if model in self._keys and model.source is not None]
-        if len(found) == len(parts) == 1 and found[0].identity() is key:
-            self._guards.add(GuardKind.ABSENT, container, found[0].source)
+        found = [(model, source) for model in objects if model in self._keys and (source := model.source) is not None]
+        if len(found) == len(parts) == 1 and found[0][0].identity() is key:
+            self._guards.add(AbsentGuard, container, found[0][1])
             return
-        for model in found:
-            self._guards.add(GuardKind.IDENTITY, model.source, model.identity())
-        self._guards.add(GuardKind.ABSENT, container, key)
+        for model, source in found:
+            self._guards.add(IdentityGuard, source, model.identity())
+        self._guards.add(AbsentGuard, container, key)
 
     def guard_aliases(self) -> None:
         """Rely on what was changed, and on what was a key, being none of the other objects of its class."""
@@ -92,9 +92,9 @@ class Identities:
                 if other is value or other.source is None or not other.shared or other.type() is not value.type():
                     continue
                 if value.source is not None:
-                    self._guards.add(GuardKind.ALIASING, value.source, (other.source, False))
+                    self._guards.add(AliasingGuard, value.source, other.source, False)
                 else:
-                    self._guards.add(GuardKind.NOT_IDENTITY, other.source, value.identity())
+                    self._guards.add(NotIdentityGuard, other.source, value.identity())
 
     def _guard_keys(self) -> None:
         """Rely on objects that were keys being as many objects; their classes are guarded."""
@@ -106,14 +106,14 @@ class Identities:
             fixed = [value.identity() for value, _ in group if value.source is None]
             if len(found) > 1:
                 others = tuple(source for source, _ in found[1:])
-                self._guards.add(GuardKind.DISTINCT, found[0][0], others, origin=found[1][1])
+                self._guards.add(DistinctGuard, found[0][0], others, origin=found[1][1])
             for value, origin in group:
                 if value.source is None or not fixed:
                     continue
                 if len(fixed) > _FEW:
-                    self._guards.add(GuardKind.IDENTITY, value.source, value.identity(), origin=origin)
+                    self._guards.add(IdentityGuard, value.source, value.identity(), origin=origin)
                 for other in fixed if len(fixed) <= _FEW else ():
-                    self._guards.add(GuardKind.NOT_IDENTITY, value.source, other, origin=origin)
+                    self._guards.add(NotIdentityGuard, value.source, other, origin=origin)
 
 
 def _parts(key: Any) -> Iterator[Any]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import HandlingGuard
 from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.sources import Guards
 from intarsia_pyeval.values.constants import NONE, Const
@@ -109,7 +109,7 @@ class Raising:
     def ask_caller(self) -> None:
         """Rely on whether the caller handles an exception."""
         self.asked_caller = True
-        self._guards.add(GuardKind.HANDLING, None, self._caller_handles)
+        self._guards.add(HandlingGuard, self._caller_handles)
 
     def rely_on_calm_caller(self) -> None:
         """Rely on it that the caller handles no exception.

@@ -8,7 +8,8 @@ import types
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import DictKeysGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.operation import operation
 from intarsia_pyeval.values.base import Value
@@ -98,7 +99,7 @@ def entries(tx: Tracer, x: Dict) -> dict[Hashable, tuple[Value, Value]]:
     assert x.real is not None
     real = plain_items(x.real)
     if x.source is not None:
-        tx.guards.add(GuardKind.DICT_KEYS, x.source, tuple(key for key, _ in real))
+        tx.guards.add(DictKeysGuard, x.source, tuple(key for key, _ in real))
     known, whole = x.known, {}
     check_keys(tx, x)
     for key, value in real:

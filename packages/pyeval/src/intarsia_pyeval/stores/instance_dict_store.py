@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import AbsentGuard
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.operation import operation
 from intarsia_pyeval.stores import instance_store
@@ -26,7 +26,7 @@ def read(tx: Tracer, x: InstanceDict, key: Value) -> Value | None:
     name = _name(tx.classes, x, key)
     found = instance_store.instance_attribute(tx, x.owner, name)
     if found is None and x.owner.source is not None and name not in x.owner.written:
-        tx.guards.add(GuardKind.ABSENT, instance_store.own_dict_source(tx.sources, x.owner), name)
+        tx.guards.add(AbsentGuard, instance_store.own_dict_source(tx.sources, x.owner), name)
     return found
 
 

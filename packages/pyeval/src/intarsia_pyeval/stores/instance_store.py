@@ -7,7 +7,8 @@ import types
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import AbsentGuard, DictKeysGuard, HasAttributeGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
 from intarsia_pyeval.trust import is_trusted
@@ -67,7 +68,7 @@ def instance_dict(tx: Tracer, owner: Object) -> Dict:
         own = real_dict(owner.value) or {}
         names = dict.fromkeys(own)
         if owner.source is not None:
-            tx.guards.add(GuardKind.DICT_KEYS, own_dict_source(tx.sources, owner), tuple(own))
+            tx.guards.add(DictKeysGuard, own_dict_source(tx.sources, owner), tuple(own))
     names.update(dict.fromkeys(owner.written))
     entries: dict[Hashable, tuple[Value, Value]] = {}
     for name in names:
@@ -89,7 +90,7 @@ def guard_absent(tx: Tracer, owner: Value, name: str) -> None:
         return
     if name in owner.written:  # deleted before, whatever was there at the start
         return
-    tx.guards.add(GuardKind.ABSENT, own_dict_source(tx.sources, owner), name)
+    tx.guards.add(AbsentGuard, own_dict_source(tx.sources, owner), name)
 
 
 def own_dict_source(sources: Sources, owner: Object) -> Source:
@@ -152,7 +153,7 @@ def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -
         if known is None and owner.source is not None:  # a slot, which nothing was read of
             if not is_plain_lookup(owner.cls):
                 raise Break("tracer.mutation", f"the slot {name!r} of {owner.describe()} is deleted unread")
-            tx.guards.add(GuardKind.HAS_ATTRIBUTE, owner.source, (name, True))
+            tx.guards.add(HasAttributeGuard, owner.source, name, True)
     elif owner.existing and owner.written.get(name, value) is None:
         raise Break("tracer.mutation", f"attribute {name!r} is set again after it was deleted: it moves to the end")
     if owner.existing and name not in owner.written:

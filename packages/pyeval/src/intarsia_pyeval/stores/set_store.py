@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import GuardKind
+from intarsia_ir.guards import DictKeysGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Value
@@ -38,7 +38,7 @@ def in_order(tx: Tracer, x: SetValue) -> list[Value]:
     mirror = x.mirror_now()
     if mirror is None and x.real is not None and not x.recipe.steps and x.source is not None:
         if len(x.elements) > 1:
-            tx.guards.add(GuardKind.DICT_KEYS, x.source, tuple(x.real))
+            tx.guards.add(DictKeysGuard, x.source, tuple(x.real))
         mirror = [tx.live.key(key) for key in x.real]
     if mirror is not None:
         return [x.elements[key] for key in mirror]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import CodeGuard, IdentityGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval.trust import is_trusted
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.mappings import Dict
@@ -112,12 +113,12 @@ class Function(PythonFunction):
     def guard_identity(self, guards: Guards) -> None:
         """Rely on its being this very object."""
         if self.source is not None:
-            guards.add(GuardKind.IDENTITY, self.source, self.value)
+            guards.add(IdentityGuard, self.source, self.value)
 
     def guard_code(self, guards: Guards) -> None:
         """Rely on its body."""
         if self.source is not None and not self.trusted():
-            guards.add(GuardKind.CODE, self.source, self.code)
+            guards.add(CodeGuard, self.source, self.code)
 
     def source_of(self, name: str, sources: Sources) -> Source | None:
         """Return the source of an attribute of the function; None when the function is trusted."""

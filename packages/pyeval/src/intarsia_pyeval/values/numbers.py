@@ -12,7 +12,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia_ir.errors import InternalError
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import ComparisonGuard, ConstantGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const
 
@@ -96,7 +97,7 @@ class OpenNumber(ChangingNumber):
         if not self.relied_on:
             self.relied_on = True
             if self.source is not None:
-                self.guards.add(GuardKind.CONSTANT, self.source, self.value, "the number itself was needed")
+                self.guards.add(ConstantGuard, self.source, self.value, reason="the number itself was needed")
             for part in self.parts:
                 part.settled()
         return Const(self.value, self.source if self.is_nan() else None)
@@ -134,8 +135,9 @@ class OpenNumber(ChangingNumber):
 
     def _answer(self, op: str, number: float) -> bool:
         """Answer a comparison; relies on the answer."""
+        assert self.source is not None  # it is given
         answer = bool(COMPARISONS[op](self.value, number))
-        self.guards.add(GuardKind.COMPARISON, self.source, (op, number, answer), "the answer was needed")
+        self.guards.add(ComparisonGuard, self.source, op, number, answer, reason="the answer was needed")
         return answer
 
     # -- building ------------------------------------------------------------------------------------------------

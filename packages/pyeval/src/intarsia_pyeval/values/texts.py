@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import ConstantGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const
 
@@ -53,7 +54,7 @@ class OpenText(Value):
             Foreclosed: Only the graph knows a number in it.
         """
         if self.source is not None:
-            self.guards.add(GuardKind.CONSTANT, self.source, self.sample, "the text itself was needed")
+            self.guards.add(ConstantGuard, self.source, self.sample, reason="the text itself was needed")
             return Const(self.sample)
         assert self.function is not None
         return Const(self.function(*[part.as_python() for part in self.parts]))

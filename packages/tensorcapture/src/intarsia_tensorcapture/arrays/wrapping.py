@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from intarsia_ir.records import GuardKind, Source
+from intarsia_ir.guards import ConstantGuard, IdentityGuard, TypeGuard
+from intarsia_ir.records import Source
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.objects import Foreign
 from intarsia_tensorcapture.arrays.installed import np
@@ -35,18 +36,18 @@ def wrap_numpy(tx: Tracer, value: Any, source: Source | None) -> Value | None:
         return _number(tx, value, source)
     if issubclass(kind, np.dtype):
         if source is not None:
-            tx.guards.add(GuardKind.IDENTITY, source, value)
+            tx.guards.add(IdentityGuard, source, value)
         return NumpyType(value, source)
     if kind in (np.ufunc, _DISPATCHER) and kind is not types.FunctionType:
         if source is not None:
-            tx.guards.add(GuardKind.IDENTITY, source, value)
+            tx.guards.add(IdentityGuard, source, value)
         return NumpyFunction(value, source)
     return None
 
 
 def _array(tx: Tracer, value: Any, source: Source | None) -> Value:
     if source is not None:
-        tx.guards.add(GuardKind.TYPE, source, np.ndarray)
+        tx.guards.add(TypeGuard, source, np.ndarray)
     place = None if source is None else tx.sources.array(source)
     tensor = TensorValue(recording_of(tx), None, None, torch.from_numpy(value), place)
     return ArrayValue(tensor, value, source)
@@ -56,7 +57,7 @@ def _number(tx: Tracer, value: Any, source: Source | None) -> Value | None:
     if value.dtype not in TORCH_TYPES:
         return None
     if source is not None:
-        tx.guards.add(GuardKind.CONSTANT, source, value)
+        tx.guards.add(ConstantGuard, source, value)
     return NumpyNumber(value)
 
 
