@@ -8,6 +8,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import surface
 
+from intarsia_ir import codes
+
 LOWER = {
     "__init__": '__all__ = ["top"]\ntop = 1\n',
     "index": '__all__ = ["lift"]\nlift = hidden = 1\n',
@@ -58,3 +60,8 @@ def test_lists_are_exact(tree):
     tree(user)
     surface.write()
     assert list(surface.findings()) == []
+
+
+def test_codes_that_are_asked_for_are_raised():
+    page = (Path(__file__).parents[1] / "docs" / "errors.md").read_text(encoding="utf-8")
+    assert [code for name in codes.__all__ if f"| `{(code := getattr(codes, name))}` |" not in page] == []

@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
 MEANINGS = {
     "dispatch.internal": "the compiler raised an error that is none of its own: a bug of Intarsia",
     "dispatch.too_many_versions": "a function was compiled `recompile_limit` times, and no version fits the call",
+    "fuse.extern_between": "two kernels can't be fused: an extern call depends on one, and the other on it",
     "options.value": "an argument has a value that it can't have; the message lists the allowed ones",
     "pipeline.stage": "a stage of the pipeline raised an error of its own: of Intarsia, or of whoever gave the stage",
     "runtime.compiler_failed": "the C++ compiler failed; the message has its command and its output",

@@ -34,6 +34,7 @@ BAD_CODE = re.compile(
 # "(?<!...)" keeps paths inside a longer path, such as a URL, apart
 MACHINE = re.compile(r"(?<![\w./-])/(?:work|farm|root|home)/[a-z]|bash_jobs|/opt/(?:wheels|pypi)")
 META_KEY = re.compile(r"\.meta(?:\[[\"']|\.get\(|\.setdefault\(|\.pop\()")
+CODE_ASKED_FOR = re.compile(r"\bcode (?:==|!=|in|not in) \(?\"[a-z]+\.[a-z_]+\"")
 PIPELINE_LINES = 800
 RULE = re.compile(r"\b[A-Z][0-9]{1,2}\b")
 RULE_LINE = re.compile(r"^\s*([A-Z][0-9]{1,2})(?::|  )", re.MULTILINE)
@@ -57,7 +58,7 @@ def tracked() -> list[Path]:
 
 
 def files() -> Iterator[str]:
-    """T1, T5, T8, T9."""
+    """T1, T5, T8, T9, T13."""
     for path in tracked():
         name = path.relative_to(ROOT).as_posix()
         if path.suffix not in {".py", ".md", ".c", ".h", ".toml", ".txt", ".ir", ""}:
@@ -71,6 +72,7 @@ def files() -> Iterator[str]:
             yield f"T1 {name}: no module docstring"
         if "/src/" in name and name.startswith("packages/"):
             yield from (f"T5 {name}: {m[0].splitlines()[0]}" for m in BAD_CODE.finditer(text))
+            yield from (f"T13 {name}: {m[0]}" for m in CODE_ASKED_FOR.finditer(text))
             if META_KEY.search(text) and not name.endswith("intarsia_ir/meta.py"):
                 yield f"T8 {name}: spells a meta key"
 

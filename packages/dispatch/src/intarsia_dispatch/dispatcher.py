@@ -33,6 +33,7 @@ from intarsia_dispatch.roots import root_codes
 from intarsia_dispatch.stats import Counters, DispatchStats, as_fallbacks
 from intarsia_dispatch.versions import CodeState, CodeTable, Version
 from intarsia_dispatch.working_directory import some_working_directory
+from intarsia_ir import codes
 from intarsia_ir.errors import (
     InternalError,
     InvalidArgumentError,
@@ -110,13 +111,13 @@ class Dispatcher:
         """
         _check_callable(function)
         target = unwrapped(function)
-        codes = root_codes(target)
-        if codes and codes[0].co_flags & _SUSPENDS:
-            return cast(_F, functools.wraps(target)(self._in_eager(target, codes[0])))
+        objects = root_codes(target)
+        if objects and objects[0].co_flags & _SUSPENDS:
+            return cast(_F, functools.wraps(target)(self._in_eager(target, objects[0])))
         # without code of its own, or with a library's that the hook passes over, its call is the frame
-        needs_frame = has_hooks(target) or not codes or self._config.skip_code(codes[0])
+        needs_frame = has_hooks(target) or not objects or self._config.skip_code(objects[0])
         run = call_of(target) if needs_frame else target
-        roots = (*codes, run.__code__) if needs_frame else codes
+        roots = (*objects, run.__code__) if needs_frame else objects
         self._roots.update((id(code), (weakref.ref(code), None)) for code in roots)
         answer = functools.partial(self._answer, varying=True) if varying else self._answer
         root = framehook.Hooked(run, answer, self._table.owner, skipping.debugger_active)
@@ -293,7 +294,7 @@ class Dispatcher:
             self._outcomes.failed(code, state, error, "capturing")
             return None
         # an operation that raised on fake tensors raises in eager too, as the program's own; else it is told after that
-        if fullgraph and capture.breaks and capture.breaks[0].code not in (_RAISES, _RAISED_ON_FAKES):
+        if fullgraph and capture.breaks and capture.breaks[0].code not in (codes.RAISED, codes.OPERATION_RAISED):
             raise break_error(code, capture.breaks, "fullgraph, but capture ended early")
         if capture.graph_module is None and not self._may_run(code, state, capture):
             return None
@@ -313,7 +314,7 @@ class Dispatcher:
         new_code = None
         if capture.code.code is not code:  # what resumes a frame in the same way has its versions already
             same = [version.code for version in state.versions if version.is_replaced_as_by(capture.code)]
-            has_raised = capture.breaks and capture.breaks[0].code == _RAISED_ON_FAKES
+            has_raised = capture.breaks and capture.breaks[0].code == codes.OPERATION_RAISED
             new_code = same[0] if same and not has_raised else self._link(code, capture, graph)
         if new_code is not None and not framehook.fits(code, new_code):
             raise InternalError(
@@ -375,7 +376,7 @@ class Dispatcher:
         graphs = self._counts.snapshot().graphs
         if self._is_root(code):
             self._roots.update((id(r), (weakref.ref(r), graphs)) for r in resumes)
-        if (self._config.policy.fullgraph or self._bare == graphs) and capture.breaks[0].code == _RAISED_ON_FAKES:
+        if (self._config.policy.fullgraph or self._bare == graphs) and capture.breaks[0].code == codes.OPERATION_RAISED:
             self._after_raise.update((id(r), (weakref.ref(r), graphs, capture.breaks[0])) for r in resumes)
 
     # ---- not compiled ------------------------------------------------------------------------------------------
@@ -403,7 +404,7 @@ class Dispatcher:
                 state.passed_on = missed
                 return False
             complaint = complaint or missed
-        if broken is not None and broken.code == _TOO_DEEP:  # of the callees too
+        if broken is not None and broken.code == codes.TOO_DEEP:  # of the callees too
             complaint = broken
         if complaint is not None:
             self._outcomes.failed(
@@ -487,17 +488,14 @@ class _CannotHaveSymbols(Exception):  # noqa: N818  (control flow inside this fi
     """What was captured with symbols is captured again with constants."""
 
 
-_RAISES = "tracer.exception"  # the program's own exception leaves the frame: no break to complain of
 # after these nobody misses a graph: it was asked for, eager has an error of its own to tell, or an object is to end
-_RAISED_ON_FAKES = "tracer.operation_raised"
-_TOO_DEEP = "tracer.depth"
 _WANTED_BREAKS = (
-    _RAISES,
-    _RAISED_ON_FAKES,
-    "tracer.requested",
-    "tracer.disabled",
-    "tracer.repeated",
-    "tracer.lifetime",
+    codes.RAISED,
+    codes.OPERATION_RAISED,
+    codes.REQUESTED,
+    codes.DISABLED,
+    codes.REPEATED,
+    codes.LIFETIME,
 )
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 

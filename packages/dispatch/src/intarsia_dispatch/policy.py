@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from intarsia_ir import codes
 from intarsia_ir.errors import InvalidArgumentError
 
 __all__ = ["ErrorPolicy"]
 
-_ASKED_FOR = ("shapes.mark_violated",)  # a user's own demand about sizes: eager is no answer to it
+_ASKED_FOR = (codes.MARK_VIOLATED,)  # a user's own demand about sizes: eager is no answer to it
 
 
 @dataclass(frozen=True, slots=True)

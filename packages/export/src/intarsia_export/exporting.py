@@ -22,6 +22,7 @@ from intarsia_export.host_plan import host_plan
 from intarsia_export.loading import guards_of
 from intarsia_export.operators import operator_schemas
 from intarsia_export.weights import Weights
+from intarsia_ir import codes
 from intarsia_ir.errors import IntarsiaError, InternalError, UnsupportedError
 from intarsia_ir.pipeline import Pipeline
 from intarsia_ir.values import Captured, Recorded
@@ -114,7 +115,7 @@ def said_of(case: Case) -> Iterator[None]:
         yield
     except IntarsiaError as error:
         said = ", ".join(f"{dim.name} = {size}" for dim, size in case.items() if size is not None)
-        if error.code == "shapes.mark_violated":
+        if error.code == codes.MARK_VIOLATED:
             error.explanation = error.explanation.replace("was marked dynamic", "varies")
             error.hints = (
                 "give sizes that must be equal one Dim, narrow its bounds, or leave it out of dynamic_shapes",

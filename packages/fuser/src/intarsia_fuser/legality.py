@@ -30,6 +30,7 @@ from typing import Any
 
 from intarsia_fuser.decisions import Decision, Fuse, Inline, Order
 from intarsia_fuser.draft import Draft, shorten
+from intarsia_ir import codes
 from intarsia_loops.index import lift
 from intarsia_loops.program import Kernel, Nest, Refused, Val
 from intarsia_loops.rewrites import fuse_rows, inline
@@ -178,7 +179,7 @@ def _check_fuse(draft: Draft, d: Fuse) -> Accepted | Refused:
         return Refused("fuse.device", f"{d.first} is on {_device(draft, a.steps[0])}, {d.second} isn't")
     path, ancestors = draft.order.between(first, second)
     if path:
-        code = "fuse.between" if draft.kernels.keys() >= set(path) else "fuse.extern_between"
+        code = "fuse.between" if draft.kernels.keys() >= set(path) else codes.EXTERN_BETWEEN
         return Refused(code, f"{' -> '.join(path)} must run between {d.first} and {d.second}")
     fused = fuse_rows(shorten(a, d.depth), shorten(b, d.depth))
     if isinstance(fused, Refused):

@@ -10,6 +10,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, NoReturn, Protocol, TypedDict, Unpack
 
 from intarsia_bytecode import asks_for_locals, info_of, reads_own_frame
+from intarsia_ir import codes
 from intarsia_ir.errors import IntarsiaError, InternalError, InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
 from intarsia_ir.stack import deep_stack, frames_below
@@ -148,7 +149,7 @@ def capture_frame(code: CodeType, frame: Frame, **options: Unpack[Options]) -> C
         raise InternalError(what, code="tracer.internal", where=(where,)) from error
     # what raised while tracing raises in eager as well, after what comes before it, as the program's own error
     fullgraph = options.get("fullgraph", False)
-    if fullgraph and found.breaks and found.breaks[0].code not in ("tracer.exception", "tracer.operation_raised"):
+    if fullgraph and found.breaks and found.breaks[0].code not in (codes.RAISED, codes.OPERATION_RAISED):
         _refuse(found.breaks[0])
     return found
 
@@ -311,7 +312,7 @@ class Attempts:
     def _is_told(self, frame: EvaluatedFrame) -> bool:
         """Tell whether it matters that the instruction was done: it raised while tracing, and may not in eager."""
         assert self.broken is not None
-        return self.broken.code == "tracer.operation_raised" and _is_in(self.broken, frame.code)
+        return self.broken.code == codes.OPERATION_RAISED and _is_in(self.broken, frame.code)
 
     def _earlier(self, tx: Tracer, failed: Unreconstructable) -> Capture | None:
         """A value can't be built: break where it was made."""

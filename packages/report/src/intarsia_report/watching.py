@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from intarsia_dispatch import FrameEvent
 from intarsia_fuser import CostModel, FusionPlan, PlanPrices, price
+from intarsia_ir import codes
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.user_names import in_user_names
 from intarsia_ir.values import Partition
@@ -109,7 +110,7 @@ class GraphWatch:
         try:
             return tuple(price(g.graph_module, plan, target=g.contract.target, cost=self._cost) for g, plan in pairs)
         except InvalidArgumentError as error:
-            if error.code != "fuser.other_program":
+            if error.code != codes.OTHER_PROGRAM:
                 raise
             return ()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from intarsia_ir import codes
 from intarsia_ir.guards import HasAttributeGuard
 from intarsia_ir.records import Source
 from intarsia_ir.torch import is_wrapper
@@ -457,7 +458,7 @@ def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], ke
         array = None if x.plugin.scopes.open else array_on(tx, x, name, args, keywords)
         if array is not None:
             return array
-    if code == "tracer.tensor_value" and not args and not keywords:
+    if code == codes.TENSOR_VALUE and not args and not keywords:
         found = number_in(tx, x, name) if name in ("item", "tolist") else None
         if found is not None:
             return found

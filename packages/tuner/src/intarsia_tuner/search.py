@@ -14,6 +14,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from intarsia_ir import codes
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops import Program
 from intarsia_loops.launches import Launches
@@ -119,7 +120,7 @@ def _made(program: Program, edited: SchedulePlan, policy: SchedulePolicy) -> Sch
     try:
         return scheduled(program, edited.target, policy, given=edited, check=False)
     except InvalidArgumentError as error:
-        if error.code != "schedule.choice":
+        if error.code != codes.SCHEDULE_CHOICE:
             raise
         return None
 

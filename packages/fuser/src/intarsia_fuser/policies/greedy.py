@@ -31,6 +31,7 @@ from intarsia_fuser.decisions import Decision, Declined, Fuse, Inline
 from intarsia_fuser.draft import KernelInfo
 from intarsia_fuser.graph import FusionGraph
 from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
+from intarsia_ir import codes
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Kernel, Nest, Refused, Val
 
@@ -157,7 +158,7 @@ class Greedy:
             yield decision
             if not isinstance(answer, Refused):
                 pairs.merged(first, second)
-            elif answer.code == "fuse.extern_between":
+            elif answer.code == codes.EXTERN_BETWEEN:
                 pairs.never(first, second)
 
     def _judge(self, graph: FusionGraph, first: str, second: str, saved: int, columns: _Columns) -> Fuse | Declined:
