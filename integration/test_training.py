@@ -917,3 +917,36 @@ def test_a_region_with_gradients_inside_a_call_without():
     assert (a.requires_grad, b.requires_grad) == (True, False)
     a.sum().backward()
     torch.testing.assert_close(x.grad, torch.full((5,), 2.0))
+
+
+@pytest.mark.parametrize("in_turn", ["at once", "one by one", "kept"])
+def test_results_behind_a_write_through_a_view(in_turn):
+    """The node of such a write saves no tensor, but can be gone back through once only."""
+
+    def f(x):
+        y = x.clone()
+        y[1:3].mul_(3.0)
+        return y, (y * 2).sin().sum()
+
+    def gradient(function):
+        x = torch.linspace(-1, 1, 12).reshape(4, 3).requires_grad_()
+        results = function(x)
+        ones = [torch.ones_like(r) for r in results]
+        try:
+            if in_turn == "at once":
+                torch.autograd.backward(results, ones)
+            else:
+                for result, one in zip(results, ones, strict=True):
+                    result.backward(one, retain_graph=in_turn == "kept")
+        except RuntimeError as error:
+            return str(error)
+        return x.grad
+
+    intarsia.reset()
+    actual, expected = gradient(intarsia.compile(f, options={"on_error": "raise"})), gradient(f)
+    assert intarsia.stats().frames_compiled == 1
+    if in_turn == "one by one":
+        assert actual == expected
+        assert isinstance(actual, str)
+    else:
+        torch.testing.assert_close(actual, expected)

@@ -30,7 +30,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from intarsia_autodiff.decompositions import backward_decompositions
 from intarsia_autodiff.layouts import correct_layouts
-from intarsia_autodiff.parts import Part, independent_parts, nodes_behind, saved_by
+from intarsia_autodiff.parts import Part, independent_parts, is_slice_write, nodes_behind, saved_by
 from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
@@ -200,7 +200,7 @@ class _Backward:
         with no_dispatch():  # looking at what is saved is no part of the program
             parts = independent_parts(roots, ends)
             watched = tuple(self._watched(part, outputs) for part in parts)
-            frees = tuple(any(True for _ in saved_by(part.holding)) for part in parts)
+            frees = tuple(map(_frees, parts))
         self._refuse_used_leaves(outputs, roots, ends)
         behind = {node for root in roots for node in nodes_behind(root, ends)}
         self._refuse_absolute_offsets(behind)
@@ -466,6 +466,11 @@ def _is_view_of(view: torch.Tensor, base: torch.Tensor) -> bool:
             return False
         node = node.next_functions[0][0]
     return True
+
+
+def _frees(part: Part) -> bool:
+    """Tell whether going back from the roots of a part frees anything, so that eager raises the second time."""
+    return any(map(is_slice_write, part.holding)) or any(True for _ in saved_by(part.holding))
 
 
 def _is_dense(value: torch.Tensor) -> bool:

@@ -2,7 +2,8 @@
 
 Eager's autograd has one node an operation. Going back from one result frees the saved tensors of the nodes on the way,
 and no others: a second result whose nodes are others can still be gone back from, one that shares such a node can't.
-Roots that share a node with saved tensors are one part and get one node; each other root has a node of its own.
+A node of a write through a view (`CopySlices`) saves no tensor, but gives up the node that it holds, which is the same.
+Roots that share a node of either kind are one part and get one node; each other root has a node of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["Part", "independent_parts", "nodes_behind", "saved_by"]
+__all__ = ["Part", "independent_parts", "is_slice_write", "nodes_behind", "saved_by"]
 
 
 class Part(NamedTuple):
@@ -20,7 +21,8 @@ class Part(NamedTuple):
 
     Args:
         roots: Their numbers.
-        holding: The autograd nodes with saved tensors behind them.
+        holding: The autograd nodes behind them that can be gone back through once: with saved tensors, or of writes
+            through views.
     """
 
     roots: list[int]
@@ -42,7 +44,7 @@ def independent_parts(roots: Sequence[torch.Tensor], ends: Collection[Any]) -> l
     """
     parts: list[Part] = []
     for number, root in enumerate(roots):
-        holding, numbers = {node for node in nodes_behind(root, ends) if _saving(node)}, [number]
+        holding, numbers = {node for node in nodes_behind(root, ends) if _saving(node) or is_slice_write(node)}, [number]
         for part in [part for part in parts if not part.holding.isdisjoint(holding)]:
             parts.remove(part)
             holding |= part.holding
@@ -73,6 +75,11 @@ def saved_by(nodes: Collection[Any]) -> Iterator[torch.Tensor]:
             except RuntimeError:
                 continue
             yield from (t for t in (found if isinstance(found, (tuple, list)) else [found]) if t is not None)
+
+
+def is_slice_write(node: Any) -> bool:
+    """Tell whether an autograd node is of a write through a view: it has no class of Python's to compare with."""
+    return type(node).__name__ == "CopySlices"
 
 
 def _saving(node: Any) -> list[str]:
