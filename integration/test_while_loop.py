@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
@@ -9,7 +11,7 @@ from torch import nn
 import intarsia
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.higher_order import HigherOrderOp
-from integration.test_values import each_stage_from_text, values_of
+from integration.values import check_run
 
 STRICT = {"options": {"on_error": "raise", "verify_each": True}, "fullgraph": True}
 X, W = torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]]), torch.tensor([0.5, 0.25, -0.5])
@@ -58,10 +60,22 @@ def test_sizes_may_be_symbols():
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
 def test_each_stage_runs_from_its_text(dynamic):
-    values, pipeline = values_of(lambda n, x: counted(torch.while_loop, n, x), COUNTS[0], dynamic=dynamic)
-    each_stage_from_text(values, pipeline)
-    (node,) = [n for n in values["to_aten"].graph_module.graph.nodes if isinstance(n.target, HigherOrderOp)]
-    assert node.target.name == "while_loop" and node.target.options == {"carried": 2}
+    targets = []
+
+    def run(pipeline):
+        def noted(value):
+            targets.extend(n.target for n in value.graph_module.graph.nodes if isinstance(n.target, HigherOrderOp))
+            return stage(value)[0]
+
+        (stage,) = [s for s in pipeline.stages if s.name == "to_aten"]
+        stages = [dataclasses.replace(s, run=noted) if s is stage else s for s in pipeline.stages]
+        intarsia.reset()
+        program = lambda n, x: counted(torch.while_loop, n, x)
+        pipeline = intarsia.Pipeline(tuple(stages))
+        return intarsia.compile(program, pipeline=pipeline, dynamic=dynamic, options={"on_error": "raise"})(*COUNTS[0])
+
+    assert check_run(run) > 10
+    assert [(t.name, t.options) for t in targets] == [("while_loop", {"carried": 2})] * 2
 
 
 def test_a_condition_and_a_loop_inside_of_a_loop():

@@ -175,23 +175,35 @@ def check(program: Program, *, train: bool, dynamic: bool) -> int:
     Raises:
         AssertionError: Something differs; it says what, and behind which stage.
     """
+    return check_run(lambda pipeline: _run(program, pipeline, train=train, dynamic=dynamic))
+
+
+def check_run(run: Callable[[intarsia.Pipeline], Sequence[Any]]) -> int:
+    """Run the same through the default pipeline as usual and from texts, as `check` does a program.
+
+    Args:
+        run: Compiles with a pipeline, and returns what is compared: tensors, or None.
+    """
     texts: list[tuple[str, str]] = []
-    wanted = _run(program, lambda stage: _noted(stage, texts), train=train, dynamic=dynamic)
+    wanted = run(_pipeline(lambda stage: _noted(stage, texts)))
     expected = iter(texts)
-    found = _run(program, lambda stage: _from_text(stage, expected), train=train, dynamic=dynamic)
+    found = run(_pipeline(lambda stage: _from_text(stage, expected)))
     missing = next(expected, None)
     assert missing is None, f"stage {missing and missing[0]} ran in the usual run alone"
     _same_tensors(found, wanted)
     return len(texts)
 
 
-def _run(program: Program, through: Callable[[Any], Any], *, train: bool, dynamic: bool) -> list[Any]:
+def _pipeline(through: Callable[[Any], Any]) -> intarsia.Pipeline:
+    return intarsia.Pipeline(tuple(map(through, intarsia.default_pipeline().stages)))
+
+
+def _run(program: Program, pipeline: intarsia.Pipeline, *, train: bool, dynamic: bool) -> list[Any]:
     """Return what a run leaves: results, inputs, gradients."""
     intarsia.reset()
     torch.manual_seed(0)
     leaves = [torch.randn(4, 4, requires_grad=train) for _ in range(program.n_inputs)]
     inputs = [x * 1 for x in leaves]
-    pipeline = intarsia.Pipeline(tuple(map(through, intarsia.default_pipeline().stages)))
     compiled = intarsia.compile(program.function(), pipeline=pipeline, dynamic=dynamic, options={"on_error": "raise"})
     with torch.set_grad_enabled(train):
         results = compiled(*inputs)

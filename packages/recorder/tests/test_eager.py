@@ -221,6 +221,7 @@ _ON_SINGLE: list[Callable[[torch.Tensor], Any]] = [
     ],
     *[
         lambda x: x.flip(0),
+        lambda x: x.sort(-1).indices,
         torch.zeros_like,
         torch.rand_like,
         lambda x: torch.copysign(x, 2),

@@ -148,6 +148,11 @@ def _as_dense_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kw
     return _with_strides(mode, result, args[0].stride())
 
 
+def _each_as_dense_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Give dimensions of one element of each result the strides of the operand, where it is dense."""
+    return tuple(_as_dense_operand(mode, each, args, {}) for each in result)
+
+
 _ONE = torch.ones(())
 
 
@@ -475,6 +480,7 @@ _CORRECTED: dict[str, Correction] = {
     "channel_shuffle": _by_device(_shuffled, _contiguous),
     "max_unpool2d": _by_device(_in_format, _contiguous),
     "roll": _by_device(_rolled, _contiguous),
+    "sort": _each_as_dense_operand,
     "log_sigmoid_forward": _by_device(_contiguous, _first_iterated),
     "native_group_norm": _ON_CPU_MIXED,
     "native_layer_norm": _both(_contiguous, _ON_CPU_MIXED),
