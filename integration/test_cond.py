@@ -15,7 +15,7 @@ from torch import nn
 import intarsia
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.higher_order import HigherOrderOp
-from integration.values import check_run
+from integration.values import check_run, values_of
 
 STRICT = {"options": {"on_error": "raise", "verify_each": True}, "fullgraph": True}
 CHECKS = settings(
@@ -164,7 +164,7 @@ def ops_of(gm):
 
 
 def test_is_one_node_with_the_graphs_of_both_branches():
-    values, _ = values_of(nested, [X, Y], dynamic=False)
+    values = values_of(nested, [X, Y], dynamic=False)
     (outer,) = ops_of(values["to_aten"].graph_module)
     assert outer.target.name == "cond" and len(outer.args) == 3  # the predicate, x + 1, and y, which is closed over
     assert [len(ops_of(program)) for program in outer.target.programs] == [1, 0]
@@ -215,7 +215,7 @@ def counted(cond, x):
 def test_a_predicate_of_python_takes_its_branch():
     fast = agree(counted, (X,), (torch.cat([X, Y]),), dynamic=False)
     torch.testing.assert_close(fast(torch.cond, X), X.cos())
-    values, _ = values_of(lambda x: counted(torch.cond, x), [X], dynamic=False)
+    values = values_of(lambda x: counted(torch.cond, x), [X], dynamic=False)
     assert not ops_of(values["to_aten"].graph_module)
 
 

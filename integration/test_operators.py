@@ -218,3 +218,14 @@ UNUSED = {
 @pytest.mark.parametrize("name", UNUSED)
 def test_what_raises_raises_although_nobody_reads_its_result(name):
     as_eager(lambda x: (UNUSED[name](x), x + 1)[1], torch.zeros(3, 3))
+
+
+@pytest.mark.parametrize("chosen", [lambda a: torch.where(a > 0, 255, a), lambda a: torch.where(a > 0, a, -300)])
+def test_a_number_that_a_choice_has_no_room_for(chosen):
+    """Fake tensors take it; eager doesn't, and its error is what a call ends in."""
+    a = torch.ones(3, dtype=torch.int8)
+    with pytest.raises(UnsupportedError, match="without overflow"):
+        intarsia.compile(chosen, options={"on_error": "raise"})(a)
+    for function in (chosen, intarsia.compile(chosen)):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type int8_t without overflow"):
+            function(a)

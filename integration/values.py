@@ -194,6 +194,22 @@ def check_run(run: Callable[[intarsia.Pipeline], Sequence[Any]]) -> int:
     return len(texts)
 
 
+def values_of(program: Callable[..., Any], inputs: Sequence[Any], *, dynamic: bool) -> dict[str, Any]:
+    """Compile and call a program; return the values that its first graph had, each by the stage that took it."""
+    found: dict[str, Any] = {}
+
+    def noted(stage: Any) -> Any:
+        def run(value: Any) -> Any:
+            found.setdefault(stage.name, value)
+            return stage(value)[0]
+
+        return _stage(stage, run)
+
+    intarsia.reset()
+    intarsia.compile(program, pipeline=_pipeline(noted), dynamic=dynamic, options={"on_error": "raise"})(*inputs)
+    return found
+
+
 def _pipeline(through: Callable[[Any], Any]) -> intarsia.Pipeline:
     return intarsia.Pipeline(tuple(map(through, intarsia.default_pipeline().stages)))
 

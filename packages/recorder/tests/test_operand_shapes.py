@@ -21,7 +21,7 @@ Program = Callable[..., Any]
 def _raises(program: Program, *operands: torch.Tensor) -> bool:
     try:
         program(*operands)
-    except (RuntimeError, IndexError, ValueError):
+    except (RuntimeError, IndexError, ValueError, UnsupportedError):
         return True
     return False
 

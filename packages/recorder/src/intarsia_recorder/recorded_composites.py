@@ -29,8 +29,8 @@ class RecordedComposites(TorchFunctionMode):
         recorder: Of the program that calls them.
 
     Raises:
-        RuntimeError: From a composite whose operands eager refuses.
-        UnsupportedError: From one that eager's own kernel refuses, and its parts don't; code "recorder.operand_type".
+        UnsupportedError: From a composite whose operands eager refuses, and its parts don't; code
+            "recorder.operand_type".
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -46,7 +46,10 @@ class RecordedComposites(TorchFunctionMode):
             return fill_diagonal(*args, **(kwargs or {}))
         check = _CHECKS.get(func)
         if check is not None:
-            check(*args, **(kwargs or {}))
+            try:
+                check(*args, **(kwargs or {}))
+            except RuntimeError as error:
+                raise UnsupportedError(f"eager refuses this call: {error}", code="recorder.operand_type") from error
         made = func(*args, **(kwargs or {}))
         return _row_major(made) if check is _pooled_in_rows and _has_own_pooling(*args, **(kwargs or {})) else made
 
