@@ -145,13 +145,14 @@ def test_dumps_hold_every_stage(tmp_path):
     (folder,) = tmp_path.iterdir()
     assert folder.name.startswith("graph") and folder.name.endswith("_f")
     dumped = sorted(p.name for p in folder.iterdir())
-    assert dumped[0] == "00_select_masked_writes.ir" and "17_emit.cpp" in dumped
+    (emitted_to,) = folder.glob("*_emit.cpp")
+    assert dumped[0] == "00_select_masked_writes.ir" and emitted_to.with_suffix(".ir").name in dumped
     plan = intarsia_scheduler.SchedulePlan.from_json((folder / "16_schedule.plan.json").read_text())
     kernels = parse_value((folder / "15_fuse.ir").read_text())
     again = intarsia_scheduler.apply(kernels.graph_module, plan)
     assert tiles.print_ir(again) == (folder / "16_schedule.tiles").read_text()
-    emitted = parse_value((folder / "17_emit.ir").read_text())
-    assert emitted.source.text == (folder / "17_emit.cpp").read_text()
+    emitted = parse_value(emitted_to.with_suffix(".ir").read_text())
+    assert emitted.source.text == emitted_to.read_text()
     assert not any("build" in name for name in dumped)  # the graph is that of the kernels
     assert "dialect: loops" in (folder / "14_lower.ir").read_text()
     assert FusionPlan.from_json((folder / "15_fuse.plan.json").read_text()).after.kernels == 1
