@@ -11,6 +11,7 @@ from scheduler_programs import FIRED, NORM, TARGETS, AtRandom, fused
 
 import intarsia_loops
 import intarsia_lowering
+from intarsia_ir.aten import parse_ir
 from intarsia_loops import kernels, tiles
 from intarsia_loops.tiles import Launch, statements
 from intarsia_scheduler import SchedulePlan, Simple, apply, schedule
@@ -46,6 +47,25 @@ def test_tiles_mean_what_the_kernels_meant(aten: AtenProgram, seed: int) -> None
             else:
                 assert actual == wanted
     assert repr(program) == before
+
+
+def test_chunks_may_be_longer_than_what_is_scanned() -> None:
+    """Then there is no whole chunk, and nobody stores its total."""
+    gm = parse_ir("""// dialect: aten 1
+graph(%x: f32[1, 1]) {
+  %0: f32[1, 1] = aten.cumsum.default(%x, 1)  # model.py:1 in forward
+  return (%0,)
+}
+""")
+    program = fused(intarsia_loops.from_fx(intarsia_lowering.lower(gm)), random.Random(0))
+    x, longer = torch.tensor([[2.5]]), 0
+    for seed in range(20):
+        plan = schedule(program, TARGETS[3], AtRandom(random.Random(seed)))
+        chunks = [int(k.choices["chunk"].value) for k in plan.kernels if "chunk" in k.choices]
+        longer += any(n > 1 for n in chunks)
+        (actual,) = tiles.interpret(apply(program, plan), x, seed=seed)
+        assert torch.equal(actual, x)
+    assert longer
 
 
 @settings(derandomize=True, deadline=None, max_examples=25)

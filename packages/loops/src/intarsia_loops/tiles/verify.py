@@ -262,7 +262,7 @@ class _Body:
         for k, loop in enumerate(scope.loops[depth:], depth):
             apart = loop.is_parallel or self.lanes(loop)
             moving = _moved_by(scope.loops[k:])
-            if apart and loop.axis.extent is not ONE and not any(moving & e.axes() for e in s.index):
+            if apart and loop.axis.extent.hi > 1 and not any(moving & e.axes() for e in s.index):
                 self.add("T3", f"is stored at {list(s.index)} by every point of {loop.axis.key}", s.target)
 
     def _condition(self, when: Val | None) -> None:
