@@ -33,7 +33,7 @@ def with_flat_reductions(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kerne
 
 
 def with_one_axis(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
-    """Return a kernel whose reductions have one axis each, also where sizes are known; as it is where one can't.
+    """Return a kernel whose reductions have one axis of known size each; as it is where one can't.
 
     Parts of such an axis may be of any length, whatever the sizes of a batch and of an image are.
 
@@ -42,7 +42,8 @@ def with_one_axis(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
         buffers: Layout of every buffer in memory.
     """
     steps = tuple(_flat(step, buffers, known=True) for step in kernel.steps)
-    return kernel if any(len(s.red) > 1 for s in steps) else replace(kernel, steps=steps)
+    is_one = all(len(s.red) < 2 and all(a.extent.const() is not None for a in s.red) for s in steps)
+    return replace(kernel, steps=steps) if is_one else kernel
 
 
 def _flat(step: Nest, buffers: Mapping[str, Buffer], *, known: bool = False) -> Nest:

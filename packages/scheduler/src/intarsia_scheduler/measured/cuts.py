@@ -17,7 +17,7 @@ from intarsia_scheduler.grid.loops import loops_of
 from intarsia_scheduler.grid.scan import rows_of_scan
 from intarsia_scheduler.grid.split import Cut, cut_steps
 from intarsia_scheduler.measured.blocks import blocks_of
-from intarsia_scheduler.measured.limits import most_programs
+from intarsia_scheduler.measured.limits import below, most_programs
 
 __all__ = ["chunk_of", "cut_of", "is_idle"]
 
@@ -25,8 +25,9 @@ __all__ = ["chunk_of", "cut_of", "is_idle"]
 IN_FLIGHT = 4
 # the fewest points that are worth a program
 SHORTEST = 128
-# partial results that one program finishes: fewer leave processors idle, more take longer to fold (batch norms, H200)
-PARTIALS = 32768
+# rows of a program whose lanes lie across rows: where there are more parts than keep processors busy with such
+# programs, folding them takes longer than they save (batch norms, H200)
+ACROSS = 64
 # points of a part where the length isn't known
 PART = 8192
 # a guess of the size of a second axis of unknown size
@@ -73,7 +74,8 @@ def cut_of(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> C
         or n_inner < 16 * SHORTEST
     ):
         return None
-    most = min(most_programs(machine) // programs, n_inner // SHORTEST, max(1, PARTIALS // n_rows))
+    busy = IN_FLIGHT * below(machine.processors) * ACROSS // n_rows
+    most = min(most_programs(machine) // programs, n_inner // SHORTEST, max(1, busy))
     n_parts = max((d for d in range(1, min(outer, most) + 1) if outer % d == 0), default=1)
     return Cut(0, outer // n_parts) if n_parts > 1 else None
 
