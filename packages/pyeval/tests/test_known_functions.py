@@ -183,6 +183,16 @@ def test_behind_a_seed_that_is_known_what_is_drawn_is_known():
     assert not executor.captures[0].breaks
 
 
+def test_what_is_drawn_from_may_be_a_range_longer_than_any_list():
+    def f():
+        random.seed(3)
+        return random.choice(range(1 << 60)), random.sample(range(1 << 60), 2), random.random()
+
+    executor = Executor(force=True)
+    assert executor.call(f) == f()
+    assert not executor.captures[0].breaks
+
+
 def test_a_choice_from_nothing_raises_where_it_is():
     def f():
         random.seed(3)

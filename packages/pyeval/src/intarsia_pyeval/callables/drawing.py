@@ -139,10 +139,11 @@ def _positions(generator: Any, draws: str, count: int, *sizes: int) -> list[int]
         count: How many items there are.
         sizes: What else it is given.
     """
-    positions = list(range(count))
-    drawn = getattr(generator, draws)(positions, *sizes)
     if draws == "shuffle":
+        positions = list(range(count))
+        generator.shuffle(positions)
         return positions
+    drawn = getattr(generator, draws)(range(count), *sizes)  # no list: what is drawn from may be a long range
     found: list[int] = [drawn] if draws == "choice" else drawn
     return found
 
