@@ -120,6 +120,9 @@ def test_what_else_it_holds_is_guarded():
     other.factor = other.factor.double()
     assert not holds(found, other)
     assert not holds(found, scaled().product())
+    for owner in (other := scaled(), (another := scaled()).rounding):
+        owner.added = 1  # code of the class may ask for it
+    assert not holds(found, other) and not holds(found, another)
 
 
 def test_what_no_guard_checks_is_said():
@@ -128,6 +131,9 @@ def test_what_no_guard_checks_is_said():
     w.rounding.digits = 1
     found = capture(lambda w: w + 1, (w,))
     assert "holds a Slotted, which no guard checks" in found.breaks[0].reason
+    w.rounding = type("Bare", (), {"__slots__": ()})()
+    found = capture(lambda w: w + 1, (w,))
+    assert "holds a Bare, which no guard checks" in found.breaks[0].reason
 
 
 def test_gradients_of_one_are_said_to_be_missing():

@@ -58,8 +58,7 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     names, context = real.__tensor_flatten__()  # type: ignore[attr-defined]
     if source is not None:
         tx.guards.add(TensorGuard, source, facts_of(real))
-        state = {name: held for name, held in vars(real).items() if name not in names}
-        _rely_on_items(tx, state, lambda name: tx.sources.attribute(source, name))
+        _rely_on_attributes(tx, real, source, without=names)
     inner = [
         tx.live.wrap(getattr(real, name), None if source is None else tx.sources.attribute(source, name))
         for name in names
@@ -122,21 +121,28 @@ def _rely_on(tx: Tracer, value: Any, source: Source) -> None:
             _rely_on(tx, item, tx.sources.item(source, key))
     elif _is_plain_object(kind):
         tx.guards.add(TypeGuard, source, kind)
-        _rely_on_items(tx, vars(value), lambda name: tx.sources.attribute(source, name))
+        _rely_on_attributes(tx, value, source)
     else:
         raise Break("tracer.tensor_input", f"a tensor of a subclass holds a {kind.__qualname__}, which no guard checks")
 
 
-def _rely_on_items(tx: Tracer, state: dict[str, Any], place: Any) -> None:
-    for name, held in state.items():
-        _rely_on(tx, held, place(name))
+def _rely_on_attributes(tx: Tracer, value: Any, source: Source, without: Sequence[str] = ()) -> None:
+    """Guard which attributes an object has, since code of its class may ask for others, and all but some of them."""
+    own = vars(value)
+    tx.guards.add(DictKeysGuard, tx.sources.attribute(source, "__dict__"), tuple(own))
+    for name, held in own.items():
+        if name not in without:
+            _rely_on(tx, held, tx.sources.attribute(source, name))
+
+
+_HEAP_TYPE = 1 << 9  # of a class's flags: a class of Python's, whose objects have no fields in C
 
 
 def _is_plain_object(kind: type) -> bool:
     """Tell whether all that an object holds is in its dictionary."""
     bases = kind.__mro__[:-1]
     slots = any(vars(base).get("__slots__") for base in bases)
-    return not slots and all(base.__flags__ & 1 << 9 for base in bases) and hasattr(kind, "__dict__")
+    return not slots and kind.__dictoffset__ != 0 and all(base.__flags__ & _HEAP_TYPE for base in bases)
 
 
 # ---- attributes and methods of the class
