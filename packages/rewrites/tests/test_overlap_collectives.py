@@ -103,6 +103,20 @@ def test_the_clock_decides_how_late_a_wait_is() -> None:
     assert names(overlapped(gm, cost=cost, links=long)) == ["all_reduce", "mm", "mm", "wait_tensor", "exp"]
 
 
+def test_one_result_of_several_is_waited_for_late_too() -> None:
+    gm = program(
+        '(f32[4], f32[8]) = _c10d_functional.all_reduce_coalesced.default([%g, %h], "sum", "0")',
+        "f32[8] = operator.getitem(%0, 1)",
+        "f32[8] = _c10d_functional.wait_tensor.default(%1)",
+        "f32[8] = aten.exp.default(%2)",
+        "f32[64, 64] = aten.mm.default(%x, %x)",
+        inputs="%g: f32[4], %h: f32[8], %x: f32[64, 64]",
+        returns="%3, %4",
+    )
+    order = [str(n.target) for n in overlapped(gm).graph.nodes if n.op == "call_function"]
+    assert [name.split(".")[1] for name in order[2:]] == ["mm", "wait_tensor", "exp"]
+
+
 def test_draws_and_checks_stay_in_order() -> None:
     gm = program(
         "f32[4] = aten.rand.default([4])",

@@ -13,11 +13,11 @@ other, are predicted to be done, and until then whatever doesn't depend on it is
     %2 = all_reduce(%h, "sum", "0")        ->    %2 = wait_tensor(all_reduce(%1, "sum", "0"))
                                                  views of slices of %2
 
-Side conditions. Collectives begin in program order, draws and checks stay in theirs, and nothing passes a call of which
-nothing is known. Sent together are neighbours in that order, of one kind, group and element type, where none depends on
-another and the rounds that are saved take longer than the copies. What goes together differs from what eager's
-collectives send: every process must run the program that is rewritten so, and none may fall back to eager. That is why
-it is off unless `bucket_bytes` says otherwise.
+Side conditions. Collectives begin in program order, draws and checks stay in theirs, and none of these passes a call of
+which nothing is known. Sent together are neighbours in that order, of one kind, group and element type, where none
+depends on another and the rounds that are saved take longer than the copies. What goes together differs from what
+eager's collectives send: every process must run the program that is rewritten so, and none may fall back to eager. That
+is why it is off unless `bucket_bytes` says otherwise.
 Law: the same values (sent together, sums may be added in another order). The program is returned as it was where the
 model predicts that it would be slower otherwise.
 """
@@ -25,6 +25,7 @@ model predicts that it would be slower otherwise.
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,7 @@ def overlap_collectives(
         links: What joins the processes; None: the links of the target.
         cost: Returns the microseconds of a call; None: a roofline of the target.
         bucket_bytes: Collectives are sent together up to so many bytes; 0: each is sent alone.
-        fuel: Number of edits: collectives that join others, and one for the order; None: all.
+        fuel: Number of edits: collectives that join others, and, where none did, one for the order; None: all.
         check: Whether to verify the dialect on entry and exit.
 
     Returns:
@@ -101,6 +102,7 @@ def overlap_collectives(
         return gm if not bucket_bytes else overlap_collectives(
             gm, target=target, ranks=ranks, links=links, cost=cost, fuel=fuel, check=check
         )  # fmt: skip
+    # a result that was joined is there behind the last part alone, and may be read before: joining takes the order too
     if order != _calls(draft.graph) and (draft.fired or draft.burn("reordered")):
         _move(draft.graph, order)
     return draft.finish()
@@ -135,16 +137,41 @@ class _Clock:
 
     def until_end(self, order: Collection[fx.Node]) -> float:
         """Return the microseconds of a program in this order."""
-        now = free = 0.0
-        done: dict[fx.Node, float] = {}
+        times = _Times(self)
         for node in order:
-            if (sent := self.sends(node)) is not None:
-                free = done[node] = max(now, free) + self.links.microseconds(sent)
-            elif is_wait(node):
-                now = max([now, *(done.get(x, 0.0) for x in node.all_input_nodes)])
-            else:
-                now += self.cost(node)
-        return max(now, free)
+            times.advance(node)
+        return max(times.now, times.free)
+
+
+class _Times:
+    """How late it is behind some calls.
+
+    Args:
+        clock: Of the program.
+
+    Attributes:
+        now: When what is computed so far is done.
+        free: When the links are done with what has begun.
+    """
+
+    def __init__(self, clock: _Clock) -> None:
+        self._clock = clock
+        self.now = self.free = 0.0
+        self._done: dict[fx.Node, float] = {}
+
+    def advance(self, node: fx.Node) -> None:
+        """Go past a call."""
+        if (sent := self._clock.sends(node)) is not None:
+            self.free = self._done[node] = max(self.now, self.free) + self._clock.links.microseconds(sent)
+        elif is_wait(node):
+            self.now = max(self.now, self.end_of(node))
+        else:
+            self.now += self._clock.cost(node)
+
+    def end_of(self, wait: fx.Node) -> float:
+        """Return when what a call waits for is done; of several results of a collective, each is when all are."""
+        begun = (x.args[0] if x.target is operator.getitem else x for x in wait.all_input_nodes)
+        return max((self._done.get(x, 0.0) for x in begun if isinstance(x, fx.Node)), default=0.0)
 
 
 # -- order -------------------------------------------------------------------------------------------------------
@@ -159,7 +186,7 @@ class _Walk:
     """A list schedule: what is ready, when the links are done, and what the next collective needs."""
 
     def __init__(self, nodes: list[fx.Node], clock: _Clock) -> None:
-        self.clock, self.place = clock, {node: k for k, node in enumerate(nodes)}
+        self.place = {node: k for k, node in enumerate(nodes)}
         before = must_follow(nodes)
         self.before = {n: {b for b in some if b in self.place} for n, some in before.items()}
         self.after: dict[fx.Node, list[fx.Node]] = {node: [] for node in nodes}
@@ -167,37 +194,39 @@ class _Walk:
             for b in some:
                 self.after[b].append(node)
         self.missing = {node: len(some) for node, some in self.before.items()}
-        self.sent = {node: sent for node in nodes if (sent := clock.sends(node)) is not None}
+        self.starts = [node for node in nodes if clock.sends(node) is not None]
         self.order: list[fx.Node] = []
         self.placed: set[fx.Node] = set()
-        self.now = self.free = 0.0
-        self.done: dict[fx.Node, float] = {}
+        self.times = _Times(clock)
         # by (whether others can wait for it, place); the same call may be in it twice
         self.ready: list[tuple[bool, int, fx.Node]] = []
         self.waits: list[tuple[float, int, fx.Node]] = []
 
     def run(self) -> list[fx.Node]:
-        starts = [node for node in self.place if node in self.sent]
-        needed = self._needed(starts.pop(0)) if starts else set()
+        starts = iter(self.starts)
+        start = next(starts, None)
+        needed = self._needed(start)
         for free in [node for node, count in self.missing.items() if not count]:
             self._offer(free, needed)
         while (node := self._next()) is not None:
-            begins = node in self.sent
-            self._place(node)
-            if begins and starts:
-                needed = self._needed(starts.pop(0))
-                again = [n for _, _, n in self.ready if n in needed]
-                for n in again:
-                    self._offer(n, needed)
+            self.order.append(node)
+            self.placed.add(node)
+            self.times.advance(node)
+            if node is start:
+                start = next(starts, None)
+                needed = self._needed(start)
+                for again in [n for _, _, n in self.ready if n in needed]:
+                    self._offer(again, needed)
             for user in self.after[node]:
                 self.missing[user] -= 1
                 if not self.missing[user]:
                     self._offer(user, needed)
         return self.order
 
-    def _needed(self, start: fx.Node) -> set[fx.Node]:
-        """Return what must be computed before a collective can begin, and the collective."""
-        found, waiting = {start}, [start]
+    def _needed(self, start: fx.Node | None) -> set[fx.Node]:
+        """Return what must be computed before a collective can begin, and the collective; nothing behind the last."""
+        waiting = [] if start is None else [start]
+        found = set(waiting)
         while waiting:
             for b in self.before[waiting.pop()]:
                 if b not in found and b not in self.placed:
@@ -207,8 +236,7 @@ class _Walk:
 
     def _offer(self, node: fx.Node, needed: set[fx.Node]) -> None:
         if is_wait(node):
-            end = max((self.done.get(x, 0.0) for x in node.all_input_nodes), default=0.0)
-            heapq.heappush(self.waits, (end, self.place[node], node))
+            heapq.heappush(self.waits, (self.times.end_of(node), self.place[node], node))
         else:
             heapq.heappush(self.ready, (node not in needed, self.place[node], node))
 
@@ -216,19 +244,9 @@ class _Walk:
         while self.ready and self.ready[0][2] in self.placed:
             heapq.heappop(self.ready)
         urgent = bool(self.ready) and not self.ready[0][0]
-        if self.waits and (not self.ready or (self.waits[0][0] <= self.now and not urgent)):
+        if self.waits and (not self.ready or (self.waits[0][0] <= self.times.now and not urgent)):
             return heapq.heappop(self.waits)[2]
         return heapq.heappop(self.ready)[2] if self.ready else None
-
-    def _place(self, node: fx.Node) -> None:
-        self.order.append(node)
-        self.placed.add(node)
-        if node in self.sent:
-            self.free = self.done[node] = max(self.now, self.free) + self.clock.links.microseconds(self.sent[node])
-        elif is_wait(node):
-            self.now = max([self.now, *(self.done.get(x, 0.0) for x in node.all_input_nodes)])
-        else:
-            self.now += self.clock.cost(node)
 
 
 # -- buckets -----------------------------------------------------------------------------------------------------
