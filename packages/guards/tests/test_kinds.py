@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from intarsia_guards import GuardFailure, build_guards
 from intarsia_ir import (
@@ -385,6 +386,11 @@ class Mode(torch.overrides.TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+class Operations(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
 CPU_OFF = ((("cpu", False, "bf16"),), True)
 AMBIENT: list[tuple[GuardKind, Any, Any, Callable[[], Any]]] = [
     (GuardKind.GRAD_MODE, True, False, torch.no_grad),
@@ -392,6 +398,7 @@ AMBIENT: list[tuple[GuardKind, Any, Any, Callable[[], Any]]] = [
     (GuardKind.DEFAULT_DTYPE, torch.float32, torch.float64, lambda: default_dtype(torch.float64)),
     (GuardKind.DETERMINISTIC, (False, False), (True, True), deterministic),
     (GuardKind.TORCH_MODES, (), (Mode,), Mode),
+    (GuardKind.TORCH_MODES, (), (Operations,), Operations),
     (GuardKind.AUTOCAST, CPU_OFF, ((("cpu", True, "bfloat16"),), True), lambda: torch.autocast("cpu", BF16)),
     (
         GuardKind.AUTOCAST,
@@ -423,12 +430,13 @@ def test_what_the_caller_handles(native: bool) -> None:
     assert [guards.check() for guards in both] == [True, False]
 
 
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize(("kind", "outside", "inside", "scope"), AMBIENT)
-def test_ambient(kind: GuardKind, outside: Any, inside: Any, scope: Callable[[], Any]) -> None:
+def test_ambient(kind: GuardKind, outside: Any, inside: Any, scope: Callable[[], Any], native: bool) -> None:
     def f() -> None: ...
 
-    out = build_guards([made(kind, None, outside)], function=f)
-    within = build_guards([made(kind, None, inside)], function=f)
+    out = build_guards([made(kind, None, outside)], function=f, native=native)
+    within = build_guards([made(kind, None, inside)], function=f, native=native)
     assert out.check() and not within.check()
     assert out.explain_failure() is None and "remedy" in str(within.explain_failure())
     with scope():

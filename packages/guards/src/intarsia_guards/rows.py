@@ -148,5 +148,8 @@ class SourceGuard(HeldGuard[R]):
 class AmbientGuard(HeldGuard[R]):
     """A guard on a state of the process or of the thread."""
 
+    def seen(self, actual: Any, frame: Frame) -> str:
+        return str(actual)
+
     def remedy(self, actual: Any) -> str:
         return "call under the same torch settings as the first time"

@@ -53,7 +53,7 @@ class SourceGuardRecord(GuardRecord):
         source: Where the value x is fetched.
     """
 
-    source: Source = field()
+    source: Source = field()  # without it, the property of the base would be the default
 
 
 # ---- which object it is ----------------------------------------------------------------------------------------

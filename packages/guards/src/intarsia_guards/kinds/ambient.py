@@ -71,9 +71,6 @@ class HeldGradMode(AmbientGuard[GradModeGuard]):
     def asked(self) -> str:
         return str(self.enabled)
 
-    def seen(self, actual: Any, frame: Frame) -> str:
-        return str(actual)
-
 
 @dataclass(frozen=True, slots=True)
 class HeldInferenceMode(AmbientGuard[InferenceModeGuard]):
@@ -102,9 +99,6 @@ class HeldInferenceMode(AmbientGuard[InferenceModeGuard]):
 
     def asked(self) -> str:
         return str(self.enabled)
-
-    def seen(self, actual: Any, frame: Frame) -> str:
-        return str(actual)
 
 
 _Devices = tuple[tuple[str, bool, torch.dtype], ...]
@@ -201,9 +195,6 @@ class HeldDefaultDtype(AmbientGuard[DefaultDtypeGuard]):
     def asked(self) -> str:
         return str(self.dtype)
 
-    def seen(self, actual: Any, frame: Frame) -> str:
-        return str(actual)
-
 
 @dataclass(frozen=True, slots=True)
 class HeldDeterministic(AmbientGuard[DeterministicGuard]):
@@ -233,9 +224,6 @@ class HeldDeterministic(AmbientGuard[DeterministicGuard]):
 
     def asked(self) -> str:
         return str((self.enabled, self.warn_only))
-
-    def seen(self, actual: Any, frame: Frame) -> str:
-        return str(actual)
 
 
 def _deterministic_state() -> tuple[bool, bool]:
@@ -268,12 +256,13 @@ class HeldTorchModes(AmbientGuard[TorchModesGuard]):
             writer.check("NO_MODES", -1)
 
     def text(self, writer: TextWriter) -> None:
-        writer.require(f"{writer.constant(torch._C._len_torch_function_stack)}() == {len(self.modes)}")
-        writer.require(f"{writer.constant(torch._C._len_torch_dispatch_stack)}() == 0")
-        writer.require(f"not {writer.constant(observer_keys)}()")
         if self.modes:
             expected = "".join(f"{writer.held(mode)}, " for mode in self.modes)
             writer.require(f"{writer.constant(_modes)}() == ({expected})")
+            return
+        writer.require(f"{writer.constant(torch._C._len_torch_function_stack)}() == 0")
+        writer.require(f"{writer.constant(torch._C._len_torch_dispatch_stack)}() == 0")
+        writer.require(f"not {writer.constant(observer_keys)}()")
 
     def asked(self) -> str:
         return brief(tuple(mode.get() for mode in self.modes))
@@ -314,9 +303,6 @@ class HeldHandling(AmbientGuard[HandlingGuard]):
 
     def asked(self) -> str:
         return str(self.handling)
-
-    def seen(self, actual: Any, frame: Frame) -> str:
-        return str(actual)
 
 
 def _is_handling() -> bool:
