@@ -259,7 +259,7 @@ ATEN_FAULTS = (
 
 
 def faults() -> list[Fault]:
-    """Return 40 faults over all passes."""
+    """Return 41 faults over all passes."""
     made = [
         Fault("recognise_attention", "tanh for sigmoid", call(torch.sigmoid, torch.tanh)),
         Fault("select_masked_writes", "sub for add", call(torch.sub, torch.add), 2, train=True),

@@ -76,14 +76,14 @@ def findings() -> Iterator[str]:
     known = modules()
     used = [use for use in uses(known) if not is_root(use, known)]
     lists = {name: set(read_list(folder_of(known[name]))) for name in known if "." not in name}
-    for use in sorted({(u.full, u) for u in used}):
-        owner = known[use[1].module]
-        if any(part.startswith("_") for part in use[0].split(".")[1:]):
-            yield f"{use[1].where}: {use[0]} is private to {owner.package}"
-        elif use[1].name not in owner.listed:
-            yield f"{use[1].where}: {use[0]} isn't in __all__ of its module"
-        elif use[0] not in lists[owner.package]:
-            yield f"{use[1].where}: {use[0]} isn't listed; python tools/surface.py --write lists it"
+    for use in sorted(set(used)):
+        owner = known[use.module]
+        if any(part.startswith("_") for part in use.full.split(".")[1:]):
+            yield f"{use.where}: {use.full} is private to {owner.package}"
+        elif use.name not in owner.listed:
+            yield f"{use.where}: {use.full} isn't in __all__ of its module"
+        elif use.full not in lists[owner.package]:
+            yield f"{use.where}: {use.full} isn't listed; python tools/surface.py --write lists it"
     needed = {use.full for use in used}
     for package, names in lists.items():
         for name in sorted(names - needed):

@@ -44,10 +44,8 @@ def independent_parts(roots: Sequence[torch.Tensor], ends: Collection[Any]) -> l
     """
     parts: list[Part] = []
     for number, root in enumerate(roots):
-        holding, numbers = (
-            {node for node in nodes_behind(root, ends) if _saving(node) or is_slice_write(node)},
-            [number],
-        )
+        numbers = [number]
+        holding = {node for node in nodes_behind(root, ends) if _saving(node) or is_slice_write(node)}
         for part in [part for part in parts if not part.holding.isdisjoint(holding)]:
             parts.remove(part)
             holding |= part.holding

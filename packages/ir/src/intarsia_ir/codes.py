@@ -1,6 +1,6 @@
-"""Codes of breaks and errors that somebody asks for: who raises one and who compares with it mean the same.
+"""Codes of breaks and errors that somebody compares with: whoever does takes the code from here, which tidy checks.
 
-Every other code is written where it is raised alone; `docs/errors.md` lists them all.
+Where one is raised it may be written out, as every other code is; `docs/errors.md` lists them all.
 """
 
 from __future__ import annotations
