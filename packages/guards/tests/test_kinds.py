@@ -215,6 +215,14 @@ def test_constant_explanation() -> None:
     assert "as a tensor" in failure.remedy
 
 
+def test_an_int_of_more_digits_than_python_writes() -> None:
+    large = 10**5000
+    failure, _ = check(GuardKind.CONSTANT, large, [large], [large + 1, 3])
+    assert failure.expected.startswith("<int object")
+    guards = build_guards([ConstantGuard(X, large)], native=False)
+    assert guards.check(kwargs={"x": 10**5000}) and not guards.check(kwargs={"x": large + 1})
+
+
 def test_comparison() -> None:
     check(GuardKind.COMPARISON, (">", 0, True), [0.5, math.inf, 1], [0.0, -0.0, -1.0, math.nan, -1, True, None])
     check(GuardKind.COMPARISON, ("!=", 0.0, False), [0.0, -0.0, 0], [1e-300, 1, False])

@@ -154,7 +154,10 @@ def _brief(value: object) -> str:
     if isinstance(value, tuple) and type(value) is tuple:
         return f"({', '.join(map(_brief, value))}{',' if len(value) == 1 else ''})"
     ours = isinstance(value, Enum) or type(value).__module__.partition(".")[0] in _REPRESENTED
-    text = repr(value) if ours and not isinstance(value, torch.nn.Module) else object.__repr__(value)
+    try:
+        text = repr(value) if ours and not isinstance(value, torch.nn.Module) else object.__repr__(value)
+    except ValueError:  # an int of more digits than Python writes
+        text = object.__repr__(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 

@@ -20,5 +20,8 @@ def brief(value: Any) -> str:
         return meaning.type_name(value)
     if lookup.is_tensor(value):
         return f"a {meaning.type_name(type(value))} of shape {tuple(value.shape)}"
-    text = repr(value) if lookup.is_shown_by_us(value) else object.__repr__(value)
+    try:
+        text = repr(value) if lookup.is_shown_by_us(value) else object.__repr__(value)
+    except ValueError:  # an int of more digits than Python writes
+        text = object.__repr__(value)
     return text if len(text) <= 80 else text[:77] + "..."

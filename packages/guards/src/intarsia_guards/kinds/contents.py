@@ -81,7 +81,7 @@ class HeldConstant(SourceGuard[ConstantGuard]):
         kind = type(expected)
         if expected is None or kind is bool:
             writer.require(f"{v} is {expected!r}")
-        elif kind in (int, str, bytes) or (kind is float and math.isfinite(expected) and expected != 0.0):
+        elif _is_written(expected):
             writer.require(f"type({v}) is {kind.__name__} and {v} == {expected!r}")
         else:
             text = writer.held(self.value)
@@ -103,6 +103,14 @@ class HeldConstant(SourceGuard[ConstantGuard]):
         if is_attribute:
             return f"keep {source} fixed, or hoist it: read it before, outside of what is compiled, and use it there"
         return f"keep {source} fixed, or accept one entry for each of its values"
+
+
+def _is_written(value: Any) -> bool:
+    """Tell whether a constant is the one that its text gives, and no other is equal to it."""
+    kind = type(value)
+    if kind is int:
+        return value.bit_length() <= 64  # Python writes no int of thousands of digits
+    return kind in (str, bytes) or (kind is float and math.isfinite(value) and value != 0.0)
 
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = MappingProxyType(
