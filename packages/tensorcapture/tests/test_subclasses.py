@@ -46,6 +46,28 @@ class Scaled(torch.Tensor):
     def digits(self):
         return self.rounding.digits
 
+    unit = 0.5
+
+    @classmethod
+    def in_units(cls, x):
+        return x * cls.unit
+
+    @staticmethod
+    def doubled(x):
+        return x * 2
+
+    def mean(self):
+        return self.product().mean(0)
+
+    def __len__(self):
+        return 7
+
+    def __iter__(self):
+        return iter((self.factor,))
+
+    def __float__(self):
+        return 2.5
+
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         if func is torch.ops.aten.neg.default:
@@ -66,6 +88,10 @@ PROGRAMS = {
     "both sides": lambda w: w @ w.t(),
     "a method that the class adds": lambda w: w.product() * 2,
     "a property that the class adds": lambda w: w.numbers * w.digits,
+    "a class method that the class adds": lambda w: w.in_units(w.factor),
+    "a static method that the class adds": lambda w: w.doubled(w.factor),
+    "an attribute that the class adds": lambda w: w.factor * w.unit,
+    "a method of the class's own": lambda w: torch.ones(w.mean().shape) + w.mean(),
     "an inner tensor": lambda w: w.factor * 2,
     "metadata": lambda w: torch.ones(w.shape, dtype=w.dtype),
     "an inner tensor of one that is made": lambda w: (-w).numbers + 1,
@@ -82,6 +108,36 @@ def test_a_graph_takes_what_it_is_made_of(name):
     torch_dialect.verify(captured.graph_module)
     sources = [spec.source for spec in captured.signature.inputs]
     assert all(isinstance(source, AttributeSource) and source.name in ("numbers", "factor") for source in sources)
+
+
+OF_ITS_OWN = {
+    "length": lambda w: w.factor * len(w),
+    "iteration": lambda w: [x * 2 for x in w],
+    "number": lambda w: w.factor * float(w),
+}
+
+
+@pytest.mark.parametrize("name", OF_ITS_OWN)
+def test_what_a_class_defines_in_a_way_of_its_own_breaks(name):
+    function, w, executor = OF_ITS_OWN[name], scaled(1), Executor()
+    torch.testing.assert_close(executor.call(function, w), function(w))
+    assert "of its own class" in executor.captures[0].breaks[0].reason
+
+
+def test_what_a_class_has_is_guarded(monkeypatch):
+    found = capture(in_its_units, (scaled(),))
+    assert not found.breaks and holds(found, scaled())
+    with monkeypatch.context() as patched:
+        patched.setattr(Scaled, "unit", 2.0)
+        assert not holds(found, scaled())
+    for name, changed in (("digits", property(lambda self: 5)), ("product", lambda self: self.factor)):
+        with monkeypatch.context() as patched:
+            patched.setattr(Scaled, name, changed)
+            assert not holds(found, scaled())
+
+
+def in_its_units(w):
+    return w.product() * w.unit * w.digits
 
 
 def test_one_that_leaves_is_made_of_results():
@@ -106,8 +162,8 @@ def plus_one(w):
 
 
 def holds(found, w):
-    """Tell whether a capture of `plus_one` is valid for another tensor."""
-    frame = SimpleNamespace(locals={"w": w}, globals=plus_one.__globals__, closure=None)
+    """Tell whether a capture of a function of `w` is valid for another tensor."""
+    frame = SimpleNamespace(locals={"w": w}, globals=globals(), closure=None)
     return not [g for g in failures(found.guards, frame, plus_one.__code__) if g.source is not None]
 
 

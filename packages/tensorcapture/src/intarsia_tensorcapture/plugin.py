@@ -191,6 +191,8 @@ class Tensors(Extension):
             return None
         if source is not None:
             tx.guards.add(TypeGuard, source, kind)
+            if is_wrapper(value):
+                tx.classes.note(kind, tx.sources.type_of(source))
         return TensorValue(self, None, None, value, source)
 
     def foreign(self, value: Any) -> Foreign | None:
@@ -361,7 +363,9 @@ class Tensors(Extension):
 
     def propagate(self, kind: str, target: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Run an operation on fake tensors; what it refuses, breaks."""
-        function = getattr(torch.Tensor, target) if kind == "call_method" else target
+        function = target
+        if kind == "call_method":  # of a subclass the graph calls what its class has under the name
+            function = getattr(type(args[0]) if is_wrapper(args[0]) else torch.Tensor, target)
         heard = subclasses.heard([*args, *keywords.values()])
         try:
             with self.mode, heard:

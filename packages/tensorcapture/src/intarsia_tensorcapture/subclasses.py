@@ -23,7 +23,7 @@ from intarsia_ir.torch import Wrap, is_wrapper
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Unreconstructable
 from intarsia_pyeval.values.base import Value
-from intarsia_pyeval.values.functions import BoundMethod, Function
+from intarsia_pyeval.values.functions import BoundMethod
 from intarsia_tensorcapture.described import facts_of, tensors_in
 from intarsia_tensorcapture.scopes import apart
 from intarsia_tensorcapture.tables import ATOM_TYPES
@@ -150,23 +150,19 @@ def _is_plain_object(kind: type) -> bool:
 
 @own_attribute.rule(TensorValue)
 def own_attribute_of(tx: Tracer, x: TensorValue, name: str) -> Value | None:
-    """Read an inner tensor, or evaluate a method or property that the user's class adds."""
+    """Read an inner tensor, or evaluate a method, property or attribute that the user's class adds."""
     if x.real is None and is_wrapper(x.fake) and name in x.fake.__tensor_flatten__()[0]:
         return inner_of(x, name)
     if hasattr(torch.Tensor, name):
         return None
     found = next((vars(base)[name] for base in x.cls.__mro__ if name in vars(base)), None)
     if isinstance(found, types.FunctionType):
-        return BoundMethod(_function_of(tx, x, name), x)
+        return BoundMethod(tx.live.class_function(x, x.cls, name), x)
     if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
-        return do.call(tx, tx.live.wrap(found.fget, None), [x], {})
+        return do.call(tx, tx.live.class_function(x, x.cls, name, "fget"), [x], {})
+    if isinstance(found, (classmethod, staticmethod)) or (found is not None and not hasattr(type(found), "__get__")):
+        return do.get_attribute(tx, tx.live.class_value(x.cls), name)
     return None
-
-
-def _function_of(tx: Tracer, x: TensorValue, name: str) -> Value:
-    function = do.get_attribute(tx, tx.live.class_value(x.cls), name)
-    assert isinstance(function, Function)
-    return function
 
 
 def inner_of(x: TensorValue, name: str) -> Value:

@@ -319,6 +319,7 @@ def truth(tx: Tracer, x: TensorValue) -> bool:
 @do.as_bool.rule(TensorValue)
 def as_bool(tx: Tracer, x: TensorValue) -> Value:
     """Leave its truth open."""
+    _check_usual(x, "__bool__")
     found = None if x._has_several() else number_in(tx, x, "bool")
     return boolean(do.truth(tx, x)) if found is None else found
 
@@ -326,6 +327,7 @@ def as_bool(tx: Tracer, x: TensorValue) -> Value:
 @do.branch.rule(TensorValue)
 def branch(tx: Tracer, x: TensorValue, expected: Callable[[], bool | None]) -> bool:
     """Go on where the other way raises: whether it does is looked at once the graph has run."""
+    _check_usual(x, "__bool__")
     open_ = not x._has_several() and not x.plugin.scopes.open and tx.checks.step() is not None
     way = expected() if open_ else None
     if way is None:
@@ -339,15 +341,27 @@ def branch(tx: Tracer, x: TensorValue, expected: Callable[[], bool | None]) -> b
 @do.convert.rule(TensorValue)
 def convert(tx: Tracer, x: TensorValue, cls: Any) -> Value | None:
     """Turning a tensor into a number needs its data, at once or once the graph ran."""
+    _check_usual(x, f"__{cls.__name__}__")
     found = None if x._has_several() else number_in(tx, x, cls.__name__)
     if found is not None:
         return found
     raise Break("tracer.tensor_value", f"{x.describe()} becomes a Python {cls.__name__}")
 
 
+def _check_usual(x: TensorValue, special: str) -> None:
+    """Refuse what the class of a tensor defines in a way of its own.
+
+    Raises:
+        Break: It does.
+    """
+    if getattr(x.cls, special, None) is not getattr(torch.Tensor, special, None):
+        raise Break("tracer.tensor_op", f"{special} of {x.describe()} is of its own class")
+
+
 @do.length.rule(TensorValue)
 def length(tx: Tracer, x: TensorValue) -> int:
     """Return the first size."""
+    _check_usual(x, "__len__")
     if not x.fake.shape:
         tx.raising.error(TypeError, "len() of a 0-d tensor")
     try:
@@ -498,6 +512,7 @@ def set_item(tx: Tracer, x: TensorValue, key: Value, value: Value) -> None:
 @do.iterate.rule(TensorValue)
 def iterate(tx: Tracer, x: TensorValue) -> Value:
     """Iterate over the first dimension."""
+    _check_usual(x, "__iter__")
     if not x.fake.shape:
         tx.raising.error(TypeError, "iteration over a 0-d tensor")
     rows = x.plugin.record(tx, "call_method", "unbind", [x, Const(0)], {})
