@@ -181,6 +181,23 @@ def test_what_else_it_holds_is_guarded():
     assert not holds(found, other) and not holds(found, another)
 
 
+class Slotted(Scaled):
+    __slots__ = ("factor", "later", "numbers", "rounding")
+
+
+def test_what_it_holds_in_slots_is_guarded():
+    def slotted(digits):
+        w = scaled()
+        return Slotted(w.numbers, w.factor, Rounding(digits))
+
+    assert not vars(slotted(2))
+    found = capture(plus_one, (slotted(2),))
+    assert not found.breaks and holds(found, slotted(2)) and not holds(found, slotted(1))
+    filled = slotted(2)
+    filled.later = 1
+    assert not holds(found, filled)
+
+
 def test_what_no_guard_checks_is_said():
     w = scaled()
     w.rounding = object.__new__(type("Slotted", (), {"__slots__": ("digits",)}))

@@ -53,7 +53,7 @@ KINDS: dict[str, tuple[str, str]] = {
         "see the reason; the operation itself runs in eager",
     ),
     "tracer.tensor_input": (
-        "a kind of tensor that isn't traced: a subclass, sparse, quantized, nested, or in a torch.func transform",
+        "a kind of tensor that isn't traced: sparse, quantized, nested, in a torch.func transform, of most subclasses",
         "convert it to a plain strided tensor before; give a transform of torch.func the function uncompiled",
     ),
     "tracer.tensor_value": (

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from intarsia_ir import meta
-from intarsia_ir.guards import ConstantGuard, DictKeysGuard, IdentityGuard, LengthGuard, TensorGuard, TypeGuard
+from intarsia_ir.guards import (
+    ConstantGuard,
+    DictKeysGuard,
+    HasAttributeGuard,
+    IdentityGuard,
+    LengthGuard,
+    TensorGuard,
+    TypeGuard,
+)
 from intarsia_ir.records import Source
 from intarsia_ir.torch import Wrap, is_wrapper
 from intarsia_pyeval import codegen, do
@@ -130,19 +138,25 @@ def _rely_on_attributes(tx: Tracer, value: Any, source: Source, without: Sequenc
     """Guard which attributes an object has, since code of its class may ask for others, and all but some of them."""
     own = vars(value)
     tx.guards.add(DictKeysGuard, tx.sources.attribute(source, "__dict__"), tuple(own))
-    for name, held in own.items():
+    filled = [name for name in _slots(type(value)) if hasattr(value, name)]
+    for name in _slots(type(value)):
+        tx.guards.add(HasAttributeGuard, source, name, name in filled)
+    for name in (*own, *filled):
         if name not in without:
-            _rely_on(tx, held, tx.sources.attribute(source, name))
+            _rely_on(tx, getattr(value, name), tx.sources.attribute(source, name))
+
+
+def _slots(kind: type) -> list[str]:
+    members = types.MemberDescriptorType
+    return [name for base in kind.__mro__ for name, found in vars(base).items() if isinstance(found, members)]
 
 
 _HEAP_TYPE = 1 << 9  # of a class's flags: a class of Python's, whose objects have no fields in C
 
 
 def _is_plain_object(kind: type) -> bool:
-    """Tell whether all that an object holds is in its dictionary."""
-    bases = kind.__mro__[:-1]
-    slots = any(vars(base).get("__slots__") for base in bases)
-    return not slots and kind.__dictoffset__ != 0 and all(base.__flags__ & _HEAP_TYPE for base in bases)
+    """Tell whether all that an object holds is in its dictionary and slots."""
+    return kind.__dictoffset__ != 0 and all(base.__flags__ & _HEAP_TYPE for base in kind.__mro__[:-1])
 
 
 # ---- attributes and methods of the class
