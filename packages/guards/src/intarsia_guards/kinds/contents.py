@@ -109,7 +109,7 @@ def _is_written(value: Any) -> bool:
     """Tell whether a constant is the one that its text gives, and no other is equal to it."""
     kind = type(value)
     if kind is int:
-        return value.bit_length() <= 64  # Python writes no int of thousands of digits
+        return bool(value.bit_length() <= 64)  # Python writes no int of thousands of digits
     return kind in (str, bytes) or (kind is float and math.isfinite(value) and value != 0.0)
 
 
