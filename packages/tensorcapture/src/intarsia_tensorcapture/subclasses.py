@@ -89,7 +89,7 @@ def heard(operands: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
     """Return a context in which torch asks the classes of operands, where one is a wrapper, for their own functions.
 
     Raises:
-        Break: A gradient of one is needed that is an input, which the graph's own input isn't.
+        Break: Gradients of one that is a leaf are needed, and only its inner tensors are inputs of the graph.
     """
     wrappers = [x for x in tensors_in(operands) if is_wrapper(x)]
     if torch.is_grad_enabled() and any(x.requires_grad and x.is_leaf for x in wrappers):
