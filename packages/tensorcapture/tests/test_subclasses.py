@@ -110,6 +110,31 @@ def test_a_graph_takes_what_it_is_made_of(name):
     assert all(isinstance(source, AttributeSource) and source.name in ("numbers", "factor") for source in sources)
 
 
+def rounded_otherwise(w):
+    w.rounding.digits = 0
+    return w + 1
+
+
+def of_another_factor(w):
+    w.factor = w.factor * 5
+    return w + 1
+
+
+@pytest.mark.parametrize("function", [rounded_otherwise, of_another_factor])
+def test_what_is_changed_in_one_is_changed_for_what_follows(function):
+    torch.testing.assert_close(Executor().call(function, scaled()), function(scaled()))
+
+
+def test_an_inner_tensor_is_one_object():
+    def f(w):
+        made = -w
+        return made.numbers is made.numbers, made.numbers is made.factor, made.numbers + 1
+
+    executor, w = Executor(), scaled()
+    assert executor.call(f, w)[:2] == (True, False)
+    assert not executor.captures[0].breaks
+
+
 OF_ITS_OWN = {
     "length": lambda w: w.factor * len(w),
     "iteration": lambda w: [x * 2 for x in w],

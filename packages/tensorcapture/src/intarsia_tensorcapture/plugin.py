@@ -130,6 +130,7 @@ class Tensors(Extension):
         self.region: tuple[str, int] | None = None  # what nodes are marked with: kind and number
         self.n_regions = 0
         self.told = False  # that the code is being compiled
+        self.held: set[int] = set()
         self.infinite = False  # numbers of the program that arrays are computed with
         self.hooks_guarded = False  # those that hold for all modules
         self.placeholders: dict[TensorValue | SymbolicNumber, Any] = {}  # inputs of the finished graph -> values
@@ -366,7 +367,7 @@ class Tensors(Extension):
         function = target
         if kind == "call_method":  # of a subclass the graph calls what its class has under the name
             function = getattr(type(args[0]) if is_wrapper(args[0]) else torch.Tensor, target)
-        heard = subclasses.heard([*args, *keywords.values()])
+        heard = subclasses.heard(self, [*args, *keywords.values()])
         try:
             with self.mode, heard:
                 return self.sizes.run(function, args, keywords)

@@ -66,7 +66,7 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     names, context = real.__tensor_flatten__()  # type: ignore[attr-defined]
     if source is not None:
         tx.guards.add(TensorGuard, source, facts_of(real))
-        _rely_on_attributes(tx, real, source, without=names)
+        _rely_on_attributes(plugin, real, source, without=names)
     inner = [
         tx.live.wrap(getattr(real, name), None if source is None else tx.sources.attribute(source, name))
         for name in names
@@ -85,15 +85,18 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     return node, fake
 
 
-def heard(operands: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
+def heard(plugin: Recording, operands: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
     """Return a context in which torch asks the classes of operands, where one is a wrapper, for their own functions.
 
     Raises:
-        Break: Gradients of one that is a leaf are needed, and only its inner tensors are inputs of the graph.
+        Break: The program has changed an object that a wrapper holds, which is as it was until the graph has run; or
+            gradients of one that is a leaf are needed, and only its inner tensors are inputs of the graph.
     """
     wrappers = [x for x in tensors_in(operands) if is_wrapper(x)]
     if torch.is_grad_enabled() and any(x.requires_grad and x.is_leaf for x in wrappers):
         raise Break("tracer.tensor_op", "gradients of a tensor of a subclass are needed")
+    if wrappers and any(id(changed.identity()) in plugin.held for changed in plugin.tx.effects.places):
+        raise Break("tracer.tensor_op", "an object that a tensor of a subclass holds was changed")
     if wrappers:
         return torch._C._EnableTorchFunction()  # type: ignore[no-any-return]
     return contextlib.nullcontext()
@@ -106,13 +109,15 @@ def _name(tensor: torch.Tensor) -> str:
 # ---- what is relied on of the state beside the inner tensors
 
 
-def _rely_on(tx: Tracer, value: Any, source: Source) -> None:
+def _rely_on(plugin: Recording, value: Any, source: Source) -> None:
     """Guard that a value of the context is what it is, with all that it holds.
 
     Raises:
         Break: No guard can tell.
     """
-    kind = type(value)
+    tx, kind = plugin.tx, type(value)
+    if kind not in _CONSTANTS:
+        plugin.held.add(id(value))
     if kind in _CONSTANTS:
         tx.guards.add(ConstantGuard, source, value)
     elif isinstance(value, _BY_IDENTITY):
@@ -121,29 +126,29 @@ def _rely_on(tx: Tracer, value: Any, source: Source) -> None:
         tx.guards.add(TypeGuard, source, kind)
         tx.guards.add(LengthGuard, source, len(value))
         for index, item in enumerate(value):
-            _rely_on(tx, item, tx.sources.item(source, index))
+            _rely_on(plugin, item, tx.sources.item(source, index))
     elif kind is dict and all(type(key) in (str, int) for key in value):
         tx.guards.add(TypeGuard, source, kind)
         tx.guards.add(DictKeysGuard, source, tuple(value))
         for key, item in value.items():
-            _rely_on(tx, item, tx.sources.item(source, key))
+            _rely_on(plugin, item, tx.sources.item(source, key))
     elif _is_plain_object(kind):
         tx.guards.add(TypeGuard, source, kind)
-        _rely_on_attributes(tx, value, source)
+        _rely_on_attributes(plugin, value, source)
     else:
         raise Break("tracer.tensor_input", f"a tensor of a subclass holds a {kind.__qualname__}, which no guard checks")
 
 
-def _rely_on_attributes(tx: Tracer, value: Any, source: Source, without: Sequence[str] = ()) -> None:
+def _rely_on_attributes(plugin: Recording, value: Any, source: Source, without: Sequence[str] = ()) -> None:
     """Guard which attributes an object has, since code of its class may ask for others, and all but some of them."""
-    own = vars(value)
+    tx, own = plugin.tx, vars(value)
     tx.guards.add(DictKeysGuard, tx.sources.attribute(source, "__dict__"), tuple(own))
     filled = [name for name in _slots(type(value)) if hasattr(value, name)]
     for name in _slots(type(value)):
         tx.guards.add(HasAttributeGuard, source, name, name in filled)
     for name in (*own, *filled):
         if name not in without:
-            _rely_on(tx, getattr(value, name), tx.sources.attribute(source, name))
+            _rely_on(plugin, getattr(value, name), tx.sources.attribute(source, name))
 
 
 def _slots(kind: type) -> list[str]:
@@ -180,12 +185,15 @@ def own_attribute_of(tx: Tracer, x: TensorValue, name: str) -> Value | None:
 
 
 def inner_of(x: TensorValue, name: str) -> Value:
-    """Take an inner tensor out of one that the graph gives; breaks where that has a history."""
-    plugin = x.plugin
-    node = plugin.graph.call_function(getattr, (x.node, name))
-    plugin.describe(node, getattr(x.fake, name))
-    meta.set_origins(node, meta.origins(x.node))
-    return plugin.result(plugin.tx, node, meta.value(node), [])
+    """Take an inner tensor out of one that the graph gives: the same as before, unless its class has put in another."""
+    plugin, fake = x.plugin, getattr(x.fake, name)
+    known = next((inner for inner in x.inner.values() if inner.fake is fake), None)
+    if known is None:
+        node = plugin.graph.call_function(getattr, (x.node, name))
+        plugin.describe(node, fake)
+        meta.set_origins(node, meta.origins(x.node))
+        known = x.inner[name] = TensorValue(plugin, node, fake)
+    return known
 
 
 # ---- the border

@@ -95,6 +95,7 @@ class Recording(Protocol):
         modes_active: Whether a mode changes what torch functions do.
         hooks_guarded: Whether the hooks that hold for all modules are relied on.
         told: Whether the code was told that it is being compiled.
+        held: Identities of what tensors of subclasses hold besides tensors.
         infinite: Whether numbers of the program that arrays are computed with are infinite, or no numbers.
     """
 
@@ -112,6 +113,7 @@ class Recording(Protocol):
     modes_active: bool
     hooks_guarded: bool
     told: bool
+    held: set[int]
     infinite: bool
 
     def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -173,7 +175,7 @@ class TensorValue(Value):
         source: Where an input is fetched.
     """
 
-    __slots__ = ("_fake", "_node", "cls", "moved", "plugin", "real", "sealed", "written")
+    __slots__ = ("_fake", "_node", "cls", "inner", "moved", "plugin", "real", "sealed", "written")
 
     def __init__(
         self,
@@ -190,6 +192,7 @@ class TensorValue(Value):
         self.real = real
         self.cls: Any = type(real) if real is not None else type(fake) if is_wrapper(fake) else torch.Tensor
         self.written: dict[str, Value | None] = {}
+        self.inner: dict[str, TensorValue] = {}  # of a subclass: tensors inside that were taken out
         self.moved: TensorValue | None = None  # whose memory an existing tensor shows by now
         self.sealed: int | None = None  # the step since which autograd must not look at it
 
@@ -447,7 +450,8 @@ def set_attribute(tx: Tracer, x: TensorValue, name: str, value: Value) -> None:
     if name == "data":
         x.plugin.replace_data(tx, x, value)
         return
-    if hasattr(x.cls, name) or (x.real is None and not x.recorded):
+    # what operations on a wrapper subclass do may depend on anything that it holds
+    if hasattr(x.cls, name) or (x.real is None and not x.recorded) or is_wrapper(x.fake if x.real is None else x.real):
         raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is set")
     tx.effects.changed(x)
     x.written[name] = value
