@@ -5,9 +5,10 @@
     outputs of the signature               ->  results, views of inputs and results, the inputs themselves, constants
     output tree                            ->  the nesting that the program returns
 
-Nothing but torch is needed to run it, down to FX(aten); the nodes of the levels below call their nests, which torch
-operators compute. Writes stand behind the graph, so that autograd refuses to differentiate one that writes what its
-gradients need: differentiate such a program at FX(torch), or as a joint graph.
+Nothing but torch is needed to run it, down to FX(aten), unless results are views whose sizes are computed from others
+(`size_value`); the nodes of the levels below call their nests, which torch operators compute. Writes stand behind the
+graph, so that autograd refuses to differentiate one that writes what its gradients need: differentiate such a program
+at FX(torch), or as a joint graph.
 """
 
 from __future__ import annotations
