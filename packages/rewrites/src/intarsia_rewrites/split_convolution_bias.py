@@ -77,11 +77,12 @@ def split_convolution_bias(
 
 
 def _gradient(node: fx.Node) -> fx.Node | None:
-    """Return the use of a bias' gradient that a convolution's backward pass gives; None where there is none."""
+    """Return a bias' gradient that a convolution's backward pass gives; None where there is none, or more than one."""
     *_, mask = node.args
     if not mask[2]:  # type: ignore[index]
         return None
-    return next((user for user in node.users if user.args[1] == 2), None)
+    found = [user for user in node.users if user.args[1] == 2]
+    return found[0] if len(found) == 1 else None  # of two, the other would be left without a value
 
 
 def _sum(draft: Draft, node: fx.Node, gradient: fx.Node) -> None:
