@@ -54,6 +54,16 @@ def test_an_equation_eliminates_a_symbol():
     assert bool(b - a == 1) and len(env.guards) == 1
 
 
+def test_a_fact_has_one_text_however_its_sizes_were_computed():
+    texts = set()
+    for product in (lambda n: n * n, lambda n: n + n * (n - 1), lambda n: (n + 1) * (n - 1) + 1):
+        env = ShapeEnv()
+        n = env.create_size(6, "x.size(0)")
+        assert product(n) * 4 >= 64 and not (product(n) + n > 100)
+        texts.add(tuple(fact.relation for fact in freeze(env).facts))
+    assert texts == {("((4 * (s0 ** 2)) >= 64)", "((s0 + (s0 ** 2)) <= 100)")}
+
+
 def test_divisibility_is_remembered():
     env = ShapeEnv()
     a = env.create_size(6, "a")

@@ -290,7 +290,7 @@ class ShapeEnv:
             relation = expr if value else sympy.Not(expr)
         else:
             relation = sympy.Eq(expr, value)
-        self.guards.append(Relation(relation, self.user_line()))
+        self.guards.append(Relation(_expanded(relation), self.user_line()))
         self.knowledge.learn(relation)
 
     def evaluate_sym_node(self, node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
@@ -442,6 +442,15 @@ class ShapeEnv:
             self.memo.clear()
             self._memo_version = self.knowledge.replacement_version
         return self.memo
+
+
+def _expanded(relation: Any) -> Any:
+    """Return a relation between sums of products: one text, however the sizes in it were computed."""
+    if relation.is_Relational:
+        return relation.func(*map(sympy.expand, relation.args))
+    if isinstance(relation, sympy.And | sympy.Or | sympy.Not):
+        return relation.func(*map(_expanded, relation.args))
+    return relation
 
 
 def _is_needless(expr: Any) -> bool:
