@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import enum
 import math
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from intarsia_guards import GuardFailure, build_guards
+from intarsia_guards import GuardFailure, abi, build_guards
 from intarsia_ir import (
     AnswerSource,
     ArgumentSource,
@@ -44,6 +46,7 @@ from intarsia_ir.guards import (
     OverlapGuard,
     SizeGuard,
     SubclassGuard,
+    VersionGuard,
 )
 from intarsia_ir.records import Source
 
@@ -143,6 +146,71 @@ def test_tensor_dispatch_keys_see_conjugates() -> None:
 def test_tensor_leaf() -> None:
     x = torch.ones(2, requires_grad=True)
     check(GuardKind.TENSOR, facts(x), [x], [x * 1])
+
+
+def version(tensor: torch.Tensor) -> tuple[torch.Tensor, int, StorageWeakRef]:
+    return tensor, tensor._version, StorageWeakRef(tensor.untyped_storage())
+
+
+WRITES: dict[str, Callable[[torch.Tensor], object]] = {
+    "in place": lambda x: x.add_(1),
+    "through a view": lambda x: x[0].zero_(),
+    "through a detached tensor": lambda x: x.detach().zero_(),
+    "other memory": lambda x: setattr(x, "data", x.data.clone()),
+    "other memory in place": lambda x: x.set_(torch.ones(2, 3).untyped_storage(), 0, (2, 3)),
+    "other memory, other type": lambda x: setattr(x, "data", x.data.double()),
+}
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("make", [torch.ones, lambda *n: torch.nn.Parameter(torch.ones(*n))])
+def test_version(make: Callable[..., torch.Tensor], write: str, native: bool) -> None:
+    x, other = make(2, 3), make(2, 3)
+    guards = build_guards([VersionGuard(X, *version(x), origin=WHERE)], native=native)
+    assert guards.check(kwargs={"x": x}) and not guards.check(kwargs={"x": other})
+    assert not any(guards.check(kwargs={"x": value}) for value in (None, 3, x.data, x.detach(), object()))
+    with torch.no_grad():
+        assert guards.check(kwargs={"x": x})
+        WRITES[write](x)
+    assert not guards.check(kwargs={"x": x})
+    assert "remedy" in str(guards.explain_failure(kwargs={"x": x}))
+
+
+def test_version_explanation() -> None:
+    x = torch.ones(2)
+    record = version(x)
+    x.add_(1)
+    failures = check(GuardKind.VERSION, record, [], [x, torch.ones(2), None])
+    assert failures[0].expected == "a tensor that had been written 0 times"
+    assert [failure.actual for failure in failures] == ["written 1 times", "another object", "another object"]
+    x.data = torch.ones(2)
+    assert check(GuardKind.VERSION, record, [], [x])[0].actual == "on other memory"
+    with pytest.raises(InvalidArgumentError, match="no StorageWeakRef"):
+        build_guards([VersionGuard(X, x, 0, None)])
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_version_of_a_storage_whose_address_is_used_again(native: bool) -> None:
+    x = torch.ones(8)
+    guards = build_guards([VersionGuard(X, *version(x))], native=native)
+    for _ in range(100):  # each frees the storage before it, whose address the next one would get
+        x.data = torch.zeros(8)
+        assert not guards.check(kwargs={"x": x})
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_version_of_a_tensor_that_is_gone(native: bool) -> None:
+    x = torch.ones(8)
+    guards = build_guards([VersionGuard(X, *version(x))], native=native)
+    gone = weakref.ref(x)
+    del x
+    assert gone() is None and not guards.check(kwargs={"x": torch.ones(8)}) and not guards.check(kwargs={"x": None})
+
+
+def test_where_writes_are_counted_is_known() -> None:
+    """Else these guards would be checked in Python, a few times as slowly."""
+    assert abi.addresses()["count"]
 
 
 class MyTensor(torch.Tensor):

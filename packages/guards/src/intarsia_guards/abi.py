@@ -83,6 +83,7 @@ def _addresses() -> dict[str, int]:
         [(t._cdata, _IMPLEMENTATION_BYTES, torch._C._dispatch_keys(t).raw_repr()) for t in panel], "the dispatch keys"
     )
     values |= _metadata(values["key_set"])
+    values |= _versions()
     values |= {f"observer_key{n}": int(key) for n, key in enumerate(OBSERVER_KEYS)}
     return values
 
@@ -192,6 +193,44 @@ def _metadata(key_set: int) -> dict[str, int]:
         metadata(left) != metadata(right) for left, right in pairs
     )
     return {"metadata": start, "n_metadata": n_bytes, "inline_dims": 5} if is_complete else unknown
+
+
+_COUNTER_BYTES = 24  # a table of virtual functions, counts of references, the count of writes
+
+
+def _versions() -> dict[str, int]:
+    """Return where the storage and the count of writes lie; zeros when that can't be told, and Python is asked.
+
+    A detached tensor shares the counter, one from `.data` has a counter of its own; all three share the storage.
+    """
+    unknown = {"storage": 0, "counter": 0, "count": 0}
+    written = [(torch.zeros(2, device="cpu"), n) for n in (3, 70, 201)]
+    for tensor, n in written:
+        for _ in range(n):
+            tensor.add_(1)
+    panel = _panel()  # which lives as long as its memory is read
+    storages = [(t._cdata, _IMPLEMENTATION_BYTES, t.untyped_storage()._cdata) for t in panel]
+    counters: set[int] = set(range(0, _IMPLEMENTATION_BYTES, 8))
+    for tensor, _ in written:
+        one, same, other = (_words(t._cdata) for t in (tensor, tensor.detach(), tensor.data))
+        counters &= {8 * i for i, word in enumerate(one) if word and word == same[i] != other[i]}
+    if len(counters) != 1:
+        return unknown
+    (counter,) = counters
+    counts: set[int] = set(range(0, _COUNTER_BYTES, 4))
+    for tensor, n in written:
+        address = _words(tensor._cdata)[counter // 8]
+        found = memoryview(ctypes.string_at(address, _COUNTER_BYTES)).cast("I")
+        counts &= {4 * i for i, word in enumerate(found) if word == n}
+    try:
+        storage = _offset(storages, "a tensor's storage")
+    except LookupError:
+        return unknown
+    return {"storage": storage, "counter": counter, "count": counts.pop()} if len(counts) == 1 else unknown
+
+
+def _words(address: int) -> list[int]:
+    return list(memoryview(ctypes.string_at(address, _IMPLEMENTATION_BYTES)).cast("Q"))
 
 
 def _offset(rows: Sequence[tuple[int, int, int]], what: str) -> int:

@@ -21,7 +21,7 @@
     X(CONST) X(ATTRIBUTE) X(PLAIN_ATTRIBUTE) X(SPACE) X(ITEM) X(DICT_ITEM) X(GLOBAL) X(TYPE_OF) X(REFERENT) X(CALLED) X(MODULE_ATTRIBUTE) \
     /* check `in` against `object` and `number` (ITEM_LENGTH: the length of the item `object` of the dict `in`) */ \
     X(ITEM_LENGTH) X(TYPE) X(TYPE_WEAK) X(IS) X(IS_WEAK) X(IS_NOT) X(IS_NOT_WEAK) X(EQUAL) X(FLOAT) X(LENGTH) X(CODE) X(CODE_WEAK) \
-    X(SUBCLASS) X(SUBCLASS_WEAK) X(KEYS) X(HAS) X(LACKS) X(SAME) X(TENSOR) \
+    X(SUBCLASS) X(SUBCLASS_WEAK) X(KEYS) X(HAS) X(LACKS) X(SAME) X(TENSOR) X(VERSION) \
     /* check what isn't a value */ \
     X(GRAD_MODE) X(INFERENCE_MODE) X(HANDLING) X(DEFAULT_DTYPE) X(DETERMINISTIC) X(AUTOCAST) X(AUTOCAST_CACHE) X(NO_MODES) \
     /* check several values: size relations, and `object(*registers)` for all that has no operation of its own */ \
@@ -105,6 +105,8 @@ bool torch_is_bound(void);
 /* Numbers of its type, device type and device index, and whether it requires grad. */
 int tensor_facts(PyObject *tensor, int32_t facts[4]);
 int check_tensor(PyObject *tensor, TensorWant *want);
+/* Whether the tensor has this storage, and has been written so often: the last two of (weak reference, address, count). */
+int check_version(PyObject *tensor, PyObject *want);
 int check_sizes(const SizeCode *code, PyObject *const *registers);      /* -2: ask Python */
 bool is_grad_enabled(void);
 bool is_inference_mode(void);

@@ -60,7 +60,7 @@ def extension() -> types.ModuleType | None:
         native = importlib.import_module("intarsia_guards._native")
         native.bind(abi.addresses())
         native.look_up(lookup.attribute, lookup.item)
-        if "CALLED" not in native.OPERATIONS:
+        if "VERSION" not in native.OPERATIONS:
             raise AttributeError("OPERATIONS")
         problem = abi.disagreement(native)
     except ImportError:
@@ -246,6 +246,11 @@ class NativeWriter:
         # every CPU is the CPU; other devices count as equal when their indices are
         return number, _ANY_INDEX if kind == "cpu" else -1 if index is None else index
 
+    @property
+    def sees_versions(self) -> bool:
+        """Whether the extension knows where a tensor counts its writes."""
+        return _sees_versions()
+
     def dtype(self, dtype: torch.dtype) -> int:
         """Return torch's number for an element type."""
         return _dtype_number(dtype)
@@ -287,6 +292,11 @@ def _has_usual_dict(cls: type) -> bool:
         if "__dict__" in vars(parent):
             return isinstance(vars(parent)["__dict__"], types.GetSetDescriptorType)
     return False
+
+
+@functools.cache
+def _sees_versions() -> bool:
+    return bool(abi.addresses()["count"])
 
 
 @functools.cache

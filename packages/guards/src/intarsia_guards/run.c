@@ -499,6 +499,7 @@ static Py_NO_INLINE int run_other(Op *op, Registers *r, PyObject *value)
     case OP_KEYS: return check_keys(op, value);
     case OP_HAS: return check_has(value, object, op->number);
     case OP_LACKS: return check_lacks(op, value);
+    case OP_VERSION: return value == target_of(PyTuple_GET_ITEM(object, 0)) && check_version(value, object);
     case OP_SAME: return (value == r->values[op->out]) == op->number;
     case OP_GRAD_MODE: return is_grad_enabled() == op->number;
     case OP_INFERENCE_MODE: return is_inference_mode() == op->number;

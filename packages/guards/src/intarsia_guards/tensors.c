@@ -13,6 +13,7 @@ static struct {
     bool bound;
     int64_t payload, key_set;       /* offsets: implementation in the Python object, key set in the implementation */
     int64_t metadata, n_metadata;   /* offset and bytes of all metadata in the implementation; 0 bytes: not known */
+    int64_t storage, counter, count; /* offsets: storage and counter of writes in the implementation, count in the counter */
     int64_t inline_dims;            /* the most dimensions that lie there, and not somewhere else */
     HandleToInt dtype, device_type, device_index;
     HandleToLong n_dims;
@@ -53,6 +54,7 @@ int bind_torch(PyObject *addresses)
 {
     struct {const char *name; void *to;} rows[] = {
         {"payload", &torch.payload}, {"key_set", &torch.key_set},
+        {"storage", &torch.storage}, {"counter", &torch.counter}, {"count", &torch.count},
         {"metadata", &torch.metadata}, {"n_metadata", &torch.n_metadata}, {"inline_dims", &torch.inline_dims}, {"dtype", &torch.dtype},
         {"device_type", &torch.device_type}, {"device_index", &torch.device_index}, {"n_dims", &torch.n_dims},
         {"sizes", &torch.sizes}, {"strides", &torch.strides}, {"requires_grad", &torch.requires_grad},
@@ -133,6 +135,19 @@ int check_tensor(PyObject *tensor, TensorWant *want)
         want->has_seen = true;
     }
     return holds;
+}
+
+/* Python adds this operation only where the offsets are known. */
+int check_version(PyObject *tensor, PyObject *want)
+{
+    const char *impl = implementation(tensor);
+    if (impl == NULL) {
+        return 0;
+    }
+    const void *storage = *(void *const *)(impl + torch.storage);
+    const char *counter = *(const char *const *)(impl + torch.counter);     /* NULL: writes aren't counted */
+    return counter != NULL && storage == PyLong_AsVoidPtr(PyTuple_GET_ITEM(want, 1))
+        && *(const uint32_t *)(counter + torch.count) == PyLong_AsUnsignedLong(PyTuple_GET_ITEM(want, 2));
 }
 
 /* ---- state that isn't a value ------------------------------------------------------------------------------------ */

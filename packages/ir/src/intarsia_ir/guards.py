@@ -42,6 +42,7 @@ __all__ = [
     "TensorGuard",
     "TorchModesGuard",
     "TypeGuard",
+    "VersionGuard",
 ]
 
 
@@ -233,6 +234,23 @@ class OverlapGuard(SourceGuardRecord):
         return id(args[0]), args[1]
 
 
+@dataclass(frozen=True, slots=True)
+class VersionGuard(SourceGuardRecord):
+    """The tensor x is `value`, on the memory that it had, and not written since, as far as torch counts writes.
+
+    Args:
+        value: The tensor; held weakly.
+        version: `x._version`, its count of writes.
+        memory: A `StorageWeakRef` of its storage, which keeps another storage from being taken for it.
+    """
+
+    kind: ClassVar[GuardKind] = GuardKind.VERSION
+
+    value: object
+    version: int
+    memory: object
+
+
 # ---- state of the process or of the thread ---------------------------------------------------------------------
 
 
@@ -318,7 +336,7 @@ class SizeGuard(GuardRecord):
 _CLASSES: tuple[type[GuardRecord], ...] = (
     *(TypeGuard, IdentityGuard, NotIdentityGuard, SubclassGuard, CodeGuard, AliasingGuard, DistinctGuard),
     *(ConstantGuard, ComparisonGuard, LengthGuard, DictKeysGuard, HasAttributeGuard, AbsentGuard),
-    *(TensorGuard, OverlapGuard),
+    *(TensorGuard, OverlapGuard, VersionGuard),
     *(GradModeGuard, InferenceModeGuard, AutocastGuard, DefaultDtypeGuard, DeterministicGuard, TorchModesGuard),
     *(HandlingGuard, SizeGuard),
 )

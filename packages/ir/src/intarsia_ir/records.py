@@ -330,6 +330,7 @@ class GuardKind(enum.Enum):
     HANDLING = "handling"
     SIZE = "size"
     ABSENT = "absent"
+    VERSION = "version"
 
 
 @dataclass(frozen=True, slots=True)

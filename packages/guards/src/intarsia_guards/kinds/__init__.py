@@ -31,6 +31,7 @@ _LISTED: tuple[type[HeldGuard[Any]], ...] = (
     contents.HeldAbsent,
     tensors.HeldTensor,
     tensors.HeldOverlap,
+    tensors.HeldVersion,
     ambient.HeldGradMode,
     ambient.HeldInferenceMode,
     ambient.HeldAutocast,

@@ -7,18 +7,21 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from intarsia_guards import lookup, meaning
 from intarsia_guards.frame import Frame, fetch
+from intarsia_guards.held import Held, hold
 from intarsia_guards.rows import MISSING, SourceGuard
-from intarsia_ir.guards import OverlapGuard, TensorGuard
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.guards import OverlapGuard, TensorGuard, VersionGuard
 from intarsia_ir.records import AttributeSource, GuardRecord, Source, TensorFacts
 
 if TYPE_CHECKING:
     from intarsia_guards.codegen import TextWriter
     from intarsia_guards.native import NativeWriter
 
-__all__ = ["HeldOverlap", "HeldTensor", "class_named"]
+__all__ = ["HeldOverlap", "HeldTensor", "HeldVersion", "class_named"]
 
 _MOST_DIMS = 64  # of a tensor, to the native check
 
@@ -177,3 +180,60 @@ class HeldOverlap(SourceGuard[OverlapGuard]):
 
     def remedy(self, actual: Any) -> str:
         return f"pass a copy: {self.source}.clone()"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldVersion(SourceGuard[VersionGuard]):
+    """The tensor is the one that it was, on the same memory, and not written since.
+
+    Args:
+        value: The tensor.
+        version: How often it had been written.
+        memory: Its storage: while this is kept, no other one gets its address.
+    """
+
+    record: ClassVar[type[GuardRecord]] = VersionGuard
+    cost: ClassVar[int] = 23
+
+    value: Held[Any]
+    version: int
+    memory: StorageWeakRef
+
+    @classmethod
+    def of(cls, record: VersionGuard) -> HeldVersion:
+        if not isinstance(record.memory, StorageWeakRef):
+            raise InvalidArgumentError(f"{record.memory!r} is no StorageWeakRef", code="guards.source")
+        return cls(
+            record.source, hold(record.value), record.version, record.memory, origin=record.origin, reason=record.reason
+        )
+
+    def check(self, actual: Any, frame: Frame) -> bool:
+        return actual is self.value.get() and _memory(actual) == self.memory.cdata and actual._version == self.version
+
+    def native(self, writer: NativeWriter) -> None:
+        v, reference = writer.fetch(self.source), self.value.reference
+        if reference is None or not writer.sees_versions:
+            writer.call(self.holds_alone, v)
+        else:
+            writer.check("VERSION", v, 0, (reference, self.memory.cdata, self.version))
+
+    def text(self, writer: TextWriter) -> None:
+        writer.require(f"{writer.constant(self.holds_alone)}({writer.fetch(self.source)})")
+
+    def asked(self) -> str:
+        return f"a tensor that had been written {self.version} times"
+
+    def seen(self, actual: Any, frame: Frame) -> str:
+        if actual is not self.value.get() or not lookup.is_tensor(actual):
+            return "another object"
+        if _memory(actual) != self.memory.cdata:
+            return "on other memory"
+        return f"written {actual._version} times"
+
+    def remedy(self, actual: Any) -> str:
+        return f"leave freezing off while {self.source} changes, or freeze when its values are final"
+
+
+def _memory(tensor: Any) -> int:
+    with torch._C.DisableTorchFunction():
+        return int(tensor.untyped_storage()._cdata)
