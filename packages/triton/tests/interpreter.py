@@ -46,6 +46,19 @@ def install():
         builder.create_masked_load = _checked(builder._unchecked[0], 1)
         builder.create_masked_store = _checked(builder._unchecked[1], 2)
         builder.create_atomic_rmw = _checked_atomic(builder.create_atomic_rmw)
+        interpreter._convert_float = _rounding(interpreter._convert_float)
+
+
+def _rounding(function):
+    """Round to bf16, as hardware does; the interpreter cuts bits off."""
+
+    def call(data, source, target, mode):
+        if source != tl.float32 or target != tl.bfloat16:
+            return function(data, source, target, mode)
+        rounded = torch.from_numpy(np.array(data, dtype=np.float32)).to(torch.bfloat16)
+        return rounded.view(torch.int16).numpy().view(np.uint16)
+
+    return call
 
 
 def _checked(function, mask_position):
