@@ -87,12 +87,27 @@ def of_an_argument(x):
 
 
 @pytest.mark.parametrize("fn", [returned, without_parameters, of_an_argument])
-def test_a_leaf_that_gets_out_is_made_in_eager(fn):
+def test_a_leaf_that_gets_out_is_made_before_the_graph(fn):
     found, expected = Executor().call(fn, x.clone()), fn(x.clone())
     torch.testing.assert_close(found, expected)
     for a, b in zip(*[t if isinstance(t, tuple) else (t,) for t in (found, expected)], strict=True):
         assert (a.requires_grad, a.is_leaf) == (b.requires_grad, b.is_leaf)
-    assert intarsia_tensorcapture.capture(fn, (x.clone(),)).breaks
+    assert not intarsia_tensorcapture.capture(fn, (x.clone(),)).breaks
+
+
+def required_for_a_while(x):
+    y = (x * 2).requires_grad_()
+    z = y * y
+    y.requires_grad_(False)
+    return z.sum()
+
+
+def test_a_leaf_for_a_while_is_made_in_eager():
+    found, expected = Executor().call(required_for_a_while, x.clone()), required_for_a_while(x.clone())
+    torch.testing.assert_close(found, expected)
+    assert found.requires_grad and expected.requires_grad
+    (broken,) = intarsia_tensorcapture.capture(required_for_a_while, (x.clone(),)).breaks
+    assert "for a while" in broken.reason
 
 
 def test_existing_tensors_must_be_leaves():

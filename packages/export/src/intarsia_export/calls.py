@@ -288,10 +288,10 @@ def _refuse(captured: Capture, function: Function) -> None:
         )
     if captured.code.undo is not None:
         raise UnsupportedError(
-            "the call draws from Python's random numbers, which an artefact doesn't",
+            "the call draws from Python's random numbers, or asks a tensor to require grad, which an artefact doesn't",
             code="export.effect",
             where=(where,),
-            hints=("draw with torch, or pass the numbers as arguments",),
+            hints=("draw with torch or pass the numbers as arguments; ask before the call",),
         )
 
 
@@ -447,6 +447,12 @@ def _place(spec: Any, value: Any, names: frozenset[str], weights: Weights) -> st
     source: Source | None = spec.source
     if source is not None and _root(source) in names and spec.role is not Role.NUMBER:
         return source
+    if spec.role is Role.LEAF:
+        raise UnsupportedError(
+            "the call makes a tensor that requires grad, and an artefact has no gradients",
+            code="export.input",
+            hints=("make it before the call, or call under torch.no_grad()",),
+        )
     if isinstance(value, torch.Tensor) and spec.role is not Role.NUMBER:
         return weights.name(value, _weight_name(source, spec.name))
     raise UnsupportedError(

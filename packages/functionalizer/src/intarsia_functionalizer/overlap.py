@@ -26,7 +26,7 @@ def overlap_guards(rewriter: Rewriter, signature: Signature) -> tuple[GuardRecor
         UnsupportedError: Two such inputs do overlap at capture.
     """
     # tangents come when every write is done
-    own = [spec.role in (Role.NUMBER, Role.TANGENT) for spec in signature.inputs]
+    own = [spec.role in (Role.NUMBER, Role.LEAF, Role.TANGENT) for spec in signature.inputs]
     bases = [ref.base for ref in rewriter.inputs if ref is not None and not own[ref.base.position]]
     guards: list[GuardRecord] = []
     for written in (base for base in bases if base.first_write >= 0):

@@ -430,6 +430,7 @@ class Role(enum.Enum):
     SEED = "seed"
     TANGENT = "tangent"
     NUMBER = "number"  # a Python number, in a 0-dim tensor made for this call: it shares memory with nothing
+    LEAF = "leaf"  # made for this call, for gradients of a tensor that the graph computes: its own data is not read
 
 
 @dataclass(frozen=True, slots=True)

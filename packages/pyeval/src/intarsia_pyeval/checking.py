@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Drawing", "InVain", "passed"]
+__all__ = ["Drawing", "InVain", "passed", "undo_all"]
 
 
 class InVain(NamedTuple):
@@ -53,3 +53,9 @@ class Drawing(threading.local):
     def undo(self) -> None:
         """Go back to it: the graph raised, and the frame begins anew."""
         random.setstate(self._state)
+
+
+def undo_all(steps: Sequence[Callable[[], None]]) -> None:
+    """Put back what several steps before a graph did, the last one first."""
+    for undo in reversed(steps):
+        undo()

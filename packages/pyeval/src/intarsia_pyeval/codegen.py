@@ -33,7 +33,7 @@ from intarsia_ir.records import (
     TypeSource,
 )
 from intarsia_pyeval.breaks import Unreconstructable
-from intarsia_pyeval.checking import Drawing, InVain
+from intarsia_pyeval.checking import Drawing, InVain, undo_all
 from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
 from intarsia_pyeval.operation import operation
 from intarsia_pyeval.tracer import Extension
@@ -92,8 +92,8 @@ class Builder(Writer):
         self._temporaries: dict[int, str] = {}  # id of a model -> local that holds it
         self._fetched: dict[int, str] = {}  # id of a source -> local that holds it
         self._loading: set[int] = set()
-        self.undo: Callable[[], None] | None = None  # puts back what comes before the graph
-        if tx.effects.draws:
+        self._undone: list[Callable[[], None]] = []
+        if any(not isinstance(draw, Step) or draw.undo is None for draw in tx.effects.draws):
             self._begin_drawing()
         for draw in tx.effects.draws:
             self._draw(draw)
@@ -193,9 +193,9 @@ class Builder(Writer):
         for value in results:
             wrapper = self.tx.extension.wrapper(value)
             if wrapper is not None:
-                self.call(
-                    partial(self.constant, wrapper), [partial(self.emit, "LOAD_FAST", self._temporaries[id(value)])]
-                )
+                function, others = wrapper
+                loads: list[Loader] = [partial(self.emit, "LOAD_FAST", self._temporaries[id(value)])]
+                self.call(partial(self.constant, function), loads + [partial(self.load, other) for other in others])
                 self.emit("STORE_FAST", self._temporaries[id(value)])
 
     def _check(self, in_vain: InVain, results: Loader, count: int, hole: str) -> None:
@@ -221,7 +221,7 @@ class Builder(Writer):
     def _begin_drawing(self) -> None:
         """Note where the generator is: if the graph raises, the frame draws its numbers again."""
         drawing = Drawing()
-        self.undo = drawing.undo
+        self._undone.append(drawing.undo)
         self._out = self.fetches
         self.call(partial(self.emit, "LOAD_CONST", drawing.begin), [])
         self.emit("POP_TOP")
@@ -237,7 +237,14 @@ class Builder(Writer):
             self.emit("STORE_FAST", self._temporaries.setdefault(id(draw), self.temporary()))
         else:
             self.emit("POP_TOP")
+            if draw.undo is not None:
+                self._undone.append(draw.undo)
         self._out = self.body
+
+    @property
+    def undo(self) -> Callable[[], None] | None:
+        """What puts back what comes before the graph."""
+        return None if not self._undone else partial(undo_all, tuple(self._undone))
 
     # -- values --------------------------------------------------------------------------------------------------
 

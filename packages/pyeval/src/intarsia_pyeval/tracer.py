@@ -153,8 +153,12 @@ class Extension:
         """
         return [number.settled() for number in numbers]
 
-    def wrapper(self, value: Value) -> Any:
-        """Return the function that makes the value of what the graph gives for it; None: it is that itself."""
+    def wrapper(self, value: Value) -> tuple[Callable[..., Any], Sequence[Value]] | None:
+        """Return the function that makes the value of what the graph gives for it, and what else that is called with.
+
+        None: what the graph gives is the value.
+        """
+        return None
 
     def runs_in_vain(self) -> InVain | None:
         """Return how to call the graph so that it has done nothing where a check fails.

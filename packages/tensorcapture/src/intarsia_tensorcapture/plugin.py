@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -83,7 +83,7 @@ from intarsia_tensorcapture.functions import (
 from intarsia_tensorcapture.indexing import item_of, narrowed, set_item_of
 from intarsia_tensorcapture.items import settle_all, settled
 from intarsia_tensorcapture.kernel_calls import call_compiler_object, call_of_compiler, is_of_compiler
-from intarsia_tensorcapture.leaves import Leaves
+from intarsia_tensorcapture.leaves import Leaves, MadeLeaf
 from intarsia_tensorcapture.marks import call_marked_function, call_marked_object, stand_in_for
 from intarsia_tensorcapture.memory import Memory, run_apart
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
@@ -230,10 +230,11 @@ class Tensors(Extension):
         """Make an input of the graph of a number."""
         self._placeholder(value, value.number)
 
-    def add_input(self, value: floats.NumberInput, source: Source | None, fake: Any) -> None:
-        """Make an input of the graph of the tensor that holds a number."""
+    def add_input(self, value: TensorValue, source: Source | None, fake: Any) -> None:
+        """Make an input of the graph of a tensor that is made for it: one that holds a number, or a leaf."""
         node = self._placeholder(value, fake, source)
-        meta.set_given(node, value.number.now())
+        if isinstance(value, floats.NumberInput):
+            meta.set_given(node, value.number.now())
         value.lifted(node, fake)
 
     def _placeholder(
@@ -550,10 +551,11 @@ class Tensors(Extension):
             return False
         return self.scopes.may_give(value.node)
 
-    def wrapper(self, value: Value) -> Any:
-        """What is made in inference mode becomes an inference tensor."""
-        wraps = isinstance(value, TensorValue) and inference.becomes_inference_tensor(self, value)
-        return inference.as_inference_tensor if wraps else None
+    def wrapper(self, value: Value) -> tuple[Callable[..., Any], Sequence[Value]] | None:
+        """What is made in inference mode becomes an inference tensor; a leaf shows what was computed."""
+        if isinstance(value, TensorValue) and inference.becomes_inference_tensor(self, value):
+            return inference.as_inference_tensor, ()
+        return self.leaves.wrapper(value)
 
     def runs_in_vain(self) -> InVain | None:
         """Return how to call the graph; None where it writes what exists, or leaves a mode of torch changed."""
@@ -570,12 +572,12 @@ class Tensors(Extension):
         for node in self.state.closing_nodes(self.graph):
             self.describe(node, None)
         outputs = [v for v in results if isinstance(v, TensorValue) and self.scopes.may_give(v.node)]
-        self.leaves.check(outputs, self.inputs)
-        self.graph.output(tuple(value.node for value in outputs))
+        nodes = self.leaves.supply(outputs, self.inputs)
+        self.graph.output(tuple(nodes))
         module = torch.fx.GraphModule(torch.nn.Module(), self.graph)
         self._order_inputs()
         specs = tuple(self._spec(value) for value in self.inputs)
-        fakes = [value.fake for value in outputs]
+        fakes = list(map(meta.value, nodes))
         fresh = tuple(
             Fresh(index, tuple(map(plain_size, fake.stride())), fake.requires_grad) for index, fake in enumerate(fakes)
         )
@@ -596,10 +598,14 @@ class Tensors(Extension):
             return InputSpec(self.input_names[value], Role.SIZE, value.source)
         if isinstance(value, floats.NumberInput):
             return InputSpec(self.input_names[value], Role.NUMBER)
+        if isinstance(value, MadeLeaf):
+            return InputSpec(self.input_names[value], Role.LEAF, requires_grad=True)
         role = Role.BUFFER if "_buffers" in str(value.source) else Role.USER
         role = Role.PARAMETER if isinstance(value.real, torch.nn.Parameter) else role
         assert value.real is not None
-        return InputSpec(self.input_names[value], role, value.source, value.real.requires_grad)
+        given = self.leaves.given.get(value)
+        graded = value.real.requires_grad if given is None else given.graded
+        return InputSpec(self.input_names[value], role, value.source, graded)
 
 
 @codegen.emit_ambient.rule(Tensors)

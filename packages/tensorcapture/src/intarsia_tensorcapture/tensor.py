@@ -443,8 +443,8 @@ def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
 
 @do.set_attribute.rule(TensorValue)
 def set_attribute(tx: Tracer, x: TensorValue, name: str, value: Value) -> None:
-    """Keep an attribute that has no meaning for torch; others break, but for `requires_grad`."""
-    if name == "requires_grad" and x.real is None:
+    """Keep an attribute that has no meaning for torch; others break, but for `requires_grad` and `data`."""
+    if name == "requires_grad":
         require_grad(tx, x, [value], {})
         return
     if name == "data":
@@ -566,6 +566,10 @@ def emit_effects(out: Builder, x: TensorValue) -> None:
     if x.moved is not None:
         out.load(x)
         out.store_attribute("data", x.moved)
+    given = x.plugin.leaves.given.get(x)
+    if given is not None and given.graded != x.fake.requires_grad:
+        out.load(x)
+        out.store_attribute("requires_grad", boolean(x.fake.requires_grad))
     for name, value in x.written.items():
         if value is not None:
             out.load(x)

@@ -1,4 +1,4 @@
-"""Random numbers of Python's own generator: the replacement code draws them before anything else, in order."""
+"""What the replacement code does before anything else, in order: drawing random numbers of Python's own generator."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ __all__ = ["Draw", "Step"]
 
 
 class Step(Value):
-    """A step of the generator whose outcome is known: the replacement code makes it, and drops what it gives.
+    """A step whose outcome is known, of the generator for one: the replacement code makes it, and drops what it gives.
 
     Args:
         drawn_by: The function to call.
         args: Its arguments.
+        undo: Puts back what the last such step of the thread did; None: the state of the generator does.
     """
 
-    __slots__ = ("args", "drawn_by")
+    __slots__ = ("args", "drawn_by", "undo")
     shared = False
 
-    def __init__(self, drawn_by: Callable[..., Any], args: Sequence[Value]) -> None:
+    def __init__(
+        self, drawn_by: Callable[..., Any], args: Sequence[Value], undo: Callable[[], None] | None = None
+    ) -> None:
         self.source = None
+        self.undo = undo
         self.drawn_by = drawn_by
         self.args = tuple(args)
 
