@@ -160,10 +160,8 @@ def seen(f, rows):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_as_eager_in_one_graph(f, dynamic):
-    if f is module or f is module_that_is_kept:
-        compiled = intarsia.compile(f, fullgraph=True, dynamic=dynamic, backend="kernels", options={"on_error": "raise"})
-    else:
-        compiled = intarsia.compile(f, fullgraph=True, dynamic=dynamic, options={"on_error": "raise"})
+    backend = "kernels" if f in (module, module_that_is_kept) else "auto"
+    compiled = intarsia.compile(f, fullgraph=True, dynamic=dynamic, backend=backend, options={"on_error": "raise"})
     for rows in (2, 4, 4):
         found, expected = seen(compiled, rows), seen(f, rows)
         torch.testing.assert_close(found[0], expected[0])

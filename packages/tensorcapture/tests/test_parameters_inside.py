@@ -1,4 +1,4 @@
-"""Parameters and buffers made in the captured code: part of the graph, and leaves of autograd where they get out of it."""
+"""Parameters and buffers made in the captured code: part of the graph, and leaves where they get out."""
 
 from __future__ import annotations
 

@@ -214,7 +214,8 @@ def _to_aten(p: Captured, fuel: int | None, rows: Mapping[Any, Any]) -> Recorded
     intarsia_runtime.prepare(p.inputs)
     graded = any(getattr(spec, "requires_grad", False) for spec in p.signature.outputs)
     signature, table = p.signature if p.signature.inputs else None, intarsia_functionalizer.default_decompositions()
-    if not graded and not (torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (*p.inputs, *p.signature.inputs))):
+    given = any(getattr(x, "requires_grad", False) for x in (*p.inputs, *p.signature.inputs))
+    if not graded and not (torch.is_grad_enabled() and given):
         front: Any = intarsia_functionalizer.to_aten
     else:
         front, table = intarsia_autodiff.joint_graph, table | intarsia_autodiff.backward_decompositions()
