@@ -1,4 +1,4 @@
-"""Leaves that captured code makes, and existing tensors that it asks to require grad: one graph, and autograd as in eager."""
+"""Leaves that captured code makes, and tensors that it asks to require grad: one graph, and autograd as in eager."""
 
 from __future__ import annotations
 
