@@ -23,7 +23,10 @@ Example:
 from intarsia_rewrites.drop_full_masks import drop_full_masks
 from intarsia_rewrites.eliminate_common_subexpressions import eliminate_common_subexpressions
 from intarsia_rewrites.eliminate_dead_code import eliminate_dead_code
+from intarsia_rewrites.fold_batch_norm import fold_batch_norm
 from intarsia_rewrites.fold_constants import fold_constants
+from intarsia_rewrites.fold_values import StoredValues, fold_values
+from intarsia_rewrites.join_linear import join_linear
 from intarsia_rewrites.lay_out_masks import lay_out_masks
 from intarsia_rewrites.overlap_collectives import overlap_collectives
 from intarsia_rewrites.pad_matmuls import pad_matmuls
@@ -41,16 +44,23 @@ BEFORE_AUTOGRAD = (select_masked_writes, recognise_attention, drop_full_masks, l
 ON_ATEN = (fold_constants, eliminate_common_subexpressions, eliminate_dead_code)
 # and after these, what depends on the machine: these take a `target`
 ON_TARGET = (prefer_channels_last, split_convolution_bias, split_linear_bias, pad_matmuls)
+# between these two, of a frozen model: these take names of inputs whose values stay, `known`; `fold_values` comes last
+ON_FROZEN = (fold_batch_norm, join_linear)
 
 __all__ = [
     "BEFORE_AUTOGRAD",
     "ON_ATEN",
+    "ON_FROZEN",
     "ON_TARGET",
     "Pattern",
+    "StoredValues",
     "drop_full_masks",
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
+    "fold_batch_norm",
     "fold_constants",
+    "fold_values",
+    "join_linear",
     "lay_out_masks",
     "overlap_collectives",
     "pad_matmuls",

@@ -23,12 +23,12 @@ from typing import Any
 
 import torch
 import torch.fx as fx
-from torch.utils import _pytree as pytree
 
-from intarsia_ir import aten, meta
+from intarsia_ir import meta
 from intarsia_ir.records import Target
 from intarsia_rewrites._convolutions import OPERANDS, convolutions, operands
-from intarsia_rewrites._draft import Draft, value_of
+from intarsia_rewrites._draft import Draft
+from intarsia_rewrites._layouts import Layouts
 
 __all__ = ["prefer_channels_last"]
 
@@ -37,9 +37,6 @@ _OPS: Any = torch.ops.aten
 _STRIDE = {_OPS.convolution.default: 3, _OPS.convolution_backward.default: 4}
 _GROUPS = {_OPS.convolution.default: 8, _OPS.convolution_backward.default: 9}
 _LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
-_READS_MEMORY = frozenset(
-    {_OPS.as_strided.default, _OPS.as_strided_scatter.default, _OPS.view.dtype, _OPS.sym_stride.int}
-)
 
 
 def prefer_channels_last(
@@ -83,7 +80,7 @@ def prefer_channels_last(
     nodes = convolutions(draft.graph, target)
     chosen = {node for node in nodes if _can_turn(node, dtypes) and draft.burn("channels_last")}
     if chosen:
-        _Layouts(draft, chosen).run()
+        _Turning(draft, chosen).run()
     return draft.finish()
 
 
@@ -106,8 +103,8 @@ def _pays(node: fx.Node) -> bool:
     return weight.dtype in HALF or any(size != 1 for size in weight.shape[2:])
 
 
-class _Layouts:
-    """One walk over the program that follows the layouts as they change.
+class _Turning(Layouts):
+    """The walk that turns convolutions.
 
     Args:
         draft: The program.
@@ -115,72 +112,24 @@ class _Layouts:
     """
 
     def __init__(self, draft: Draft, chosen: set[fx.Node]) -> None:
-        self.draft, self.chosen = draft, chosen
-        self.before: dict[fx.Node, Any] = {}  # values of the nodes whose layout changed
-        self.turned: dict[fx.Node, fx.Node] = {}  # their channels-last copies
-        self.restored: dict[fx.Node, fx.Node] = {}  # their copies in the old layout
+        super().__init__(draft)
+        self.chosen = chosen
+        self.turned: dict[fx.Node, fx.Node] = {}  # channels-last copies of operands
 
-    def run(self) -> None:
-        """Turn the chosen convolutions, and let the rest follow."""
-        for node in list(self.draft.graph.nodes):
-            if node in self.chosen:
-                positions = OPERANDS[node.target]
-                args = [self._turned(a, node) if k in positions else a for k, a in enumerate(node.args)]
-                node.args = tuple(args)
-                self._compute(node)
-            elif any(n in self.before for n in node.all_input_nodes):
-                self._follow(node)
-
-    def _follow(self, node: fx.Node) -> None:
-        """Give a node the layout that its operands' new ones lead to, or its operands their old ones."""
-        depends = node.op == "output" or node.target in _READS_MEMORY or aten.node_effects(node).random
-        if depends or not self._compute(node):
-            node.args, node.kwargs = fx.node.map_arg(
-                (node.args, node.kwargs), lambda n: self._restored(n, node) if n in self.before else n
-            )
-
-    def _compute(self, node: fx.Node) -> bool:
-        """Compute a node's value anew; False when it can't take operands of these layouts."""
-        old = meta.value(node)
-        try:
-            new = value_of(node)
-        except (RuntimeError, ValueError):  # a view that the new layout doesn't have
-            return False
-        if _strides(new) != _strides(old):
-            self.before[node] = old
-            meta.set_value(node, new)
-        return True
+    def visit(self, node: fx.Node) -> None:
+        if node not in self.chosen:
+            return super().visit(node)
+        positions = OPERANDS[node.target]
+        node.args = tuple(self._turned(a, node) if k in positions else a for k, a in enumerate(node.args))
+        self.compute(node)
 
     def _turned(self, operand: Any, user: fx.Node) -> fx.Node:
         """Return a channels-last tensor of the same values."""
         if _is_channels_last(meta.value(operand)):
             return operand  # type: ignore[no-any-return]
         if operand not in self.turned:
-            self.turned[operand] = self._copy(operand, _LAYOUTS[meta.value(operand).dim()], user)
+            self.turned[operand] = self.copy(operand, _LAYOUTS[meta.value(operand).dim()], user)
         return self.turned[operand]
-
-    def _restored(self, operand: fx.Node, user: fx.Node) -> fx.Node:
-        """Return a tensor of the same values that has the layout of old."""
-        if operand not in self.restored:
-            old = self.before[operand]
-            order = sorted(range(old.dim()), key=lambda d: (-old.stride(d), d))
-            back = [order.index(d) for d in range(old.dim())]
-            straight = order == list(range(old.dim()))
-            made = operand if straight else self._call(user, operand, _OPS.permute.default, (operand, order))
-            made = self._copy(made, torch.contiguous_format, user, operand)
-            self.restored[operand] = made if straight else self._call(user, operand, _OPS.permute.default, (made, back))
-        return self.restored[operand]
-
-    def _copy(self, x: fx.Node, layout: torch.memory_format, user: fx.Node, source: fx.Node | None = None) -> fx.Node:
-        return self._call(user, source or user, _OPS.clone.default, (x,), {"memory_format": layout})
-
-    def _call(self, user: fx.Node, source: fx.Node, target: Any, args: Any, kwargs: Any = None) -> fx.Node:
-        """Insert a call before `user`, with the origins of `source`."""
-        return self.draft.insert_computed(user, target, args, kwargs or {}, source)
-
-
-def _strides(value: Any) -> list[Any]:
-    return [v.stride() if isinstance(v, torch.Tensor) else None for v in pytree.tree_leaves(value)]
 
 
 def _is_channels_last(value: Any) -> bool:
