@@ -10,7 +10,6 @@ from tensor_executor import Executor
 from torch.utils import _pytree as pytree
 
 from intarsia_ir import torch as torch_dialect
-from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import AttributeSource, GuardKind
 from intarsia_tensorcapture import capture
 
@@ -234,17 +233,33 @@ def test_what_no_guard_checks_is_said():
     assert "holds a Bare, which no guard checks" in found.breaks[0].reason
 
 
-def test_gradients_of_one_are_said_to_be_missing():
+def test_the_gradient_of_one_leaves_by_carriers():
+    def function(w, x):
+        return torch.nn.functional.linear(x, w) * 2
+
+    found = []
+    for call in (executor := Executor()).call, lambda f, *inputs: f(*inputs):
+        w, x = scaled().requires_grad_(), torch.ones(2, 4, requires_grad=True)
+        call(function, w, x).square().sum().backward()
+        found.append((w.grad, x.grad))
+    torch.testing.assert_close(*found)
+    (captured,) = executor.captures
+    assert not captured.breaks and [spec.requires_grad for spec in captured.signature.inputs] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    torch_dialect.verify(captured.graph_module)
+
+
+def test_no_gradient_is_asked_of_what_no_result_depends_on():
     w = scaled().requires_grad_()
-    found = capture(lambda w: w + 1, (w,))
-    assert "gradients of a tensor of the subclass" in found.breaks[0].reason
-    with torch.no_grad():
-        assert not capture(lambda w: w + 1, (w,)).breaks
-    with pytest.raises(UnsupportedError):
-        capture(lambda w: w + 1, (w,), fullgraph=True)
+    captured = capture(lambda w: (w.detach() + 1, w.shape), (w,))
+    assert not captured.breaks and len(captured.signature.inputs) == 2
 
 
-def test_gradients_that_are_asked_for_later_are_missing_too():
+def test_gradients_that_are_asked_for_later():
     def function(w):
         y, needed = w + 1, w.requires_grad
         with torch.enable_grad():
@@ -254,8 +269,14 @@ def test_gradients_that_are_asked_for_later_are_missing_too():
     with torch.no_grad():
         executor = Executor()
         y, needed, z = executor.call(function, w)
-    assert needed and z.requires_grad and not y.requires_grad
-    assert "gradients of a tensor of a subclass" in executor.captures[0].breaks[0].reason
+    assert needed and z.requires_grad and not y.requires_grad and not executor.captures[0].breaks
+    z.sum().backward()
+    torch.testing.assert_close(w.grad, torch.full((3, 4), 2.0))
+
+
+def test_a_result_that_holds_more_than_a_gradient_can_is_said():
+    found = capture(lambda w: -w, (scaled().requires_grad_(),))
+    assert "holds more than plain floating point numbers" in found.breaks[0].reason
 
 
 def test_a_class_of_its_own_decides_in_the_graph():

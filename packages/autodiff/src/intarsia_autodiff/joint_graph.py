@@ -392,6 +392,11 @@ class _Backward:
             raise UnsupportedError(
                 f"the backward pass of the program can't be recorded: {error}", code="training.backward"
             ) from error
+        for gradient in found:
+            if gradient is not None and not isinstance(gradient, FakeTensor):
+                raise UnsupportedError(
+                    f"the gradient of an input is a {type(gradient).__qualname__}", code="training.subclass"
+                )
         return dict(zip(self.edges, found, strict=True))
 
     def _tangent(self, root: torch.Tensor, number: int) -> torch.Tensor:

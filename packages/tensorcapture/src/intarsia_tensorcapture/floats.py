@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (its usual name)
 
 from intarsia_ir.guards import ComparisonGuard, TypeGuard
-from intarsia_ir.records import Source
+from intarsia_ir.records import Role, Source
 from intarsia_pyeval import codegen
 from intarsia_pyeval.semantics import operators
 from intarsia_pyeval.values.base import Keywords, Value
@@ -102,14 +102,14 @@ class NumberInput(TensorValue):
     """The tensor that holds a number for the graph; only the graph sees it."""
 
     __slots__ = ("number",)
-    shared = False
+    shared, role = False, Role.NUMBER
 
     def __init__(self, plugin: Recording, number: ChangingNumber, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(plugin, None, None)
         self.number = number
         with apart(plugin.scopes):
             fake = plugin.fake_of(torch.empty((), dtype=dtype, device="meta"), device)
-        plugin.add_input(self, number.source, fake)
+        plugin.add_input(self, number.source, fake, number.now())
 
     @property
     def recorded(self) -> bool:

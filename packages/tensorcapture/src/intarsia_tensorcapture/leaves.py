@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from intarsia_ir import meta
+from intarsia_ir.records import Role
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Unreconstructable
 from intarsia_pyeval.values.base import Keywords, Value
@@ -60,7 +61,7 @@ class MadeLeaf(TensorValue):
     """A leaf that is made before the graph runs, for a tensor that the graph computes."""
 
     __slots__ = ("shows",)
-    shared = True
+    shared, role = True, Role.LEAF
 
     def __init__(self, plugin: Recording, shows: TensorValue) -> None:
         super().__init__(plugin, None, None)

@@ -55,6 +55,7 @@ from intarsia_tensorcapture import (
     modules,
     optimizers,
     scans,
+    subclass_gradients,
     subclasses,
     transforms,
 )
@@ -131,6 +132,7 @@ class Tensors(Extension):
         self.n_regions = 0
         self.told = False  # that the code is being compiled
         self.held: set[int] = set()
+        self.wrapped: dict[TensorValue, tuple[torch.fx.Node, int]] = {}
         self.infinite = False  # numbers of the program that arrays are computed with
         self.hooks_guarded = False  # those that hold for all modules
         self.placeholders: dict[TensorValue | SymbolicNumber, Any] = {}  # inputs of the finished graph -> values
@@ -230,11 +232,11 @@ class Tensors(Extension):
         """Make an input of the graph of a number."""
         self._placeholder(value, value.number)
 
-    def add_input(self, value: TensorValue, source: Source | None, fake: Any) -> None:
-        """Make an input of the graph of a tensor that is made for it: one that holds a number, or a leaf."""
+    def add_input(self, value: TensorValue, source: Source | None, fake: Any, given: Any = None) -> None:
+        """Make an input of the graph of a tensor that is made for it, with what it holds now, where that is known."""
         node = self._placeholder(value, fake, source)
-        if isinstance(value, floats.NumberInput):
-            meta.set_given(node, value.number.now())
+        if given is not None:
+            meta.set_given(node, given)
         value.lifted(node, fake)
 
     def _placeholder(
@@ -573,6 +575,7 @@ class Tensors(Extension):
             self.describe(node, None)
         outputs = [v for v in results if isinstance(v, TensorValue) and self.scopes.may_give(v.node)]
         nodes = self.leaves.supply(outputs, self.inputs)
+        subclass_gradients.link(self, outputs)
         self.graph.output(tuple(nodes))
         module = torch.fx.GraphModule(torch.nn.Module(), self.graph)
         self._order_inputs()
@@ -596,10 +599,8 @@ class Tensors(Extension):
         """Describe an input."""
         if isinstance(value, SymbolicNumber):
             return InputSpec(self.input_names[value], Role.SIZE, value.source)
-        if isinstance(value, floats.NumberInput):
-            return InputSpec(self.input_names[value], Role.NUMBER)
-        if isinstance(value, MadeLeaf):
-            return InputSpec(self.input_names[value], Role.LEAF, requires_grad=True)
+        if isinstance(value, (floats.NumberInput, subclass_gradients.Carrier, MadeLeaf)):
+            return InputSpec(self.input_names[value], value.role, requires_grad=value.fake.requires_grad)
         role = Role.BUFFER if "_buffers" in str(value.source) else Role.USER
         role = Role.PARAMETER if isinstance(value.real, torch.nn.Parameter) else role
         assert value.real is not None

@@ -71,7 +71,7 @@ class Sizes:
         self.shown: dict[
             Any, tuple[TensorValue, int | None]
         ] = {}  # symbol -> result with it as a size, or as its number
-        self.constant: set[TensorValue] = set()  # inputs whose sizes are no symbols, whatever is asked for
+        self.within: dict[TensorValue, Sequence[int]] = {}  # inputs that others are made of -> dimensions with symbols
         self.n_checked = 0  # relations that the environment took to be true, of which the graph has checks
         self.held: dict[Any, TensorValue] = {}  # tensor and how often it was written -> 0-dim copy of what was in it
         self.said: dict[TensorValue, list[Any]] = {}  # 0-dim tensor -> comparisons that the program relied on
@@ -146,40 +146,64 @@ class Sizes:
             )
         return self.plugin.fake_of(shell, real.device)
 
-    def fake_input(self, value: TensorValue, real: torch.Tensor) -> Any:
+    def fake_input(self, value: TensorValue, real: torch.Tensor, given: Mapping[int, Mark] | None = None) -> Any:
         """Return the fake tensor of an input some of whose sizes are symbols; None when none is.
 
         Raises:
             NeedsSymbols: A size is marked dynamic, and there is no environment yet.
         """
-        if value in self.constant:
-            return None
-        marks = marks_of(real) if self.marks_count else {}
+        marks = {} if not self.marks_count else marks_of(real) if given is None else given
         if self.env is None:
             if any(mark.dynamic for mark in marks.values()) and _readable(value.source):
                 raise NeedsSymbols
             return None
         dims = self._symbolic_dims(value, real, marks)
-        strides = self._symbolic_strides(value)
         source = value.source
-        if source is None or not (dims or strides) or not _can_have_symbols(real) or not _readable(source):
+        if source is None or not dims or not _can_have_symbols(real) or not _readable(source):
             return None
         ranges = {d: (mark.low, mark.high) for d, mark in marks.items() if mark.dynamic}
-        fake = (
-            fakeify(self.mode, real, str(source), dims or (0,), ranges=ranges, strides=strides, apart=True)
-            if dims
-            else None
-        )
-        if fake is None:
-            return None
+        strides = self._symbolic_strides(value)
+        fake = fakeify(self.mode, real, str(source), dims, ranges=ranges, strides=strides, apart=True)
         for kind, numbers in (("size", fake.shape), ("stride", fake.stride())):
             for d, number in enumerate(numbers):
                 if isinstance(number, torch.SymInt) and number.node._expr.is_Symbol:
                     self.symbol_sources.setdefault(number.node._expr, SizeSource(source, kind, d))
         return fake
 
+    def whole(self, value: TensorValue, real: torch.Tensor) -> Any:
+        """Return a tensor with the sizes and strides of an input that is made of others; some may be symbols."""
+        with torch.no_grad():
+            shell = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
+        fake = self.fake_input(value, shell, marks_of(real))
+        if fake is None:
+            return real
+        for kind, numbers in (("size", fake.shape), ("stride", fake.stride())):
+            for d, number in enumerate(numbers):
+                if isinstance(number, torch.SymInt) and number.node._expr.is_Symbol:
+                    assert value.source is not None
+                    place = SizeSource(value.source, kind, d)
+                    self._unlifted.setdefault(number.node._expr, SymbolicNumber(self, number, place))
+        return fake
+
+    def settle_whole(self, whole: Any, value: TensorValue, parts: Sequence[TensorValue]) -> None:
+        """Choose which sizes of the parts of an input are symbols: those that are equal to one of its own.
+
+        Where these are fewer, all are: two numbers may share an element.
+        """
+        assert value.real is not None
+        dims = [d for d, size in enumerate(whole.shape) if isinstance(size, torch.SymInt)]
+        sizes = {value.real.shape[d] for d in dims}
+        for part in parts:
+            shape = () if part.real is None else part.real.shape
+            found = [d for d, size in enumerate(shape) if size in sizes]
+            same = shape == value.real.shape
+            fewer = len(found) < min(len(dims), len(shape))
+            self.within[part] = dims if same else range(len(shape)) if fewer else found
+
     def _symbolic_dims(self, value: TensorValue, real: torch.Tensor, marks: Any) -> list[int]:
         """Return the dimensions of an input that are symbols."""
+        if value in self.within:
+            return list(self.within[value])
         assert value.source is not None or not marks
         chosen: Collection[int] = self.symbolic.sizes.get(value.source, ()) if value.source is not None else ()
         if isinstance(real, torch.nn.Parameter):
@@ -199,6 +223,9 @@ class Sizes:
         """Note that symbols can be read from an input."""
         if self.env is not None:
             self.table.bind(fake, node)
+            for number in (*fake.shape, *fake.stride()) if isinstance(fake, torch.Tensor) else ():
+                if isinstance(number, torch.SymInt):
+                    self._unlifted.pop(number.node._expr, None)
 
     def number(self, value: int, source: Source) -> Value | None:
         """Model a Python int as a symbol, where it is to be one; None: it is a constant."""

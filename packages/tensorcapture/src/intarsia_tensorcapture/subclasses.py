@@ -27,13 +27,15 @@ from intarsia_ir.guards import (
     TypeGuard,
 )
 from intarsia_ir.records import Source
-from intarsia_ir.torch import Wrap, is_wrapper
+from intarsia_ir.torch import Reassembled, Wrap, is_wrapper
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Unreconstructable
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.functions import BoundMethod
+from intarsia_shapes import marks_of
 from intarsia_tensorcapture.described import facts_of, tensors_in
 from intarsia_tensorcapture.scopes import apart
+from intarsia_tensorcapture.subclass_gradients import with_history
 from intarsia_tensorcapture.tables import ATOM_TYPES
 from intarsia_tensorcapture.tensor import TensorValue, own_attribute
 
@@ -53,19 +55,16 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     """Make inputs of the graph of the tensors that an existing one is made of; rely on what else it is.
 
     Returns:
-        The node that makes it of these, and its fake tensor. The inputs have sizes that are constants: nothing says
-        how the sizes of the whole follow from those of its parts.
+        The node that makes it of these, and its fake tensor.
 
     Raises:
-        Break: It needs gradients, or holds what no guard can check.
+        Break: It holds what no guard can check.
     """
     tx, real, source = plugin.tx, value.real, value.source
     assert real is not None
-    if real.requires_grad and torch.is_grad_enabled():
-        raise Break("tracer.tensor_input", f"gradients of a {_name(real)} are needed")
     names, context = real.__tensor_flatten__()  # type: ignore[attr-defined]
+    whole = plugin.sizes.whole(value, real)
     if source is not None:
-        tx.guards.add(TensorGuard, source, facts_of(real))
         _rely_on_attributes(plugin, real, source, without=names)
     inner = [
         tx.live.wrap(getattr(real, name), None if source is None else tx.sources.attribute(source, name))
@@ -74,14 +73,21 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     parts = [part for part in inner if isinstance(part, TensorValue)]
     if len(parts) < len(inner):
         raise Break("tracer.tensor_input", f"an inner tensor of a {_name(real)} isn't traced")
-    plugin.sizes.constant.update(parts)
-    wrap, shape, nodes = Wrap(type(real), names, context), (tuple(real.shape), real.stride()), [p.node for p in parts]
-    behind = max([*nodes, *plugin.graph.find_nodes(op="placeholder")])  # a part may be made of others itself
+    plugin.sizes.settle_whole(whole, value, parts)
+    wrap, nodes = Wrap(type(real), names, context), [part.node for part in parts]
+    shape = tuple(whole.shape), whole.stride()
+    spelled = [tuple([_spelled(plugin, number) for number in numbers]) for numbers in shape]
+    given = [node for numbers in spelled for node in numbers if isinstance(node, torch.fx.Node)]
+    # a part may be made of others itself
+    behind = max([*nodes, *given, *plugin.graph.find_nodes(op="placeholder")])
     with apart(plugin.scopes), plugin.state.outside_inference(), plugin.graph.inserting_after(behind):
         fake = plugin.propagate("call_function", wrap, [*shape, *[part.fake for part in parts]], {})
-        node = plugin.graph.call_function(wrap, (*shape, *nodes))
+        node = plugin.graph.call_function(wrap, (*spelled, *nodes))
+    if source is not None:
+        tx.guards.add(TensorGuard, source, facts_of(real, fake))
     fake.requires_grad_(real.requires_grad)
     plugin.describe(node, fake)
+    plugin.wrapped[value] = node, tx.steps.now
     return node, fake
 
 
@@ -89,17 +95,19 @@ def heard(plugin: Recording, operands: Sequence[Any]) -> contextlib.AbstractCont
     """Return a context in which torch asks the classes of operands, where one is a wrapper, for their own functions.
 
     Raises:
-        Break: The program has changed an object that a wrapper holds, which is as it was until the graph has run; or
-            gradients of one that is a leaf are needed, and only its inner tensors are inputs of the graph.
+        Break: The program has changed an object that a wrapper holds, which is as it was until the graph has run.
     """
     wrappers = [x for x in tensors_in(operands) if is_wrapper(x)]
-    if torch.is_grad_enabled() and any(x.requires_grad and x.is_leaf for x in wrappers):
-        raise Break("tracer.tensor_op", "gradients of a tensor of a subclass are needed")
     if wrappers and any(id(changed.identity()) in plugin.held for changed in plugin.tx.effects.places):
         raise Break("tracer.tensor_op", "an object that a tensor of a subclass holds was changed")
     if wrappers:
         return torch._C._EnableTorchFunction()  # type: ignore[no-any-return]
     return contextlib.nullcontext()
+
+
+def _spelled(plugin: Recording, number: Any) -> Any:
+    """Return the node of a size, or the plain number."""
+    return plugin.sizes.node_of(number, plugin.tx.frames.origin()) if isinstance(number, torch.SymInt) else number
 
 
 def _name(tensor: torch.Tensor) -> str:
@@ -147,8 +155,9 @@ def _rely_on_attributes(plugin: Recording, value: Any, source: Source, without: 
     for name in _slots(type(value)):
         tx.guards.add(HasAttributeGuard, source, name, name in filled)
     for name in (*own, *filled):
-        if name not in without:
-            _rely_on(plugin, getattr(value, name), tx.sources.attribute(source, name))
+        found = getattr(value, name)
+        if name not in without and not (isinstance(value, torch.Tensor) and found is marks_of(value)):
+            _rely_on(plugin, found, tx.sources.attribute(source, name))
 
 
 def _slots(kind: type) -> list[str]:
@@ -204,10 +213,12 @@ def reconstruct(out: Builder, x: TensorValue) -> None:
     """Make a tensor of a subclass of inner tensors that the graph gives."""
     if not is_wrapper(x.fake):
         raise Unreconstructable(f"{x.describe()} can't be built by bytecode")
-    if x.fake.requires_grad:
-        raise Unreconstructable(f"{x.describe()} is of a subclass and needs gradients")
     names, context = x.fake.__tensor_flatten__()
+    make: Any = Wrap(type(x.fake), names, context)
+    if x.fake.requires_grad:
+        make, parts = Reassembled(make), with_history(x)
+    else:
+        parts = [inner_of(x, name) for name in names]
     tx = x.plugin.tx
     shape = [tx.live.from_python(tuple(numbers)) for numbers in (x.fake.shape, x.fake.stride())]
-    loads = [partial(out.load, part) for part in (*shape, *[inner_of(x, name) for name in names])]
-    out.call(partial(out.constant, Wrap(type(x.fake), names, context)), loads)
+    out.call(partial(out.constant, make), [partial(out.load, part) for part in (*shape, *parts)])

@@ -96,6 +96,7 @@ class Recording(Protocol):
         hooks_guarded: Whether the hooks that hold for all modules are relied on.
         told: Whether the code was told that it is being compiled.
         held: Identities of what tensors of subclasses hold besides tensors.
+        wrapped: Inputs of subclasses -> the node that makes each of its parts, and the outermost step at that time.
         infinite: Whether numbers of the program that arrays are computed with are infinite, or no numbers.
     """
 
@@ -114,6 +115,7 @@ class Recording(Protocol):
     hooks_guarded: bool
     told: bool
     held: set[int]
+    wrapped: dict[TensorValue, tuple[torch.fx.Node, int]]
     infinite: bool
 
     def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -137,8 +139,8 @@ class Recording(Protocol):
     def lift_number(self, value: SymbolicNumber) -> None:
         """Make an input of the graph of a number."""
 
-    def add_input(self, value: Any, source: Source | None, fake: Any) -> None:
-        """Make an input of the graph of the tensor that holds an open float."""
+    def add_input(self, value: Any, source: Source | None, fake: Any, given: Any = None) -> None:
+        """Make an input of the graph of a tensor that is made for it, with what it holds now, where that is known."""
 
     def fake_of(self, shell: torch.Tensor, device: torch.device) -> Any:
         """Return a fake tensor with the metadata of one on the meta device."""

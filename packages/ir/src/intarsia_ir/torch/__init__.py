@@ -29,6 +29,7 @@ from intarsia_ir.torch.ops import (
     viewed_nodes,
     written_nodes,
 )
+from intarsia_ir.torch.subclass_gradients import Carriers, LinkedWrap, Reassembled, gradient_parts, taken_apart
 from intarsia_ir.torch.subclasses import Wrap, is_wrapper
 from intarsia_ir.torch.text import constants_of, parse_ir, print_ir
 from intarsia_ir.torch.transforms import TRANSFORMS, Transform
@@ -39,7 +40,10 @@ __all__ = [
     "SCHEMA",
     "SETTINGS",
     "TRANSFORMS",
+    "Carriers",
+    "LinkedWrap",
     "Normalised",
+    "Reassembled",
     "Row",
     "Transform",
     "Wrap",
@@ -47,6 +51,7 @@ __all__ = [
     "communicates",
     "constants_of",
     "effects",
+    "gradient_parts",
     "interpret",
     "is_wrapper",
     "node_effects",
@@ -55,6 +60,7 @@ __all__ = [
     "print_ir",
     "row",
     "set_grad_enabled",
+    "taken_apart",
     "verify",
     "viewed_nodes",
     "written_nodes",

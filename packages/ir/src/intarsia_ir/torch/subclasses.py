@@ -49,6 +49,10 @@ class Wrap:
         self.__name__ = self.__qualname__ = f"wrap_{cls.__name__}"
         self.__module__ = cls.__module__
 
+    def parts_of(self, whole: Any) -> tuple[torch.Tensor, ...]:
+        """Return the inner tensors of one that it could have made."""
+        return tuple([getattr(whole, name) for name in self.names])
+
     def __call__(self, size: Sequence[Any], stride: Sequence[Any], *inner: torch.Tensor) -> Any:
         """Return the tensor.
 
