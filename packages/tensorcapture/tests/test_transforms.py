@@ -7,6 +7,7 @@ import functools
 
 import pytest
 import torch
+import torch.nn.attention.flex_attention as flex
 from tensor_executor import Executor
 from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
@@ -90,6 +91,34 @@ def test_structures():
         return got, grad(lambda d: (d.a * d.b[0]).sum())(pair(x, (w[0],)))
 
     assert len(transforms(captured(f, x, w))) == 2
+
+
+def test_flex_attention_calls_its_functions_at_points(monkeypatch):
+    """One node a function, which reads what it needs from outside, by tensors, ints or both."""
+    monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)  # eager needs no compiler then
+    q, table, lengths = torch.randn(2, 1, 4, 8), torch.randn(2, 4), torch.tensor([3, 1])
+
+    def f(q, table, lengths):
+        def score(s, b, h, i, j):
+            return s + table[b, i] * table[1, 0] - table[-1, j]
+
+        blocks = flex.create_block_mask(lambda b, h, i, j: j < lengths[b], 2, None, 4, 4, device="cpu")
+        return flex.flex_attention(q, q, q, score_mod=score, block_mask=blocks)
+
+    found = captured(f, q, table, lengths)
+    assert [t.name for t in transforms(found) if t.name != "vmap"] == ["over_points"] * 3
+
+
+def test_a_function_at_points_that_breaks(monkeypatch):
+    monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+    q, executor = torch.randn(2, 1, 4, 8), Executor()
+
+    def f(q):
+        return flex.flex_attention(q, q, q, score_mod=lambda s, b, h, i, j: s if i > j else -s)
+
+    with pytest.raises(RuntimeError, match="data-dependent"):
+        executor.call(f, q)
+    assert [b.code for c in executor.captures for b in c.breaks] == ["tracer.tensor_branch"]
 
 
 def test_jvp_and_vjp():

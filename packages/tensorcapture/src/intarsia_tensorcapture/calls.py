@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributions
 import torch.fx.experimental.symbolic_shapes
+import torch.fx.traceback
 import torch.utils.checkpoint
 
 from intarsia_pyeval import do
@@ -196,6 +198,11 @@ def _cuda_available(plugin: Recording, tx: Tracer, args: Sequence[Value], keywor
     return boolean(torch.cuda.is_available())
 
 
+def _annotate(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Words for nodes that another compiler reads: a context that does nothing."""
+    return do.call(tx, tx.live.wrap(contextlib.nullcontext, None), [], {})
+
+
 def _wrap_triton(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """A kernel that is marked as one to be captured: all are."""
     return arity("wrap_triton", args, keywords, 1)[0]
@@ -288,6 +295,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.narrow: _narrow,
     len: _length,
     torch.fx.experimental.symbolic_shapes.expect_true: _expect_true,
+    torch.fx.traceback.annotate: _annotate,
     torch.fx.experimental.symbolic_shapes.has_free_unbacked_symbols: _depends_on_data,
     _LAZY_PROPERTY: _lazy_property,
     torch._check_value: _check,

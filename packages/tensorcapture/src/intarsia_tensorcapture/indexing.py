@@ -9,10 +9,12 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
+import torch
+
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const, is_none
 from intarsia_pyeval.values.numbers import OpenNumber
-from intarsia_pyeval.values.sequences import Slice, Tuple
+from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
 from intarsia_tensorcapture import data_sizes
 from intarsia_tensorcapture.items import as_size, holds_item
 from intarsia_tensorcapture.numbers import SymbolicNumber
@@ -32,6 +34,8 @@ def item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> V
     """Model `tensor[key]`: `x[2:, i]` with an open int i becomes `x[2:].select(1, i)`."""
     key = _with_sizes(tx, key)
     parts = _selecting(tensor, key)
+    if any(scope.at_points for scope in plugin.scopes.open) and _is_place(key):
+        return _at_place(plugin, tx, tensor, key)
     if parts is None:
         return plugin.record(tx, "call_function", operator.getitem, [tensor, key], {})
     found: Value = tensor
@@ -56,6 +60,25 @@ def item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> V
                 found = plugin.record(tx, "call_function", operator.getitem, [found, sliced], {})
         dimension += 1
     return found
+
+
+def _is_place(key: Value) -> bool:
+    """Tell whether a key is of tensors and ints, a tensor among them."""
+    parts = key.items if isinstance(key, Items) else [key]
+    ints = [part for part in parts if (isinstance(part, Const) and type(part.value) is int) or _is_open(part)]
+    n_tensors = sum(isinstance(part, TensorValue) for part in parts)
+    return n_tensors > 0 and n_tensors + len(ints) == len(parts)
+
+
+def _at_place(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> Value:
+    """Look up by tensors: Python's `x[i]` would ask a tensor without dimensions for its number."""
+    place = []
+    for part in key.items if isinstance(key, Items) else [key]:
+        if not isinstance(part, TensorValue):
+            on: Keywords = {"dtype": Const(torch.int64), "device": Const(tensor.fake.device)}
+            part = plugin.record(tx, "call_function", torch.full, [Tuple([]), part], on)
+        place.append(part)
+    return plugin.record(tx, "call_function", torch.ops.aten.index.Tensor, [tensor, List(place)], {})
 
 
 def narrowed(

@@ -74,6 +74,7 @@ from intarsia_tensorcapture.described import (
     tensors_in,
 )
 from intarsia_tensorcapture.devices import call_device_method, with_device
+from intarsia_tensorcapture.flex import call_flex
 from intarsia_tensorcapture.functions import (
     APPLY,
     applied_in_c,
@@ -488,6 +489,8 @@ class Tensors(Extension):
             found = optimizers.call_step(tx, function.value, args, keywords)
         if found is None:
             found = scans.call_scan(self, tx, function.value, args, keywords)
+        if found is None:
+            found = call_flex(tx, function.value, args, keywords)
         if found is None and not is_inlined(module):
             wrapped = modules.unpatched(function.value)
             if wrapped is not None:

@@ -35,12 +35,14 @@ class Scope:
         graph: Its nodes.
         free: Nodes outside -> inputs of the graph that stand for them, in order.
         seen: The same -> how often their tensors were written when they were read first.
+        at_points: Whether the function is called at points, whose place is in tensors of no dimension.
     """
 
     def __init__(self) -> None:
         self.graph = torch.fx.Graph()
         self.free: dict[torch.fx.Node, torch.fx.Node] = {}
         self.seen: dict[torch.fx.Node, tuple[int, ...]] = {}
+        self.at_points = False
         self._last: torch.fx.Node | None = None
 
     def add_input(self, name: str) -> torch.fx.Node:

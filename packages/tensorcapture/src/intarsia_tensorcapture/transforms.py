@@ -20,7 +20,7 @@ import torch.func
 import torch.utils._pytree as pytree
 
 from intarsia_ir import meta
-from intarsia_ir.torch import TRANSFORMS, Transform
+from intarsia_ir.torch import TRANSFORMS, Transform, over_points
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.stores import cell_store, function_store
@@ -125,7 +125,8 @@ def call(tx: Tracer, x: Transformed, args: Sequence[Value], keywords: Keywords) 
 def reconstruct(out: Builder, x: Transformed) -> None:
     """Transform the function."""
     rest = {name: value for name, value in x.options.items() if name != "func"}
-    out.call_with_keywords(getattr(torch.func, x.name), [x.options["func"]], rest)
+    maker = over_points if x.name == over_points.__name__ else getattr(torch.func, x.name)
+    out.call_with_keywords(maker, [x.options["func"]], rest)
 
 
 @do.call.rule(Pullback)
@@ -137,7 +138,9 @@ def call_pullback(tx: Tracer, x: Pullback, args: Sequence[Value], keywords: Keyw
 
 
 def call_wrapper(tx: Tracer, function: Function, args: Sequence[Value], keywords: Keywords) -> Value | None:
-    """Call what a transform gave before the capture began; None when `function` isn't that."""
+    """Call what a transform gave before the capture began, or `over_points`; None when `function` isn't that."""
+    if function.value is over_points:
+        return Transformed(over_points.__name__, named(over_points.__name__, args, keywords, ("func",), 1))
     name = _WRAPPERS.get(function.code)
     if name is None:
         return None
@@ -262,7 +265,7 @@ class _Call:
             return self._again(args, kwargs)
         before = torch.is_grad_enabled(), autocast_state(), plugin.state.depth()
         with plugin.scopes.scope(tx) as scope:
-            self.scope = scope
+            self.scope, scope.at_points = scope, self.name == over_points.__name__
             values = [modelled(tx, arg, self._argument) for arg in args]
             named_values = {name: modelled(tx, arg, self._argument) for name, arg in kwargs.items()}
             drawn = len(tx.effects.draws)

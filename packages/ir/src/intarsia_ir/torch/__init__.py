@@ -32,7 +32,7 @@ from intarsia_ir.torch.ops import (
 from intarsia_ir.torch.subclass_gradients import Carriers, LinkedWrap, Reassembled, gradient_parts, taken_apart
 from intarsia_ir.torch.subclasses import Wrap, is_wrapper
 from intarsia_ir.torch.text import constants_of, parse_ir, print_ir
-from intarsia_ir.torch.transforms import TRANSFORMS, Transform
+from intarsia_ir.torch.transforms import TRANSFORMS, Transform, over_points
 from intarsia_ir.torch.verify import verify
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "is_wrapper",
     "node_effects",
     "normalise",
+    "over_points",
     "parse_ir",
     "print_ir",
     "row",

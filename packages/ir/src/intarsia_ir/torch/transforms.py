@@ -17,7 +17,7 @@ import torch.func
 import torch.fx as fx
 import torch.utils._pytree as pytree
 
-__all__ = ["TRANSFORMS", "Transform"]
+__all__ = ["TRANSFORMS", "Transform", "over_points"]
 
 
 Body = Callable[..., Any]
@@ -49,12 +49,48 @@ def _pullback(body: Body, options: Mapping[str, Any], args: Sequence[Any], kwarg
     return torch.func.vjp(body, *primals, **options)[1](*cotangents)
 
 
+def over_points(func: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return a function that calls `func` at every point of four dimensions: four times `vmap`, the last one innermost.
+
+    Args:
+        func: A function of four numbers in tensors of no dimension, the place of a point; or of something there, and
+            its place.
+
+    Returns:
+        A function of four vectors, i64[B], i64[H], i64[M] and i64[N], or of something of [B, H, M, N] and those. It
+        gives a tensor of [B, H, M, N].
+
+    Example:
+        >>> over_points(lambda score, b, h, i, j: score + (i - j))(
+        ...     torch.zeros(1, 1, 2, 2), *map(torch.arange, (1, 1, 2, 2))
+        ... )
+        tensor([[[[ 0., -1.],
+                  [ 1.,  0.]]]])
+    """
+
+    def apply(*args: Any) -> torch.Tensor:
+        first = (0,) * (len(args) - 4)
+        mapped: Any = func
+        for dimension in (3, 2, 1, 0):
+            place = tuple([0 if dimension == axis else None for axis in range(4)])
+            mapped = torch.func.vmap(mapped, in_dims=(*first, *place))
+        made: torch.Tensor = mapped(*args)
+        return made
+
+    return apply
+
+
+def _over_points(body: Body, options: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return over_points(body, **options)(*args, **kwargs)
+
+
 TRANSFORMS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **{name: _called(name) for name in ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd")},
         "jvp": _jvp,
         "vjp": _vjp,
         "pullback": _pullback,
+        "over_points": _over_points,
     }
 )
 """What a node may do with a function: name -> how it is applied to a body, options and arguments."""
