@@ -54,16 +54,7 @@ class Pair(NamedTuple):
     second: int = 2
 
 
-@program(
-    "class bodies",
-    lambda: (randn(3),),
-    breaks=(
-        "tracer.opcode",
-        "tracer.call",
-    ),
-    calls=3,
-    recompiles=2,
-)
+@program("class bodies", lambda: (randn(3),))
 def class_made_inside(x):
     class Local:
         scale = 2
@@ -74,24 +65,14 @@ def class_made_inside(x):
     return Local().apply(x)
 
 
-@program("class bodies", lambda: (randn(3),), breaks=("tracer.call",), calls=3, recompiles=2)
+@program("class bodies", lambda: (randn(3),))
 def named_tuple_made_inside(x):
     Point = namedtuple("Point", ["a", "b"])
     p = Point(x, b=x + 1)
     return p.a + p.b, p._fields, p._replace(a=1)[0]
 
 
-@program(
-    "class bodies",
-    lambda: (randn(3),),
-    breaks=(
-        "tracer.opcode",
-        "tracer.call",
-        "tracer.mutation",
-    ),
-    calls=3,
-    recompiles=4,
-)
+@program("class bodies", lambda: (randn(3),))
 def dataclass_made_inside(x):
     @dataclass
     class Box:
@@ -101,7 +82,7 @@ def dataclass_made_inside(x):
     return Box(x).value * Box(x).n
 
 
-@program("class bodies", lambda: (randn(3),), breaks=("tracer.call",), calls=3, recompiles=2)
+@program("class bodies", lambda: (randn(3),))
 def class_made_by_type(x):
     cls = type("Made", (), {"k": 3, "get": lambda self: self.k})
     return x * cls().get(), cls.__name__
@@ -114,14 +95,7 @@ def bits_of_a_flag(x, access):
     return x, access.name, (access & ~Access.READ) is Access.WRITE, OTHERS is Access.WRITE
 
 
-@program(
-    "dataclass",
-    lambda: (randn(3), {Key("a"): 1, Key("b", 2): 2}),
-    breaks=(
-        "tracer.hashing",
-        "tracer.hashing",
-    ),
-)
+@program("dataclass", lambda: (randn(3), {Key("a"): 1, Key("b", 2): 2}))
 def frozen_keys(x, table):
     return x * table[Key("b", 2)], Key("a") in table, hash(Key("a")) == hash(Key("a"))
 

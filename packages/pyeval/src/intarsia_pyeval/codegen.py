@@ -36,11 +36,13 @@ from intarsia_pyeval.breaks import Unreconstructable
 from intarsia_pyeval.checking import Drawing, InVain, undo_all
 from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
 from intarsia_pyeval.operation import operation
+from intarsia_pyeval.stores import stand_in_store
 from intarsia_pyeval.tracer import Extension
 from intarsia_pyeval.values.base import NULL, Value
 from intarsia_pyeval.values.constants import ATOMS, NONE, Const
 from intarsia_pyeval.values.draws import Draw, Step
 from intarsia_pyeval.values.functions import Cell, MadeFunction
+from intarsia_pyeval.values.made import Made, MadeClass
 from intarsia_pyeval.values.objects import Object, Traceback
 from intarsia_pyeval.values.sequences import Tuple
 
@@ -92,6 +94,7 @@ class Builder(Writer):
         self._temporaries: dict[int, str] = {}  # id of a model -> local that holds it
         self._fetched: dict[int, str] = {}  # id of a source -> local that holds it
         self._loading: set[int] = set()
+        self._open: dict[int, list[Cell]] = {}  # id of a model that is being made -> cells to hold it
         self._undone: list[Callable[[], None]] = []
         if any(not isinstance(draw, Step) or draw.undo is None for draw in tx.effects.draws):
             self._begin_drawing()
@@ -102,9 +105,16 @@ class Builder(Writer):
 
     def constant(self, value: Any) -> None:
         """Push an object: atoms as constants, others from where they were found, if they were."""
-        source = None if type(value) in ATOMS else self.tx.classes.place(value)
+        if type(value) in ATOMS:
+            self.emit("LOAD_CONST", value)
+            return
+        source = self.tx.classes.place(value)
         if source is not None:
             self.load_source(source)
+            return
+        made = stand_in_store.made_again(self.tx, value) if self.tx.live.stand_ins.used else None
+        if made is not None:
+            self.load(made)
         else:
             self.emit("LOAD_CONST", value)
 
@@ -272,16 +282,27 @@ class Builder(Writer):
     def _build(self, value: Value) -> None:
         """Push a value that has no place to be fetched from."""
         found = value.identity()
-        if found is not None and not isinstance(value, Cell):
+        if found is not None and not isinstance(value, (Cell, Made, MadeClass)):
             self.constant(found)
             return
-        if id(value) in self._loading:
+        if self.is_begun(value):
             raise Unreconstructable(f"{value.describe()} refers back to itself")
         self._loading.add(id(value))
         reconstruct(self, value)
         self._loading.discard(id(value))
         if value.shared and id(value) not in self._temporaries:
             self.remember(value)
+        for cell in self._open.pop(id(value), ()):
+            self.load(cell)
+            self.store_attribute("cell_contents", value)
+
+    def is_begun(self, value: Value) -> bool:
+        """Tell whether a value is about to be made, of what is being made now."""
+        return id(value) in self._loading
+
+    def leave_open(self, cell: Cell, content: Value) -> None:
+        """Fill a cell once its content, which is about to be made, is there."""
+        self._open.setdefault(id(content), []).append(cell)
 
     def remember(self, value: Value) -> str:
         """Keep the top in a local: later loads of `value` take it from there."""

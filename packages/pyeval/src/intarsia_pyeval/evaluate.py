@@ -14,6 +14,7 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.frames import Yielded
 from intarsia_pyeval.values.functions import Cell, Globals
+from intarsia_pyeval.values.made import Names
 from intarsia_pyeval.values.mappings import Dict
 
 if TYPE_CHECKING:
@@ -51,9 +52,10 @@ class EvaluatedFrame:
         tx: The tracer.
         code: Its code.
         values: Parameters.
-        names: Its globals.
+        scope: Its globals.
         closure: Cells of its free variables.
         outermost: Whether it is the captured frame.
+        names: Its namespace, if it is the body of a class.
     """
 
     __slots__ = (
@@ -65,6 +67,7 @@ class EvaluatedFrame:
         "gave_locals",
         "globals",
         "locals",
+        "names",
         "outermost",
         "pc",
         "stack",
@@ -76,15 +79,17 @@ class EvaluatedFrame:
         tx: Tracer,
         code: CodeType,
         values: dict[str, Value],
-        names: Globals,
+        scope: Globals,
         closure: Sequence[Cell] = (),
         outermost: bool = False,
+        names: Names | None = None,
     ) -> None:
         self.tx = tx
         self.code = code
         self.decoded = decode(code)
         self.locals = values
-        self.globals = names
+        self.globals = scope
+        self.names = names
         self.closure = closure
         self.cells: dict[str, Cell] = {}
         self.stack: list[Value] = []

@@ -11,6 +11,7 @@ from intarsia_pyeval.callables import (
 from intarsia_pyeval.callables import (
     attributes,
     class_checks,
+    class_makers,
     context_variables,
     copying,
     drawing,
@@ -39,6 +40,7 @@ from intarsia_pyeval.kinds import (
     iterators,
     lists,
     locks,
+    made_classes,
     made_functions,
     methods,
     modules,
@@ -76,6 +78,7 @@ KINDS = (
     iterators,
     lists,
     locks,
+    made_classes,
     made_functions,
     methods,
     modules,
@@ -95,6 +98,7 @@ KINDS = (
 _TABLES = (
     attributes.CALLS,
     class_checks.CALLS,
+    class_makers.CALLS,
     iterating.CALLS,
     making.CALLS,
     atom_calls.CALLS,

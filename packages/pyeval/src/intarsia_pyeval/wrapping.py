@@ -17,6 +17,7 @@ from intarsia_ir.guards import AliasingGuard, ConstantGuard, IdentityGuard, Leng
 from intarsia_ir.records import Source
 from intarsia_pyeval import do
 from intarsia_pyeval.descriptors import is_plain_lookup
+from intarsia_pyeval.semantics.keys import check_existing
 from intarsia_pyeval.state.live import Live
 from intarsia_pyeval.stores import dict_store
 from intarsia_pyeval.trust import is_trusted
@@ -25,6 +26,7 @@ from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import ATOMS, FALSE, NONE, TRUE, Const
 from intarsia_pyeval.values.deques import Deque
 from intarsia_pyeval.values.functions import BoundMethod, Cell, Function, Globals, Partial
+from intarsia_pyeval.values.made import MadeClass
 from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.objects import Builtin, ClassValue, CodeValue, ModuleValue, Object
 from intarsia_pyeval.values.sequences import List, Slice, Tuple
@@ -123,7 +125,9 @@ class Models(Live):
 
     def key(self, key: Any) -> Hashable:
         """Return the hash key of an existing key."""
-        return do.hash_key(self._tx, self.key_value(key))
+        found = do.hash_key(self._tx, self.key_value(key))
+        check_existing(found)
+        return found
 
     def key_value(self, key: Any) -> Value:
         """Model the key of an existing dict or set."""
@@ -133,6 +137,9 @@ class Models(Live):
 
     def class_value(self, cls: Any) -> ClassValue:
         """Model a class that is the type of something already guarded."""
+        made = self.known(cls)
+        if isinstance(made, MadeClass):
+            return made
         return ClassValue(cls, self._tx.classes.place(cls))
 
     def cell(self, real: CellType, owner: Source | None) -> Cell:
@@ -175,12 +182,11 @@ class Models(Live):
         source = None
         if base is not None and not trusted and not part and issubclass(type(raw), types.FunctionType):
             source = tx.sources.attribute(base, name)
-        elif base is not None:
-            tx.classes.rely_on_passing_over(cls.__mro__[:index], base, name)
-            if not trusted:
-                order = tx.sources.attribute(base, "__mro__")
-                names = tx.sources.attribute(tx.sources.item(order, index), "__dict__")
-                source = tx.sources.item(names, name)
+        else:
+            tx.classes.rely_on_passing_over(owner, cls, index, name)
+            home = None if trusted else tx.classes.place_in_order(owner, cls, index)
+            if home is not None:
+                source = tx.sources.item(tx.sources.attribute(home, "__dict__"), name)
                 source = tx.sources.attribute(source, part) if part else source
         made = self.wrap(value, source)
         self._functions[key] = made

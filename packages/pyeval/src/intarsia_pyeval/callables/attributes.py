@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from intarsia_ir.guards import IdentityGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Raised
-from intarsia_pyeval.semantics import folding, iteration, special
-from intarsia_pyeval.stores import cell_store, dict_store
+from intarsia_pyeval.semantics import class_making, folding, iteration, special
+from intarsia_pyeval.stores import cell_store, dict_store, stand_in_store
 from intarsia_pyeval.tracer import BuiltinCall
 from intarsia_pyeval.values.base import NULL, Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
@@ -20,6 +20,7 @@ from intarsia_pyeval.values.constants import NONE, Const, boolean
 from intarsia_pyeval.values.functions import BoundMethod, Function, Partial, PythonFunction
 from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.objects import Builtin, ClassValue, Super
+from intarsia_pyeval.values.sequences import Tuple
 from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
@@ -29,13 +30,26 @@ __all__ = ["CALLS"]
 
 
 def _type(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    if len(args) != 1 or keywords:
-        raise Break("tracer.call", "a class made by the traced code isn't modelled")
-    value = args[0]
+    if len(args) == 3:
+        return _made_class(tx, args, keywords)
+    (value,) = arity("type", args, keywords, 1)
     cls = value.type()
     if value.source is not None:
         tx.classes.note(cls, tx.sources.type_of(value.source))
     return tx.live.class_value(cls)
+
+
+def _made_class(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `type(name, bases, namespace)`."""
+    name, bases, names = args
+    if not isinstance(bases, Tuple) or not isinstance(names, Dict):
+        raise Break("tracer.call", f"a class is made of {bases.describe()} and {names.describe()}")
+    module = Const("__module__")
+    own = Dict(dict_store.entries(tx, names))
+    home = tx.frames.top().module_name()
+    if home is not None and dict_store.find(tx, own, "__module__") is None:
+        dict_store.store(tx, own, "__module__", module, Const(home))
+    return class_making.class_of(tx, type, str(name.as_python()), iteration.unpack(tx, bases), own, keywords)
 
 
 def _super(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -119,6 +133,8 @@ def _locals(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     arity("locals", args, keywords, 0)
     frame = tx.frames.top()
     code = frame.code
+    if not code.co_flags & inspect.CO_NEWLOCALS:
+        raise Break("tracer.call", "locals() is called in the body of a class")
     made = frame.gave_locals or Dict()
     for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
         cell = frame.cells.get(name)
@@ -154,7 +170,7 @@ def _signature(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 def _id(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (value,) = arity("id", args, keywords, 1)
     real = value.identity()
-    if real is None:
+    if real is None or stand_in_store.is_made(tx, real):
         raise Break("tracer.identity", f"the id of {value.describe()} is asked for")
     if value.source is not None:
         tx.guards.add(IdentityGuard, value.source, real)

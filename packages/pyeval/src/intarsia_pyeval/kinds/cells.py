@@ -35,7 +35,9 @@ def reconstruct(out: Builder, x: Cell) -> None:
     else:
         out.call(lambda: out.constant(CellType), [])
         out.remember(x)
-        if x.content is not None:
+        if x.content is not None and out.is_begun(x.content):
+            out.leave_open(x, x.content)
+        elif x.content is not None:
             out.emit("COPY", 1)
             out.store_attribute("cell_contents", x.content)
 

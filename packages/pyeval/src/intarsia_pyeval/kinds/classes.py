@@ -10,6 +10,7 @@ from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics import calling, class_lookup, folding, iteration, operators
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.made import MadeClass
 from intarsia_pyeval.values.objects import ClassValue, Object, Reference
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def truth(tx: Tracer, x: ClassValue) -> bool:
 @do.binary.rule(ClassValue)
 def binary(tx: Tracer, x: ClassValue, op: str, other: Value, swapped: bool) -> Value | None:
     """Model `A | B`."""
-    if op != "|" or not isinstance(other, Reference):
+    if op != "|" or isinstance(x, MadeClass) or isinstance(other, MadeClass):
+        return None
+    if (isinstance(other, Const) and other.value is not None) or not isinstance(other, (Reference, Const)):
         return None
     left, right = (other, x) if swapped else (x, other)
     return tx.live.wrap(folding.real(tx, lambda: left.value | right.value), None)

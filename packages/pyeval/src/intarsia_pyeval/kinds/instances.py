@@ -12,7 +12,7 @@ from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.codegen import native_method
 from intarsia_pyeval.kinds import sets
-from intarsia_pyeval.semantics import asking, calling, iteration, lookup, special, storing, subclasses
+from intarsia_pyeval.semantics import asking, calling, iteration, keys, lookup, special, storing, subclasses
 from intarsia_pyeval.stores import dict_store
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.mappings import Dict
@@ -41,8 +41,9 @@ _READING = frozenset(_READING_NAMES.split())
 
 @do.hash_key.rule(Object)
 def hash_key(tx: Tracer, x: Object) -> Hashable:
-    """Objects with the default hash are keys by identity."""
-    return lookup.object_hash_key(tx.identities, x)
+    """Objects with the default hash are keys by identity, others by what their class says."""
+    found = lookup.object_hash_key(tx.identities, x)
+    return keys.evaluated_key(tx, x) if found is None else found
 
 
 @do.get_attribute.rule(Object)

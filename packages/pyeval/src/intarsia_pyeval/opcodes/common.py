@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intarsia_pyeval.evaluate import Opcode
-from intarsia_pyeval.opcodes import blocks, building, calls, flow, matching, operations, variables
+from intarsia_pyeval.opcodes import blocks, building, calls, class_bodies, flow, matching, operations, variables
 
 __all__ = ["COMMON"]
 
@@ -28,6 +28,7 @@ COMMON: dict[str, Opcode] = {
     "DELETE_DEREF": variables.delete_deref,
     "DELETE_FAST": variables.delete_fast,
     "DELETE_GLOBAL": variables.delete_global,
+    "DELETE_NAME": class_bodies.delete_name,
     "DELETE_SUBSCR": operations.delete_subscr,
     "DICT_MERGE": building.dict_merge,
     "DICT_UPDATE": building.dict_update,
@@ -43,10 +44,12 @@ COMMON: dict[str, Opcode] = {
     "LIST_APPEND": building.list_append,
     "LIST_EXTEND": building.list_extend,
     "LOAD_ASSERTION_ERROR": blocks.load_assertion_error,
+    "LOAD_BUILD_CLASS": class_bodies.load_build_class,
     "LOAD_CONST": variables.load_const,
     "LOAD_DEREF": variables.load_deref,
     "LOAD_FAST": variables.load_fast,
     "LOAD_GLOBAL": variables.load_global,
+    "LOAD_NAME": class_bodies.load_name,
     "MAKE_CELL": variables.make_cell,
     "MAP_ADD": building.map_add,
     "MATCH_CLASS": matching.match_class,
@@ -63,12 +66,14 @@ COMMON: dict[str, Opcode] = {
     "RESUME": variables.nothing,
     "RETURN_GENERATOR": flow.return_generator,
     "RETURN_VALUE": flow.return_value,
+    "SETUP_ANNOTATIONS": class_bodies.setup_annotations,
     "SET_ADD": building.set_add,
     "SET_UPDATE": building.set_update,
     "STORE_ATTR": operations.store_attr,
     "STORE_DEREF": variables.store_deref,
     "STORE_FAST": variables.store_fast,
     "STORE_GLOBAL": variables.store_global,
+    "STORE_NAME": class_bodies.store_name,
     "STORE_SUBSCR": operations.store_subscr,
     "SWAP": variables.swap,
     "UNARY_INVERT": operations.unary_invert,

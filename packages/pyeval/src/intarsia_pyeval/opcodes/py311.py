@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from intarsia_pyeval import do
 from intarsia_pyeval.evaluate import EvaluatedFrame, Opcode
-from intarsia_pyeval.opcodes import building, calls, common, flow, operations, variables
+from intarsia_pyeval.opcodes import building, calls, class_bodies, common, flow, operations, variables
 from intarsia_pyeval.opcodes.untraced import raise_break
 from intarsia_pyeval.semantics import formatting, iteration
 from intarsia_pyeval.values.base import NULL
@@ -101,6 +101,7 @@ TABLE: dict[str, Opcode] = {
     "JUMP_IF_TRUE_OR_POP": flow.jump_if_true_or_pop,
     "LIST_TO_TUPLE": building.list_to_tuple,
     "LOAD_ATTR": load_attr,
+    "LOAD_CLASSDEREF": class_bodies.load_classderef,
     "LOAD_CLOSURE": variables.load_closure,
     "LOAD_METHOD": load_method,
     "MAKE_FUNCTION": make_function,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.evaluate import EvaluatedFrame, Opcode, Signal
-from intarsia_pyeval.opcodes import building, common, flow, operations, py311, variables
+from intarsia_pyeval.opcodes import building, class_bodies, common, flow, operations, py311, variables
 from intarsia_pyeval.opcodes.untraced import raise_break
 from intarsia_pyeval.values.base import NULL, Value
 from intarsia_pyeval.values.functions import Cell
@@ -168,6 +168,9 @@ NEW: dict[str, Opcode] = {
     "LOAD_ATTR": load_attr,
     "LOAD_FAST_AND_CLEAR": load_fast_and_clear,
     "LOAD_FAST_CHECK": variables.load_fast,
+    "LOAD_FROM_DICT_OR_DEREF": class_bodies.load_from_dict_or_deref,
+    "LOAD_FROM_DICT_OR_GLOBALS": class_bodies.load_from_dict_or_globals,
+    "LOAD_LOCALS": class_bodies.load_locals,
     "LOAD_SUPER_ATTR": load_super_attr,
     "POP_JUMP_IF_FALSE": flow.pop_jump_if_false,
     "POP_JUMP_IF_NONE": flow.pop_jump_if_none,

@@ -16,7 +16,6 @@ __all__ = ["BREAKS", "raise_break"]
 
 
 _ASYNC = "asynchronous code isn't captured"
-_CLASS = "class bodies and modules run in CPython"
 _GROUP = "exception groups aren't modelled"
 
 BREAKS = MappingProxyType(
@@ -30,18 +29,9 @@ BREAKS = MappingProxyType(
         "GET_AITER": _ASYNC,
         "GET_ANEXT": _ASYNC,
         "GET_AWAITABLE": _ASYNC,
-        "IMPORT_STAR": _CLASS,
-        "LOAD_BUILD_CLASS": "a class made by the traced code isn't modelled",
-        "LOAD_CLASSDEREF": _CLASS,
-        "LOAD_FROM_DICT_OR_DEREF": _CLASS,
-        "LOAD_FROM_DICT_OR_GLOBALS": _CLASS,
-        "LOAD_LOCALS": _CLASS,
-        "LOAD_NAME": _CLASS,
+        "IMPORT_STAR": "a module's names are imported in CPython",
         "PREP_RERAISE_STAR": _GROUP,
         "PRINT_EXPR": "only an interactive session runs it",
-        "SETUP_ANNOTATIONS": _CLASS,
-        "STORE_NAME": _CLASS,
-        "DELETE_NAME": _CLASS,
     }
 )
 

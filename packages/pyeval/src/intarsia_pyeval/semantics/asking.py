@@ -25,11 +25,17 @@ def object_truth(tx: Tracer, owner: Value) -> bool:
         if answer.type() is not bool:
             tx.raising.error(TypeError, f"__bool__ should return bool, returned {answer.type().__name__}")
         return do.truth(tx, answer)
-    tx.classes.rely_on_passing_over(owner.type().__mro__, tx.classes.place_of(owner, owner.type()), "__bool__")
+    _rely_on_none(tx, owner, "__bool__")
     if tx.classes.find(owner.type(), "__len__") is not None:
         return do.length(tx, owner) > 0
-    tx.classes.rely_on_passing_over(owner.type().__mro__, tx.classes.place_of(owner, owner.type()), "__len__")
+    _rely_on_none(tx, owner, "__len__")
     return True
+
+
+def _rely_on_none(tx: Tracer, owner: Value, name: str) -> None:
+    """Rely on no class of an instance defining a special method."""
+    cls = owner.type()
+    tx.classes.rely_on_passing_over(owner, cls, len(cls.__mro__), name)
 
 
 def object_contains(tx: Tracer, owner: Value, item: Value) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import enum
 import functools
 import operator
+import reprlib
 import types
 import weakref
 from collections.abc import Sequence
@@ -15,13 +17,14 @@ from intarsia_ir.guards import IdentityGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Whole
 from intarsia_pyeval.callables.polyfills import polyfill
-from intarsia_pyeval.semantics import folding, inlining, iteration
+from intarsia_pyeval.semantics import class_making, folding, inlining, iteration
 from intarsia_pyeval.semantics.storing import check_no_arguments
 from intarsia_pyeval.stores import cell_store, function_store
-from intarsia_pyeval.trust import INLINED_LIBRARIES, is_installed, is_standard_library
+from intarsia_pyeval.trust import INLINED_LIBRARIES, is_installed, is_standard_library, is_trusted
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import Const, is_none
 from intarsia_pyeval.values.functions import Function
+from intarsia_pyeval.values.made import MadeClass
 from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.objects import Builtin, ClassValue, Object
 from intarsia_pyeval.values.sequences import List, Tuple
@@ -45,6 +48,11 @@ __all__ = [
 
 _WEAK = (weakref.ref, weakref.ProxyType)
 _STATISTICS = frozenset({"cache_info", "cache_clear"})
+#: What keeps the text of an object from going round in circles: it asks for identities, and for the thread.
+_REPRS = frozenset(
+    maker(lambda _: "").__code__
+    for maker in (getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr()), reprlib.recursive_repr())
+)
 _DISPATCH = functools.singledispatch(lambda _: None).dispatch.__code__
 
 
@@ -56,6 +64,8 @@ def call_function(tx: Tracer, function: Function, args: Sequence[Value], keyword
         return found
     if function.code is _DISPATCH:
         return _dispatched(tx, function, *args)
+    if function.code in _REPRS and len(args) == 1 and not keywords:
+        return _represented(tx, function, *args)
     stand_in = tx.callables.stand_ins.get(function.value) or tx.callables.rules.get(function.value)
     if stand_in is not None:
         return stand_in(tx, args, keywords)
@@ -76,6 +86,17 @@ def _dispatched(tx: Tracer, function: Function, cls: Value) -> Value:
     if real is None or any(hasattr(known, "__abstractmethods__") for known in real):
         raise Break("tracer.call", f"{function.describe()} of singledispatch knows abstract classes")
     return polyfill(tx, "registered_for", [registry, cls])
+
+
+def _represented(tx: Tracer, function: Function, owner: Value) -> Value:
+    """Return the text of an object, or what stands for it inside of its own."""
+    function.guard_code(tx.guards)
+    cells = dict(zip(function.code.co_freevars, function_store.cells(tx, function), strict=True))
+    body = cell_store.content_of(tx, cells["user_function"], "user_function", free=True)
+    if any(frame.code is getattr(body, "code", None) and owner in frame.locals.values() for frame in tx.frames.stack):
+        filled = cells.get("fillvalue")
+        return Const("...") if filled is None else cell_store.content_of(tx, filled, "fillvalue", free=True)
+    return do.call(tx, body, [owner], {})
 
 
 # -- binding -------------------------------------------------------------------------------------------------
@@ -187,11 +208,15 @@ def call_class(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Key
     if raw in tx.callables.pure:
         return folding.call_pure(tx, raw, args, keywords)
     if isinstance(raw, enum.EnumMeta):
+        if len(args) > 1 and not raw.__members__ and is_trusted(raw.__module__):
+            return class_making.made_by(tx, raw, args, keywords, {"module": tx.frames.top().module_name()})
         return _enum_member(tx.live, cls, args, keywords)
     maker = tx.classes.find(type(raw), "__call__")
     if maker is not None and maker[0] is not type.__call__:
         if isinstance(maker[0], types.FunctionType):
             return do.call(tx, tx.live.wrap(maker[0], None), [cls, *args], keywords)
+        if maker[0] is dict:
+            return tx.callables.rules[dict](tx, args, keywords)  # a TypedDict
         raise Break("tracer.call", f"the metaclass of {cls.describe()} makes its instances")
     return instantiate(tx, cls, args, keywords)
 
@@ -235,7 +260,7 @@ def instantiate(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Ke
         )
         made = do.call(tx, model, [cls, *args], keywords)
     else:
-        tx.classes.rely_on_passing_over(raw.__mro__[: maker[1]], cls.source, "__new__")
+        tx.classes.rely_on_passing_over(cls, raw, maker[1], "__new__")
         made = new_instance(tx, cls, function, args, keywords)
     if not issubclass(made.type(), raw):
         return made
@@ -250,6 +275,8 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
     if base in _WEAK and any(value.identity() is None for value in args if not isinstance(value, Const)):
         raise Whole("tracer.lifetime", f"{cls.describe()} is made of an object that may end before the frame")
     if getattr(raw, "__abstractmethods__", None):
+        if isinstance(cls, MadeClass):
+            folding.real(tx, object.__new__, raw)
         raise Break("tracer.exception", f"{cls.describe()} is abstract")
     if tx.classes.find(raw, "__del__") is not None:
         raise Whole("tracer.lifetime", f"{cls.describe()} has a __del__, which runs when CPython lets go of the object")
@@ -283,7 +310,7 @@ def _initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value],
         if not is_none(answer):
             tx.raising.error(TypeError, f"__init__() should return None, not '{answer.type().__name__}'")
         return
-    tx.classes.rely_on_passing_over(made.type().__mro__[: found[1]], tx.classes.place_of(cls, made.type()), "__init__")
+    tx.classes.rely_on_passing_over(cls, made.type(), found[1], "__init__")
     if found[0] is object.__init__:
         if args or keywords:
             check_no_arguments(tx.classes, made.type(), "__init__", "__new__")

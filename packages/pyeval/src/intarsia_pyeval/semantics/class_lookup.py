@@ -22,7 +22,8 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.functions import BoundMethod, Function, Globals
-from intarsia_pyeval.values.objects import ClassValue, ModuleValue, Super
+from intarsia_pyeval.values.made import MadeClass
+from intarsia_pyeval.values.objects import ClassValue, ModuleValue, Object, Super
 from intarsia_pyeval.values.sequences import Tuple
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def class_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
     if name == "__class__":
         return tx.live.wrap(type(cls), None)
     if name in _CLASS_FACTS:
+        if isinstance(owner, MadeClass):
+            return tx.live.from_python(folding.real(tx, getattr, cls, name))
         known = is_trusted(cls.__module__) or name not in _MAY_BE_SET
         return tx.live.wrap(folding.real(tx, getattr, cls, name), None if known else attribute_source(tx, owner, name))
     if name == "__dict__":
@@ -101,7 +104,7 @@ def _bound_to_class(tx: Tracer, owner: ClassValue, cls: Any, name: str, raw: Any
         if tx.extension.class_method(value) is None:
             return tx.live.wrap(value, None)
         _, index = tx.classes.find(cls, name) or (raw, 0)
-        tx.classes.rely_on_passing_over(cls.__mro__[:index], owner.source, name)
+        tx.classes.rely_on_passing_over(owner, cls, index, name)
         return BoundBuiltin(owner, name, raw)
     getter = tx.classes.find(type(raw), "__get__")
     if getter is None:
@@ -151,8 +154,18 @@ def class_item(tx: Tracer, owner: ClassValue, key: Value) -> Value:
         return tx.live.wrap(folding.real(tx, cls.__getitem__, key.as_python()), None)
     found = tx.classes.find(cls, "__class_getitem__")
     if found is not None and is_trusted(cls.__module__):
-        return tx.live.wrap(folding.real(tx, lambda: cls[operators.index(tx, key)]), None)
+        return tx.live.wrap(folding.real(tx, lambda: cls[_type_argument(tx, key)]), None)
     raise Break("tracer.operator", f"subscripting {owner.describe()} isn't modelled")
+
+
+def _type_argument(tx: Tracer, key: Value) -> Any:
+    """Return what a generic class is subscripted with."""
+    if isinstance(key, Tuple):
+        return tuple(_type_argument(tx, item) for item in key.items)
+    found = key.identity()
+    if isinstance(key, Object) and found is not None and type(found).__module__ == "typing":
+        return found
+    return operators.index(tx, key)
 
 
 def class_iterate(tx: Tracer, owner: ClassValue) -> Value:
@@ -249,7 +262,7 @@ def super_attribute(tx: Tracer, owner: Super, name: str) -> Value:
     for base in order[order.index(owner.after) + 1 :]:
         if name in base.__dict__:
             return _bound_by_super(tx, owner, bound, cls, base, name, of_class)
-        _guard_passed_over(tx.sources, tx.guards, _base_class(tx.sources, tx.classes, bound, cls, base), name)
+        _guard_passed_over(tx.sources, tx.guards, _base_class(tx, bound, cls, base), name)
     if name == "__class__":
         return tx.live.wrap(super, None)
     tx.raising.error(AttributeError, f"'super' object has no attribute {name!r}")
@@ -264,7 +277,7 @@ def _guard_passed_over(sources: Sources, guards: Guards, base: ClassValue, name:
 def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any, name: str, of_class: bool) -> Value:
     """Bind what `super()` found in `base`."""
     raw = base.__dict__[name]
-    model = _base_class(tx.sources, tx.classes, bound, cls, base)
+    model = _base_class(tx, bound, cls, base)
     if issubclass(type(raw), types.FunctionType):
         function = tx.live.class_function(model, base, name)
         return function if of_class else BoundMethod(function, bound)
@@ -289,9 +302,9 @@ def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any,
     raise Break("tracer.attribute", f"super().{name} is a {type(raw).__name__}")
 
 
-def _base_class(sources: Sources, classes: Classes, bound: Value, cls: Any, base: Any) -> ClassValue:
+def _base_class(tx: Tracer, bound: Value, cls: Any, base: Any) -> ClassValue:
     """Return the model of a base class of an object's class."""
-    source = classes.place_of(bound, cls)
-    if source is not None:
-        source = sources.item(sources.attribute(source, "__mro__"), cls.__mro__.index(base))
-    return ClassValue(base, source)
+    made = tx.live.known(base)
+    if isinstance(made, MadeClass):
+        return made
+    return ClassValue(base, tx.classes.place_in_order(bound, cls, cls.__mro__.index(base)))

@@ -21,6 +21,7 @@ from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.functions import BoundMethod
 from intarsia_pyeval.values.handled import HandledByCaller
+from intarsia_pyeval.values.made import MadeClass
 from intarsia_pyeval.values.objects import InstanceDict, Object
 from intarsia_pyeval.values.sequences import Tuple
 
@@ -161,7 +162,7 @@ def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -
         return BoundBuiltin(tx.live.wrap(cls, tx.classes.place_of(owner, cls)), name, raw)
     if issubclass(type(raw), _C_METHODS):
         _, index = tx.classes.find(cls, name) or (raw, 0)
-        tx.classes.rely_on_passing_over(cls.__mro__[:index], tx.classes.place_of(owner, cls), name)
+        tx.classes.rely_on_passing_over(owner, cls, index, name)
         return BoundBuiltin(owner, raw.__name__, raw)
     if issubclass(type(raw), functools.partialmethod) or type(raw) is functools.partial:
         raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
@@ -247,10 +248,21 @@ def attribute_source(tx: Tracer, owner: Value, name: str) -> Source | None:
         return tx.sources.plain_attribute(owner.source, name)  # its `__getattribute__` was evaluated
     if owner.source is not None:
         return tx.sources.attribute(owner.source, name)
-    if isinstance(owner, Object):
-        base = tx.classes.place(owner.cls)
-        return None if base is None else tx.sources.attribute(base, name)
-    return None
+    if not isinstance(owner, (Object, MadeClass)):
+        return None
+    cls = owner.cls if isinstance(owner, Object) else owner.value
+    base = tx.classes.place(cls)
+    return tx.sources.attribute(base, name) if base is not None else _inherited_source(tx, owner, cls, name)
+
+
+def _inherited_source(tx: Tracer, owner: Value, cls: Any, name: str) -> Source | None:
+    """Return where an attribute of a class that was made while tracing is found in one of its bases."""
+    found = tx.classes.find(cls, name)
+    if found is None:
+        return None
+    tx.classes.rely_on_passing_over(owner, cls, found[1], name)
+    home = tx.classes.place_in_order(owner, cls, found[1])
+    return None if home is None else tx.sources.attribute(home, name)
 
 
 def call_python(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value:
@@ -266,8 +278,8 @@ def hash_is_safe(extension: Extension, cls: Any) -> bool:
     return cls.__hash__ in _SAFE_HASHES or extension.is_atom(cls)
 
 
-def object_hash_key(identities: Identities, owner: Object) -> Hashable:
-    """Return what stands for an instance as a key."""
+def object_hash_key(identities: Identities, owner: Object) -> Hashable | None:
+    """Return what stands for an instance as a key; None where its class has a hash of its own."""
     if owner.cls.__hash__ is object.__hash__ and owner.cls.__eq__ is object.__eq__:
         identities.note(owner)
         key: Hashable = owner.value if owner.existing else owner
@@ -275,4 +287,4 @@ def object_hash_key(identities: Identities, owner: Object) -> Hashable:
     if issubclass(type(owner.value), enum.Enum) and owner.cls.__hash__ in _SAFE_HASHES:
         member: Hashable = owner.value
         return member
-    raise Break("tracer.hashing", f"{owner.describe()} is used as a key")
+    return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import types
-from collections.abc import Sequence
 from typing import Any
 
 from intarsia_ir.guards import AbsentGuard, HasAttributeGuard, SubclassGuard
@@ -66,6 +65,27 @@ class Classes:
         self._found[key] = found
         return found
 
+    def forget(self) -> None:
+        """A class that was made while tracing is changed: look names up anew."""
+        self._found.clear()
+
+    def place_in_order(self, owner: Value, cls: Any, index: int) -> Source | None:
+        """Return where the class at a position in the order of the bases of `owner`'s class is found.
+
+        A class made while tracing is found nowhere, but its bases may be.
+        """
+        source = self.place_of(owner, cls)
+        if source is not None:
+            return self._sources.item(self._sources.attribute(source, "__mro__"), index)
+        wanted = cls.__mro__[index]
+        for heir in cls.__mro__:
+            place = self._places.get(id(heir))
+            if place is not None and wanted in heir.__mro__:
+                if heir is wanted:
+                    return place
+                return self._sources.item(self._sources.attribute(place, "__mro__"), heir.__mro__.index(wanted))
+        return None
+
     def asks_python(self, value: Value, name: str) -> bool:
         """Tell whether a special method of an instance or a named tuple is a function written in Python."""
         if type(value) is not Object and not (isinstance(value, Tuple) and value.cls is not tuple):
@@ -88,11 +108,11 @@ class Classes:
             self._guards.add(SubclassGuard, source, cls, answer)
         return answer
 
-    def rely_on_passing_over(self, classes: Sequence[Any], source: Source | None, name: str) -> None:
-        """Rely on the first bases of the class that `source` finds, itself among them, defining no such name."""
-        for index, passed in enumerate(classes):
-            if source is not None and not is_trusted(passed.__module__):
-                base = self._sources.item(self._sources.attribute(source, "__mro__"), index)
+    def rely_on_passing_over(self, owner: Value, cls: Any, count: int, name: str) -> None:
+        """Rely on the first `count` classes in the order of an object's class, itself among them, lacking a name."""
+        for index, passed in enumerate(cls.__mro__[:count]):
+            base = None if is_trusted(passed.__module__) else self.place_in_order(owner, cls, index)
+            if base is not None:
                 self._guards.add(AbsentGuard, self._sources.attribute(base, "__dict__"), name)
 
     def rely_on_absence(self, owner: Value, cls: Any, name: str) -> None:

@@ -18,6 +18,7 @@ from intarsia_pyeval.state.live import Live
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import ATOMS
 from intarsia_pyeval.values.functions import Function, Globals
+from intarsia_pyeval.values.keys import parts
 
 __all__ = ["Identities"]
 
@@ -70,12 +71,12 @@ class Identities:
 
     def missing_key(self, container: Source, key: Hashable) -> None:
         """Rely on an existing dict having no such key; an object of the call may be another one in the next call."""
-        parts = list(_parts(key))
-        if any(isinstance(part, Value) for part in parts):
+        found_in = list(parts(key))
+        if any(isinstance(part, Value) for part in found_in):
             return  # made by the traced code: no existing dict has it
-        objects = [self._live.known(part) for part in parts if type(part) not in ATOMS]
+        objects = [self._live.known(part) for part in found_in if type(part) not in ATOMS]
         found = [(model, source) for model in objects if model in self._keys and (source := model.source) is not None]
-        if len(found) == len(parts) == 1 and found[0][0].identity() is key:
+        if len(found) == len(found_in) == 1 and found[0][0].identity() is key:
             self._guards.add(AbsentGuard, container, found[0][1])
             return
         for model, source in found:
@@ -114,12 +115,3 @@ class Identities:
                     self._guards.add(IdentityGuard, value.source, value.identity(), origin=origin)
                 for other in fixed if len(fixed) <= _FEW else ():
                     self._guards.add(NotIdentityGuard, value.source, other, origin=origin)
-
-
-def _parts(key: Any) -> Iterator[Any]:
-    """Yield what a key is made of."""
-    if type(key) in (tuple, frozenset):
-        for part in key:
-            yield from _parts(part)
-    else:
-        yield key

@@ -12,7 +12,22 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.functions import Cell, Globals
 from intarsia_pyeval.values.objects import ClassValue
 
-__all__ = ["Live"]
+__all__ = ["Live", "StandIns"]
+
+
+class StandIns:
+    """Real objects in the place of what the traced code makes.
+
+    Attributes:
+        used: Whether there are any.
+        functions: A function -> what stands for it.
+        parts: id of what a stand-in class holds, made by its metaclass or a decorator -> how it is found again.
+    """
+
+    def __init__(self) -> None:
+        self.used = False
+        self.functions: dict[Value, Any] = {}
+        self.parts: dict[int, Value] = {}
 
 
 class Live(ABC):
@@ -21,6 +36,7 @@ class Live(ABC):
     def __init__(self) -> None:
         self._known: dict[int, Value] = {}  # id of an existing object -> its model
         self._kept: list[Any] = []  # keeps those objects alive, so that ids stay theirs
+        self.stand_ins = StandIns()
 
     def known(self, value: Any) -> Value | None:
         """Return the model of an object, if it has one already."""

@@ -14,6 +14,7 @@ from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.operation import operation
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import ATOMS, NONE
+from intarsia_pyeval.values.keys import is_evaluated
 from intarsia_pyeval.values.mappings import Dict, compared
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ def item_source(tx: Tracer, x: Dict, key: Hashable) -> Source | None:
     """Return where a later call finds the value of `key`."""
     if x.source is None:
         return None
+    if is_evaluated(key):
+        held = [real for real, _ in plain_items(x.real) if real == key]
+        if not held:
+            return None
+        (key,) = held
     own = x.real is None or type(x.real).__getitem__ in _PLAIN_LOOKUPS
     return tx.sources.item(x.source, key) if own else tx.sources.dict_item(x.source, key)
 
@@ -76,7 +82,9 @@ def _check_current(tx: Tracer, x: Dict) -> None:
 @operation
 def guard_absent(tx: Tracer, x: Dict, key: Hashable) -> None:
     """Rely on `key` being missing from the existing dict."""
-    if x.source is not None:
+    if is_evaluated(key):
+        entries(tx, x)
+    elif x.source is not None:
         tx.identities.missing_key(x.source, key)
 
 
@@ -117,6 +125,8 @@ def entries(tx: Tracer, x: Dict) -> dict[Hashable, tuple[Value, Value]]:
 def store(tx: Tracer, x: Dict, hashed: Hashable, key: Value, value: Value) -> None:
     """Store under a key whose hash key is known."""
     x.check_writable()
+    if x.real is not None and is_evaluated(hashed):
+        check_keys(tx, x)
     _check_dropped(tx.effects, x, hashed)
     tx.effects.changed(x)
     old = x.entry(hashed)
