@@ -19,6 +19,7 @@ from integration.python.programs import (
     numbers,
     objects,
     regions,
+    surroundings,
     tensors,
 )
 
@@ -41,5 +42,6 @@ __all__ = [
     "numbers",
     "objects",
     "regions",
+    "surroundings",
     "tensors",
 ]

@@ -184,32 +184,14 @@ def shuffled_by_a_seed(x, names):
     return x[order], names, random.choice(names), random.gauss(0.0, 1.0), random.random()
 
 
-@program(
-    "time",
-    lambda: (randn(3),),
-    breaks=(
-        "tracer.call",
-        "tracer.call",
-    ),
-    calls=3,
-    recompiles=1,
-)
+@program("time", lambda: (randn(3),))
 def timed_work(x):
     start = time.perf_counter()
     y = x * 2
     return y, time.perf_counter() - start >= 0
 
 
-@program(
-    "time",
-    lambda: (randn(3),),
-    breaks=(
-        "tracer.call",
-        "tracer.call",
-    ),
-    calls=3,
-    recompiles=1,
-)
+@program("time", lambda: (randn(3),))
 def stamped(x):
     stamp = time.time()
     return x + 1, stamp > 0, isinstance(time.monotonic(), float)
@@ -266,14 +248,7 @@ def warned_by_a_helper(x):
     return y, len(caught)
 
 
-@program(
-    "context variable",
-    lambda: (randn(3),),
-    breaks=(
-        "tracer.mutation",
-        "tracer.mutation",
-    ),
-)
+@program("context variable", lambda: (randn(3),))
 def depth_in_a_variable(x):
     token = DEPTH.set(DEPTH.get() + 1)
     try:

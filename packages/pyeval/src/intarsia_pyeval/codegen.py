@@ -32,7 +32,7 @@ from intarsia_ir.records import (
     Source,
     TypeSource,
 )
-from intarsia_pyeval.breaks import Unreconstructable
+from intarsia_pyeval.breaks import Foreclosed, Unreconstructable
 from intarsia_pyeval.checking import Drawing, InVain, undo_all
 from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
 from intarsia_pyeval.operation import operation
@@ -40,9 +40,10 @@ from intarsia_pyeval.stores import stand_in_store
 from intarsia_pyeval.tracer import Extension
 from intarsia_pyeval.values.base import NULL, Value
 from intarsia_pyeval.values.constants import ATOMS, NONE, Const
-from intarsia_pyeval.values.draws import Draw, Step
+from intarsia_pyeval.values.draws import Draw, Reading, Step
 from intarsia_pyeval.values.functions import Cell, MadeFunction
 from intarsia_pyeval.values.made import Made, MadeClass
+from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.objects import Object, Traceback
 from intarsia_pyeval.values.sequences import Tuple
 
@@ -96,7 +97,7 @@ class Builder(Writer):
         self._loading: set[int] = set()
         self._open: dict[int, list[Cell]] = {}  # id of a model that is being made -> cells to hold it
         self._undone: list[Callable[[], None]] = []
-        if any(not isinstance(draw, Step) or draw.undo is None for draw in tx.effects.draws):
+        if any(not isinstance(draw, Step) or draw.undo is None for draw in self._changing()):
             self._begin_drawing()
         for draw in tx.effects.draws:
             self._draw(draw)
@@ -172,7 +173,7 @@ class Builder(Writer):
             Foreclosed: There are checks, and the graph can't be run in vain.
         """
         checks = self.tx.checks
-        may_be = checks.conditions and not self.tx.effects.draws
+        may_be = checks.conditions and not self._changing()
         in_vain = self.tx.extension.runs_in_vain() if may_be else None
         if checks.conditions and in_vain is None:
             checks.foreclose()
@@ -182,6 +183,7 @@ class Builder(Writer):
             self._out = call
             self.emit("LOAD_CONST", Hole(hole))
             self.emit("STORE_FAST", hole)
+            _check_early(graph.inputs)
             inputs = [partial(self.load, i) for i in graph.inputs]
             results = partial(self.call, lambda: self.emit("LOAD_FAST", hole), inputs)
             if in_vain is not None:
@@ -228,6 +230,10 @@ class Builder(Writer):
         begin_anew(self.code, self, dropped)
         self._out = before
 
+    def _changing(self) -> list[Value]:
+        """Return what is drawn, and changes something: clocks aren't put back."""
+        return [draw for draw in self.tx.effects.draws if not isinstance(draw, Reading)]
+
     def _begin_drawing(self) -> None:
         """Note where the generator is: if the graph raises, the frame draws its numbers again."""
         drawing = Drawing()
@@ -238,9 +244,9 @@ class Builder(Writer):
         self._out = self.body
 
     def _draw(self, draw: Value) -> None:
-        """Draw a random number before anything else, whether anybody needs it or not."""
+        """Draw a random number before anything else, whether anybody needs it or not; read a clock when it is time."""
         assert isinstance(draw, (Draw, Step))
-        self._out = self.fetches
+        self._out = self.body if isinstance(draw, Reading) and draw.late else self.fetches
         loads: list[Loader] = [partial(self.load, arg) for arg in draw.args]
         self.call(partial(self.emit, "LOAD_CONST", draw.drawn_by), loads)
         if isinstance(draw, Draw):
@@ -490,6 +496,19 @@ class Builder(Writer):
         name = self._fetched[id(source)] = self.temporary()
         self.emit("STORE_FAST", name)
         return name
+
+
+def _check_early(inputs: Sequence[Value]) -> None:
+    """See that the graph needs nothing that is read behind it.
+
+    Raises:
+        Foreclosed: It does.
+    """
+    for value in inputs:
+        if isinstance(value, Reading) and value.late:
+            raise Foreclosed(value.step)
+        if isinstance(value, OpenNumber):
+            _check_early(value.parts)
 
 
 def native_method(cls: Any, name: str) -> Any:

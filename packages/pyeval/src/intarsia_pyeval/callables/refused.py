@@ -40,22 +40,12 @@ def _new_reference(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Val
     return _weakly("a weak reference")(tx, args[1:], keywords)
 
 
-_CLOCKS = "monotonic perf_counter process_time thread_time time"
-
-
-def _clocks() -> dict[Any, BuiltinCall]:
-    """Return the rows of functions that tell the time, or let it pass: the graph would run behind all of them."""
-    names = ["sleep", *[name + end for name in _CLOCKS.split() for end in ("", "_ns")]]
-    reason = "time.{}() is called between operations, which run together"
-    return {vars(time)[name]: _breaks("tracer.call", reason.format(name)) for name in names if hasattr(time, name)}
-
-
 #: How each is called.
 CALLS: dict[Any, BuiltinCall] = {
-    **_clocks(),
     breakpoint: _breaks("tracer.output", "breakpoint() starts a debugger"),
     globals: _breaks("tracer.call", "globals() looks at the frame"),
     input: _breaks("tracer.output", "input() reads from the outside"),
+    time.sleep: _breaks("tracer.call", "time.sleep() is called between operations, which run together"),
     print: _breaks("tracer.output", "print() writes to the outside"),
     weakref.WeakKeyDictionary: _weakly("a WeakKeyDictionary"),
     weakref.WeakSet: _weakly("a WeakSet"),

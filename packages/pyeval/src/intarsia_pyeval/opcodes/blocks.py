@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Raised
 from intarsia_pyeval.evaluate import EvaluatedFrame
+from intarsia_pyeval.semantics import exception_groups
 from intarsia_pyeval.semantics.exceptions import matches_exception, raise_statement
 from intarsia_pyeval.semantics.special import special_method
 from intarsia_pyeval.values.constants import NONE, boolean, is_none
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "before_with",
+    "check_eg_match",
     "check_exc_match",
     "load_assertion_error",
     "pop_except",
+    "prep_reraise_star",
     "push_exc_info",
     "raise_varargs",
     "reraise",
@@ -60,6 +63,21 @@ def check_exc_match(f: EvaluatedFrame, i: Instruction) -> None:
     """Push whether the exception is of a class."""
     wanted = f.stack.pop()
     f.stack.append(boolean(matches_exception(f.tx.classes, f.stack[-1], wanted)))
+
+
+def check_eg_match(f: EvaluatedFrame, i: Instruction) -> None:
+    """Replace an exception by what goes on and what `except*` handles, which is handled from here on."""
+    raised, wanted = f.popn(2)
+    rest, matched = exception_groups.match_group(f.tx, raised, wanted)
+    f.stack += [rest, matched]
+    if not is_none(matched):
+        f.tx.raising.handling = matched
+
+
+def prep_reraise_star(f: EvaluatedFrame, i: Instruction) -> None:
+    """Replace what was caught, and what is left of it, by what is raised behind `except*`."""
+    raised, results = f.popn(2)
+    f.stack.append(exception_groups.reraised(f.tx, raised, results))
 
 
 def reraise(f: EvaluatedFrame, i: Instruction) -> None:

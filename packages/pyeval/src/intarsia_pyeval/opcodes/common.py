@@ -20,6 +20,7 @@ COMMON: dict[str, Opcode] = {
     "BUILD_STRING": building.build_string,
     "BUILD_TUPLE": building.build_tuple,
     "CALL_FUNCTION_EX": calls.call_function_ex,
+    "CHECK_EG_MATCH": blocks.check_eg_match,
     "CHECK_EXC_MATCH": blocks.check_exc_match,
     "CONTAINS_OP": operations.contains_op,
     "COPY": variables.copy,

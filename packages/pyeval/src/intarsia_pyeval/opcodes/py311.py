@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from intarsia_pyeval import do
 from intarsia_pyeval.evaluate import EvaluatedFrame, Opcode
-from intarsia_pyeval.opcodes import building, calls, class_bodies, common, flow, operations, variables
+from intarsia_pyeval.opcodes import blocks, building, calls, class_bodies, common, flow, operations, variables
 from intarsia_pyeval.opcodes.untraced import raise_break
 from intarsia_pyeval.semantics import formatting, iteration
 from intarsia_pyeval.values.base import NULL
@@ -113,6 +113,7 @@ TABLE: dict[str, Opcode] = {
     "POP_JUMP_FORWARD_IF_NONE": flow.pop_jump_if_none,
     "POP_JUMP_FORWARD_IF_NOT_NONE": flow.pop_jump_if_not_none,
     "POP_JUMP_FORWARD_IF_TRUE": flow.pop_jump_if_true,
+    "PREP_RERAISE_STAR": blocks.prep_reraise_star,
     "SEND": send,
     "UNARY_POSITIVE": operations.unary_positive,
 }

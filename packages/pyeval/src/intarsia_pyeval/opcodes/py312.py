@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.evaluate import EvaluatedFrame, Opcode, Signal
-from intarsia_pyeval.opcodes import building, class_bodies, common, flow, operations, py311, variables
+from intarsia_pyeval.opcodes import blocks, building, class_bodies, common, flow, operations, py311, variables
 from intarsia_pyeval.opcodes.untraced import raise_break
 from intarsia_pyeval.values.base import NULL, Value
 from intarsia_pyeval.values.functions import Cell
@@ -41,6 +41,7 @@ __all__ = [
 
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 _LIST_TO_TUPLE, _UNARY_POSITIVE, _STOP_ITERATION = 6, 5, 3
+_PREP_RERAISE_STAR = 1  # of CALL_INTRINSIC_2
 
 
 def load_attr(f: EvaluatedFrame, i: Instruction) -> None:
@@ -155,11 +156,19 @@ def call_intrinsic_1(f: EvaluatedFrame, i: Instruction) -> None:
         raise Break("tracer.opcode", f"CALL_INTRINSIC_1 {i.arg} isn't modelled")
 
 
+def call_intrinsic_2(f: EvaluatedFrame, i: Instruction) -> None:
+    """Run one of CPython's internal functions of two arguments."""
+    if i.arg != _PREP_RERAISE_STAR:
+        raise Break("tracer.opcode", "type parameters aren't modelled")
+    blocks.prep_reraise_star(f, i)
+
+
 #: What 3.12 has that 3.11 has not, or does otherwise.
 NEW: dict[str, Opcode] = {
     "BINARY_SLICE": binary_slice,
     "CALL": py311.call,
     "CALL_INTRINSIC_1": call_intrinsic_1,
+    "CALL_INTRINSIC_2": call_intrinsic_2,
     "COMPARE_OP": compare_op,
     "CLEANUP_THROW": cleanup_throw,
     "END_FOR": end_for,

@@ -16,21 +16,17 @@ __all__ = ["BREAKS", "raise_break"]
 
 
 _ASYNC = "asynchronous code isn't captured"
-_GROUP = "exception groups aren't modelled"
 
 BREAKS = MappingProxyType(
     {
         "ASYNC_GEN_WRAP": _ASYNC,
         "BEFORE_ASYNC_WITH": _ASYNC,
-        "CALL_INTRINSIC_2": "type parameters and exception groups aren't modelled",
-        "CHECK_EG_MATCH": _GROUP,
         "END_ASYNC_FOR": _ASYNC,
         "EXIT_INIT_CHECK": "only CPython's own shortcut for constructors runs it",
         "GET_AITER": _ASYNC,
         "GET_ANEXT": _ASYNC,
         "GET_AWAITABLE": _ASYNC,
         "IMPORT_STAR": "a module's names are imported in CPython",
-        "PREP_RERAISE_STAR": _GROUP,
         "PRINT_EXPR": "only an interactive session runs it",
     }
 )

@@ -17,7 +17,7 @@ from intarsia_ir.guards import IdentityGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break, Whole
 from intarsia_pyeval.callables.polyfills import polyfill
-from intarsia_pyeval.semantics import class_making, folding, inlining, iteration
+from intarsia_pyeval.semantics import class_making, exception_groups, folding, inlining, iteration
 from intarsia_pyeval.semantics.storing import check_no_arguments
 from intarsia_pyeval.stores import cell_store, function_store
 from intarsia_pyeval.trust import INLINED_LIBRARIES, is_installed, is_standard_library, is_trusted
@@ -281,7 +281,7 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
     if tx.classes.find(raw, "__del__") is not None:
         raise Whole("tracer.lifetime", f"{cls.describe()} has a __del__, which runs when CPython lets go of the object")
     if issubclass(raw, BaseExceptionGroup):
-        raise Break("tracer.call", f"{cls.describe()} is made, which looks at the exceptions that it is given")
+        return exception_groups.make_group(tx, raw, args)
     if issubclass(raw, BaseException):
         return Object(raw, base=Tuple(args), birth=tx.steps.now)
     if base is object:

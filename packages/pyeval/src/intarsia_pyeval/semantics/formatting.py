@@ -158,6 +158,9 @@ def _text(raising: Raising, answer: Value, refusal: str) -> Value:
 def exception_text(tx: Tracer, value: Object, name: str, raw: Any) -> Value:
     """Return the text of an exception by a method of BaseException or one like it."""
     args = value.base
+    if raw is BaseExceptionGroup.__str__ and isinstance(args, Tuple) and "exceptions" in value.read:
+        count = len(value.read["exceptions"].items)  # type: ignore[attr-defined]  # they are a tuple
+        return Const(f"{args.items[0].as_python()} ({count} sub-exception{'' if count == 1 else 's'})")
     if raw not in (_PLAIN_STR if name == "__str__" else (BaseException.__repr__,)) or not isinstance(args, Tuple):
         raise Break("tracer.call", f"the text of {value.describe()} isn't known while tracing")
     if name == "__repr__":

@@ -231,6 +231,10 @@ def exception_attribute(raising: Raising, owner: Object, name: str) -> Value:
         return owner.base
     if name == "value" and issubclass(owner.cls, StopIteration) and isinstance(owner.base, Tuple):
         return owner.base.items[0] if owner.base.items else Const(None)
+    if name == "message" and "exceptions" in owner.read and isinstance(owner.base, Tuple):
+        return owner.base.items[0]
+    if name == "exceptions" and name in owner.read:
+        return owner.read[name]
     if name in owner.written:
         found = owner.written[name] or Const(None)
         if not isinstance(found, HandledByCaller):

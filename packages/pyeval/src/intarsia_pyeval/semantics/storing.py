@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 import threading
 import types
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,7 @@ __all__ = [
 
 
 LOCKS = frozenset({type(threading.Lock()), type(threading.RLock())})
+_NO_DICT = " and no __dict__ for setting new attributes" if sys.version_info >= (3, 13) else ""
 _C_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _EXCEPTION_STATE = frozenset({"__cause__", "__context__", "__suppress_context__", "__traceback__"})
 
@@ -67,7 +69,7 @@ def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | Non
     raw = found[0] if found else None
     if found is None or not is_data_descriptor(raw):
         if not has_dict(owner.cls):
-            tx.raising.error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
+            tx.raising.error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}{_NO_DICT}")
         instance_store.write_attribute(tx, owner, name, value)
     elif issubclass(type(raw), property):
         part = "fdel" if value is None else "fset"

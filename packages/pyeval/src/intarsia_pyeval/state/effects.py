@@ -15,6 +15,7 @@ from intarsia_pyeval.trust import is_trusted
 
 if TYPE_CHECKING:
     from intarsia_pyeval.values.base import Value
+    from intarsia_pyeval.values.context_variables import Variable
 
 __all__ = ["Effects"]
 
@@ -27,6 +28,7 @@ class Effects:
         changes: A number that grows with every change, and with every operation that the plug-in records.
         draws: Random numbers, and other steps of the generator, in the order in which they are drawn.
         generator: A generator in the state that the program's is in, once it was seeded while tracing.
+        variables: Context variable -> what the program did to it.
         locks: Locks that were taken while tracing and not released.
         places: Changed values that existed before -> the line of the user's that changed them first.
 
@@ -41,6 +43,7 @@ class Effects:
         self.locks: dict[Value, None] = {}
         self.draws: list[Value] = []
         self.generator: random.Random | None = None
+        self.variables: dict[Any, Variable] = {}
         self.changes = 0
         self._let_go: list[Any] = []  # existing objects that may have ended since the frame began
 

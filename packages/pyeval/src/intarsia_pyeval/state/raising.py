@@ -30,6 +30,7 @@ class Raising:
 
     Attributes:
         handling: The exception that the running generator handles, if one runs, else that all that runs handles.
+        parts: A part of a group of exceptions -> the group that was split.
         asked_caller: Whether it matters if the caller handles an exception.
     """
 
@@ -40,6 +41,7 @@ class Raising:
         self._caller_handles = sys.exception() is not None
         self.asked_caller = False
         self._steps = steps
+        self.parts: dict[Value, Value] = {}
         self._raised_in: dict[Value, int] = {}  # an exception that the outermost frame handled -> step that raised it
 
     def new(self, cls: type[BaseException], args: Sequence[Value]) -> Object:

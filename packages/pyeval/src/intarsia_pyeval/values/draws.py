@@ -13,7 +13,7 @@ from intarsia_pyeval.values.numbers import Bounds, OpenNumber
 if TYPE_CHECKING:
     from intarsia_pyeval.sources import Guards
 
-__all__ = ["Draw", "Step"]
+__all__ = ["Draw", "Reading", "Step"]
 
 
 class Step(Value):
@@ -85,3 +85,21 @@ class Draw(OpenNumber):
     def describe(self) -> str:
         """Return a few words for messages."""
         return f"a random {self.type().__name__}"
+
+
+class Reading(Draw):
+    """What a clock will have shown.
+
+    Attributes:
+        late: Whether it is read behind the graph.
+        number: Its place among all that is drawn and read.
+    """
+
+    __slots__ = ("late", "number")
+
+    late: bool
+    number: int
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return "the time"
