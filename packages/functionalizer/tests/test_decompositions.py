@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from intarsia_functionalizer import default_decompositions
-from intarsia_ir import aten, meta
+from intarsia_functionalizer.halves import STEPWISE
+from intarsia_ir import aten, eager, meta
 from intarsia_recorder import EagerMode, record
 from intarsia_shapes import ShapeEnv, fake_mode, fakeify
 
@@ -227,6 +228,35 @@ def test_what_eager_refuses_for_integers_stays_a_call_that_raises():
     assert [n.target for n in done.graph_module.graph.nodes if n.op == "call_function"] == [ops.glu.default]
     with pytest.raises(NotImplementedError):
         aten.interpret(done.graph_module, x)
+
+
+@pytest.mark.parametrize("op", [op for op in SAMPLES if eager.rows_of(op, eager.RefusedTypes)], ids=str)
+def test_no_type_that_eager_refuses_comes_apart(op):
+    """Whatever is added to the table: its parts would compute what eager has no kernel for."""
+    if op in RELATIVES:
+        pytest.skip("takes types")
+    (rule,) = eager.rules_of(op, eager.RefusedTypes)
+    for dtype in rule.types - {torch.complex32}:
+        assert default_decompositions()[op](*cast(SAMPLES[op], dtype)) is NotImplemented
+
+
+@pytest.mark.parametrize(
+    "number", [(ops.celu.default, (R(3), 0.0)), (ops.smooth_l1_loss.default, (R(3), R(3), 1, -1.0))]
+)
+def test_no_number_that_eager_refuses_comes_apart(number):
+    op, arguments = number
+    with pytest.raises(RuntimeError):
+        op(*arguments)
+    assert default_decompositions()[op](*arguments) is NotImplemented
+
+
+def test_the_parts_of_every_op_that_rounds_each_step_do():
+    rounding = {row.op for row in eager.ROWS if row.rule.__class__ is eager.Rounds and is_stepwise(row.rule)}
+    assert {eager.base_name(op) for op in STEPWISE} == rounding - {"logsumexp"}  # which a lowering takes whole
+
+
+def is_stepwise(rule):
+    return rule.what is eager.Rounded.EACH_STEP
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,16 @@ import sys
 from pathlib import Path
 
 import intarsia_ir
-from intarsia_ir import aten, dtypes, effects, higher_order, meta
+from intarsia_ir import aten, dtypes, eager, effects, higher_order, meta
 from intarsia_ir import torch as torch_dialect
 from intarsia_testkit.public_api import check_public_api
 
 
 def test_public_api() -> None:
     check_public_api(
-        intarsia_ir, Path(__file__).parent / "public_api.txt", aten, torch_dialect, meta, dtypes, effects, higher_order
+        intarsia_ir,
+        Path(__file__).parent / "public_api.txt",
+        *(aten, eager, torch_dialect, meta, dtypes, effects, higher_order),
     )
 
 

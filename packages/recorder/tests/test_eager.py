@@ -11,7 +11,10 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
+from intarsia_ir.eager import Layout, OperandTypes, ResultType
 from intarsia_recorder import EagerMode, record, refused_types
+from intarsia_recorder.corrections import CORRECTIONS
+from intarsia_recorder.operand_types import MISMATCHES
 
 aten = torch.ops.aten
 Make = Callable[[torch.dtype], torch.Tensor]
@@ -35,6 +38,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "_cdist_forward": (_X, _X, 2.0, None),
     "complex": (_X, _X),
     "multi_margin_loss": (_X, _zeros(4)),
+    "mse_loss": (_X, _X),
     "multilabel_margin_loss_forward": (_X, _zeros(4, 4), 1),
     "normal.Tensor_Tensor": (_X, _X),
     "normal.Tensor_float": (_X, 1.0),
@@ -42,6 +46,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "polar": (_X, _X),
     "soft_margin_loss": (_X, _X),
     "_log_softmax": (_X, 0, False),
+    "_log_softmax_backward_data": (_X, _X, 0, torch.float32),
     "_prelu_kernel": (_X, _X),
     "_safe_softmax": (_X, 0),
     "_softmax": (_X, 0, False),
@@ -65,6 +70,9 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "clamp_min.default": (_X, True),
     "div.Scalar_mode": (_X, True),
     "div.Tensor_mode": (_X, _X),
+    "binary_cross_entropy": (_X, _X),
+    "binary_cross_entropy_with_logits": (_X, _X),
+    "dist": (_X, _X),
     "dot": (_ROW, _ROW),
     "glu": (_X,),
     "grid_sampler_2d": (_IMAGE, _ones(1, 2, 2, 2), 0, 0, True),
@@ -88,6 +96,9 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "reflection_pad1d": (_BATCH, [1, 1]),
     "reflection_pad2d": (_IMAGE, [1, 1, 1, 1]),
     "reflection_pad3d": (_VOLUME, [1] * 6),
+    "replication_pad1d": (_BATCH, [1, 1]),
+    "replication_pad2d": (_IMAGE, [1, 1, 1, 1]),
+    "replication_pad3d": (_VOLUME, [1] * 6),
     "threshold": (_X, 0, 1),
     "topk": (_X, 1),
     "upsample_bicubic2d": (_IMAGE, [8, 8], False),
@@ -595,3 +606,8 @@ def test_operators_that_take_functions_go_by_torchs_rules_for_fake_tensors():
         given = {"kernel_idx": 0, "constant_args_idx": 0, "grid": [(1,)], "tma_descriptor_metadata": {}}
         assert triton_kernel_wrapper_mutation(**given, kwargs={"x": x}) is None
         assert x.fake_mode is mode
+
+
+def test_every_rule_of_the_table_has_a_check_or_a_correction() -> None:
+    assert set(MISMATCHES) == set(OperandTypes)
+    assert set(CORRECTIONS) == {*Layout, *ResultType}

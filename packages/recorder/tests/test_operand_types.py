@@ -33,6 +33,7 @@ _CALLS: dict[str, Call] = {
     "convolution, transposed": lambda x, y: F.conv_transpose3d(x.view(1, 1, 4, 2, 2), x.view(1, 1, 4, 2, 2), y[0, :1]),
     "convolution, weight": lambda x, y: F.conv1d(x[None], y[:, :, None]),
     "cross": lambda x, y: torch.linalg.cross(x[:, :3], y[:, :3]),
+    "dot": lambda x, y: torch.dot(x[0], y[0]),
     "grid sample": lambda x, y: aten.grid_sampler_2d(x[None, None], y.view(1, 2, 4, 2), 0, 0, True),
     "group norm": lambda x, y: F.group_norm(x, 2, y[0], y[1]),
     "hermite polynomial": torch.special.hermite_polynomial_h,
@@ -57,6 +58,7 @@ _CALLS: dict[str, Call] = {
     "polar": torch.polar,
     "smooth L1 loss": lambda x, y: F.smooth_l1_loss(x, y),
     "soft margin loss": lambda x, y: F.soft_margin_loss(x, y),
+    "take": lambda x, y: x.take(y),
     "softmax backward": lambda x, y: aten._softmax_backward_data(x, y, 0, x.dtype),
 }
 _FIRST = (torch.float32, torch.bfloat16, torch.int64)

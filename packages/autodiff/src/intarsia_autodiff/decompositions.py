@@ -16,6 +16,7 @@ import torch
 from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 
+from intarsia_ir.eager import Rounded, rounds
 from intarsia_recorder import statistics_of_parameters
 
 __all__ = ["backward_decompositions"]
@@ -92,7 +93,7 @@ def _glu_backward(function: Callable[..., Any]) -> Callable[..., Any]:
     """Round the sigmoid to a half type, as eager's CPU kernel does, and nothing else but the results."""
 
     def decompose(tangent: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
-        if x.device.type != "cpu" or x.dtype not in (torch.float16, torch.bfloat16):
+        if not rounds("glu_backward", Rounded.SIGMOID, x.device.type, x.dtype):
             result: torch.Tensor = function(tangent, x, dim)
             return result
         first, second = x.chunk(2, dim)

@@ -4,35 +4,22 @@ Some of autograd's formulas in C++ ask whether an operand is a subclass, as fake
 place and questions about values: what is computed is the same, the strides are those of other operations. On the CPU
 the whole of `max`, `min`, `median` and `nanmedian` fills new zeros, which are row-major, where a subclass has a product
 with a mask; `prod` divides its result by the operand where that has no zeros; reflectors fill zeros like the operand.
+Which nodes these are is a table (`intarsia_ir.eager.layouts`).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 from torch.utils._mode_utils import no_dispatch
 
+from intarsia_ir.eager import Device, GradientLayout, LaidLike, Row, rows_of
 from intarsia_recorder.iteration import iterated_strides, known_numbers
 
-__all__ = ["LIKE_OPERANDS", "PRODUCTS", "ROW_MAJOR_ON_CPU", "correct_layouts"]
-
-ROW_MAJOR_ON_CPU = frozenset({"MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0"})
-"""Autograd nodes whose gradient is row-major on the CPU; `MaxBackward1` is that of `max` without a dimension."""
-
-LIKE_OPERANDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "LinalgHouseholderProductBackward0": ("input", "tau"),
-        "OrmqrBackward0": ("self", "input2"),
-    }
-)
-"""Autograd nodes whose first gradients are laid out as `empty_like` of these operands."""
-
-PRODUCTS = frozenset({"ProdBackward0", "ProdBackward1"})
-"""Autograd nodes whose gradient is `tangent * (result / operand)`, as eager has it where no element is zero."""
+__all__ = ["correct_layouts"]
 
 
 def correct_layouts(nodes: Collection[Any]) -> None:
@@ -42,21 +29,28 @@ def correct_layouts(nodes: Collection[Any]) -> None:
         nodes: Of a graph that will be gone back through while a recorder is on; what they save isn't freed yet.
     """
     for node in nodes:
-        name = type(node).__name__
-        if name in ROW_MAJOR_ON_CPU:
-            node.register_hook(_row_major)
-        elif name in LIKE_OPERANDS:
-            with no_dispatch():  # looking at what is saved is no part of the program
-                operands = [getattr(node, f"_saved_{operand}") for operand in LIKE_OPERANDS[name]]
+        for row in rows_of(type(node).__name__, GradientLayout | LaidLike):
+            node.register_hook(_hook(row, node))
+
+
+def _hook(row: Row, node: Any) -> Callable[..., tuple[Any, ...]]:
+    """Return what gives the gradients of a node the layout that a row says; where what it saves is needed, now."""
+    with no_dispatch():  # looking at what is saved is no part of the program
+        match row.rule:
+            case GradientLayout.ROW_MAJOR:
+                return functools.partial(_row_major, row.device)
+            case GradientLayout.QUOTIENT:
+                return functools.partial(_of_product, _first_sizes(node._saved_self), _removed_dim(node))
+            case LaidLike(operands=names):
+                operands = [getattr(node, f"_saved_{name}") for name in names]
                 orders = [_order_of_dimensions(torch.empty_like(operand)) for operand in operands]
-            node.register_hook(functools.partial(_with_orders, orders))
-        elif name in PRODUCTS:
-            with no_dispatch():
-                node.register_hook(functools.partial(_of_product, _first_sizes(node._saved_self), _removed_dim(node)))
+                return functools.partial(_with_orders, orders)
+    raise AssertionError(row)
 
 
-def _row_major(gradients: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(g.contiguous() if isinstance(g, torch.Tensor) and g.device.type == "cpu" else g for g in gradients)
+def _row_major(device: Device, gradients: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    meant = [isinstance(g, torch.Tensor) and device.has(g.device.type) for g in gradients]
+    return tuple(g.contiguous() if is_meant else g for g, is_meant in zip(gradients, meant, strict=True))
 
 
 def _of_product(

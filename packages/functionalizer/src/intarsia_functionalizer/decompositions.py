@@ -11,7 +11,7 @@ In-place forms of the rows are in the table too: `celu_(x)` is recorded as `x.co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,8 @@ from torch._prims_common import suggest_memory_format
 
 from intarsia_functionalizer.foreach import foreach_decompositions
 from intarsia_functionalizer.fused import fused_decompositions
-from intarsia_functionalizer.halves import STEPWISE, bfloat16_batch_norm, stepwise
+from intarsia_functionalizer.halves import STEPWISE, rounded_batch_norm, stepwise
+from intarsia_ir import eager
 from intarsia_recorder import statistics_of_parameters
 
 __all__ = ["default_decompositions"]
@@ -107,24 +108,9 @@ _FROM_TORCH: tuple[Any, ...] = (
     aten.triu_indices.default,
     aten.zero.default,
 )
-# eager refuses integers for these, which their decompositions would accept
+# eager's kernels take integers or complex numbers as well, for which these parts aren't written
 _FLOATS_ONLY = frozenset(
     {
-        aten._prelu_kernel.default,
-        aten.celu.default,
-        aten.glu.default,
-        aten.hardshrink.default,
-        aten.softshrink.default,
-        aten.binary_cross_entropy.default,
-        aten.binary_cross_entropy_with_logits.default,
-        aten.huber_loss.default,
-        aten.mse_loss.default,
-        aten.smooth_l1_loss.default,
-        aten.soft_margin_loss.default,
-        aten.nll_loss2d_forward.default,
-        aten.nll_loss_forward.default,
-        aten._log_softmax_backward_data.default,
-        aten._softmax_backward_data.default,
         aten.dist.default,
         aten.reflection_pad1d.default,
         aten.reflection_pad2d.default,
@@ -132,21 +118,12 @@ _FLOATS_ONLY = frozenset(
         aten.replication_pad1d.default,
         aten.replication_pad2d.default,
         aten.replication_pad3d.default,
-        aten.grid_sampler_2d.default,
-        aten.upsample_bilinear2d.default,
-        aten.upsample_linear1d.default,
-    }
-)
-_ONE_TYPE_ONLY = frozenset(
-    {
-        aten.addmv.default,
-        aten.addr.default,
-        aten.dot.default,
-        aten.huber_loss.default,
-        aten.mv.default,
         aten.soft_margin_loss.default,
+        aten.upsample_bilinear2d.default,
     }
 )
+# eager's kernels take several types, and convert them elsewhere than these parts
+_ONE_TYPE_ONLY = frozenset({aten.addr.default, aten.huber_loss.default, aten.soft_margin_loss.default})
 _TRAINING = (aten._native_batch_norm_legit.default, aten.native_batch_norm.default, aten.cudnn_batch_norm.default)
 
 
@@ -166,7 +143,7 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     table |= {op: _floats_only(table[op]) for op in _FLOATS_ONLY}
     table |= {op: _one_type_only(table[op]) for op in _ONE_TYPE_ONLY}
     for op, function in _torch_decompositions(_TRAINING).items():
-        table[op] = _only_in_training(op, bfloat16_batch_norm(statistics_of_parameters(function)))
+        table[op] = _only_in_training(op, rounded_batch_norm(op, statistics_of_parameters(function)))
     table[aten.native_group_norm.default] = _group_norm
     no_stats = aten._native_batch_norm_legit.no_stats
     table[no_stats] = statistics_of_parameters(table[no_stats])
@@ -174,13 +151,10 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     for op in (aten.upsample_linear1d.default, aten.upsample_bilinear2d.default):
         table[op] = _scaled(table[op])
     table[aten.binary_cross_entropy.default] = _probabilities(table[aten.binary_cross_entropy.default])
-    table[aten.celu.default] = _declined(table[aten.celu.default], lambda x, alpha=1.0: alpha == 0)
-    table[aten.smooth_l1_loss.default] = _declined(
-        table[aten.smooth_l1_loss.default], lambda x, target, reduction=1, beta=1.0: beta < 0
-    )
     table[aten.trace.default] = _trace
     table[aten.take.default] = _take
     table[aten.vdot.default] = _vdot
+    table |= {op: _unless_refused(op, function) for op, function in table.items() if eager.rows_of(op, _REFUSALS)}
     table |= foreach_decompositions() | fused_decompositions()
     for op in list(table):
         inplace = _inplace_form(op)
@@ -206,13 +180,42 @@ def _floats_only(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _one_type_only(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decompose where all tensors have one type; eager refuses any other mixture, which its parts would promote."""
+    """Decompose where all tensors have one type; any other mixture stays whole."""
 
     def decompose(*args: Any, **kwargs: Any) -> Any:
         types = {a.dtype for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)}
         return function(*args, **kwargs) if len(types) == 1 else NotImplemented
 
     return decompose
+
+
+_REFUSALS = eager.RefusedTypes | eager.RefusedNumber | eager.SameType | eager.TypesAt
+
+
+def _unless_refused(op: OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave a call whole that eager's kernel refuses: it raises, where its parts would compute something.
+
+    Types that the CPU's kernel refuses stay whole on every device: there, the kernel decides.
+    """
+    rules = [row.rule for row in eager.rows_of(op, _REFUSALS)]
+
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        if any(_is_refused(rule, args, kwargs) for rule in rules):
+            return NotImplemented
+        return function(*args, **kwargs)
+
+    return decompose
+
+
+def _is_refused(rule: eager.Rule, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    match rule:
+        case eager.RefusedTypes():
+            return next(x.dtype for x in args if isinstance(x, torch.Tensor)) in rule.types
+        case eager.SameType(operands=()):
+            return rule.refused((*args, *kwargs.values()))
+        case eager.SameType() | eager.TypesAt() | eager.RefusedNumber():
+            return rule.refused(args)
+    raise AssertionError(rule)
 
 
 def _only_in_training(op: OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -238,7 +241,7 @@ def _only_in_training(op: OpOverload, function: Callable[..., Any]) -> Callable[
 def _group_norm(x: torch.Tensor, *args: Any) -> Any:
     """A lowering takes it whole; in float32, where its parameters are."""
     types = {p.dtype for p in args if isinstance(p, torch.Tensor)}
-    if x.device.type != "cpu" or x.dtype not in (torch.float16, torch.bfloat16) or types != {torch.float32}:
+    if x.device.type != "cpu" or not eager.MIXED_PARAMETERS.is_mixed(x.dtype, types):
         return NotImplemented  # eager's kernel decides, which refuses other mixtures
     return statistics_of_parameters(aten.native_group_norm.default)(x, *args)
 
@@ -267,15 +270,6 @@ def _probabilities(function: Callable[..., Any]) -> Callable[..., Any]:
     return decompose
 
 
-def _declined(function: Callable[..., Any], refused: Callable[..., bool]) -> Callable[..., Any]:
-    """Leave a call whole that eager's kernel refuses: it raises."""
-
-    def decompose(*args: Any, **kwargs: Any) -> Any:
-        return NotImplemented if refused(*args, **kwargs) else function(*args, **kwargs)
-
-    return decompose
-
-
 def _scaled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Leave interpolation whole where eager ignores a scale, as a side keeps its size, or refuses empty sides."""
 
@@ -297,15 +291,11 @@ def _may_ignore_scale(size: Any, wanted: Any, scale: float | None) -> bool:
     return size == wanted if known else 1 < scale < 2  # what else keeps the size
 
 
-#: Eager's kernels for half types take lambda as a number of that type: since torch 2.14.
-_ROUNDS_LAMBDA = not torch.nn.functional.softshrink(torch.tensor([0.3], dtype=torch.float16, device="cpu"), 0.3).any()
-
-
 def _softshrink(x: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
     """Small values become 0 whatever their sign, as in whole vectors of eager's kernel; NaN stays."""
-    if x.dtype in (torch.float16, torch.bfloat16) and _ROUNDS_LAMBDA:
+    if eager.rounds("softshrink", eager.Rounded.LAMBDA, x.device.type, x.dtype):
         lambd = torch.tensor(lambd, dtype=x.dtype, device="cpu").item()
-    wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    wide = x.to(torch.float32) if x.dtype in eager.HALVES else x
     small = torch.where(wide.isnan(), wide, 0.0)
     return torch.where(wide > lambd, wide - lambd, torch.where(wide < -lambd, wide + lambd, small)).to(x.dtype)
 
@@ -324,8 +314,6 @@ def _vdot(x: torch.Tensor, y: torch.Tensor) -> Any:
 
 def _take(x: torch.Tensor, index: torch.Tensor) -> Any:
     """Look up in the flattened tensor; torch's own decomposition makes a number of an index without dimensions."""
-    if index.dtype != torch.int64:
-        return NotImplemented  # eager refuses it
     return aten.index.Tensor(x.reshape(-1), [index])
 
 

@@ -2,7 +2,8 @@
 
 Most kernels convert half types to float32, compute, and round once; torch's decompositions do that for all. These
 kernels are written in the element type, so that every operation rounds. Parts in the half type round in the same
-places. On other devices, and for other types, torch's decompositions stand.
+places. On other devices, and for other types, torch's decompositions stand: which are which is a table of eager's
+rules (`intarsia_ir.eager.rounding`).
 """
 
 from __future__ import annotations
@@ -14,45 +15,45 @@ from typing import Any
 
 import torch
 
-__all__ = ["STEPWISE", "bfloat16_batch_norm", "stepwise"]
+from intarsia_ir.eager import Rounded, base_name, rounds
+
+__all__ = ["STEPWISE", "rounded_batch_norm", "stepwise"]
 
 aten = torch.ops.aten
-_HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
 def stepwise(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, but on half types of the CPU that `op` computes in, its row of `STEPWISE`."""
-    types, steps = STEPWISE[op]
+    """Return `function`, but where eager's kernel for `op` rounds after each operation, its row of `STEPWISE`."""
+    steps = STEPWISE[op]
 
     def decompose(*args: Any, **kwargs: Any) -> Any:
-        tensors = [x for x in args if isinstance(x, torch.Tensor)]
-        dtype = tensors[0].dtype
-        mixed = any(x.dtype is not dtype for x in tensors)
-        if mixed or dtype not in types or tensors[0].device.type != "cpu":
+        first, *others = (x for x in args if isinstance(x, torch.Tensor))
+        mixed = any(x.dtype is not first.dtype for x in others)
+        if mixed or not rounds(base_name(op), Rounded.EACH_STEP, first.device.type, first.dtype):
             return function(*args, **kwargs)
         return steps(*args, **kwargs)
 
     return decompose
 
 
-def bfloat16_batch_norm(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, a batch norm in training, but where all is bfloat16 on a CPU, what its kernel rounds.
+def rounded_batch_norm(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, a batch norm in training, but what the kernel of `op` rounds, where it does (in bfloat16).
 
     The mean, the sum of squares, their number, the variance and the inverse deviation are rounded before anything is
     computed from them, and each operation on the running statistics rounds.
     """
 
     def batch_norm(x: Any, weight: Any, bias: Any, *args: Any) -> Any:
-        given = [t for t in (x, weight, bias, *args) if isinstance(t, torch.Tensor)]
-        if x.device.type != "cpu" or any(t.dtype is not torch.bfloat16 for t in given) or 0 in x.shape:
+        mixed = any(t.dtype is not x.dtype for t in (weight, bias, *args) if isinstance(t, torch.Tensor))
+        if mixed or 0 in x.shape or not rounds(base_name(op), Rounded.STATISTICS, x.device.type, x.dtype):
             return function(x, weight, bias, *args)
         running = args[:2] if isinstance(args[0], torch.Tensor) and isinstance(args[1], torch.Tensor) else ()
-        return _bfloat16_batch_norm(x, weight, bias, running, *args[-2:])
+        return _rounded_batch_norm(x, weight, bias, running, *args[-2:])
 
     return batch_norm
 
 
-def _bfloat16_batch_norm(x: Any, weight: Any, bias: Any, running: Any, momentum: float, eps: float) -> Any:
+def _rounded_batch_norm(x: Any, weight: Any, bias: Any, running: Any, momentum: float, eps: float) -> Any:
     wide, n = x.to(torch.float32), x.numel() // x.shape[1]
     spread, centre = torch.var_mean(wide, [d for d in range(x.dim()) if d != 1], correction=0)
     centre, total = centre.to(x.dtype), (spread * n).to(x.dtype)
@@ -112,18 +113,18 @@ def _reduced(loss: torch.Tensor, reduction: int) -> torch.Tensor:
     return loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
 
 
-#: Op -> half types that its CPU kernel computes in, parts that round where it does.
-STEPWISE: MappingProxyType[Any, tuple[frozenset[torch.dtype], Callable[..., Any]]] = MappingProxyType(
+#: Op -> parts that round after each operation, of operands of one half type.
+STEPWISE: MappingProxyType[Any, Callable[..., Any]] = MappingProxyType(
     {
-        aten.huber_loss.default: (frozenset({torch.bfloat16}), _huber_loss),
-        aten.linalg_cross.default: (_HALVES, _cross),
-        aten.logit.default: (_HALVES, _logit),
-        aten.mse_loss.default: (_HALVES, _mse_loss),
-        aten.smooth_l1_loss.default: (frozenset({torch.float16}), _smooth_l1_loss),
-        aten.soft_margin_loss.default: (_HALVES, _soft_margin_loss),
-        aten.special_entr.default: (_HALVES, _entr),
-        aten.special_xlog1py.default: (_HALVES, _xlog1py),
-        aten.special_xlog1py.other_scalar: (_HALVES, _xlog1py),
-        aten.special_xlog1py.self_scalar: (_HALVES, _xlog1py),
+        aten.huber_loss.default: _huber_loss,
+        aten.linalg_cross.default: _cross,
+        aten.logit.default: _logit,
+        aten.mse_loss.default: _mse_loss,
+        aten.smooth_l1_loss.default: _smooth_l1_loss,
+        aten.soft_margin_loss.default: _soft_margin_loss,
+        aten.special_entr.default: _entr,
+        aten.special_xlog1py.default: _xlog1py,
+        aten.special_xlog1py.other_scalar: _xlog1py,
+        aten.special_xlog1py.self_scalar: _xlog1py,
     }
 )

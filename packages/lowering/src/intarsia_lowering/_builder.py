@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from intarsia_ir.dtypes import dtype_from_name, dtype_name
+from intarsia_ir.eager import Rounded, rounds
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, less, lift, row_major
@@ -20,7 +21,7 @@ from intarsia_lowering._known import known_index, wrapped
 from intarsia_lowering._sizes import Sizes
 from intarsia_lowering._values import Point, Tensor, compute_type, operand, read
 
-__all__ = ["Builder", "Spec"]
+__all__ = ["Builder", "Spec", "rounded_type"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,3 +379,9 @@ class Builder:
 
 def _same(point: Point) -> Point:
     return point
+
+
+def rounded_type(b: Builder, op: str, what: Rounded, dtype: str) -> str | None:
+    """Return `dtype` if it is a half type to which eager's kernel for an op rounds something here; None otherwise."""
+    device = torch.device(b.spec().device).type
+    return dtype if rounds(op, what, device, dtype_from_name(dtype)) else None

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from intarsia_ir.dtypes import dtype_from_name
+from intarsia_ir.eager import MIXED_PARAMETERS, Rounded
 from intarsia_loops.ops import FLOATS
 from intarsia_loops.program import Val, cast
 from intarsia_lowering import _math as m
-from intarsia_lowering._builder import Builder
+from intarsia_lowering._builder import Builder, rounded_type
 from intarsia_lowering._table import DECLINED, Table
 from intarsia_lowering._values import Point, Tensor, compute_type, constant
 from intarsia_lowering.reductions import as_number, count, kept_result, var_mean
@@ -55,13 +57,14 @@ def _log_softmax(b: Builder, self: Tensor, dim: int, half_to_float: bool) -> Any
     dtype = compute_type(b.spec().dtype)
     axis = dim % max(len(self.shape), 1)
     _, total, top = _exponentials(b, self, axis)
-    # along the last dimension, eager's CPU kernel rounds the sum and its logarithm to the input's type
-    rounds = self.dtype if axis == len(self.shape) - 1 and torch.device(b.spec().device).type == "cpu" else dtype
+    half = rounded_type(b, "_log_softmax", Rounded.LAST_SUM, self.dtype) if axis == len(self.shape) - 1 else None
+
+    def step(v: Val) -> Val:
+        return v if half is None else m.rounded_to(v, half)
 
     def body(p: Point) -> Val:
         shifted = m.binary("sub", cast(self.at(p), dtype), top.at(p))
-        sum_of_powers = cast(cast(total.at(p), rounds), dtype)
-        return m.binary("sub", shifted, cast(cast(m.unary("log", sum_of_powers), rounds), dtype))
+        return m.binary("sub", shifted, step(m.unary("log", step(total.at(p)))))
 
     return b.map(body)
 
@@ -79,20 +82,18 @@ def _scaled(value: Val, weight: Val | None, bias: Val | None) -> Val:
     return value if bias is None else m.binary("add", value, cast(bias, value.dtype))
 
 
-def _same_types(b: Builder, x: Tensor, *others: Tensor | None) -> bool:
-    """Tell whether eager's kernel takes these together: parameters of the input's type, or f32 beside a half type.
-
-    A GPU's kernels promote where a CPU's refuse.
-    """
-    fitting = {x.dtype, "f32"} if x.dtype in ("f16", "bf16") else {x.dtype}
-    return torch.device(b.spec(0).device).type != "cpu" or all(t is None or t.dtype in fitting for t in others)
+def _is_refused(b: Builder, x: Tensor, *others: Tensor | None) -> bool:
+    """Tell whether eager's kernel refuses these types together; a GPU's kernels promote where a CPU's refuse."""
+    on_cpu = torch.device(b.spec(0).device).type == "cpu"
+    types = {dtype_from_name(t.dtype) for t in others if t is not None}
+    return on_cpu and MIXED_PARAMETERS.refused(dtype_from_name(x.dtype), types)
 
 
 @TABLE.add(aten.native_layer_norm.default)
 def _layer_norm(
     b: Builder, input: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Any:
-    if not _same_types(b, input, weight, bias):
+    if _is_refused(b, input, weight, bias):
         return DECLINED
     rank = len(input.shape)
     dims = list(range(rank - len(normalized_shape), rank))
@@ -149,7 +150,7 @@ def _group_norm(
     group: int,
     eps: float,
 ) -> Any:
-    if not _same_types(b, input, weight, bias):
+    if _is_refused(b, input, weight, bias):
         return DECLINED
     dtype = compute_type(input.dtype)
     batch, channels, *space = input.shape
@@ -216,7 +217,7 @@ def _batch_norm_no_training(
     momentum: float,
     eps: float,
 ) -> Any:
-    if not _plain_statistics(b, running_mean) or not _same_types(b, input, weight, bias, running_mean, running_var):
+    if not _plain_statistics(b, running_mean) or _is_refused(b, input, weight, bias, running_mean, running_var):
         return DECLINED
     return _batch_norm(b, input, weight, bias, running_mean, running_var, eps)
 
@@ -235,6 +236,6 @@ def _native_batch_norm(
 ) -> Any:
     if training or running_mean is None or running_var is None or not _plain_statistics(b, running_mean):
         return DECLINED
-    if not _same_types(b, input, weight, bias, running_mean, running_var):
+    if _is_refused(b, input, weight, bias, running_mean, running_var):
         return DECLINED
     return _batch_norm(b, input, weight, bias, running_mean, running_var, eps)

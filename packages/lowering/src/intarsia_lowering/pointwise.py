@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
+from intarsia_ir.eager import Rounded
 from intarsia_loops.index import IndexExpr, row_major
 from intarsia_loops.ops import ALL_TYPES, FLOATS, HALVES, INTEGERS
 from intarsia_loops.program import Val, val
 from intarsia_lowering import _math as m
-from intarsia_lowering._builder import Builder
+from intarsia_lowering._builder import Builder, rounded_type
 from intarsia_lowering._table import DECLINED, Table
 from intarsia_lowering._values import Tensor, common_type, compute_type, constant, fits, operand, promoted, rounded
 
@@ -333,8 +334,9 @@ def _division(b: Builder, op: str, self: Any, other: Any) -> Any:
         return DECLINED
     if op in ("mod", "fmod"):
         return _rounded_map(b, lambda x, y: m.binary(op, x, y), self, other, common=common)
-    if op == "floordiv" and common in HALVES and isinstance(other, Tensor) and other.shape and b.spec().device == "cpu":
-        return _rounded_map(b, lambda x, y: _floordiv_stepwise(x, y, common), self, other, common=common)
+    half = rounded_type(b, "floor_divide", Rounded.TENSOR_STEPS, common)
+    if op == "floordiv" and half is not None and isinstance(other, Tensor) and other.shape:
+        return _rounded_map(b, lambda x, y: _floordiv_stepwise(x, y, half), self, other, common=common)
     return _scaled(b, op, self, other, common)
 
 
@@ -452,22 +454,21 @@ TABLE.put([aten.logaddexp.default], _float_of_two(_logaddexp_formula))
 @TABLE.add(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other)
 def _xlogy(b: Builder, self: Any, other: Any) -> Any:
     common = common_type((self, other)) if _known(self) and _known(other) else None
-    half = common if common in HALVES and b.spec().device == "cpu" else None
+    half = None if common is None else rounded_type(b, "xlogy", Rounded.LOGARITHM, common)
     return _float_of_two(lambda x, y: _xlogy_formula(x, y, half))(b, self, other)
 
 
 # ---- powers -------------------------------------------------------------------------------------------------
 
 
-def _power(x: Val, exponent: Number, half: str | None = None) -> Val:
-    """x ** number, with the exponents that ATen treats apart; `half`: the type of elements of a CPU tensor."""
-    # ATen's kernels compute squares in bfloat16 itself, and treat only whole exponents of float16 apart
-    square = m.rounded_to(m.square(x), half) if half == "bf16" else m.square(x)
+def _power(x: Val, exponent: Number, squares: str | None, *, roots: bool) -> Val:
+    """x ** number, with the exponents that ATen treats apart, roots or not; `squares`: what it rounds squares to."""
+    square = m.square(x) if squares is None else m.rounded_to(m.square(x), squares)
     if exponent == 2:
         return square
     if exponent == 3:
         return m.binary("mul", square, x)
-    if x.dtype not in FLOATS or (half == "f16" and abs(exponent) == 0.5):
+    if x.dtype not in FLOATS or (abs(exponent) == 0.5 and not roots):
         return m.binary("pow", x, exponent)
     if exponent == -2:
         return m.binary("div", m.number(1.0, x), square)
@@ -491,8 +492,9 @@ def _pow_number(b: Builder, self: Tensor, exponent: Number) -> Any:
     if exponent == 1:
         return b.map(self.at)
     exponent = rounded(exponent, common)
-    half = common if common in HALVES and spec.device == "cpu" else None
-    return b.pointwise(lambda x: _power(x, exponent, half), self, compute=compute_type(common))
+    squares = rounded_type(b, "pow.Tensor_Scalar", Rounded.SQUARE, common)
+    roots = common != "f16" or spec.device != "cpu"  # of whole exponents alone a CPU's kernel treats these apart
+    return b.pointwise(lambda x: _power(x, exponent, squares, roots=roots), self, compute=compute_type(common))
 
 
 @TABLE.add(aten.pow.Tensor_Tensor, aten.pow.Scalar)

@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
+from intarsia_ir.eager import Rounded
 from intarsia_loops.index import ONE, ZERO, IndexExpr
-from intarsia_loops.ops import FLOATS, HALVES, NEST_KINDS
+from intarsia_loops.ops import FLOATS, NEST_KINDS
 from intarsia_loops.program import Val, cast, index_value, val
 from intarsia_lowering import _math as m
-from intarsia_lowering._builder import Builder, Spec
+from intarsia_lowering._builder import Builder, Spec, rounded_type
 from intarsia_lowering._table import DECLINED, Table
 from intarsia_lowering._values import Point, Tensor, compute_type, constant
 
@@ -416,10 +417,10 @@ def _logsumexp(b: Builder, self: Tensor, dim: Any, keepdim: bool = False) -> Any
         return DECLINED
     top = b.reduce("max", self, dims, dtype=dtype, role="max")
 
-    spec = b.spec()
+    half = rounded_type(b, "logsumexp", Rounded.EACH_STEP, b.spec().dtype)
 
-    def step(v: Val) -> Val:  # on the CPU ATen keeps every intermediate in the half type
-        return m.rounded_to(v, spec.dtype) if spec.dtype in HALVES and spec.device == "cpu" else v
+    def step(v: Val) -> Val:
+        return v if half is None else m.rounded_to(v, half)
 
     def finite(v: Val) -> Val:  # an infinite maximum is not subtracted: inf - inf is NaN
         return m.select(val("isinf", v, dtype="b8"), m.number(0.0, v), v)

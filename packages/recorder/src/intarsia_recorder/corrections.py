@@ -1,13 +1,14 @@
-"""The strides and types that eager's kernels give where fake tensors give others: a table of corrections by op.
+"""The strides and types that eager's kernels give where fake tensors give others, by eager's rules.
 
-What a correction is of the CPU's kernels only, or of those elsewhere only, says `_by_device`. Checked against eager by
-tests, on the CPU and by the sweep over layouts on a GPU.
+Which ops have which, on which device, is a table (`intarsia_ir.eager.layouts`); here is what each rule comes to.
+Checked against eager by tests, on the CPU and by the sweep over layouts on a GPU.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -16,10 +17,12 @@ from torch._prims_common import compute_elementwise_output_strides, suggest_memo
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._mode_utils import no_dispatch
 
+from intarsia_ir import eager
+from intarsia_ir.eager import Layout, ResultType
 from intarsia_recorder.iteration import is_dense, is_row_major, is_static, iterated_strides, known_numbers
-from intarsia_recorder.operands import device_of, is_empty, op_name
+from intarsia_recorder.operands import device_of, is_empty
 
-__all__ = ["Correction", "correction_of"]
+__all__ = ["CORRECTIONS", "Correction", "correction_of"]
 
 Correction = Callable[[FakeTensorMode, Any, Sequence[Any], Mapping[str, Any]], Any]
 
@@ -227,7 +230,7 @@ def _format_of(tensor: torch.Tensor) -> torch.memory_format:
 
 
 def _rolled(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """On the CPU the two parts of each dimension are joined; without dimensions, the elements in order are rolled."""
+    """The two parts of each dimension are joined; without dimensions, the elements in order are rolled."""
     dims, shifts = kwargs.get("dims", args[2] if len(args) > 2 else ()), args[1]
     if not dims or is_empty(args[0]):
         return result if dims else _row_major(mode, result)
@@ -306,13 +309,13 @@ def _in_order_of(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[i
 
 
 def _transformed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """On the CPU a Fourier transform batches the other dimensions: those it goes along lie innermost.
+    """A Fourier transform batches the other dimensions: those it goes along lie innermost.
 
     Source: aten/src/ATen/native/mkl/SpectralOps.cpp, `_exec_fft`; torch 2.11's meta kernels make the result row-major.
     """
     x, dims = args[0], [dim % args[0].dim() for dim in args[1]]
     strides = known_numbers(x.stride())
-    if device_of(x) != "cpu" or strides is None or not dims:
+    if strides is None or not dims:
         return result
     last = dims[-1:] if x.is_complex() != result.is_complex() else []  # goes last, whatever its stride
     others = _by_stride(strides, dims[: len(dims) - len(last)])
@@ -385,25 +388,15 @@ def _of_promoted_types(mode: FakeTensorMode, result: Any, args: Sequence[Any], k
     return result.to(functools.reduce(torch.promote_types, types))
 
 
-def _statistics_of_mixed_types(
-    mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+def _statistics(
+    rule: eager.ParameterTypes, mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """On the CPU the statistics of halves with float32 parameters are float32."""
+    """Give the statistics of a normalisation their type."""
     first, mean, deviation, *rest = result
-    others = {x.dtype for x in args[1:] if isinstance(x, torch.Tensor)} - {args[0].dtype}
-    if others != {torch.float32} or args[0].dtype not in (torch.float16, torch.bfloat16):
+    others = {x.dtype for x in args[1:] if isinstance(x, torch.Tensor)}
+    if not rule.is_mixed(args[0].dtype, others):
         return result
-    return (first, mean.to(torch.float32), deviation.to(torch.float32), *rest)
-
-
-def _by_device(on_cpu: Correction, elsewhere: Correction) -> Correction:
-    """Return the correction that the device of the first operand chooses."""
-
-    def correct(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        chosen = on_cpu if device_of(args[0]) == "cpu" else elsewhere
-        return chosen(mode, result, args, kwargs)
-
-    return correct
+    return (first, mean.to(rule.parameters), deviation.to(rule.parameters), *rest)
 
 
 def _power_of_bool(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -413,9 +406,9 @@ def _power_of_bool(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwarg
 
 
 def _empty_mask(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The mask of a dropout of nothing is of the operand's type on the CPU, elsewhere a bool."""
+    """The mask of a dropout of nothing is of the operand's type."""
     value, mask = result
-    if device_of(args[0]) != "cpu" or args[0].dtype is torch.bool or args[0].numel() != 0:
+    if args[0].dtype is torch.bool or args[0].numel() != 0:
         return result
     return value, mask.to(args[0].dtype)
 
@@ -427,81 +420,42 @@ def _with_strides(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[
         return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
 
 
-_ITERATED = """
-    addcdiv addcmul copysign div.Tensor_mode heaviside logaddexp logaddexp2 logical_and logical_or
-    logical_xor special_xlog1py xlogy
-"""
-_ROW_MAJOR = """
-    grid_sampler_2d huber_loss_backward im2col isin mse_loss_backward nll_loss2d_forward pow.Scalar rrelu_with_noise
-    rrelu_with_noise_functional smooth_l1_loss_backward
-"""
-_AS_DENSE_OPERAND = "empty_like flip full_like ones_like rand_like randint_like randn_like zeros_like"
-_BY_MEMORY_FORMAT = """
-    _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
-    _native_batch_norm_legit_no_training native_batch_norm
-"""
-_PADDED_IMAGES = "reflection_pad2d replication_pad2d"
-_PADDED_BACKWARD = """
-    reflection_pad2d_backward reflection_pad3d_backward replication_pad2d_backward replication_pad3d_backward
-"""
-_RESAMPLED = """
-    _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_bilinear2d upsample_nearest2d upsample_nearest3d
-    upsample_trilinear3d
-"""
-_SCATTERED = "as_strided_scatter diagonal_scatter select_scatter slice_scatter"
-_ON_CPU_MIXED = _by_device(_statistics_of_mixed_types, _unchanged)
-_CORRECTED: dict[str, Correction] = {
-    **dict.fromkeys(_ITERATED.split(), _iterated),
-    **dict.fromkeys(_ROW_MAJOR.split(), _contiguous),
-    **dict.fromkeys(_BY_MEMORY_FORMAT.split(), _both(_by_device(_suggested, _first_as_operand), _ON_CPU_MIXED)),
-    **dict.fromkeys(_AS_DENSE_OPERAND.split(), _as_dense_operand),
-    "_batch_norm_with_update_functional": _both(
-        _both(_by_device(_suggested, _first_as_operand), _running_types), _ON_CPU_MIXED
-    ),
-    "ldexp": _product_with_power,
-    "linalg_vector_norm": _without_normed,
-    **dict.fromkeys(_PADDED_IMAGES.split(), _by_device(_in_format, _contiguous)),
-    **dict.fromkeys(["reflection_pad3d", "replication_pad3d"], _by_device(_in_format, _contiguous)),
-    **dict.fromkeys(_PADDED_BACKWARD.split(), _by_device(_in_format_of_second, _contiguous)),
-    **dict.fromkeys(_RESAMPLED.split(), _in_format),
-    **dict.fromkeys(_SCATTERED.split(), _like_clone_of_repeated),
-    **dict.fromkeys(["complex", "floor_divide", "mse_loss", "polar", "smooth_l1_loss"], _in_order),
-    "rsub.Tensor": _in_order_of_second,
-    **dict.fromkeys(["_fft_c2c", "_fft_c2r", "_fft_r2c"], _transformed),
-    "addr": _of_promoted_types,
-    "huber_loss": _both(_of_first_type, _as_first_operand),
-    "native_dropout_backward": _both(_of_promoted_types, _by_device(_iterated, _in_format)),
-    "normal.Tensor_Tensor": _both(_of_first_type, _contiguous),
-    "soft_margin_loss": _of_first_type,
-    "binary_cross_entropy_backward": _as_second_operand,
-    "soft_margin_loss_backward": _as_target,
-    "index.Tensor": _indexed,
-    "_unsafe_index.Tensor": _indexed,
-    "channel_shuffle": _by_device(_shuffled, _contiguous),
-    "max_unpool2d": _by_device(_in_format, _contiguous),
-    "roll": _by_device(_rolled, _contiguous),
-    "sort": _each_as_dense_operand,
-    "log_sigmoid_forward": _by_device(_contiguous, _first_iterated),
-    "native_group_norm": _ON_CPU_MIXED,
-    "native_layer_norm": _both(_contiguous, _ON_CPU_MIXED),
-    "native_dropout": _empty_mask,
-    "pow.Tensor_Scalar": _power_of_bool,
-}
-
-# how an elementwise op orders the dimensions, where its overload's name doesn't tell
-_ORDERED: dict[str, Correction] = {
-    **dict.fromkeys(["clone", "deg2rad", "hardtanh", "nan_to_num", "rad2deg", "relu6"], _as_dense_operand),
-    "ldexp": _unchanged,
-    "lerp.Scalar": _in_order,
-    "masked_fill": _contiguous,
-    "angle": _row_major_of_complex,
-    "isinf": _like_integers,
-    "native_dropout_backward": _by_device(_in_order, _in_format),
-    "pow.Scalar": _contiguous,
-    "pow.Tensor_Scalar": _in_order,
-    "threshold_backward": _in_order_of_second,
-    "where": _in_order_with_condition,
-}
+#: Rule -> what gives a result what it says.
+CORRECTIONS: Mapping[eager.Rule, Correction] = MappingProxyType(
+    {
+        Layout.ITERATED: _iterated,
+        Layout.IN_ORDER: _in_order,
+        Layout.IN_ORDER_WITH_NUMBERS: _in_order_with_numbers,
+        Layout.IN_ORDER_OF_SECOND: _in_order_of_second,
+        Layout.IN_ORDER_WITH_CONDITION: _in_order_with_condition,
+        Layout.AS_DENSE_OPERAND: _as_dense_operand,
+        Layout.EACH_AS_DENSE_OPERAND: _each_as_dense_operand,
+        Layout.ROW_MAJOR: _contiguous,
+        Layout.ROW_MAJOR_OF_COMPLEX: _row_major_of_complex,
+        Layout.LIKE_INTEGERS: _like_integers,
+        Layout.FIRST_SUGGESTED: _suggested,
+        Layout.FIRST_AS_OPERAND: _first_as_operand,
+        Layout.FIRST_ITERATED: _first_iterated,
+        Layout.FORMAT: _in_format,
+        Layout.FORMAT_OF_SECOND: _in_format_of_second,
+        Layout.FORMAT_OF_SHUFFLED: _shuffled,
+        Layout.AS_FIRST_OPERAND: _as_first_operand,
+        Layout.AS_SECOND_OPERAND: _as_second_operand,
+        Layout.AS_TARGET: _as_target,
+        Layout.LIKE_CLONE_OF_REPEATED: _like_clone_of_repeated,
+        Layout.INDEXED: _indexed,
+        Layout.ROLLED: _rolled,
+        Layout.TRANSFORMED: _transformed,
+        Layout.PRODUCT_WITH_POWER: _product_with_power,
+        Layout.WITHOUT_NORMED: _without_normed,
+        Layout.UNCHANGED: _unchanged,
+        ResultType.OF_FIRST: _of_first_type,
+        ResultType.PROMOTED: _of_promoted_types,
+        ResultType.OF_RUNNING: _running_types,
+        ResultType.BOOL_OF_BOOLS: _power_of_bool,
+        ResultType.EMPTY_MASK: _empty_mask,
+    }
+)
 
 
 def _order_of(overload: str) -> Correction:
@@ -511,11 +465,35 @@ def _order_of(overload: str) -> Correction:
 
 def correction_of(func: OpOverload) -> Correction | None:
     """Return what gives the result of an overload the strides and the type that eager gives it; None: nothing to do."""
-    name = op_name(func)
-    full = f"{name}.{func._overloadname}"
     fresh = not any(returned.alias_info is not None for returned in func._schema.returns)
-    correct = (_CORRECTED.get(full) or _CORRECTED.get(name)) if fresh else None
-    if func._schema.is_mutable or torch.Tag.pointwise not in func.tags:
-        return correct
-    ordered = _ORDERED.get(full) or _ORDERED.get(name) or _order_of(func._overloadname)
-    return _both(correct, ordered) if correct is not None else ordered
+    rows = (*eager.rows_of(func, Layout | ResultType), *eager.rows_of(func, eager.ParameterTypes)) if fresh else ()
+    parts = [_of_rows(rows)] if rows else []
+    if not func._schema.is_mutable and torch.Tag.pointwise in func.tags:
+        orders = eager.rows_of(func, eager.Orders)
+        parts.append(_of_rows(orders) if orders else _order_of(func._overloadname))
+    return functools.reduce(_both, parts) if parts else None
+
+
+def _of_rows(rows: Sequence[eager.Row]) -> Correction:
+    """Return what makes the corrections of rows, in their order: those of the first operand's device."""
+    corrections = [(row.device, _of_rule(row.rule)) for row in rows]
+    if len(rows) == 1 and rows[0].device is eager.Device.ANY:
+        return corrections[0][1]
+
+    def correct(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        kind = device_of(args[0])
+        for device, correction in corrections:
+            if device.has(kind):
+                result = correction(mode, result, args, kwargs)
+        return result
+
+    return correct
+
+
+def _of_rule(rule: eager.Rule) -> Correction:
+    match rule:
+        case eager.ParameterTypes():
+            return functools.partial(_statistics, rule)
+        case eager.Orders():
+            return CORRECTIONS[rule.layout]
+    return CORRECTIONS[rule]

@@ -14,7 +14,8 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from intarsia_recorder.operands import Check, base_name, by_name
+from intarsia_ir.eager import base_name
+from intarsia_recorder.operands import Check, by_name
 
 __all__ = ["depends_on_data", "dimension_check", "index_check"]
 

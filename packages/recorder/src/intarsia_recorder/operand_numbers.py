@@ -17,7 +17,8 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._mode_utils import no_dispatch
 
-from intarsia_recorder.operands import Check, base_name, by_name, device_of
+from intarsia_ir.eager import base_name
+from intarsia_recorder.operands import Check, by_name, device_of
 
 __all__ = ["check_numbers", "number_check"]
 

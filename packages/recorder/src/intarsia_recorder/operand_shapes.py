@@ -14,9 +14,10 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from intarsia_ir.eager import base_name
 from intarsia_ir.errors import UnsupportedError
 from intarsia_recorder.indices import depends_on_data
-from intarsia_recorder.operands import Check, base_name, device_of, op_name
+from intarsia_recorder.operands import Check, device_of, op_name
 
 __all__ = ["expands_to", "shape_check"]
 

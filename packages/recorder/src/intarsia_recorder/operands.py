@@ -9,7 +9,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-__all__ = ["Check", "base_name", "by_name", "device_of", "is_empty", "op_name"]
+__all__ = ["Check", "by_name", "device_of", "is_empty", "op_name"]
 
 Check = Callable[[FakeTensorMode, Sequence[Any], Mapping[str, Any]], None]
 """Takes a mode, the positional and the keyword arguments of a call; raises where eager does."""
@@ -23,17 +23,6 @@ def op_name(op: OpOverload) -> str:
         'add_'
     """
     return op._schema.name.partition("::")[2]
-
-
-def base_name(op: OpOverload) -> str:
-    """Return the name that an op shares with its in-place form.
-
-    Example:
-        >>> base_name(torch.ops.aten.add_.Tensor)
-        'add'
-    """
-    name = op_name(op)
-    return name.removesuffix("_") if op._schema.is_mutable else name
 
 
 def by_name(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from intarsia_ir.eager import MIXED_PARAMETERS
+
 __all__ = ["statistics_of_parameters"]
 
 
@@ -35,9 +37,9 @@ def statistics_of_parameters(function: Callable[..., Any]) -> Callable[..., Any]
 
     def normalise(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         types = {p.dtype for p in (*args, *kwargs.values()) if isinstance(p, torch.Tensor)}
-        if x.device.type != "cpu" or not x.is_floating_point() or types != {torch.float32} or x.dtype.itemsize != 2:
+        if x.device.type != "cpu" or not MIXED_PARAMETERS.is_mixed(x.dtype, types):
             return function(x, *args, **kwargs)
-        result, *statistics = function(x.to(torch.float32), *args, **kwargs)
+        result, *statistics = function(x.to(MIXED_PARAMETERS.parameters), *args, **kwargs)
         return (result.to(x.dtype), *statistics)
 
     return normalise
