@@ -12,6 +12,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 import intarsia_loops
 import intarsia_lowering
 from intarsia_ir import meta
+from intarsia_ir.aten import parse_ir
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import SizeFacts
 from intarsia_loops.program import Extern
@@ -212,6 +213,20 @@ def test_floats_and_integers_of_sizes_are_operands() -> None:
     for size in (2, 5, 9):
         t = torch.randn(size, 4)
         check(loops, (t * (1 / size), t * size, t + (2 * size + 1), t / (size * 0.5), t < size - 3, t - size**0.5), t)
+
+
+def test_functions_of_sizes_that_are_known_are_numbers() -> None:
+    """As read from text: a size that an equation gave one value, and what is computed from it."""
+    gm = parse_ir("""// dialect: aten 1
+graph(%x: f32[4]) {
+  %0: =4 = aten.sym_size.int(%x, 0)  # m.py:1 in f
+  %1: =4.0 = torch.sym_float(%0)  # m.py:1 in f
+  %2: f32[4] = aten.mul.Tensor(%x, %1)  # m.py:1 in f
+  return (%2,)
+}
+""")
+    x = torch.randn(4)
+    check(intarsia_lowering.lower(gm), (x * 4,), x)
 
 
 def test_other_operators_are_called_with_integers_of_sizes() -> None:

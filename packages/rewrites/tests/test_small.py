@@ -245,3 +245,18 @@ def test_collectives_are_neither_merged_nor_dropped(pass_: Pass) -> None:
     waits = [f"f32[2] = _c10d_functional.wait_tensor.default(%{n})" for n in (0, 1)]
     gm = program("%x: f32[2]", one, one, *waits, returns="%2")
     assert calls(pass_(gm)) == calls(gm)
+
+
+def test_a_view_with_a_computed_size_that_is_known_is_no_view() -> None:
+    """As after an equation: the size is read where it was open, and has one value."""
+    gm = program(
+        "%x: f32[1, 4], %y: f32[4]",
+        "=4 = aten.sym_size.int(%y, 0)",
+        "f32[1, 4] = aten.expand.default(%x, [1, %0])",
+        "f32[1, 4] = aten.view.default(%1, [1, %0])",
+        "f32[1, 4] = aten.neg.default(%2)",
+        "f32[4, 4] = aten.expand.default(%3, [4, %0])",
+        "f32[4, 4] = aten.expand.default(%4, [%0, 4])",
+        returns="%5",
+    )
+    assert calls(fold_constants(gm)) == ["aten.sym_size.int", "aten.neg.default", "aten.expand.default"]

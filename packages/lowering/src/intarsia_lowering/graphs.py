@@ -18,6 +18,7 @@ import torch
 import torch.fx as fx
 
 from intarsia_ir import meta
+from intarsia_ir.aten import SCALAR_FUNCTIONS
 from intarsia_ir.aten import verify as verify_aten
 from intarsia_ir.choices import one_of
 from intarsia_ir.dtypes import dtype_name
@@ -240,7 +241,7 @@ class _Walk:
         if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool) and not _is_tensor_op(node):
             self.env[node] = value  # written as an expression where it is used
             return
-        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+        if isinstance(value, (torch.SymFloat, torch.SymBool)) or node.target in SCALAR_FUNCTIONS:
             self.env[node] = value
             return
         if isinstance(value, torch.Tensor):

@@ -25,14 +25,13 @@ def identity_view(node: fx.Node, context: Context) -> Found:
 
         t(t(x)) -> x      view(view(x, [6]), [2, 3]) -> x      expand(x, shape of x) -> x      slice(x, 0, 0, end) -> x
 
-    Law: views of one storage with equal type, size, strides and offset are the same tensor.
+    Condition: size and strides are equal. Law: these views show elements of x alone, and with another offset equal
+    sizes and strides would show one beyond its last or before its first.
     """
-    chain: list[fx.Node] = []
     base: Any = node
     while isinstance(base, fx.Node) and base.target in _VIEWS:
-        chain.append(base)
         base = base.args[0]
-        if same_value(node, base) and _run(base, chain) == _layout(base):
+        if same_value(node, base):
             return _as_node(base)
     return None
 
@@ -119,17 +118,11 @@ def _as_node(value: Any) -> fx.Node | None:
     return value if isinstance(value, fx.Node) else None
 
 
-def _layout(node: Any) -> Layout | None:
-    """Return size, strides and offset of a tensor as it is to itself; None when a size is symbolic."""
-    value = tensor_of(node)
-    return (tuple(value.shape), value.stride(), 0) if value is not None and is_static(value) else None
-
-
 def _run(base: Any, chain: Sequence[fx.Node]) -> Layout | None:
     """Return the layout of `chain[0]` in terms of `base`; `chain` lists views from the outermost to the innermost."""
     value = _meta_like(base)
     for node in reversed(chain):
-        if value is None or any(isinstance(a, fx.Node) for a in (*node.args[1:], *node.kwargs.values())):
+        if value is None or len(node.all_input_nodes) > 1:  # a size among its arguments, in a list of them too
             return None
         value = node.target(value, *node.args[1:], **node.kwargs)  # type: ignore[operator]
     return None if value is None else (tuple(value.shape), value.stride(), int(value.storage_offset()))
