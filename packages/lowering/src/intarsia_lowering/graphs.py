@@ -334,7 +334,10 @@ class _Walk:
             size = self.sizes(value)
             known = size.const()
             return size if known is None else known
-        return self.sizes.number(value) if isinstance(value, torch.SymFloat) else value
+        if isinstance(value, torch.SymFloat):
+            expr = value.node.expr
+            return float(expr) if expr.is_number else self.sizes.number(value)
+        return value
 
 
 def _check_result(node: fx.Node, result: Any, builder: Builder) -> None:

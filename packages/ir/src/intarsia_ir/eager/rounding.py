@@ -41,7 +41,7 @@ class Rounds(Rule):
     """
 
     what: Rounded
-    types: frozenset[torch.dtype] = HALVES
+    types: frozenset[torch.dtype]
 
 
 def _types_of_lambda() -> frozenset[torch.dtype]:
@@ -52,13 +52,16 @@ def _types_of_lambda() -> frozenset[torch.dtype]:
 
 _BFLOAT = frozenset({torch.bfloat16})
 _ON_CPU: tuple[tuple[Rounds, str], ...] = (
-    (Rounds(Rounded.EACH_STEP), "linalg_cross logit logsumexp mse_loss soft_margin_loss special_entr special_xlog1py"),
+    (
+        Rounds(Rounded.EACH_STEP, HALVES),
+        "linalg_cross logit logsumexp mse_loss soft_margin_loss special_entr special_xlog1py",
+    ),
     (Rounds(Rounded.EACH_STEP, _BFLOAT), "huber_loss"),
     (Rounds(Rounded.EACH_STEP, frozenset({torch.float16})), "smooth_l1_loss"),
-    (Rounds(Rounded.TENSOR_STEPS), "div.Scalar_mode div.Tensor_mode floor_divide"),
-    (Rounds(Rounded.LAST_SUM), "_log_softmax"),
-    (Rounds(Rounded.LOGARITHM), "xlogy"),
-    (Rounds(Rounded.SIGMOID), "glu_backward"),
+    (Rounds(Rounded.TENSOR_STEPS, HALVES), "div.Scalar_mode div.Tensor_mode floor_divide"),
+    (Rounds(Rounded.LAST_SUM, HALVES), "_log_softmax"),
+    (Rounds(Rounded.LOGARITHM, HALVES), "xlogy"),
+    (Rounds(Rounded.SIGMOID, HALVES), "glu_backward"),
     (Rounds(Rounded.SQUARE, _BFLOAT), "pow.Tensor_Scalar"),
     (Rounds(Rounded.STATISTICS, _BFLOAT), "_native_batch_norm_legit cudnn_batch_norm native_batch_norm"),
 )
