@@ -27,8 +27,8 @@ sys.path.insert(1, "")
 
 import torch
 
-from intarsia_fuser import AtRandom, Calibrated, Greedy, InductorLike, NoFusion, Priority, Search
-from intarsia_study import Record, StudyProgram, programs_of, spearman, study, write_parquet
+from intarsia_fuser import AtRandom, Greedy, InductorLike, NoFusion, Priority, Search
+from intarsia_study import Record, StudyProgram, Walked, programs_of, spearman, study, walks_of_json, write_parquet
 from integration.models import MODELS, make
 
 POLICIES: Mapping[str, Callable[[], Any]] = {
@@ -67,13 +67,14 @@ class Row:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _arguments().parse_args(argv)
-    cost = Calibrated.from_json(options.cost.read_text(encoding="utf-8")) if options.cost else None
+    prices = walks_of_json(options.cost.read_text(encoding="utf-8")) if options.cost else None
     policies = [policy_named(name) for name in options.policies.split(",")]
     policies += [AtRandom(seed) for seed in range(options.random)]
     records: list[Record] = []
     for name in options.programs.split(","):
         print(f"{name} ...", file=sys.stderr, flush=True)
         for program in program_named(name):
+            cost = Walked(program.target, prices) if prices else None
             found = study(program, policies, cost=cost, rounds=options.rounds)
             records += found
             print(table([_row(r) for r in found if not r.policy.startswith("at_random")]))

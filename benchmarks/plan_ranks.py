@@ -161,7 +161,7 @@ def batches(program: StudyProgram, wanted: int, known: Mapping[str, Any]) -> Ite
     for seed in range(wanted * TRIES):
         if len(texts) >= wanted:
             break
-        plan = program.plan(AtRandom(seed))
+        plan = program.plan(AtRandom(seed), cost=Roofline.of(program.target))  # any: it draws from what is legal
         if plan.decisions in seen:
             continue
         seen.add(plan.decisions)
@@ -201,7 +201,7 @@ def ranks(
     """Return each model's rank, and keep what it predicts with the plans."""
     found: dict[str, float] = {}
     for seed, plan in plans.items():
-        made = program.plan(AtRandom(int(seed)))
+        made = program.plan(AtRandom(int(seed)), cost=Roofline.of(program.target))
         plan["predicted"] = {name: round(predict(made), 3) for name, predict in models.items()}
     for name in models:
         pairs = [(p["predicted"][name], p["relative"]) for p in plans.values()]

@@ -8,10 +8,11 @@ import random
 import pytest
 import torch
 
-from intarsia_fuser import AtRandom, Calibrated, Greedy, NoFusion
+import intarsia
+from intarsia_fuser import AtRandom, Calibrated, Greedy, KernelWork, NoFusion, Priority, Search, plan
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
-from intarsia_study import WalkPrices, fitted_prices, programs_of, walk_counts, walked_us, walks_of_json
+from intarsia_study import Walked, WalkPrices, fitted_prices, programs_of, walk_counts, walked_us, walks_of_json
 from intarsia_study.calibrate import Calibration
 from intarsia_study.prices import CPU, GPU
 
@@ -117,3 +118,68 @@ def test_prices_are_part_of_a_calibration():
         with pytest.raises(InvalidArgumentError) as caught:
             walks_of_json(wrong)
         assert caught.value.code == "study.calibration"
+
+
+class Net(torch.nn.Module):
+    """Two equal blocks: batch norm in evaluation, ReLU, a residual, and a layer norm at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolutions = torch.nn.ModuleList(torch.nn.Conv2d(8, 8, 3, padding=1, bias=False) for _ in range(2))
+        self.norms = torch.nn.ModuleList(torch.nn.BatchNorm2d(8) for _ in range(2))
+
+    def forward(self, x):
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            x = torch.relu(x + norm(convolution(x)))
+        return torch.nn.functional.layer_norm(x.mean((2, 3)), (8,))
+
+
+@pytest.mark.parametrize("target", (TARGET, H200))
+def test_policies_are_told_what_the_schedule_costs(target):
+    """The cost model of policies adds up to the prediction of whole plans, whatever they fuse."""
+    (study,) = programs_of(Net().eval(), torch.randn(2, 8, 10, 10), target=TARGET)
+    cost = Walked.of(target)
+    for policy in (NoFusion(), Greedy(), *map(AtRandom, range(12))):
+        made = plan(study.program, policy=policy, target=target, cost=cost, check=False)
+        assert made.after.predicted_us == pytest.approx(walked_us(study.program, made, target), abs=2e-3)
+        assert made.cost == cost.name
+
+
+def test_equal_kernels_are_scheduled_once():
+    (study,) = programs_of(Net().eval(), torch.randn(2, 8, 10, 10), target=TARGET)
+    cost = Walked.of(TARGET)
+    made = study.plan(Greedy(), cost=cost)
+    asked = len(cost._known)
+    again = study.plan(Greedy(), cost=cost)
+    assert again == made and len(cost._known) == asked > 0
+    assert cost == Walked.of(TARGET), "what was asked is no part of what a model is"
+
+
+@pytest.mark.parametrize("target", (TARGET, H200))
+def test_searches_by_the_schedule_find_what_its_own_prices_prefer(target):
+    """Where lanes that lie apart are all that costs, plans have none; by another price they do."""
+    x = torch.randn(40, 64)
+    (study,) = programs_of(lambda x: torch.softmax((x * 2).t().contiguous() + 1, -1), x, target=TARGET)
+    cost = Walked.of(target)
+    greedy = plan(study.program, policy=Greedy(), target=target, cost=cost, check=False)
+    for policy in (Search("beam"), Search("random", trials=8), Priority()):
+        made = plan(study.program, policy=policy, target=target, cost=cost, check=False)
+        if not isinstance(policy, Priority):
+            assert made.after.predicted_us <= greedy.after.predicted_us + 1e-3
+        assert made.after.predicted_us < made.before.predicted_us
+
+
+def test_work_that_is_no_kernel_has_a_price():
+    for target in (TARGET, H200):
+        cost = Walked.of(target)
+        none, computed, moved = (cost.kernel_us(KernelWork(n, n, m, 1, 1)) for n, m in ((0, 0), (0, 10**7), (10**7, 0)))
+        assert 0 < none < computed and (none < moved) == target.is_gpu
+
+
+def test_compile_takes_it_as_its_cost():
+    cost = Walked.of(TARGET)
+    fast = intarsia.compile(lambda x: torch.softmax(x * 2, -1), cost=cost, policy=Priority(), options={"on_error": "raise"})
+    x = torch.randn(16, 32)
+    torch.testing.assert_close(fast(x), torch.softmax(x * 2, -1))
+    (made,) = intarsia.fusion_plans(fast)
+    assert made.cost == cost.name and made.after.kernels == 1

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from intarsia_fuser.apply import apply, apply_program
 from intarsia_fuser.calibrated import Calibrated, features
-from intarsia_fuser.cost import CostModel, KernelWork, NestWork, Roofline
+from intarsia_fuser.cost import CostModel, KernelCostModel, KernelWork, NestWork, Roofline
 from intarsia_fuser.decisions import Decision, Declined, Fuse, Inline, Order
 from intarsia_fuser.draft import KernelInfo
 from intarsia_fuser.emitted import Emitted
@@ -71,6 +71,7 @@ __all__ = [
     "Greedy",
     "InductorLike",
     "Inline",
+    "KernelCostModel",
     "KernelInfo",
     "KernelPrice",
     "KernelWork",

@@ -17,7 +17,6 @@ from intarsia_fuser.memory import place
 from intarsia_fuser.record import FusionPlan
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Program, Refused, TensorRef
-from intarsia_loops.rewrites import localise
 
 __all__ = ["apply", "apply_program"]
 
@@ -68,11 +67,7 @@ def finish(draft: Draft) -> Program:
     """Return the draft as a kernels program: local buffers, order, and memory plan."""
     items: list[Item] = []
     for name in draft.ordered or draft.order.items():
-        kernel = draft.kernels.get(name)
-        if kernel is None:
-            items.append(draft.externs[name])
-        else:
-            items.append(localise(kernel, [s.out for s in kernel.steps if draft.escapes(s.out, (name,))]))
+        items.append(draft.built(name) if name in draft.kernels else draft.externs[name])
     program = replace(draft.program, buffers=_used(draft.program, items), items=tuple(items), placement=None)
     return replace(program, placement=place(program))
 

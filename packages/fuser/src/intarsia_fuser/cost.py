@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from intarsia_fuser.emitted import Emitted
 from intarsia_fuser.sizes import Sizes
@@ -16,11 +16,12 @@ from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Target
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.ops import NEST_KINDS
-from intarsia_loops.program import Buffer, Nest, Val, scatter_of
+from intarsia_loops.program import Buffer, Kernel, Nest, Program, Val, scatter_of
 from intarsia_loops.rewrites import postorder
 
 __all__ = [
     "CostModel",
+    "KernelCostModel",
     "KernelWork",
     "NestWork",
     "Roofline",
@@ -102,6 +103,23 @@ class CostModel(Protocol):
 
     def kernel_us(self, work: KernelWork) -> float:
         """Return the predicted time in microseconds."""
+
+
+@runtime_checkable
+class KernelCostModel(CostModel, Protocol):
+    """A cost model that is shown the kernels themselves, to schedule them for instance.
+
+    It is asked for every kernel that a policy weighs, so it should remember what it said of equal ones; `kernel_us` is
+    asked of work that is no kernel, such as evaluating a body again.
+    """
+
+    def predicted_us(self, kernel: Kernel, program: Program) -> float:
+        """Return the predicted time in microseconds.
+
+        Args:
+            kernel: With its local buffers, as `apply` would build it now.
+            program: The loops program that it is of: layouts of its buffers, facts about its sizes.
+        """
 
 
 @dataclass(frozen=True, slots=True)

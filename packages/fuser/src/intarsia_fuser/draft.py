@@ -29,6 +29,7 @@ from intarsia_fuser.waits import Waits
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Extern, Kernel, Nest, Program, TensorRef
+from intarsia_loops.rewrites import localise
 from intarsia_loops.shown import makers, needed_symbols, returned_symbols
 
 __all__ = ["Draft", "KernelInfo", "live_program", "shorten"]
@@ -183,6 +184,11 @@ class Draft:
             flops, points = sum(w.flops for w in works), sum(w.points for w in works)
             self._info[item] = KernelInfo(item, rows, steps, reads, flops, points, sum(w.nodes for w in works))
         return self._info[item]
+
+    def built(self, item: str) -> Kernel:
+        """Return a kernel with the buffers that nobody else needs now local to it."""
+        kernel = self.kernels[item]
+        return localise(kernel, [s.out for s in kernel.steps if self.escapes(s.out, (item,))])
 
     def kernel_work(self, item: str) -> KernelWork:
         """Return the counts of a kernel, with what is local to it now; one object until they may have changed."""

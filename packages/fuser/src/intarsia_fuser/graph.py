@@ -240,7 +240,7 @@ class FusionGraph:
 
     def predicted_us(self, kernel: str) -> float:
         """Return what the cost model says of the kernel that makes this buffer, in microseconds."""
-        return self._prices.us(self.work(kernel))
+        return self._prices.us(self._draft, self._item(kernel))
 
     def check(self, decision: Decision) -> legality.Accepted | Refused:
         """Tell whether a decision is legal now, and what it saves; `Refused` says why not and is falsy."""

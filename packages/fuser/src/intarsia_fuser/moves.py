@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia_fuser import legality
-from intarsia_fuser.cost import CostModel, KernelWork
+from intarsia_fuser.cost import CostModel, KernelCostModel, KernelWork
 from intarsia_fuser.decisions import Decision, Fuse, Inline
 from intarsia_fuser.draft import Draft
 from intarsia_loops.program import Kernel
@@ -45,12 +45,18 @@ class Prices:
 
     def __init__(self, cost: CostModel) -> None:
         self.cost = cost
+        self._shown = cost if isinstance(cost, KernelCostModel) else None
         self._kernels: dict[KernelWork, float] = {}
+        # by the kernel's id and what escapes of it; the kernel is kept beside what was said
+        self._built: dict[tuple[int, tuple[bool, ...]], tuple[float, Kernel]] = {}
         # the kernels are kept beside the move: their ids are in its key
         self._moves: dict[Any, tuple[Move, tuple[Kernel, ...]]] = {}
 
-    def us(self, work: KernelWork) -> float:
+    def us(self, draft: Draft, item: str) -> float:
         """Return the predicted microseconds of a kernel."""
+        if self._shown is not None:
+            return self._us_of_built(self._shown, draft, item)
+        work = draft.kernel_work(item)
         found = self._kernels.get(work)
         if found is None:
             found = self._kernels[work] = self.cost.kernel_us(work)
@@ -58,7 +64,14 @@ class Prices:
 
     def total_us(self, draft: Draft) -> float:
         """Return the predicted microseconds of all kernels."""
-        return sum(self.us(draft.kernel_work(k)) for k in draft.kernels)
+        return sum(self.us(draft, k) for k in draft.kernels)
+
+    def _us_of_built(self, shown: KernelCostModel, draft: Draft, item: str) -> float:
+        kernel = draft.kernels[item]
+        key = (id(kernel), tuple([draft.escapes(s.out, (item,)) for s in kernel.steps]))
+        if key not in self._built:
+            self._built[key] = (shown.predicted_us(draft.built(item), draft.program), kernel)
+        return self._built[key][0]
 
     def move(self, draft: Draft, accepted: legality.Accepted) -> Move:
         """Return an accepted inline or fuse with what it saves."""
@@ -75,8 +88,8 @@ class Prices:
     def _saved_us(self, draft: Draft, accepted: legality.Accepted, touched: tuple[str, ...]) -> float:
         after = draft.fork()
         legality.carry_out(after, accepted)
-        left = sum(self.us(after.kernel_work(k)) for k in touched if k in after.kernels)
-        return sum(self.us(draft.kernel_work(k)) for k in touched) - left
+        left = sum(self.us(after, k) for k in touched if k in after.kernels)
+        return sum(self.us(draft, k) for k in touched) - left
 
 
 def legal_moves(

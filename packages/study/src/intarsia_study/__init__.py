@@ -20,7 +20,7 @@ from intarsia_study.dataset import Record, spearman, study, write_parquet
 from intarsia_study.measure import KernelTime, Measured, PlanTime, measure
 from intarsia_study.prices import WalkPrices, fitted_prices, walks_of_json
 from intarsia_study.programs import StudyProgram, programs_of
-from intarsia_study.walks import walk_counts, walked_us
+from intarsia_study.walks import Walked, walk_counts, walked_us
 
 __version__ = "0.1.0"
 
@@ -32,6 +32,7 @@ __all__ = [
     "Record",
     "StudyProgram",
     "WalkPrices",
+    "Walked",
     "counterfactuals",
     "fitted_prices",
     "measure",

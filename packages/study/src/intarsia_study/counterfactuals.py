@@ -16,6 +16,7 @@ from intarsia_ir.records import Target
 from intarsia_loops.program import Program
 from intarsia_runtime import detect_target
 from intarsia_study.measure import Measured, measure
+from intarsia_study.walks import Walked
 
 __all__ = ["Counterfactual", "counterfactuals"]
 
@@ -75,13 +76,14 @@ def counterfactuals(
         made: A plan for it.
         inputs: To measure with; None: only predict.
         target: As `measure` takes it; None: this machine's CPU with one thread.
-        cost: Predicts; `Roofline.of(target)` when not given.
+        cost: Predicts; what the schedule makes, priced by the target's peaks, when not given.
         rounds: As `measure` takes them.
 
     Raises:
         InvalidArgumentError: `study.other_program`: the plan is for another program.
     """
     target = target or detect_target(threads=1)
+    cost = cost or Walked.of(target)
     if FusionGraph.of(program).fingerprint != made.graph:
         raise InvalidArgumentError("the plan is for another program", code="study.other_program")
     whole = plan(program, policy=made, target=target, cost=cost, check=False)

@@ -14,6 +14,7 @@ from intarsia_fuser import CostModel, FusionGraph, FusionPlan, FusionPolicy, fea
 from intarsia_ir.errors import UnsupportedError
 from intarsia_study.measure import PlanTime, measure
 from intarsia_study.programs import StudyProgram
+from intarsia_study.walks import Walked, walk_counts
 
 __all__ = ["Record", "spearman", "study", "write_parquet"]
 
@@ -33,7 +34,8 @@ class Record:
         best_us: That of the best rounds.
         plan_ms: Time of `plan`.
         plan: The plan, as JSON.
-        features: JSON: for each kernel, what it stores and the counts that cost models price.
+        features: JSON: for each kernel, what it stores and the counts that cost models of kernels price.
+        walks: JSON: for each kernel, what is counted of its schedule, which `WalkPrices` price.
         kernel_us: JSON: for each kernel, its median microseconds; `[]` when nothing was measured.
     """
 
@@ -48,6 +50,7 @@ class Record:
     plan_ms: float
     plan: str
     features: str
+    walks: str
     kernel_us: str
 
 
@@ -59,12 +62,13 @@ def study(
     Args:
         program: As `programs_of` gives it.
         policies: Policies or plans.
-        cost: Predicts; `Roofline.of(target)` when not given.
+        cost: Predicts; what the schedule makes, priced by the target's peaks, when not given.
         rounds: As `measure` takes them; 0 measures nothing.
 
     Raises:
         RuntimeFault: `study.wrong_result`, as `measure` raises it.
     """
+    cost = cost or Walked.of(program.target)
     plans: list[FusionPlan] = []
     plan_ms: list[float] = []
     for policy in policies:
@@ -94,6 +98,7 @@ def _record(program: StudyProgram, plan: FusionPlan, timed: PlanTime | None, pla
         plan_ms=round(plan_ms, 2),
         plan=plan.to_json(),
         features=json.dumps(counts),
+        walks=json.dumps(walk_counts(program.program, plan, program.target)),
         kernel_us=json.dumps([] if timed is None else [[k.writes, k.us] for k in timed.kernels]),
     )
 

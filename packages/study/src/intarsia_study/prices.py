@@ -46,6 +46,13 @@ CPU = (
 )
 GPU = (("light", "heavy"), ("near", "far", "again", "apart"), ("tiles", "serial", "launch", "kernel"))
 SHARPNESS = 3.0
+# what a core takes for one of each, in additions of a vector: the shape of calibrations, in round numbers
+CORE = {
+    "addition": 1.0, "function": 11.0, "slow": 13.0, "dear": 40.0, "fold": 0.5, "extremum": 2.0, "quotient": 5.0,
+    "move": 2.0, "again": 0.5, "strided": 2.5, "turned": 0.3, "serial": 1.5, "loop": 1.0,
+}  # fmt: skip
+LOADED = 3.0  # a target's rate is what kernels reach with their loads; without them additions are so much faster
+CALL = 60.0  # nanoseconds for a kernel of one thread
 # errors count relative to the time of a kernel, or to this, in microseconds, which is about what a clock tells apart
 LEAST_US = 4.0
 # nanoseconds below which a thing has no price
@@ -68,7 +75,7 @@ class WalkPrices:
 
     @classmethod
     def of(cls, target: Target) -> WalkPrices:
-        """Return what the target's peaks say: a vector takes as long as its share of the peak arithmetic."""
+        """Return what the target's peaks say, and on a CPU what a core usually takes for each thing by its vectors'."""
         machine = target.machine if target.is_gpu else target.machine.scaled(1)
         cached = 1 / (machine.l2_gb_per_s or machine.gb_per_s)
         if target.is_gpu:
@@ -77,13 +84,9 @@ class WalkPrices:
                 "far": 1 / machine.gb_per_s, "apart": 32 * cached, "launch": 1e3 * machine.launch_us,
             }  # fmt: skip
         else:
-            vector = machine.vector_bytes / 4 / machine.gflop_per_s
-            ns = {
-                "addition": vector, "function": 12 * vector, "slow": 12 * vector, "dear": 40 * vector, "fold": vector,
-                "extremum": vector, "quotient": 6 * vector, "move": vector, "again": vector, "strided": vector,
-                "turned": vector / 4, "serial": 4 * vector, "loop": 8 * vector, "kernel": 1e3 * machine.launch_us,
-                **dict.fromkeys(("near", "middle", "far", "away"), cached),
-            }  # fmt: skip
+            vector = machine.vector_bytes / 4 / (LOADED * machine.gflop_per_s)
+            # vectors come from the first level as `move` says; what lies further away adds to that
+            ns = {**{name: n * vector for name, n in CORE.items()}, "far": cached / 8, "away": cached / 4, "kernel": CALL}
         return cls(f"{target.device} {target.isa}, by its peaks", GPU if target.is_gpu else CPU, tuple(ns.items()))
 
     def kernel_us(self, counts: Counts) -> float:

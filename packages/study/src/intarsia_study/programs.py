@@ -17,6 +17,7 @@ from intarsia_fuser import CostModel, FusionPlan, FusionPolicy
 from intarsia_ir.records import Target
 from intarsia_loops import from_fx, loops, to_fx
 from intarsia_loops.program import Program
+from intarsia_study.walks import Walked
 
 __all__ = ["StudyProgram", "programs_of"]
 
@@ -38,7 +39,13 @@ class StudyProgram:
     target: Target
 
     def plan(self, policy: FusionPolicy | None = None, *, cost: CostModel | None = None) -> FusionPlan:
-        """Return what a policy decides for it; `intarsia_fuser.Greedy()` when none is given."""
+        """Return what a policy decides for it.
+
+        Args:
+            policy: A policy or a plan; `intarsia_fuser.Greedy()` when not given.
+            cost: Predicts; what the schedule makes, priced by the target's peaks, when not given.
+        """
+        cost = cost or Walked.of(self.target)
         return intarsia_fuser.plan(self.program, policy=policy, target=self.target, cost=cost, check=False)
 
 
