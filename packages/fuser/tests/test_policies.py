@@ -227,3 +227,19 @@ graph(%x: f32[65536, 1024]) {
     assert us[0] > us[1] > us[2] > 0
     wide, narrow = (plan(program, target=Target(isa="avx512", threads=n)).before.predicted_us for n in (16, 1))
     assert narrow > 10 * wide
+
+
+def test_inductor_like_keeps_maps_over_other_ranges_apart():
+    """Queries and keys with a table of positions in common, heads in one axis or in two: as many points, two loops."""
+
+    def kernels(heads):
+        b = Builder()
+        q, k, table = b.input((2, 8, 16)), b.input((2, 4, 16)), b.input((2, 16))
+        a = b.map((2, 8, 16), lambda i, j, d: op("mul", b.load(q, i, j, d), b.load(table, i, d)))
+        if heads == 2:
+            c = b.map((2, 4, 2, 16), lambda i, j, r, d: op("mul", b.load(k, i, j, d), b.load(table, i, d)))
+        else:
+            c = b.map((2, 8, 16), lambda i, j, d: op("mul", b.load(q, i, j, d), b.load(table, i, d)))
+        return plan(b.program(a, c), policy=InductorLike()).after.kernels
+
+    assert (kernels(heads=1), kernels(heads=2)) == (1, 2)

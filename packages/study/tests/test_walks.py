@@ -177,8 +177,8 @@ def test_work_that_is_no_kernel_has_a_price():
 
 
 def test_compile_takes_it_as_its_cost():
-    cost = Walked.of(TARGET)
-    fast = intarsia.compile(lambda x: torch.softmax(x * 2, -1), cost=cost, policy=Priority(), options={"on_error": "raise"})
+    cost, options = Walked.of(TARGET), {"on_error": "raise"}
+    fast = intarsia.compile(lambda x: torch.softmax(x * 2, -1), cost=cost, policy=Priority(), options=options)
     x = torch.randn(16, 32)
     torch.testing.assert_close(fast(x), torch.softmax(x * 2, -1))
     (made,) = intarsia.fusion_plans(fast)

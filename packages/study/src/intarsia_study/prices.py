@@ -86,7 +86,8 @@ class WalkPrices:
         else:
             vector = machine.vector_bytes / 4 / (LOADED * machine.gflop_per_s)
             # vectors come from the first level as `move` says; what lies further away adds to that
-            ns = {**{name: n * vector for name, n in CORE.items()}, "far": cached / 8, "away": cached / 4, "kernel": CALL}
+            ns = {name: n * vector for name, n in CORE.items()}
+            ns |= {"far": cached / 8, "away": cached / 4, "kernel": CALL}
         return cls(f"{target.device} {target.isa}, by its peaks", GPU if target.is_gpu else CPU, tuple(ns.items()))
 
     def kernel_us(self, counts: Counts) -> float:

@@ -74,7 +74,8 @@ class Walked:
         layouts = {f"b{k}": program.buffers[name] for k, name in enumerate(names)}
         key = (form, tuple(layouts.items()))
         if key not in self._known:
-            alone = replace(program, buffers=layouts, inputs=(), items=(form,), outputs=(), placement=None, constants={})
+            nothing = replace(program, inputs=(), constants={}, outputs=(), placement=None)
+            alone = replace(nothing, buffers=layouts, items=(form,))
             self._known[key] = sum(map(self.prices.kernel_us, _counts(alone, self.target)))
         return self._known[key]
 

@@ -8,7 +8,7 @@ the best down, each kernel in one merge a round:
   category    3 both pointwise or both reducing; 2 pointwise with reducing; 1 anything else
   bytes       what the two no longer move
   closeness   fewer items between them
-A pair must loop over equal ranges: equal rows, or one's points are the other's.
+A pair must loop over equal ranges: two of maps over equal rows, a reduction and a map over equal points.
 
 Source: the behaviour described in the TorchInductor paper (ASPLOS 2024) and its documentation. Differs: rows are merged
 by this package's one rule, so multi-pass reductions need no special case; no templates, no benchmarking.
@@ -54,7 +54,7 @@ class InductorLike:
     @property
     def version(self) -> str:
         """Version of the decisions."""
-        return "2"
+        return "3"
 
     def decide(self, graph: FusionGraph) -> Iterator[Decision]:
         """Yield inlines, then merges."""
@@ -114,15 +114,18 @@ class InductorLike:
             return False
         if depth == len(a.rows) == len(b.rows):
             return True
-        shared = self._points(graph, pair.first) & self._points(graph, pair.second)
-        return depth > 0 and bool(shared)
+        if depth == 0 or not (self._reduces(graph, pair.first) or self._reduces(graph, pair.second)):
+            return False  # maps over as many points in another order, such as heads before or after positions
+        return bool(self._points(graph, pair.first) & self._points(graph, pair.second))
 
     def _points(self, graph: FusionGraph, kernel: str) -> set[int]:
         return {graph.nest_work(s).points for s in graph.kernel(kernel).steps}
 
     def _category(self, graph: FusionGraph, pair: Neighbour) -> int:
-        reducing = [any(is_reduction(graph.nest(s)) for s in graph.kernel(k).steps) for k in (pair.first, pair.second)]
-        return 3 if reducing[0] == reducing[1] else 2
+        return 3 if self._reduces(graph, pair.first) == self._reduces(graph, pair.second) else 2
+
+    def _reduces(self, graph: FusionGraph, kernel: str) -> bool:
+        return any(is_reduction(graph.nest(s)) for s in graph.kernel(kernel).steps)
 
     def _still_apart(self, graph: FusionGraph, pair: Neighbour) -> bool:
         """Whether both kernels are as they were when the round was scored."""
