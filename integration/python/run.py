@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,7 @@ def check(actual: Run, expected: Run) -> None:
 
 def _call(program: Program, called: Any, number: int) -> Call:
     torch.manual_seed(100 + number)
+    random.seed(100 + number)
     arguments, keywords = program.inputs(), program.keywords()
     printed = io.StringIO()
     result, error = None, None

@@ -159,6 +159,21 @@ def uniform_scale(x):
     return x * random.uniform(0.5, 2.0), random.random() < 2
 
 
+@program("random module", lambda: (randn(3, 3),))
+def augmented(x):
+    factor = random.choice([0.5, 1.0, 2.0])
+    order = [0, 1, 2]
+    random.shuffle(order)
+    (shift,) = random.choices([1, 2], weights=[1, 3])
+    return x[:, order] * factor + shift + random.triangular(0.0, 1.0), order
+
+
+@program("random module", lambda: (randn(3, 3),))
+def mixed_up(x):
+    lam = random.betavariate(0.4, 0.4)
+    return lam * x + (1 - lam) * x[random.sample(range(3), 3)], torch.full((2,), lam)
+
+
 @program("random module", lambda: (randn(6),))
 def random_choice(x):
     random.seed(5)

@@ -158,25 +158,68 @@ def custom_operator_that_writes(x):
     return y + 1
 
 
-@program(
-    "torch.Generator",
-    lambda: (randn(3),),
-    breaks=(
-        "tracer.call",
-        "tracer.call",
-        "tracer.tensor_op",
-        "tracer.tensor_op",
-    ),
-)
+@program("torch.Generator", lambda: (randn(3),))
 def generator_made_inside(x):
     g = torch.Generator().manual_seed(3)
     return x + torch.randn(3, generator=g), torch.randint(0, 9, (2,), generator=g)
 
 
-@made("torch.Generator", lambda: (randn(3),), breaks=("tracer.tensor_op",))
+@made("torch.Generator", lambda: (randn(3),))
 def generator_of_the_caller():
     g = torch.Generator().manual_seed(3)
     return lambda x: x + torch.rand(3, generator=g)
+
+
+@program("torch.Generator", lambda: (torch.ones(2, 3), torch.Generator().manual_seed(7)))
+def weights_by_a_generator(x, g):
+    w = torch.empty(4, 3)
+    nn.init.kaiming_uniform_(w, generator=g)
+    noise = torch.randn(x.shape, generator=g, dtype=x.dtype)
+    return (x + 0.1 * noise) @ w.t(), torch.randperm(5, generator=g)
+
+
+@program("torch.Generator", lambda: (torch.ones(2, 3),))
+def seeded_inside(x):
+    torch.manual_seed(x.shape[-1])
+    return F.dropout(x, 0.5), torch.rand(2)
+
+
+@program("torch.Generator", lambda: (torch.ones(2, 3),), graphs=2, breaks=("tracer.call",))
+def seeded_after_a_draw(x):
+    y = F.dropout(x, 0.5)
+    torch.manual_seed(3)
+    return y, torch.rand(2)
+
+
+@program("parameters made", lambda: (randn(2, 3),))
+def module_made_and_returned(x):
+    layer = nn.Linear(3, 2)
+    return layer(x), layer.weight, layer.bias
+
+
+@program("parameters made", lambda: (randn(2, 3),))
+def forces_at_given_positions(x):
+    x.requires_grad_()
+    energy = (x.square().sum(-1) + 1).rsqrt().sum()
+    (gradient,) = torch.autograd.grad(energy, x, create_graph=True)
+    return energy, -gradient
+
+
+@made("parameters made", lambda: (randn(2, 3),), calls=3, recompiles=1)
+def frozen_after_the_first_call():
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(1)
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, x):
+            y = self.layer(x)
+            for p in self.layer.parameters():
+                p.requires_grad_(False)
+            return y, self.layer(x)
+
+    return Head()
 
 
 @program("questions to torch", lambda: (randn(3),))

@@ -265,3 +265,25 @@ def test_a_warning_about_the_caller_breaks():
 
     (broken,) = capture(f, (), force=True).breaks
     assert broken.code == "tracer.output"
+
+
+def chosen():
+    order = [0, 1, 2]
+    random.shuffle(order)
+    (weighted,) = random.choices([1.5, 2.5], [1, 4])
+    picked = [random.choice((3, 4, 5)), *random.sample(range(9), 2)]
+    return order, weighted, picked, random.getrandbits(5), random.triangular(1.0, 2.0), random.random()
+
+
+def chosen_of_names():
+    return random.choice(["a", "b"]), random.random()
+
+
+@pytest.mark.parametrize("fn", [chosen, chosen_of_names])
+def test_what_is_drawn_of_a_sequence_is_drawn_at_each_call(fn):
+    executor, found, expected = Executor(force=True), [], []
+    for results, call in ((found, lambda: executor.call(fn)), (expected, fn)):
+        random.seed(2)
+        results += [call() for _ in range(3)]
+    assert found == expected
+    assert bool(executor.captures[0].breaks) == (fn is chosen_of_names)

@@ -429,7 +429,7 @@ class Role(enum.Enum):
     SIZE = "size"
     SEED = "seed"
     TANGENT = "tangent"
-    NUMBER = "number"  # a Python number, in a 0-dim tensor made for this call: it shares memory with nothing
+    NUMBER = "number"  # a Python number in a 0-dim tensor, or random ones, made for this call: apart from all memory
     LEAF = "leaf"  # made for this call, for gradients of a tensor that the graph computes: its own data is not read
 
 

@@ -249,12 +249,13 @@ class Builder(Writer):
         self._out = self.body if isinstance(draw, Reading) and draw.late else self.fetches
         loads: list[Loader] = [partial(self.load, arg) for arg in draw.args]
         self.call(partial(self.emit, "LOAD_CONST", draw.drawn_by), loads)
-        if isinstance(draw, Draw):
-            self.emit("STORE_FAST", self._temporaries.setdefault(id(draw), self.temporary()))
+        given = draw if isinstance(draw, Draw) else draw.gives
+        if given is not None:
+            self.emit("STORE_FAST", self._temporaries.setdefault(id(given), self.temporary()))
         else:
             self.emit("POP_TOP")
-            if draw.undo is not None:
-                self._undone.append(draw.undo)
+        if isinstance(draw, Step) and draw.undo is not None:
+            self._undone.append(draw.undo)
         self._out = self.body
 
     @property

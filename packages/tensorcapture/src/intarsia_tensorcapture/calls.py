@@ -25,6 +25,7 @@ from intarsia_tensorcapture import (
     cards,
     contexts,
     distributed,
+    generators,
     gradients,
     higher_order,
     inference,
@@ -280,6 +281,7 @@ def _grouped(lists: Any, with_indices: bool = False) -> Any:
 HANDLERS: dict[Any, Handler] = {
     **cards.HANDLERS,
     **distributed.HANDLERS,
+    **generators.HANDLERS,
     **gradients.HANDLERS,
     **higher_order.HANDLERS,
     **inference.HANDLERS,

@@ -13,12 +13,14 @@ import torch
 
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const, is_none
+from intarsia_pyeval.values.draws import Draw
 from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
 from intarsia_tensorcapture import data_sizes
 from intarsia_tensorcapture.items import as_size, holds_item
+from intarsia_tensorcapture.making import tensor_from
 from intarsia_tensorcapture.numbers import SymbolicNumber
-from intarsia_tensorcapture.tensor import TensorValue
+from intarsia_tensorcapture.tensor import TensorValue, recording_of
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
@@ -150,13 +152,15 @@ def _has_open(part: Value) -> bool:
 
 
 def _with_sizes(tx: Tracer, key: Value) -> Value:
-    """Return the key with numbers in tensors as sizes."""
+    """Return the key with numbers in tensors as sizes; a list with random ones is a tensor."""
     if isinstance(key, Tuple) and key.cls is tuple:
         return Tuple([_with_sizes(tx, part) for part in key.items])
     if isinstance(key, Slice):
         return Slice([_with_sizes(tx, part) for part in key.parts])
     if isinstance(key, OpenNumber) and key.type() is int and holds_item(key):
         return as_size(tx, key)
+    if isinstance(key, List) and any(isinstance(item, Draw) for item in key.items):
+        return tensor_from(torch.tensor)(recording_of(tx), tx, [key], {})
     return key
 
 

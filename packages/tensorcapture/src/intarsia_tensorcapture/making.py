@@ -57,7 +57,7 @@ def tensor_from(function: Any) -> Callable[[Recording, Tracer, Sequence[Value], 
 
 
 def full(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Model `torch.full(size, a < b)` of sizes: the answer is an input, so that no version is for one answer only."""
+    """Model `torch.full(size, a < b)` of sizes, and of a float: an input, so that no version is for one value."""
     named = {**dict(zip(("size", "fill_value"), args, strict=False)), **keywords}
     answer = named.pop("fill_value", None)
     if isinstance(answer, SymbolicNumber) and answer.type() is bool and len(args) <= 2 and "out" not in named:
@@ -67,6 +67,12 @@ def full(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keyword
             named |= {"dtype": Const(torch.bool) if is_none(dtype) else dtype}
             made = plugin.record(tx, "call_function", torch.empty, [named.pop("size")], named)
             return plugin.record(tx, "call_method", "copy_", [made, truth], {})
+    if isinstance(answer, OpenNumber) and answer.type() is float and len(args) <= 2 and "out" not in named:
+        dtype = named.get("dtype", Const(None))
+        dtype = Const(torch.get_default_dtype()) if is_none(dtype) else dtype
+        if "size" in named and isinstance(dtype, Const) and dtype.value in _FLOATS:
+            made = plugin.record(tx, "call_function", torch.empty, [named.pop("size")], {**named, "dtype": dtype})
+            return plugin.record(tx, "call_method", "fill_", [made, answer], {})
     return plugin.record(tx, "call_function", torch.full, args, keywords)
 
 

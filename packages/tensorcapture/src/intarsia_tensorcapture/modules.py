@@ -103,12 +103,20 @@ def _has_hooks(plugin: Recording, tx: Tracer, callee: Object) -> bool:
     return False
 
 
+#: The code of what torch makes of functions that its compiler is to leave alone.
+_LEFT_ALONE = vars(torch)["_disable_dynamo"](lambda: None).__code__
+
+
 def unpatched(function: Any) -> Any:
-    """Return the method of `nn.Module` that another compiler of torch has wrapped, to keep its own count of modules.
+    """Return the function of torch's that another compiler of torch has wrapped; None where none has.
+
+    That is a method of `nn.Module`, wrapped to keep its own count of modules, or a function that it leaves alone.
 
     Once that compiler ran in a process, `nn.Module.__init__` and `__setstate__` are functions of it, with torch's own
     in their closure. What the wrapper adds is a mark for that compiler, on modules that it would trace.
     """
+    if getattr(function, "__code__", None) is _LEFT_ALONE:
+        return function.__wrapped__
     if function not in [vars(torch.nn.Module).get(name) for name in ("__init__", "__setstate__")]:
         return None
     if function.__module__ == torch.nn.modules.module.__name__:

@@ -51,6 +51,7 @@ from intarsia_tensorcapture import (
     distributed,
     floats,
     foreach,
+    generators,
     inference,
     modules,
     optimizers,
@@ -187,6 +188,8 @@ class Tensors(Extension):
             return contexts.existing_autocast(self, tx, value, source)
         if kind is torch.inference_mode:
             return inference.existing_inference(tx, value, source)
+        if kind is torch.Generator:
+            return generators.existing_generator(self, tx, value, source)
         if kind in SYMBOLIC:
             return self.sizes.model(value)
         if not issubclass(kind, torch.Tensor):
@@ -292,6 +295,9 @@ class Tensors(Extension):
             raise Break("tracer.tensor_op", "a mode changes what torch functions do")
         name = getattr(target, "__name__", target)
         keywords = with_device(self, tx, target, keywords)
+        found = generators.drawn(self, tx, kind, target, args, keywords)
+        if found is not None:
+            return found
         if name.startswith(foreach.PREFIX):
             apart = foreach.taken_apart(self, tx, target, args, keywords)
             if apart is not None:
@@ -602,7 +608,7 @@ class Tensors(Extension):
         """Describe an input."""
         if isinstance(value, SymbolicNumber):
             return InputSpec(self.input_names[value], Role.SIZE, value.source)
-        if isinstance(value, (floats.NumberInput, subclass_gradients.Carrier, MadeLeaf)):
+        if isinstance(value, (floats.NumberInput, subclass_gradients.Carrier, generators.DrawnTensor, MadeLeaf)):
             return InputSpec(self.input_names[value], value.role, requires_grad=value.fake.requires_grad)
         role = Role.BUFFER if "_buffers" in str(value.source) else Role.USER
         role = Role.PARAMETER if isinstance(value.real, torch.nn.Parameter) else role

@@ -12,7 +12,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from intarsia_pyeval.checking import InVain, passed
 from intarsia_recorder import EagerMode
 
-__all__ = ["DRAWN_IN_VAIN", "WatchedMode", "calls_out"]
+__all__ = ["DRAWN_IN_VAIN", "WatchedMode", "calls_out", "generators", "put_back"]
 
 
 #: Namespaces of operators that do what their schemas say, and nothing else.
@@ -94,7 +94,7 @@ def calls_out(graph: torch.fx.Graph) -> bool:
 _States = tuple[torch.Tensor, list[torch.Tensor]]
 
 
-def _generators() -> _States:
+def generators() -> _States:
     """Return the states of torch's random generators."""
     return torch.random.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
@@ -103,10 +103,15 @@ def _passed_or_put_back(results: Sequence[Any], count: int, states: _States) -> 
     """Do as `passed`; where a check fails, put the random generators back."""
     held = passed(results, count)
     if held is None:
-        torch.random.set_rng_state(states[0])
-        torch.cuda.set_rng_state_all(states[1])
+        put_back(states)
     return held
 
 
-DRAWN_IN_VAIN = InVain(_generators, _passed_or_put_back)
+def put_back(states: _States) -> None:
+    """Put torch's random generators back."""
+    torch.random.set_rng_state(states[0])
+    torch.cuda.set_rng_state_all(states[1])
+
+
+DRAWN_IN_VAIN = InVain(generators, _passed_or_put_back)
 """How a graph is called that draws random numbers."""

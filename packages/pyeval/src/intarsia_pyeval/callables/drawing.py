@@ -6,8 +6,9 @@ what is drawn is known too; the generator goes the same steps before the graph r
 
 from __future__ import annotations
 
+import operator
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,12 @@ from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics.opening import widened
 from intarsia_pyeval.tracer import BuiltinCall
 from intarsia_pyeval.values.base import Keywords, Value
-from intarsia_pyeval.values.constants import NONE, Const
-from intarsia_pyeval.values.draws import Draw, Step
+from intarsia_pyeval.values.constants import NONE, Const, is_none
+from intarsia_pyeval.values.draws import Draw, Drawn, Step
 from intarsia_pyeval.values.numbers import Bounds
 from intarsia_pyeval.values.objects import Object
 from intarsia_pyeval.values.sequences import List
+from intarsia_pyeval.values.signatures import named
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
@@ -30,6 +32,7 @@ __all__ = ["CALLS"]
 _GLOBAL: Any = random.random.__self__  # type: ignore[attr-defined]
 _RANDOM: Any = vars(random.Random.__base__)["random"]
 _MOST = 1 << 53
+_LONGEST = 256  # of what is drawn from: each number is a value of its own
 #: Arguments -> bounds of what is drawn; None: any float.
 Limits = Callable[..., Bounds | None]
 
@@ -38,8 +41,16 @@ def _uniform(a: float, b: float) -> Bounds:
     return widened(min(a, b), max(a, b))
 
 
-def _normal(mu: float = 0.0, sigma: float = 1.0) -> None:
+def _any(first: float = 0.0, second: float = 1.0) -> None:
     return None
+
+
+def _triangular(low: float = 0.0, high: float = 1.0, mode: float | None = None) -> Bounds:
+    return widened(min(low, high), max(low, high))
+
+
+def _bits(k: int) -> Bounds:
+    return _between(0, (1 << k) - 1 if 0 < k <= 53 else -1)
 
 
 def _between(a: int, b: int) -> Bounds:
@@ -105,8 +116,12 @@ def _order(draws: str) -> BuiltinCall:
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         _check_global(args[0], draws)
         generator = tx.effects.generator
-        if generator is None or keywords or len(args) != (3 if draws == "sample" else 2):
+        if generator is None:
+            return _order_of_numbers(tx, draws, args[1:], keywords)
+        if keywords or len(args) != (3 if draws == "sample" else 2):
             raise Break("tracer.call", f"random.{draws} draws from a sequence what isn't known")
+        if draws == "choices":
+            raise Break("tracer.call", "random.choices draws behind a seed")
         sequence, *rest = args[1:]
         if draws != "shuffle" and not issubclass(sequence.type(), (list, tuple, range)):
             raise Break("tracer.call", f"random.{draws} draws from {sequence.describe()}")
@@ -130,6 +145,75 @@ def _order(draws: str) -> BuiltinCall:
     return handler
 
 
+def _order_of_numbers(tx: Tracer, draws: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Draw from numbers that are known, by a generator that isn't: what is drawn stays open."""
+    given = named(draws, args, keywords, _PARAMETERS[draws], 1)
+    sequence, *rest = [given.get(name, NONE) for name in _PARAMETERS[draws]]
+    step, items = tx.checks.step(), _numbers(tx, sequence)
+    kinds = {type(n) for n in items}
+    fits = 0 < len(items) <= _LONGEST and len(kinds) == 1 and (draws != "shuffle" or sequence.type() is list)
+    if step is None or not fits:
+        raise Break(
+            "tracer.call",
+            f"random.{draws} draws from {sequence.describe()}, which isn't known, or what it draws must be known",
+        )
+    size = rest[-1].as_python() if rest and isinstance(rest[-1], Const) else None
+    size = {"choice": 1, "shuffle": len(items)}.get(draws, 1 if draws == "choices" and size is None else size)
+    if type(size) is not int or not 0 <= size <= (len(items) if draws == "sample" else _LONGEST):
+        raise Break("tracer.exception", f"random.{draws} may raise, or draws many")
+    weights = {
+        name: _numbers(tx, value)
+        for name, value in zip(_WEIGHTS, rest, strict=False)
+        if draws == "choices" and not is_none(value)
+    }
+    if any(len(found) != len(items) for found in weights.values()):
+        raise Break("tracer.call", f"random.{draws} draws by weights that aren't known")
+    found = Drawn()
+    tx.effects.draw(Step(partial(_several, draws, items, weights, size), [], gives=found))
+    limits = (min(items), max(items))
+    drawn: list[Value] = []
+    for at in range(size):
+        draw = Draw(tx.guards, operator.getitem, [found, Const(at)], kinds.copy().pop(), limits, step)
+        tx.effects.draw(draw)
+        drawn.append(draw)
+    if draws != "shuffle":
+        return drawn[0] if draws == "choice" else List(drawn)
+    for at, item in enumerate(drawn):
+        do.set_item(tx, sequence, Const(at), item)
+    return NONE
+
+
+_WEIGHTS = ("weights", "cum_weights")
+#: Name of a method -> its parameters: what is drawn from first, how many are drawn last.
+_PARAMETERS = {
+    "choice": ("seq",),
+    "sample": ("population", "k"),
+    "shuffle": ("x",),
+    "choices": ("population", *_WEIGHTS, "k"),
+}
+
+
+def _numbers(tx: Tracer, sequence: Value) -> list[Any]:
+    """Return the numbers of a sequence; [] where they aren't known, or are no ints or floats that a double holds."""
+    if not issubclass(sequence.type(), (list, tuple, range)):
+        return []
+    count = do.length(tx, sequence)
+    found = [do.get_item(tx, sequence, Const(at)) for at in range(count)] if count <= _LONGEST else []
+    known = [item.value for item in found if isinstance(item, Const) and type(item.value) in (int, float)]
+    return known if len(known) == count and all(abs(n) < _MOST for n in known) else []
+
+
+def _several(draws: str, items: Sequence[Any], weights: Mapping[str, Any], size: int) -> list[Any]:
+    """Draw several numbers."""
+    if draws == "shuffle":
+        shuffled = list(items)
+        random.shuffle(shuffled)
+        return shuffled
+    if draws == "choice":
+        return [random.choice(items)]
+    return random.sample(items, size) if draws == "sample" else random.choices(items, **weights, k=size)
+
+
 def _positions(generator: Any, draws: str, count: int, *sizes: int) -> list[int]:
     """Draw as from a sequence of `count` items; return the positions of what is drawn.
 
@@ -150,15 +234,21 @@ def _positions(generator: Any, draws: str, count: int, *sizes: int) -> list[int]
 
 _METHODS: dict[Callable[..., Any], tuple[type, Limits]] = {
     random.uniform: (float, _uniform),
-    random.gauss: (float, _normal),
-    random.normalvariate: (float, _normal),
+    random.gauss: (float, _any),
+    random.normalvariate: (float, _any),
     random.randint: (int, _between),
     random.randrange: (int, _range),
+    random.expovariate: (float, _any),
+    random.triangular: (float, _triangular),
+    random.betavariate: (float, _any),
+    random.gammavariate: (float, _any),
+    random.lognormvariate: (float, _any),
 }
 #: How each is called.
 CALLS: dict[Any, BuiltinCall] = {
     random.Random.seed: _seed,
-    **{getattr(random.Random, name): _order(name) for name in ("choice", "sample", "shuffle")},
+    **{getattr(random.Random, name): _order(name) for name in _PARAMETERS},
+    vars(random.Random.__base__)["getrandbits"]: _draw(random.getrandbits, int, _bits),
     _RANDOM: _draw(random.random, float, lambda: (0.0, 1.0)),
     **{
         method.__func__: _draw(method, kind, limits)  # type: ignore[attr-defined]

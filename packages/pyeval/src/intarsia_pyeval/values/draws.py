@@ -13,7 +13,7 @@ from intarsia_pyeval.values.numbers import Bounds, OpenNumber
 if TYPE_CHECKING:
     from intarsia_pyeval.sources import Guards
 
-__all__ = ["Draw", "Reading", "Step"]
+__all__ = ["Draw", "Drawn", "Reading", "Step"]
 
 
 class Step(Value):
@@ -22,23 +22,38 @@ class Step(Value):
     Args:
         drawn_by: The function to call.
         args: Its arguments.
-        undo: Puts back what the last such step of the thread did; None: the state of the generator does.
+        undo: Puts back what the last such step of the thread did; None: the state of Python's generator does.
+        gives: The model of what it gives, where anybody needs that.
     """
 
-    __slots__ = ("args", "drawn_by", "undo")
+    __slots__ = ("args", "drawn_by", "gives", "undo")
     shared = False
 
     def __init__(
-        self, drawn_by: Callable[..., Any], args: Sequence[Value], undo: Callable[[], None] | None = None
+        self,
+        drawn_by: Callable[..., Any],
+        args: Sequence[Value],
+        undo: Callable[[], None] | None = None,
+        gives: Value | None = None,
     ) -> None:
         self.source = None
         self.undo = undo
+        self.gives = gives
         self.drawn_by = drawn_by
         self.args = tuple(args)
 
     def type(self) -> Any:
         """Nobody asks: the program doesn't get hold of it."""
         return type(None)
+
+
+class Drawn(Value):
+    """Several numbers that a step gives; draws take them out, and the program doesn't get hold of it."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.source = None
 
 
 class Draw(OpenNumber):
