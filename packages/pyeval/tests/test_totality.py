@@ -17,7 +17,17 @@ from intarsia_pyeval import (
 )
 from intarsia_pyeval.semantics import methods, special
 from intarsia_pyeval.values.deques import Deque
-from intarsia_pyeval.values.iterators import Backwards, Enumerate, Filter, Generator, Map, Position, Reversed, Zip
+from intarsia_pyeval.values.iterators import (
+    Backwards,
+    Coroutine,
+    Enumerate,
+    Filter,
+    Generator,
+    Map,
+    Position,
+    Reversed,
+    Zip,
+)
 from intarsia_pyeval.values.mappings import Dict, DictView
 from intarsia_pyeval.values.sequences import List, Slice, Tuple
 from intarsia_pyeval.values.sets import SetValue
@@ -42,7 +52,8 @@ _OVER = [[], (), "", "\u0100", b"", range(1), range(1 << 70), set(), collections
 MODELS |= dict.fromkeys([type(iter(over)) for over in _OVER], Position)
 MODELS |= dict.fromkeys([type(reversed(over)) for over in [collections.deque(), *_VIEWS]], Backwards)
 MODELS |= dict.fromkeys((reversed, type(reversed([]))), Reversed)
-MODELS |= {enumerate: Enumerate, zip: Zip, map: Map, filter: Filter, types.GeneratorType: Generator}
+MODELS |= {enumerate: Enumerate, zip: Zip, map: Map, filter: Filter}
+MODELS |= {types.GeneratorType: Generator, types.CoroutineType: Coroutine}
 IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
 
 

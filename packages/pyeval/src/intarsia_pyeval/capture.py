@@ -277,6 +277,7 @@ class Attempts:
         except RecursionError:
             return self._native(graph_break("tracer.depth", "the evaluator ran out of stack", tx.frames.origin()))
         else:
+            _check_awaited(tx, tx.steps.now + 1)
             linkable, graph = assemble_return(tx, frame, value, self.hole)
             return self._captured(tx, linkable, graph, ())
         self.broken = self.broken or found
@@ -294,6 +295,7 @@ class Attempts:
             assert raised_at is not None
             self.stop_at = raised_at
             return None
+        _check_awaited(tx, tx.steps.now)
         frame.stack = tx.steps.stack
         broken = self.broken
         assert broken is not None
@@ -335,6 +337,17 @@ class Attempts:
         if graph is None:
             return Capture(None, Signature(), (), guards, linkable, breaks, facts)
         return Capture(graph.module, graph.signature, graph.example_inputs, guards, linkable, breaks, facts)
+
+
+def _check_awaited(tx: Tracer, now: int) -> None:
+    """See that CPython has no coroutine to warn of: one that is never awaited, of those made before a step.
+
+    Raises:
+        Unreconstructable: It has: it is made there.
+    """
+    for made in tx.frames.coroutines:
+        if not made.started and not made.finished and made.birth < now:
+            raise Unreconstructable("a coroutine that nothing awaited yet", made.birth)
 
 
 def _is_in(broken: GraphBreak, code: CodeType) -> bool:

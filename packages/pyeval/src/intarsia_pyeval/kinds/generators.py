@@ -13,7 +13,7 @@ from intarsia_pyeval.semantics import methods
 from intarsia_pyeval.semantics.exceptions import exception_to_raise
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const
-from intarsia_pyeval.values.iterators import Generator, Iterator
+from intarsia_pyeval.values.iterators import Coroutine, Generator, Iterator
 from intarsia_pyeval.values.signatures import arity
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def advance(tx: Tracer, x: Generator) -> Value | None:
 
 def send(tx: Tracer, x: Generator, value: Value) -> Value:
     """Model `send`: returns what is yielded, raises StopIteration with the result at the end."""
+    if x.finished and isinstance(x, Coroutine):
+        tx.raising.error(RuntimeError, "cannot reuse already awaited coroutine")
     if x.finished:
         tx.raising.throw(StopIteration, [])
     x.frame.stack.append(value)
@@ -139,6 +141,31 @@ def _close(tx: Tracer, x: Generator, args: list[Value], keywords: Keywords) -> V
     return close(tx, x)
 
 
+@do.iterate.rule(Coroutine)
+def iterate_coroutine(tx: Tracer, x: Coroutine) -> Value:
+    """Refuse, as CPython does."""
+    tx.raising.error(TypeError, "'coroutine' object is not iterable")
+
+
+@do.advance.rule(Coroutine)
+def advance_coroutine(tx: Tracer, x: Coroutine) -> Value | None:
+    """Refuse, as CPython does."""
+    tx.raising.error(TypeError, "'coroutine' object is not an iterator")
+
+
+@do.call_method.rule(Coroutine)
+def call_method_of_coroutine(tx: Tracer, x: Coroutine, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Call a method of a coroutine."""
+    return methods.call(tx, types.CoroutineType, x, name, args, keywords)
+
+
 METHODS: dict[str, methods.Rule] = {"close": _close, "send": _send, "throw": _throw, **iterators.METHODS}
 _SIZE = methods.SIZE if "__sizeof__" in vars(types.GeneratorType) else {}
 methods.declare(types.GeneratorType, METHODS, methods.refused(["__del__"], "it is CPython's to end a generator"), _SIZE)
+methods.declare(
+    types.CoroutineType,
+    {"close": _close, "send": _send, "throw": _throw},
+    methods.refused(["__await__"], "it is called by its name"),
+    methods.refused(["__del__"], "it is CPython's to end a coroutine"),
+    _SIZE,
+)

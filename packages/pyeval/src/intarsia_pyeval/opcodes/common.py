@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from intarsia_pyeval.evaluate import Opcode
-from intarsia_pyeval.opcodes import blocks, building, calls, class_bodies, flow, matching, operations, variables
+from intarsia_pyeval.opcodes import (
+    awaiting,
+    blocks,
+    building,
+    calls,
+    class_bodies,
+    flow,
+    matching,
+    operations,
+    variables,
+)
 
 __all__ = ["COMMON"]
 
 
 COMMON: dict[str, Opcode] = {
+    "BEFORE_ASYNC_WITH": awaiting.before_async_with,
     "BEFORE_WITH": blocks.before_with,
     "BINARY_OP": operations.binary_op,
     "BINARY_SUBSCR": operations.binary_subscr,
@@ -33,6 +44,10 @@ COMMON: dict[str, Opcode] = {
     "DELETE_SUBSCR": operations.delete_subscr,
     "DICT_MERGE": building.dict_merge,
     "DICT_UPDATE": building.dict_update,
+    "END_ASYNC_FOR": awaiting.end_async_for,
+    "GET_AITER": awaiting.get_aiter,
+    "GET_ANEXT": awaiting.get_anext,
+    "GET_AWAITABLE": awaiting.get_awaitable,
     "GET_ITER": flow.get_iter,
     "GET_LEN": operations.get_len,
     "GET_YIELD_FROM_ITER": flow.get_yield_from_iter,

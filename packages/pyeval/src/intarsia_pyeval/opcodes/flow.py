@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import TYPE_CHECKING
 
 from intarsia_bytecode import surely_raises
 from intarsia_pyeval import do
-from intarsia_pyeval.breaks import Raised
+from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.evaluate import EvaluatedFrame, Signal
 from intarsia_pyeval.kinds import generators
 from intarsia_pyeval.semantics import iteration
 from intarsia_pyeval.values.constants import is_none
 from intarsia_pyeval.values.frames import Yielded
-from intarsia_pyeval.values.iterators import Generator
+from intarsia_pyeval.values.iterators import Coroutine, Generator
 
 if TYPE_CHECKING:
     from intarsia_bytecode import Instruction
@@ -132,6 +133,8 @@ def yield_value(f: EvaluatedFrame, i: Instruction) -> Signal:
 
 def get_yield_from_iter(f: EvaluatedFrame, i: Instruction) -> None:
     """Make an iterator for `yield from`."""
+    if isinstance(f.stack[-1], Coroutine) and not f.code.co_flags & inspect.CO_COROUTINE:
+        raise Break("tracer.exception", "a generator yields from a coroutine")
     if not isinstance(f.stack[-1], Generator):
         f.stack.append(do.iterate(f.tx, f.stack.pop()))
 

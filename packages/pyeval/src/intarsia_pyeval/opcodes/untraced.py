@@ -15,17 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["BREAKS", "raise_break"]
 
 
-_ASYNC = "asynchronous code isn't captured"
+_ASYNC = "asynchronous generators aren't captured"
 
 BREAKS = MappingProxyType(
     {
         "ASYNC_GEN_WRAP": _ASYNC,
-        "BEFORE_ASYNC_WITH": _ASYNC,
-        "END_ASYNC_FOR": _ASYNC,
         "EXIT_INIT_CHECK": "only CPython's own shortcut for constructors runs it",
-        "GET_AITER": _ASYNC,
-        "GET_ANEXT": _ASYNC,
-        "GET_AWAITABLE": _ASYNC,
         "IMPORT_STAR": "a module's names are imported in CPython",
         "PRINT_EXPR": "only an interactive session runs it",
     }

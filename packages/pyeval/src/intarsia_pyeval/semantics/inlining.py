@@ -12,7 +12,7 @@ from intarsia_pyeval.semantics import binding
 from intarsia_pyeval.stores import function_store
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.functions import PythonFunction
-from intarsia_pyeval.values.iterators import Generator
+from intarsia_pyeval.values.iterators import Coroutine, Generator
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["inline"]
 
 
-_NOT_INLINED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+_NOT_INLINED = inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
 def inline(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords: Keywords) -> Value:
     """Evaluate the body of a function in a frame of its own."""
     code = function.code
     if code.co_flags & _NOT_INLINED:
-        raise Break("tracer.frame", f"{function.describe()} is a coroutine or asynchronous generator")
+        raise Break(
+            "tracer.frame", f"{function.describe()} is an asynchronous generator, or a coroutine made of a generator"
+        )
     tx.frames.check_depth(function.describe())
     values = binding.bind(tx, function, args, keywords)
     frame = EvaluatedFrame(
@@ -35,5 +37,9 @@ def inline(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords
     )
     if code.co_flags & inspect.CO_GENERATOR:
         return Generator(frame, tx.steps.now)
+    if code.co_flags & inspect.CO_COROUTINE:
+        made = Coroutine(frame, tx.steps.now)
+        tx.frames.coroutines.append(made)
+        return made
     tx.frames.spend(10)
     return tx.frames.run(frame)

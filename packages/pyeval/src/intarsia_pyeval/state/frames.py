@@ -43,6 +43,7 @@ class Frames:
         stack: The frames, the outermost one first.
         passed_over: Frames that eager has in between, and that aren't evaluated.
         open_generators: Whether some generator was suspended where closing it has an effect.
+        coroutines: All that were made; one that is never awaited is CPython's to complain about.
         dropped: Generators that nothing holds any more; they are closed after the instruction.
     """
 
@@ -51,6 +52,7 @@ class Frames:
         self.passed_over = 0
         self.open_generators = False
         self.dropped: list[Any] = []
+        self.coroutines: list[Any] = []
         self._table = table
         self._limits = limits
         self._room = room

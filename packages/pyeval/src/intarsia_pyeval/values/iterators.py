@@ -15,7 +15,18 @@ from intarsia_pyeval.values.mappings import DictView
 from intarsia_pyeval.values.sequences import Items
 from intarsia_pyeval.values.sets import SetValue
 
-__all__ = ["Backwards", "Enumerate", "Filter", "Generator", "Iterator", "Map", "Position", "Reversed", "Zip"]
+__all__ = [
+    "Backwards",
+    "Coroutine",
+    "Enumerate",
+    "Filter",
+    "Generator",
+    "Iterator",
+    "Map",
+    "Position",
+    "Reversed",
+    "Zip",
+]
 
 
 class Iterator(Value):
@@ -199,3 +210,13 @@ class Generator(Iterator):
         if self.finished or self.running or not self.started:
             return False
         return self.frame.decoded.handlers[self.frame.at.index] is not None
+
+
+class Coroutine(Generator):
+    """What a call of an `async def` gives: awaited, or driven by `send`, as a generator that nobody iterates over."""
+
+    __slots__ = ()
+
+    def __init__(self, frame: Frame, birth: int) -> None:
+        super().__init__(frame, birth)
+        self.cls = types.CoroutineType
