@@ -291,15 +291,7 @@ def read_only_settings(x):
     return x * SETTINGS["scale"] + SETTINGS.get("shift", 0), "scale" in SETTINGS, list(SETTINGS)
 
 
-@program(
-    "mapping proxy",
-    lambda: (randn(3),),
-    graphs=0,
-    breaks=(
-        "tracer.call",
-        "tracer.exception",
-    ),
-)
+@program("mapping proxy", lambda: (randn(3),))
 def proxy_made_inside(x):
     view = types.MappingProxyType({"a": 1})
     try:
@@ -340,7 +332,7 @@ def asked_for_a_protocol(x):
     )
 
 
-@program("frames", lambda: (randn(3),), refused="tracer.frame")
+@program("frames", lambda: (randn(3),))
 def name_of_the_function(x):
     return x * 2, sys._getframe().f_code.co_name
 

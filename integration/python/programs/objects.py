@@ -371,7 +371,7 @@ def cause_and_context(x):
         return x + 1, type(error.__cause__).__name__, error.args
 
 
-@program("async functions", lambda: (randn(3),), refused="tracer.call")
+@program("async functions", lambda: (randn(3),))
 def awaited_helper(x):
     async def double(t):
         return t * 2

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import inspect
+import sys
 import time
+import types
 
 import torch
 from torch import randn
@@ -158,3 +161,151 @@ def single_error_in_a_group(x):
         matched, rest = group.split(KeyError)
         x = x * len(matched.exceptions)
     return x, rest
+
+
+def driven(coroutine):
+    """Run a coroutine that waits for nothing from outside."""
+    try:
+        while True:
+            coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+
+
+class Turn:
+    """Gives way once."""
+
+    def __await__(self):
+        yield
+
+
+class Batches:
+    """An asynchronous iterator."""
+
+    def __init__(self, rows):
+        self.rows = iter(rows)
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        await Turn()
+        for row in self.rows:
+            return row
+        raise StopAsyncIteration
+
+
+@program("async functions", lambda: (randn(4, 3),))
+def rows_of_an_asynchronous_iterator(x):
+    async def total():
+        found = torch.zeros(3)
+        async for row in Batches(x):
+            found = found + row * 2
+        return found
+
+    return driven(total())
+
+
+@program("async functions", lambda: (randn(3),))
+def pipeline_of_coroutines(x):
+    async def load(t):
+        await Turn()
+        return t + 1
+
+    async def scale(t, by):
+        return (await load(t)) * by
+
+    async def main():
+        return [await scale(x, k) for k in range(3)]
+
+    return driven(main())
+
+
+@program("async functions", lambda: (randn(3),))
+def tasks_take_turns(x):
+    order = []
+
+    async def work(name, t, steps):
+        for _ in range(steps):
+            order.append(name)
+            t = t * 2
+            await Turn()
+        return t
+
+    waiting, results = [work("a", x, 2), work("b", x + 1, 1)], []
+    while waiting:
+        task = waiting.pop(0)
+        try:
+            task.send(None)
+            waiting.append(task)
+        except StopIteration as stop:
+            results.append(stop.value)
+    return results, order
+
+
+@program("async functions", lambda: (randn(3),))
+def asynchronous_context(x):
+    class Session:
+        async def __aenter__(self):
+            await Turn()
+            return 3
+
+        async def __aexit__(self, kind, error, trace):
+            return kind is ValueError
+
+    async def main():
+        async with Session() as by:
+            y = x * by
+        async with Session():
+            raise ValueError("is swallowed")
+        return y
+
+    return driven(main())
+
+
+def described(t):
+    """Name the function that calls, as helpers that log do."""
+    frame = sys._getframe(1)
+    return f"{frame.f_code.co_name}: {tuple(t.shape)}", frame.f_globals["__name__"]
+
+
+@program("frames", lambda: (randn(3),))
+def helper_names_its_caller(x):
+    def inner(t):
+        return described(t)
+
+    return x * 2, described(x), inner(x)
+
+
+@program("frames", lambda: (randn(3),))
+def caller_by_inspect(x):
+    def where():
+        return inspect.currentframe().f_back.f_code.co_name
+
+    lines = [inspect.currentframe().f_lineno, inspect.currentframe().f_lineno]
+    return x + len(where()), lines[0] == lines[1]
+
+
+@program("mapping proxy", lambda: (randn(3), {"scale": 2}))
+def proxy_shows_changes(x, settings):
+    view = types.MappingProxyType(settings)
+    settings["shift"] = 1
+    return x * view["scale"] + view.get("shift", 0), sorted(view), len(view), view | {"more": 3}, {**view} == settings
+
+
+@program("mapping proxy", lambda: (randn(3),))
+def proxy_of_a_registry(x):
+    class Registry:
+        def __init__(self):
+            self._layers = {}
+            self.layers = types.MappingProxyType(self._layers)
+
+        def add(self, name, function):
+            self._layers[name] = function
+
+    registry = Registry()
+    registry.add("double", lambda t: t * 2)
+    registry.add("shift", lambda t: t + 1)
+    for layer in registry.layers.values():
+        x = layer(x)
+    return x, "double" in registry.layers, registry.layers.keys() & {"shift", "none"}

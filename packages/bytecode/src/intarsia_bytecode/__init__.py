@@ -25,6 +25,7 @@ from intarsia_bytecode.liveness import (
     assigned_locals,
     live_locals,
     reads_own_frame,
+    runs_text,
     successors,
 )
 from intarsia_bytecode.raising import raise_inside
@@ -65,6 +66,7 @@ __all__ = [
     "replacement_code",
     "rest_of",
     "resume_code",
+    "runs_text",
     "shares_slot",
     "source_of",
     "stack_prefix",

@@ -15,6 +15,7 @@ __all__ = [
     "assigned_locals",
     "live_locals",
     "reads_own_frame",
+    "runs_text",
     "skipped_at_loop_end",
     "successors",
 ]
@@ -34,9 +35,12 @@ _OTHER_READERS = frozenset({"_getframe", "currentframe", "set_trace"})
 
 
 def reads_own_frame(code: CodeType) -> bool:
-    """Tell whether code may look at its frame in a way that isn't modelled: it must be the frame as written."""
-    if "_getframe" in code.co_names or "currentframe" in code.co_names:
-        return True
+    """Tell whether code may ask for its frame: a function that goes on in its place is another one."""
+    return "_getframe" in code.co_names or "currentframe" in code.co_names
+
+
+def runs_text(code: CodeType) -> bool:
+    """Tell whether code may run text in its frame: it must be the frame as written."""
     return any(name in code.co_names and _loads_global(code, name) for name in ("eval", "exec"))
 
 

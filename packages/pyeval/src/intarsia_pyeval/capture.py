@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any, NoReturn, Protocol, TypedDict, Unpack
 
-from intarsia_bytecode import asks_for_locals, info_of, reads_own_frame
+from intarsia_bytecode import asks_for_locals, info_of, reads_own_frame, runs_text
 from intarsia_ir import codes
 from intarsia_ir.errors import IntarsiaError, InternalError, InvalidArgumentError, UnsupportedError
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
@@ -215,7 +215,7 @@ class Attempts:
             return graph_break("tracer.repeated", "an instruction broke before in this call", origin)
         if self.code.co_flags & _GENERATORS or not self.code.co_flags & inspect.CO_NEWLOCALS:
             return graph_break("tracer.frame", f"{self.code.co_name} is a generator, coroutine or class body", origin)
-        if reads_own_frame(self.code):
+        if runs_text(self.code):
             return graph_break("tracer.frame", f"{self.code.co_name} may look at its own frame", origin)
         return None
 
@@ -299,6 +299,8 @@ class Attempts:
         frame.stack = tx.steps.stack
         broken = self.broken
         assert broken is not None
+        if reads_own_frame(self.code):  # which a resume function isn't
+            return self._native(broken)
         if frame.gave_locals is not None and asks_for_locals(self.code) > 1:
             return self._native(broken)  # what is asked for once more is the dict of this frame
         force = self.force or tx.extension.answers_differ()

@@ -11,6 +11,7 @@ from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.callables import attributes
 from intarsia_pyeval.callables.polyfills import polyfill
+from intarsia_pyeval.kinds.made_proxies import MadeProxy
 from intarsia_pyeval.semantics import folding, iteration, operators, special
 from intarsia_pyeval.semantics.opening import opened
 from intarsia_pyeval.stores import position_store
@@ -83,6 +84,8 @@ def _filter(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (value,) = arity("reversed", args, keywords, 1)
+    if isinstance(value, MadeProxy):
+        value = value.base
     if isinstance(value, (Deque, Dict, DictView)):
         made = Backwards(DictView(value, "keys") if isinstance(value, Dict) else value, tx.steps.now)
         position_store.begin(tx, made)

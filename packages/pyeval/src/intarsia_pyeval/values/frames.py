@@ -32,6 +32,7 @@ class Frame(Protocol):
         locals: Its variables.
         cells: Those of them that functions share.
         outermost: Whether it is the captured frame.
+        globals: Its globals.
         gave_locals: The dict in which the traced code got them, where later answers are the same one.
     """
 
@@ -43,6 +44,7 @@ class Frame(Protocol):
     locals: dict[str, Value]
     cells: dict[str, Any]
     outermost: bool
+    globals: Any
     gave_locals: Dict | None
 
     def run(self, table: Any, exception: Value | None = None) -> Value | Yielded:
