@@ -91,7 +91,7 @@ def mutants(session: nox.Session) -> None:
 # ---- package tests ---------------------------------------------------------------------------------------------
 
 # pages whose examples need no more than torch and transformers
-GUIDES = ("from-torch-compile", "training-loops", "distributed", "generation", "report", "export")
+GUIDES = ("from-torch-compile", "training-loops", "distributed", "generation", "freezing", "report", "export")
 TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy")
 
 

@@ -51,10 +51,10 @@ def test_a_graph_that_cannot_have_symbols_is_compiled_for_constants():
     toy.plans["f"] = with_symbols
     refuse = iter([True])
 
-    def compile_graph(capture):
+    def compile_graph(capture, frame):
         if next(refuse, False):
             raise UnsupportedError("a symbol in this place", code="toy.symbol")
-        return toy.compile_graph(capture)
+        return toy.compile_graph(capture, frame)
 
     object.__setattr__(toy.config, "compile_graph", compile_graph)
     assert compiled(2) == (2, 0) and compiled(3) == (3, 0)

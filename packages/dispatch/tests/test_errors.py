@@ -207,7 +207,7 @@ def faulty(toy, times=1, raises=None):
     """Make the graph of f fault after drawing random numbers; return the log of its calls."""
     calls = []
 
-    def compile_graph(capture):
+    def compile_graph(capture, frame):
         _, run = capture.graph_module
 
         def graph(*inputs):
@@ -359,7 +359,7 @@ def test_a_callable_without_a_fault_protocol_is_a_backend_too():
         return x
 
     toy = Toy()
-    object.__setattr__(toy.config, "compile_graph", lambda capture: lambda x: ("mine", x))
+    object.__setattr__(toy.config, "compile_graph", lambda capture, frame: lambda x: ("mine", x))
     assert toy.compile(f)(1) == ("mine", 1)
 
 
@@ -436,7 +436,7 @@ def test_a_graph_that_exchanges_data_never_runs_again():
 
     ran = []
     toy = Toy()
-    object.__setattr__(toy.config, "compile_graph", lambda capture: CompiledGraph(graph, communicates=True))
+    object.__setattr__(toy.config, "compile_graph", lambda capture, frame: CompiledGraph(graph, communicates=True))
     of_frames = toy.compile(f)
     of_graphs = or_eager(CompiledGraph(graph, communicates=True), f, policy=ErrorPolicy(), count=lambda **amounts: None)
     for run in (of_frames, of_graphs):

@@ -60,7 +60,7 @@ class World:
         if name in self.failing:
             raise UnsupportedError(f"{name} is refused", code="toy.refused")
 
-    def compile_graph(self, capture) -> CompiledGraph:
+    def compile_graph(self, capture, frame) -> CompiledGraph:
         _, run = capture.graph_module
 
         def graph(*inputs, **named):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, ErrorPolicy, FrameGuard
-from intarsia_framehook import frame_values
+from intarsia_framehook import FrameInfo, frame_values
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Origin, Signature, Symbolic
 
 BREAK = GraphBreak("toy.break", "the toy broke", Origin("toy.py", 7, "f"), "don't")
@@ -110,7 +110,7 @@ class Toy:
         plan = self.plans.get(code.co_name, whole_frame)
         return plan(code, frame, number)
 
-    def compile_graph(self, capture: Capture) -> CompiledGraph:
+    def compile_graph(self, capture: Capture, frame: FrameInfo) -> CompiledGraph:
         name, run = capture.graph_module
         return CompiledGraph(self.graphs.get(name, run), draws_random=False)
 

@@ -15,7 +15,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from intarsia_guards import GuardFailure, abi, build_guards
+from intarsia_guards import GuardFailure, abi, build_guards, lookup
 from intarsia_ir import (
     AnswerSource,
     ArgumentSource,
@@ -179,7 +179,7 @@ def test_version(make: Callable[..., torch.Tensor], write: str, native: bool) ->
 
 def test_version_explanation() -> None:
     x = torch.ones(2)
-    record = version(x)
+    record = (*version(x), None)
     x.add_(1)
     failures = check(GuardKind.VERSION, record, [], [x, torch.ones(2), None])
     assert failures[0].expected == "a tensor that had been written 0 times"
@@ -206,6 +206,23 @@ def test_version_of_a_tensor_that_is_gone(native: bool) -> None:
     gone = weakref.ref(x)
     del x
     assert gone() is None and not guards.check(kwargs={"x": torch.ones(8)}) and not guards.check(kwargs={"x": None})
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_version_with_contents(native: bool) -> None:
+    x, apart = torch.ones(8), torch.ones(8)
+    guards = build_guards([VersionGuard(X, *version(x), lookup.contents(x), origin=WHERE)], native=native)
+    assert guards.check(kwargs={"x": x}) and not guards.check(kwargs={"x": apart})
+    torch.nn.functional.batch_norm(torch.randn(4, 8), x, torch.ones(8), training=True)  # counts no write
+    assert x._version == 0 and not guards.check(kwargs={"x": x})
+    failure = guards.first_failure(kwargs={"x": x})
+    assert failure is not None and failure.actual == "written in a way that isn't counted"
+    x.data.fill_(1)
+    assert guards.check(kwargs={"x": x})
+    x.untyped_storage().resize_(16)
+    assert not guards.check(kwargs={"x": x})
+    x.untyped_storage().resize_(0)
+    assert not guards.check(kwargs={"x": x})
 
 
 def test_where_writes_are_counted_is_known() -> None:

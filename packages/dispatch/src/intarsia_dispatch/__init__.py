@@ -14,7 +14,7 @@ Example, with a "tracer" that replaces `x + 1` by `x - 1`:
     ...     return FrameGuard(lambda x: x > 0, lambda values, globals: None if values["x"] > 0 else "x > 0")
     >>> dispatcher = Dispatcher(DispatchConfig(
     ...     capture=capture, build_guards=build_guards, link=lambda linkable, holes: linkable.code,
-    ...     compile_graph=lambda capture: capture.graph_module))
+    ...     compile_graph=lambda capture, frame: capture.graph_module))
     >>> fast = dispatcher.compile(f)
     >>> fast(10), f(10), dispatcher.stats().frames_compiled
     (9, 11, 1)

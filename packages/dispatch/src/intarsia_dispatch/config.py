@@ -108,7 +108,8 @@ class DispatchConfig:
     Args:
         capture: The tracer's `capture_frame`. Its replacement bytecode calls the graph before any effect, and leaves
             the parameters as they came until then: after a fault the original runs from them.
-        compile_graph: From a capture with a graph to what runs it; a plain callable stands for `CompiledGraph(run)`.
+        compile_graph: From a capture with a graph, and the frame that it was made for, to what runs it; a plain
+            callable stands for `CompiledGraph(run)`.
         build_guards: Joins the guards and facts of all stages into one.
         link: The tracer's `link`: fills the named holes of replacement bytecode.
         raise_inside: The tracer's: from the code of a frame that is to raise before it begins, code that raises where
@@ -129,7 +130,7 @@ class DispatchConfig:
     """
 
     capture: CaptureFrame
-    compile_graph: Callable[[Capture], CompiledGraph | Callable[..., Any]]
+    compile_graph: Callable[[Capture, FrameInfo], CompiledGraph | Callable[..., Any]]
     build_guards: BuildGuards
     link: Callable[[LinkableCode, Mapping[str, object]], CodeType]
     raise_inside: Callable[[CodeType, BaseException], CodeType] = _raise

@@ -308,7 +308,7 @@ class Dispatcher:
         graph: CompiledGraph | None = None
         if capture.graph_module is not None:
             with torch._C._EnableTorchFunction():  # a backend may trace by it
-                run = config.compile_graph(capture)
+                run = config.compile_graph(capture, frame)
             graph = run if isinstance(run, CompiledGraph) else CompiledGraph(run)
             self._counts.add(graphs=1)
         new_code = None

@@ -33,6 +33,8 @@ _SYMBOLS = {
         "n_dims": "aoti_torch_get_dim",
         "sizes": "aoti_torch_get_sizes",
         "strides": "aoti_torch_get_strides",
+        "data": "aoti_torch_get_data_ptr",
+        "storage_bytes": "aoti_torch_get_storage_size",
         "autocast": "_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE",
         "autocast_dtype": "_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE",
         "autocast_cache": "_ZN2at8autocast25is_autocast_cache_enabledEv",

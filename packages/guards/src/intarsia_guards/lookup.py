@@ -7,6 +7,7 @@ refused: a guard that asks for it doesn't hold. Code of torch and of the standar
 from __future__ import annotations
 
 import collections
+import ctypes
 import enum
 import functools
 import gc
@@ -24,6 +25,7 @@ __all__ = [
     "array_tensor",
     "attribute",
     "code_of",
+    "contents",
     "dict_item",
     "has_attribute",
     "is_shown_by_us",
@@ -174,6 +176,13 @@ def array_tensor(value: Any) -> torch.Tensor:
     if id(value.dtype) not in _named_types():
         raise RefusedError("no type of an array that its name stands for")
     return torch.from_numpy(value)
+
+
+def contents(value: torch.Tensor) -> bytes:
+    """Return the bytes of a contiguous tensor in memory, which begins its storage; none where that is too small."""
+    if value.untyped_storage().nbytes() < value.nbytes or not value.nbytes:
+        return b""
+    return ctypes.string_at(value.data_ptr(), value.nbytes)
 
 
 @functools.cache

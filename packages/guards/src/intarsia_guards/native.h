@@ -105,7 +105,8 @@ bool torch_is_bound(void);
 /* Numbers of its type, device type and device index, and whether it requires grad. */
 int tensor_facts(PyObject *tensor, int32_t facts[4]);
 int check_tensor(PyObject *tensor, TensorWant *want);
-/* Whether the tensor has this storage, and has been written so often: the last two of (weak reference, address, count). */
+/* Whether the tensor has this storage, and has been written so often: (weak reference, address, count,
+ * what the memory must hold, or None). */
 int check_version(PyObject *tensor, PyObject *want);
 int check_sizes(const SizeCode *code, PyObject *const *registers);      /* -2: ask Python */
 bool is_grad_enabled(void);

@@ -16,8 +16,9 @@ static struct {
     int64_t storage, counter, count; /* offsets: storage and counter of writes in the implementation, count in the counter */
     int64_t inline_dims;            /* the most dimensions that lie there, and not somewhere else */
     HandleToInt dtype, device_type, device_index;
-    HandleToLong n_dims;
+    HandleToLong n_dims, storage_bytes;
     HandleToDims sizes, strides;
+    int32_t (*data)(void *handle, void **out);
     bool (*requires_grad)(void *impl);
     bool (*grad_mode)(void), (*inference_mode)(void), (*autocast_cache)(void);
     uint16_t (*default_dtype)(void);
@@ -57,7 +58,7 @@ int bind_torch(PyObject *addresses)
         {"storage", &torch.storage}, {"counter", &torch.counter}, {"count", &torch.count},
         {"metadata", &torch.metadata}, {"n_metadata", &torch.n_metadata}, {"inline_dims", &torch.inline_dims}, {"dtype", &torch.dtype},
         {"device_type", &torch.device_type}, {"device_index", &torch.device_index}, {"n_dims", &torch.n_dims},
-        {"sizes", &torch.sizes}, {"strides", &torch.strides}, {"requires_grad", &torch.requires_grad},
+        {"sizes", &torch.sizes}, {"data", &torch.data}, {"storage_bytes", &torch.storage_bytes}, {"strides", &torch.strides}, {"requires_grad", &torch.requires_grad},
         {"grad_mode", &torch.grad_mode}, {"inference_mode", &torch.inference_mode},
         {"autocast_cache", &torch.autocast_cache}, {"default_dtype", &torch.default_dtype},
         {"context", &torch.context}, {"deterministic", &torch.deterministic}, {"warn_only", &torch.warn_only},
@@ -137,17 +138,30 @@ int check_tensor(PyObject *tensor, TensorWant *want)
     return holds;
 }
 
+/* A storage can be made smaller without a write that is counted. */
+static bool has_contents(void *impl, PyObject *contents)
+{
+    void *data;
+    int64_t n = PyBytes_GET_SIZE(contents), n_stored;
+    return torch.storage_bytes(&impl, &n_stored) == 0 && n_stored >= n && torch.data(&impl, &data) == 0 && data != NULL
+        && memcmp(data, PyBytes_AS_STRING(contents), n) == 0;
+}
+
 /* Python adds this operation only where the offsets are known. */
 int check_version(PyObject *tensor, PyObject *want)
 {
-    const char *impl = implementation(tensor);
+    void *impl = implementation(tensor);
     if (impl == NULL) {
         return 0;
     }
-    const void *storage = *(void *const *)(impl + torch.storage);
-    const char *counter = *(const char *const *)(impl + torch.counter);     /* NULL: writes aren't counted */
-    return counter != NULL && storage == PyLong_AsVoidPtr(PyTuple_GET_ITEM(want, 1))
-        && *(const uint32_t *)(counter + torch.count) == PyLong_AsUnsignedLong(PyTuple_GET_ITEM(want, 2));
+    const void *storage = *(void **)((char *)impl + torch.storage);
+    const char *counter = *(char **)((char *)impl + torch.counter);     /* NULL: writes aren't counted */
+    PyObject *contents = PyTuple_GET_ITEM(want, 3);
+    if (counter == NULL || storage != PyLong_AsVoidPtr(PyTuple_GET_ITEM(want, 1))
+            || *(const uint32_t *)(counter + torch.count) != PyLong_AsUnsignedLong(PyTuple_GET_ITEM(want, 2))) {
+        return 0;
+    }
+    return contents == Py_None || has_contents(impl, contents);
 }
 
 /* ---- state that isn't a value ------------------------------------------------------------------------------------ */

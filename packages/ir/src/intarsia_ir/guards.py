@@ -242,6 +242,8 @@ class VersionGuard(SourceGuardRecord):
         value: The tensor; held weakly.
         version: `x._version`, its count of writes.
         memory: A `StorageWeakRef` of its storage, which keeps another storage from being taken for it.
+        contents: The bytes that it must hold, contiguous and on the CPU; None: they aren't compared. Some writes aren't
+            counted, such as a batch norm's to its statistics.
     """
 
     kind: ClassVar[GuardKind] = GuardKind.VERSION
@@ -249,6 +251,7 @@ class VersionGuard(SourceGuardRecord):
     value: object
     version: int
     memory: object
+    contents: bytes | None = None
 
 
 # ---- state of the process or of the thread ---------------------------------------------------------------------

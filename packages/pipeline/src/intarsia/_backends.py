@@ -29,6 +29,7 @@ from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.pipeline import Pipeline, level_of
 from intarsia_ir.records import Signature, Target
 from intarsia_ir.where import warn_of_untested, warn_user
+from intarsia_rewrites.freezing import frozen
 from intarsia_runtime import warm
 from intarsia_runtime.report import GraphReport
 
@@ -99,6 +100,8 @@ def graph_compiler(
     if tables:  # what is wrong with them is told here, not at the first call
         default_pipeline(**{"target": Target(), **tables})
     instance_of("pipeline", pipeline, Pipeline, type(None))
+    if options.freezing and (pipeline is not None or backend not in ("auto", *SERVED, *LADDER)):
+        raise InvalidArgumentError("option freezing is for the default pipeline alone", code="options.value")
     if not callable(backend):
         if not isinstance(backend, str) or not (backend in _BUILT_IN or backend in _registered):
             one_of("backend", backend, tuple(list_backends()))
@@ -121,6 +124,8 @@ def graph_compiler(
         intarsia_ir.torch.check_devices(gm, inputs, backend, SERVED.get(backend, ("cpu", "cuda")))
         report = report or GraphReport()
         stages = chosen or _default(backend, options, counters, policy, report, tables)
+        if report.weights:
+            stages = frozen(stages, report.weights, report.refuse)
         store = _store(stages, chosen is not None, options, report, tables)
         return compile_graph(gm, inputs, signature, stages, options, counters, report, store)
 
@@ -183,7 +188,7 @@ def _store(
     if not options.warm_start or os.environ.get("INTARSIA_WARM_START") == "0" or stages.stages[-1].name != "build":
         return None
     opaque = ["the pipeline"] * is_users + sorted(tables.keys() - _WITH_TEXT)
-    if opaque or options.verify_each or options.dump_dir or options.max_autotune:
+    if opaque or options.verify_each or options.dump_dir or options.max_autotune or options.freezing:
         report.warm = f"off: {', '.join(opaque)} of yours" if opaque else "off: the passes are asked for"
         return None
     how = (tables.get("target") or intarsia_runtime.detect_target(), sorted(tables.get("fuel", {}).items()), options)

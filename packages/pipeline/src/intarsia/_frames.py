@@ -19,6 +19,7 @@ from intarsia_dispatch import CompiledGraph, DispatchConfig, Dispatcher, ErrorPo
 from intarsia_dispatch.skipping import left_alone, library_code
 from intarsia_fuser import FusionPlan
 from intarsia_guards.changes import changed
+from intarsia_guards.weights import Weights
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Capture, GuardKind
 from intarsia_ir.torch import communicates
@@ -58,9 +59,13 @@ def make_dispatcher(
     """
 
     plans: list[FusionPlan] = []
+    weights = Weights()
 
-    def compile_graph(capture: Capture) -> CompiledGraph:
+    def compile_graph(capture: Capture, frame: FrameInfo) -> CompiledGraph:
         report = GraphReport(watch=watching.graph() if watching is not None else None)
+        if options.freezing:
+            code, values = frame.function.__code__, (frame.locals, frame.globals)
+            report.weights = weights.of(code, capture.signature, *values, report.refuse)
         run = compile_one(left_alone(capture.graph_module), capture.example_inputs, capture.signature, report)
         # the environment is open until here: what any stage or backend asked of it is guarded
         plans.extend(report.plans_of(FusionPlan))

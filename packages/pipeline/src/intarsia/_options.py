@@ -20,6 +20,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "verify_each": (True, False),
     "cuda_graphs": (True, False),
     "max_autotune": (True, False),
+    "freezing": (True, False),
     "warm_start": (True, False),
 }
 
@@ -37,6 +38,7 @@ class Options:
         dump_dir: Folder that takes the text of the program after every stage, one subfolder a graph; None: no dumps.
         cuda_graphs: On a GPU, replay a graph's launches from the second call that looks alike on; see the README.
         max_autotune: Measure how each kernel runs fastest, once on each machine; see `intarsia_tuner`.
+        freezing: Compute what follows from a module's weights once, where no gradients are; see the README.
         warm_start: Keep finished plans in the cache, and run no pass for a graph whose plan is there; not with
             `verify_each` or `dump_dir`, which want passes. `INTARSIA_WARM_START=0` switches it off everywhere.
         recompile_limit: Versions of one function; a further call that none fits runs in eager (told once), or raises.
@@ -49,6 +51,7 @@ class Options:
     dump_dir: str | os.PathLike[str] | None = None
     cuda_graphs: bool = False
     max_autotune: bool = False
+    freezing: bool = False
     warm_start: bool = True
     recompile_limit: int = 8
 

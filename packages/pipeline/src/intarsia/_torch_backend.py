@@ -13,6 +13,7 @@ from intarsia._backends import graph_compiler
 from intarsia._options import Options
 from intarsia._session import COMPILE_LOCK, COUNTERS
 from intarsia_dispatch import CompiledGraph, ErrorPolicy, or_eager
+from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.interrupts import held_back
 from intarsia_ir.records import Signature
 from intarsia_ir.torch import communicates
@@ -43,6 +44,8 @@ def torch_backend(
     """
     parsed = Options.parse(options, intarsia_runtime.mode_options(mode))
     policy = ErrorPolicy(parsed.on_error)
+    if parsed.freezing:
+        raise InvalidArgumentError("freezing needs guards of intarsia.compile's front end", code="options.value")
     # what passes ask of sizes belongs to another front end's environment, where only they can ask it
     cold = replace(parsed, warm_start=False)
     compile_one, report = graph_compiler("auto", None, cold, COUNTERS, policy), GraphReport()

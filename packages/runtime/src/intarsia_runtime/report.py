@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+import torch
+
 from intarsia_ir.aten import draws_random
 from intarsia_ir.errors import InternalError
 from intarsia_ir.records import GuardRecord, KernelSource, SizeFacts
 from intarsia_ir.values import Half, Partition
+from intarsia_ir.where import warn_user
 from intarsia_loops import Buildable, Emitted, Extern, Loops
 from intarsia_loops.kernels import KernelSummary, summarise
 from intarsia_runtime.warm import Finished, Found, Missing, PlanStore, Refused, buildable
@@ -49,6 +52,7 @@ class GraphReport:
         warm: `"found"`: no stage ran, its finished plan was in the cache; `"kept"`: it is there now; `"off: ..."`: why
             neither; "": not asked for.
         program: What was built and linked.
+        weights: What the compiler is given: name of an input -> its value, which may be folded in, and guards on it.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -65,6 +69,12 @@ class GraphReport:
     watch: Watch | None = None
     warm: str = ""
     program: Partition[Buildable] | None = None
+    weights: Mapping[str, tuple[torch.Tensor, tuple[GuardRecord, ...]]] = field(default_factory=dict, repr=False)
+
+    def refuse(self, reason: str) -> None:
+        """Note, and tell the user, that something which was asked for wasn't done."""
+        self.note = reason
+        warn_user(reason, RuntimeWarning)
 
     def plans_of(self, kind: type[P]) -> tuple[P, ...]:
         """Return the plans of a kind, in order."""

@@ -190,6 +190,7 @@ class HeldVersion(SourceGuard[VersionGuard]):
         value: The tensor.
         version: How often it had been written.
         memory: Its storage: while this is kept, no other one gets its address.
+        contents: The bytes that it held; None: they aren't compared.
     """
 
     record: ClassVar[type[GuardRecord]] = VersionGuard
@@ -198,24 +199,26 @@ class HeldVersion(SourceGuard[VersionGuard]):
     value: Held[Any]
     version: int
     memory: StorageWeakRef
+    contents: bytes | None
 
     @classmethod
     def of(cls, record: VersionGuard) -> HeldVersion:
         if not isinstance(record.memory, StorageWeakRef):
             raise InvalidArgumentError(f"{record.memory!r} is no StorageWeakRef", code="guards.source")
-        return cls(
-            record.source, hold(record.value), record.version, record.memory, origin=record.origin, reason=record.reason
-        )
+        state = (hold(record.value), record.version, record.memory, record.contents)
+        return cls(record.source, *state, origin=record.origin, reason=record.reason)
 
     def check(self, actual: Any, frame: Frame) -> bool:
-        return actual is self.value.get() and _memory(actual) == self.memory.cdata and actual._version == self.version
+        if actual is not self.value.get() or _memory(actual) != self.memory.cdata or actual._version != self.version:
+            return False
+        return self.contents is None or lookup.contents(actual) == self.contents
 
     def native(self, writer: NativeWriter) -> None:
         v, reference = writer.fetch(self.source), self.value.reference
         if reference is None or not writer.sees_versions:
             writer.call(self.holds_alone, v)
         else:
-            writer.check("VERSION", v, 0, (reference, self.memory.cdata, self.version))
+            writer.check("VERSION", v, 0, (reference, self.memory.cdata, self.version, self.contents))
 
     def text(self, writer: TextWriter) -> None:
         writer.require(f"{writer.constant(self.holds_alone)}({writer.fetch(self.source)})")
@@ -228,7 +231,9 @@ class HeldVersion(SourceGuard[VersionGuard]):
             return "another object"
         if _memory(actual) != self.memory.cdata:
             return "on other memory"
-        return f"written {actual._version} times"
+        if actual._version != self.version:
+            return f"written {actual._version} times"
+        return "written in a way that isn't counted"
 
     def remedy(self, actual: Any) -> str:
         return f"leave freezing off while {self.source} changes, or freeze when its values are final"
