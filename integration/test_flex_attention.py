@@ -19,6 +19,8 @@ from torch.nn.attention.flex_attention import (
 )
 
 import intarsia
+from intarsia_loops import from_fx
+from intarsia_loops.program import Extern
 
 STRICT = {"options": {"on_error": "raise", "verify_each": True}, "fullgraph": True}
 on_cpu = functools.partial(create_block_mask, device="cpu", BLOCK_SIZE=16)
@@ -45,6 +47,14 @@ def tensors(batch=1, heads=2, queries=32, keys=None, width=16, kv_heads=None, dt
     keys, kv_heads = keys or queries, kv_heads or heads
     shapes = [(batch, heads, queries, width), (batch, kv_heads, keys, width), (batch, kv_heads, keys, width)]
     return [torch.randn(shape, dtype=dtype) for shape in shapes]
+
+
+def as_exact(found, program, inputs):
+    """Check that a result in a half type is about as near to that of doubles as eager's, which rounds elsewhere."""
+    exact, expected = program(*[x.double() for x in inputs]), program(*inputs)
+    assert (found.dtype, found.stride()) == (expected.dtype, expected.stride())
+    ours, theirs = ((made.double() - exact).abs() for made in (found, expected))
+    assert ours.max() <= 1.5 * theirs.max() and ours.mean() <= 1.1 * theirs.mean()
 
 
 def agree(program, *calls, **how):
@@ -158,7 +168,11 @@ def test_types(dtype, score):
     def program(q, k, v):
         return flex_attention(q, k, v, score_mod=score, block_mask=on_cpu(causal, None, None, 32, 32), scale=0.2)
 
-    agree(program, tensors(2, 2, dtype=dtype))
+    if score is None and dtype.itemsize == 2:
+        inputs = tensors(2, 2, dtype=dtype)
+        as_exact(intarsia.compile(program, **STRICT)(*inputs), program, inputs)
+    else:
+        agree(program, tensors(2, 2, dtype=dtype))
 
 
 def test_what_is_read_from_outside_may_change():
@@ -395,3 +409,50 @@ def test_what_eager_refuses(program):
     with pytest.raises(type(expected.value)) as found:
         intarsia.compile(program)(*tensors())
     assert str(found.value) == str(expected.value)
+
+
+# ---- what it becomes
+
+
+def library_calls(program, inputs):
+    """Return what a compiled call leaves to libraries, and how many kernels are generated."""
+    called = []
+
+    def look(gm):
+        called.extend(str(item.target).split(".")[1] for item in from_fx(gm).items if isinstance(item, Extern))
+        return gm
+
+    pipeline = intarsia.default_pipeline().after("lower", look)
+    compiled = intarsia.compile(program, pipeline=pipeline, fullgraph=True, options={"on_error": "raise"})
+    if inputs[0].dtype.itemsize == 2:
+        as_exact(compiled(*inputs), program, inputs)
+    else:
+        torch.testing.assert_close(compiled(*inputs), program(*inputs))
+    return called, intarsia.stats().kernels_generated
+
+
+@pytest.mark.parametrize(
+    ("mask", "score", "dtype", "n_kernels"),
+    [
+        (None, None, torch.float32, 0),
+        (causal, None, torch.bfloat16, 0),
+        (near, None, torch.float32, 1),
+        (near, None, torch.bfloat16, 1),
+        (causal, alibi, torch.float32, 1),
+    ],
+    ids=str,
+)
+def test_masks_and_added_scores_are_one_library_call(mask, score, dtype, n_kernels):
+    """The lists of blocks, which nobody reads, aren't computed."""
+
+    def program(q, k, v):
+        blocks = None if mask is None else on_cpu(mask, None, None, 32, 32)
+        return flex_attention(q, k, v, score_mod=score, block_mask=blocks)
+
+    called, made = library_calls(program, tensors(2, 2, dtype=dtype))
+    assert (called, made) == (["_scaled_dot_product_flash_attention_for_cpu"], n_kernels)
+
+
+def test_other_scores_are_one_kernel_between_two_products():
+    called, made = library_calls(lambda q, k, v: flex_attention(q, k, v, score_mod=of_two), tensors(2, 2))
+    assert (called, made) == (["bmm", "bmm"], 1)

@@ -6,14 +6,16 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils._pytree as pytree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from intarsia_ir import meta
-from intarsia_ir.torch import interpret, verify
+from intarsia_ir.torch import Transform, interpret, over_points, verify
 from intarsia_rewrites import recognise_attention
+from intarsia_rewrites._masks import value_of
 
 SDPA = F.scaled_dot_product_attention
 
@@ -195,3 +197,122 @@ def test_not_where_gradients_are_taken():
         node = graph.graph.call_function(torch.autograd.grad, (output.args[0][0], next(iter(graph.graph.nodes))))
         output.args = ((node,),)
     assert recognise_attention(graph, check=False) is graph
+
+
+# ---- functions at points
+
+
+def at_points(function, *operands, n_passed):
+    """Call a function at every point; while tracing, as one node."""
+    if isinstance(operands[0], torch.Tensor):
+        free = operands[n_passed:]
+        return over_points(lambda *passed: function(*passed, *free))(*operands[:n_passed])
+    names = [f"x{n}" for n in range(len(operands))]
+    program = torch.fx.symbolic_trace(eval(f"lambda {', '.join(names)}: (f({', '.join(names)}),)", {"f": function}))
+    numbers, structure = pytree.tree_flatten((tuple(range(n_passed)), {}))
+    call = Transform("over_points", program, {}, numbers, structure, (0,), pytree.tree_structure(0))
+    return operands[0].tracer.create_proxy("call_function", call, operands, {})[0]
+
+
+def flex(q, k, v, b, h, i, j, read, *, keep=None, change=None, softmax=torch._safe_softmax, half=None):
+    """Write `flex_attention` out; `read` is what its functions read besides."""
+    wide = (lambda x: x) if half is None else (lambda x: x.to(torch.float32))
+    shown = wide(q) @ wide(k).transpose(-2, -1) * 0.5
+    if change is not None:
+        shown = at_points(change, shown, b, h, i, j, read, n_passed=5)
+    if keep is not None:
+        shown = torch.where(at_points(keep, b, h, i, j, read, n_passed=4), shown, -math.inf)
+    weights = softmax(shown, -1)
+    return (weights if half is None else weights.to(half)) @ v
+
+
+def written_with(**how):
+    return lambda q, k, v, b, h, i, j, read: flex(q, k, v, b, h, i, j, read, **how)
+
+
+CHANGES = {
+    "added": lambda s, b, h, i, j, t: s + t[0] * (i - j),
+    "an int added": lambda s, b, h, i, j, t: (h - j) + s,
+    "taken": lambda s, b, h, i, j, t: torch.sub(s, j * t[1]),
+    "bytes taken": lambda s, b, h, i, j, t: s - (i + j).to(torch.uint8),
+    "by batch": lambda s, b, h, i, j, t: s + (b + h) * t[2],
+}
+KEEPS = {
+    "causal": lambda b, h, i, j, t: i >= j,
+    "causal, turned": lambda b, h, i, j, t: j <= i,
+    "near": lambda b, h, i, j, t: (i - j).abs() < 2,
+    "some rows": lambda b, h, i, j, t: (i % 2 == 0) & (j < 3),
+}
+NO_FLEX = {
+    "a factor": {"change": lambda s, b, h, i, j, t: s * t[0]},
+    "a cap": {"change": lambda s, b, h, i, j, t: torch.tanh(s)},
+    "read twice": {"change": lambda s, b, h, i, j, t: s + s * j},
+    "added to itself": {"change": lambda s, b, h, i, j, t: s + s},
+    "taken from": {"change": lambda s, b, h, i, j, t: t[0] - s},
+    "a number": {"change": lambda s, b, h, i, j, t: s + 1.0},
+    "a mask of numbers": {"change": lambda s, b, h, i, j, t: torch.where(i >= j, s, -math.inf)},
+}
+
+
+def inputs_at_points(dtype=torch.float32, keys=6):
+    place = [torch.arange(n) for n in (2, 3, 6, keys)]
+    return [*operands(2, 3, keys=keys, dtype=dtype), *place, torch.tensor([0.3, -0.2, 0.1])]
+
+
+def call_of(made):
+    (node,) = [n for n in made.graph.nodes if n.target is SDPA]
+    return node
+
+
+@pytest.mark.parametrize("softmax", [torch._safe_softmax, torch.softmax])
+@pytest.mark.parametrize("keep", [None, *KEEPS])
+@pytest.mark.parametrize("change", [None, *CHANGES])
+def test_functions_at_points(change, keep, softmax):
+    inputs = inputs_at_points()
+
+    written = written_with(keep=KEEPS.get(keep), change=CHANGES.get(change), softmax=softmax)
+    made, n = recognised(written, *inputs)
+    assert n == 1
+    is_causal = change is None and str(keep).startswith("causal")
+    assert call_of(made).kwargs.get("is_causal", False) == is_causal
+    found = interpret(made, *[x.requires_grad_() if n < 3 else x for n, x in enumerate(inputs)])[0]
+    expected = written(*inputs)
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    gradients = [torch.autograd.grad(torch.nan_to_num(y).sin().sum(), inputs[:3]) for y in (found, expected)]
+    if softmax is torch._safe_softmax:
+        torch.testing.assert_close(*gradients)
+
+
+def test_causal_with_other_lengths_is_a_mask():
+    inputs = inputs_at_points(keys=5)
+    made, n = recognised(written_with(keep=KEEPS["causal"]), *inputs)
+    assert n == 1 and "is_causal" not in call_of(made).kwargs
+    torch.testing.assert_close(interpret(made, *inputs)[0], flex(*inputs, keep=KEEPS["causal"]))
+
+
+def test_what_is_alike_in_batches_is_a_mask_of_one():
+    inputs = inputs_at_points()
+    made, _ = recognised(written_with(keep=KEEPS["near"], change=CHANGES["an int added"]), *inputs)
+    assert meta.value(call_of(made).kwargs["attn_mask"]).shape == (1, 3, 6, 6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scores_in_float32_of_half_types(dtype):
+    inputs, written = inputs_at_points(dtype), written_with(keep=KEEPS["near"], half=dtype)
+    made, n = recognised(written, *inputs)
+    assert n == 1 and meta.value(call_of(made).args[0]).dtype == dtype
+    torch.testing.assert_close(interpret(made, *inputs)[0], written(*inputs), rtol=2e-2, atol=2e-2)
+    assert recognised(written_with(change=CHANGES["added"], half=dtype), *inputs)[1] == 0  # a mask would round
+
+
+@pytest.mark.parametrize("name", NO_FLEX)
+def test_other_functions_at_points_stay(name):
+    assert recognised(written_with(**NO_FLEX[name]), *inputs_at_points())[1] == 0
+
+
+def test_an_added_function_with_a_gradient_stays_on_a_cpu():
+    for graded in (False, True):
+        gm = traced(written_with(change=CHANGES["added"]), *inputs_at_points())
+        value_of(gm.graph.find_nodes(op="placeholder")[-1]).requires_grad_(graded)
+        made = recognise_attention(gm, check=False)
+        assert [n.target for n in made.graph.nodes].count(SDPA) == (0 if graded else 1)

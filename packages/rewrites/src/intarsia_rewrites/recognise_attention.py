@@ -6,13 +6,16 @@
     %4 = torch.matmul(%3, %v)
 
 On FX(torch), before autograd, so that the backward pass is the library's as well and no matrix of scores is kept.
+So is `flex_attention`, whose functions are called at points: one that keeps some places is a mask, or `is_causal`, and
+one that adds something to the scores is an added mask.
 
 Side conditions. The scores have no other reader; q, k and v have 3 or 4 dimensions of known size, equal batch
-dimensions and one float type, in which every step stays (a softmax in float32 that is cast back is one); the scale is a
-positive number and comes before the mask; there is at most one mask, added, or filled with -inf; dropout does nothing;
-nothing is written and no region begins or ends between the two products.
+dimensions and one float type, in which every step stays (a softmax in float32 that is cast back is one, and so is all
+of it between casts of q and k and of the weights); the scale is a positive number and comes before the mask; there is
+at most one mask, added, or filled with -inf, and one function that adds; dropout does nothing; nothing is written and
+no region begins or ends between the two products.
 Law: the same function of q, k, v and the mask, rounded less often. Where a row is masked as a whole, the library gives
-zeros and the written form NaN: such rows are filled with NaN.
+zeros, as a safe softmax does, and the written form NaN: such rows are filled with NaN.
 """
 
 from __future__ import annotations
@@ -33,11 +36,13 @@ from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_rewrites._draft import check_torch, copy_graph
 from intarsia_rewrites._masks import value_of
+from intarsia_rewrites._points import addend_at_points, at_points, is_causal
 
 __all__ = ["recognise_attention"]
 
 _MATMUL = {torch.matmul, operator.matmul, torch.bmm, "matmul", "bmm", "__matmul__"}
-_SOFTMAX = {torch.softmax, functional.softmax, "softmax"}
+_SAFE = {torch._safe_softmax}
+_SOFTMAX = {torch.softmax, functional.softmax, "softmax", *_SAFE}
 _MUL = {torch.mul, operator.mul, "mul"}
 _DIV = {torch.div, operator.truediv, torch.true_divide, "div"}
 _ADD = {torch.add, operator.add, "add"}
@@ -57,8 +62,12 @@ class _Found:
     inner: list[fx.Node] = field(default_factory=list)  # between the operands and `last`
     q: fx.Node | None = None
     turned: fx.Node | None = None  # k, transposed
+    k: fx.Node | None = None  # k itself, where it is known
     scale: float = 1.0
     mask: tuple[str, fx.Node] | None = None  # "add", "keep" or "drop", and the mask
+    added: fx.Node | None = None  # a function over points that adds something to the scores
+    safe: bool = False  # whether rows that are masked as a whole are zeros
+    is_cast: bool = False  # whether q and k were cast to a wider type
 
 
 def recognise_attention(gm: fx.GraphModule, *, fuel: int | None = None, check: bool = True) -> fx.GraphModule:
@@ -126,6 +135,7 @@ def _match(last: fx.Node) -> _Found | None:
     scores = _softmax_operand(weights, found)
     if scores is None or not _read_scores(scores, found):
         return None
+    _find_operands(found)
     # what operations on a tensor of a subclass do, the subclass says: of the library's call it may say something else
     own = any(torch_dialect.is_wrapper(value_of(node)) for node in (found.q, found.turned, found.v))
     return found if not own and _fits(found) else None
@@ -152,6 +162,7 @@ def _softmax_operand(node: fx.Node, found: _Found) -> fx.Node | None:
     if dtype not in (None, torch.float32, _dtype(found.v)):
         return None
     found.inner.append(node)
+    found.safe = _calls(node, _SAFE)
     return node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
 
 
@@ -159,7 +170,7 @@ def _read_scores(node: fx.Node, found: _Found) -> bool:
     """Go up from the softmax's operand through a mask and scales to the first product."""
     while not _calls(node, _MATMUL):
         found.inner.append(node)
-        above = _mask_step(node, found) or _scale_step(node, found)
+        above = _mask_step(node, found) or _points_step(node, found) or _scale_step(node, found)
         if above is None:
             return False
         node = above
@@ -186,6 +197,31 @@ def _mask_step(node: fx.Node, found: _Found) -> fx.Node | None:
         found.mask = ("keep", node.args[0])  # type: ignore[assignment]
         return node.args[1]  # type: ignore[return-value]
     return None
+
+
+def _points_step(node: fx.Node, found: _Found) -> fx.Node | None:
+    call = at_points(node)
+    if call is None or addend_at_points(call) is None or found.added is not None or found.scale != 1.0:
+        return None
+    if found.mask is not None and found.mask[0] == "add":
+        return None
+    found.added = call
+    found.inner.append(call)
+    scores = call.args[0]
+    return scores if isinstance(scores, fx.Node) else None
+
+
+def _find_operands(found: _Found) -> None:
+    """Find k; take q and k from before they were cast to float32, where the library takes the half type."""
+    assert found.q is not None and found.turned is not None
+    found.k = _untransposed(found.turned)
+    half, casts = _dtype(found.v), [found.q, found.k]
+    if half not in (torch.float16, torch.bfloat16):
+        return
+    if all(_calls(n, {"to"}) and n.args[1:] == (torch.float32,) and _dtype(n.args[0]) == half for n in casts if n):
+        found.is_cast = found.k is not None
+    if found.is_cast:
+        found.q, found.k = (n.args[0] for n in casts)  # type: ignore[union-attr,assignment]  # just checked
 
 
 def _leads_to_scores(node: fx.Node) -> bool:
@@ -225,14 +261,29 @@ def _fits(found: _Found) -> bool:
         return False
     batch = q.shape[:-2]
     alike = turned.shape[:-2] == batch == v.shape[:-2] and q.shape[-1] == turned.shape[-2]
-    one_type = {q.dtype, turned.dtype, v.dtype, _dtype(found.last)} == {q.dtype} and q.dtype.is_floating_point
-    return alike and one_type and _types_stay(found, q.dtype) and _mask_fits(found, q, turned)
+    of_k = turned.dtype if found.k is None else _dtype(found.k)
+    one_type = {q.dtype, of_k, v.dtype, _dtype(found.last)} == {q.dtype} and q.dtype.is_floating_point
+    fits = _mask_fits(found, q, turned) and _addend_fits(found, q)
+    return alike and one_type and fits and _types_stay(found, q.dtype)
 
 
 def _types_stay(found: _Found, dtype: torch.dtype) -> bool:
-    """Whether every step has the type of q; the softmax, and dropout behind it, may be in float32 until it is cast."""
+    """Whether every step has the type of q; the softmax, and dropout behind it, may be in float32 until it is cast.
+
+    Where q and k were cast, so may all steps.
+    """
     wide = {*_SOFTMAX, functional.dropout, torch.dropout}
-    return all(_dtype(n) == dtype or (_calls(n, wide) and _dtype(n) == torch.float32) for n in found.inner)
+    steps = [n for n in found.inner if n is not found.added]
+    return all(_dtype(n) == dtype or ((found.is_cast or _calls(n, wide)) and _dtype(n) == torch.float32) for n in steps)
+
+
+def _addend_fits(found: _Found, q: torch.Tensor) -> bool:
+    """Whether what a function adds can be a mask: of the type of q, and without a gradient, which CPUs don't give."""
+    if found.added is None:
+        return True
+    read = [_tensor(n) for n in found.added.args[1:]]
+    graded = any(x is not None and x.requires_grad for x in read)
+    return q.dtype in (torch.float32, torch.float64) and not (graded and q.device.type == "cpu")
 
 
 def _mask_fits(found: _Found, q: torch.Tensor, turned: torch.Tensor) -> bool:
@@ -264,8 +315,10 @@ def _between(first: fx.Node, last: fx.Node) -> Iterator[fx.Node]:
 
 
 def _is_harmless(node: fx.Node) -> bool:
-    if node.op == "call_function" and node.target is getattr:
+    if node.op in ("placeholder", "output") or (node.op == "call_function" and node.target is getattr):
         return True
+    if isinstance(node.target, torch_dialect.Transform):
+        return all(map(_is_harmless, node.target.program.graph.nodes))
     regions = {*torch_dialect.REGIONS, *torch_dialect.REGIONS.values(), torch_dialect.set_grad_enabled}
     found = torch_dialect.node_effects(node)
     return not found.writes and not found.opaque and not (node.op == "call_function" and node.target in regions)
@@ -280,13 +333,17 @@ def _replace(graph: fx.Graph, found: _Found) -> None:
     assert q is not None and turned is not None  # the match is complete
     with graph.inserting_before(found.last):
         writer = _Writer(graph, meta.merge_origins(*reversed(found.inner), found.last))
-        k = _untransposed(turned) or writer.method("transpose", turned, -2, -1)
+        k = found.k or writer.method("transpose", turned, -2, -1)
         operands = [q, k, found.v]
         three = value_of(q).dim() == 3
         if three:  # the library's fast kernels take 4 dimensions
             operands = [writer.method("unsqueeze", n, 0) for n in operands]
-        mask, dead = _mask_of(found, writer)
         keywords: dict[str, Any] = {"scale": found.scale}
+        mask, dead = None, None
+        if _is_causal(found):
+            keywords["is_causal"] = True
+        else:
+            mask, dead = _mask_of(found, writer)
         if mask is not None:
             keywords["attn_mask"] = mask
         made = writer.function(functional.scaled_dot_product_attention, *operands, **keywords)
@@ -300,16 +357,47 @@ def _replace(graph: fx.Graph, found: _Found) -> None:
         graph.erase_node(node)
 
 
+def _is_causal(found: _Found) -> bool:
+    """Whether the keys up to the query's own place are kept, of as many keys as queries."""
+    if found.mask is None or found.mask[0] != "keep" or found.added is not None:
+        return False
+    call, shape = at_points(found.mask[1]), value_of(found.mask[1]).shape
+    return call is not None and shape[-2] == shape[-1] and is_causal(call)
+
+
 def _mask_of(found: _Found, writer: _Writer) -> tuple[fx.Node | None, fx.Node | None]:
-    """Return the mask as the library takes it, and which rows are masked as a whole."""
-    if found.mask is None:
+    """Return the mask as the library takes it, and which rows are masked as a whole and must be NaN."""
+    kind, mask = found.mask or ("", None)
+    if found.added is not None:
+        kind, mask = "add", _added_mask(found, writer)
+    if mask is None:
         return None, None
-    kind, mask = found.mask
     if kind == "add":
+        if found.safe:
+            return mask, None
         hidden = writer.function(torch.eq, mask, -_INFINITY)
         return mask, writer.method("all", hidden, -1, True)
     keep = mask if kind == "keep" else writer.function(torch.logical_not, mask)
+    if found.safe:
+        return keep, None
     return keep, writer.function(torch.logical_not, writer.method("any", keep, -1, True))
+
+
+def _added_mask(found: _Found, writer: _Writer) -> fx.Node:
+    """Return what a function adds, of the type of q, with -inf where it is masked besides."""
+    assert found.added is not None
+    addend = addend_at_points(found.added)
+    made = writer.function(operator.getitem, writer.function(addend, *found.added.args[1:]), 0)  # type: ignore[arg-type]
+    kind, mask = found.mask or ("", None)
+    parts = [made] if mask is None else [made, mask]
+    for dim in (0, 1):  # batches or heads that are all alike
+        if all(value_of(part).dim() == 4 and value_of(part).stride(dim) == 0 for part in parts):
+            parts = [writer.method("narrow", part, dim, 0, 1) for part in parts]
+    made = writer.method("to", parts[0], _dtype(found.last))
+    if mask is None:
+        return made
+    drop = writer.function(torch.logical_not, parts[1]) if kind == "keep" else parts[1]
+    return writer.method("masked_fill", made, drop, -_INFINITY)
 
 
 def _untransposed(node: fx.Node) -> fx.Node | None:

@@ -188,4 +188,31 @@ def _create_mask(mod_fn: Any, B: Any, H: Any, Q_LEN: Any, KV_LEN: Any, device: A
     return ~torch.isneginf(over_points(mod_fn)(torch.zeros(sizes, device=device), *place))
 
 
-_STAND_INS: dict[str, Callable[..., Any]] = {"flex_attention": _flex_attention, "create_mask": _create_mask}
+def _blocks_of_mask(block_mask: Any, mask_mod: Any, seq_lengths: Any, *block_size: Any) -> Any:
+    """Take the lists of both directions from the mask of blocks; nothing is looked up, so a list unread is dropped."""
+    import torch.nn.attention.flex_attention as flex
+
+    partial, full = block_mask
+    number, indices = flex._dense_to_ordered(partial)
+    full_number, full_indices = (None, None) if full is None else flex._dense_to_ordered(full)
+    made = flex.BlockMask.from_kv_blocks(
+        number,
+        indices,
+        full_number,
+        full_indices,
+        BLOCK_SIZE=(block_size[0], block_size[1]),
+        mask_mod=mask_mod,
+        seq_lengths=seq_lengths,
+        compute_q_blocks=False,
+    )
+    made.q_num_blocks, made.q_indices = flex._dense_to_ordered(partial.transpose(-2, -1))
+    if full is not None:
+        made.full_q_num_blocks, made.full_q_indices = flex._dense_to_ordered(full.transpose(-2, -1))
+    return made
+
+
+_STAND_INS: dict[str, Callable[..., Any]] = {
+    "flex_attention": _flex_attention,
+    "create_mask": _create_mask,
+    "_create_sparse_block_from_block_mask": _blocks_of_mask,
+}
