@@ -2,7 +2,8 @@
 
 Every method starts from the policies that it is given, so what it finds is never worse than theirs by the cost model.
 A candidate is a sequence of decisions; two sequences that lead to the same kernels are one candidate. The best few of
-all that were seen can be measured, and then the measured time decides.
+all that were seen can be measured, with those that the search started from, and then the measured time decides: what
+is found is as fast as theirs, as far as that can be told.
 
   beam          the `width` best graphs so far are each carried on by their `expand` best steps
   random        walks of steps drawn by what they save, until nothing saves anything
@@ -46,7 +47,7 @@ class Search:
         seed: Of the random draws; the same seed finds the same plan.
         start: Policies whose plans are the first candidates.
         times: Measured microseconds of some plans; None: the cost model decides.
-        finalists: Candidates that are measured.
+        finalists: Candidates that are measured, besides those of `start` and no fusion.
 
     Raises:
         InvalidArgumentError: There is no such method.
@@ -81,14 +82,16 @@ class Search:
             UnsupportedError: `fuser.no_optuna`: the method is `"optuna"`, which isn't installed.
         """
         found = _Found(graph)
-        for policy in (*self.start, _Nothing()):
-            found.add(*_candidate(policy, graph))
+        start = [_candidate(policy, graph) for policy in (*self.start, _Nothing())]
+        for candidate in start:
+            found.add(*candidate)
         {"beam": self._beam, "random": self._random, "evolutionary": self._evolve, "optuna": self._ask}[self.method](
             graph, found
         )
-        best = found.best(self.finalists if self.times else 1)
         if self.times is None:
-            return best[0]
+            return found.best(1)[0]
+        # a start that other decisions lead to as well is measured once, by those that were found first
+        best = list(dict.fromkeys([*found.best(self.finalists), *(found.path(state) for _, state in start)]))
         measured = self.times([planned(graph, path, f"{self.name} {self.version}") for path in best])
         return best[min(range(len(best)), key=measured.__getitem__)]
 
@@ -143,6 +146,9 @@ class _Found:
 
     def add(self, path: Path, state: FusionGraph) -> None:
         self._of.setdefault(state.state(), (state.total_us, len(self._of), path))
+
+    def path(self, state: FusionGraph) -> Path:
+        return self._of[state.state()][2]
 
     def best(self, number: int) -> list[Path]:
         return [path for _, _, path in sorted(self._of.values(), key=lambda c: c[:2])[:number]]
