@@ -96,12 +96,12 @@ def doubled_while_small(x):
     return y
 
 
-@program("torch.cond and loops", lambda: (randn(5, 3),), breaks=("tracer.call",))
+@program("torch.cond and loops", lambda: (randn(5, 3),))
 def map_of_rows(x):
     return map_rows(lambda row, scale: row.sin() * scale, x, torch.tensor(2.0))
 
 
-@program("torch.cond and loops", lambda: (randn(5, 3),), breaks=("tracer.call",))
+@program("torch.cond and loops", lambda: (randn(5, 3),))
 def scan_of_sums(x):
     last, rows = scan(lambda carry, row: (carry + row, (carry * row).clone()), torch.zeros(3), x)
     return last, rows

@@ -98,6 +98,7 @@ from intarsia_tensorcapture.sizes import Sizes
 from intarsia_tensorcapture.spelling import spelled
 from intarsia_tensorcapture.tables import ATOM_TYPES, PRODUCTS, QUANTISING, RESHAPING, is_inlined, is_leaf
 from intarsia_tensorcapture.tensor import TensorValue, plain_number, tensors_of
+from intarsia_tensorcapture.unrolled import call_unrolled
 from intarsia_tensorcapture.watching import DRAWN_IN_VAIN, calls_out
 
 if TYPE_CHECKING:
@@ -495,6 +496,8 @@ class Tensors(Extension):
             found = optimizers.call_step(tx, function.value, args, keywords)
         if found is None:
             found = scans.call_scan(self, tx, function.value, args, keywords)
+        if found is None:
+            found = call_unrolled(self, tx, function.value, args, keywords)
         if found is None:
             found = call_flex(tx, function.value, args, keywords)
         if found is None and not is_inlined(module):
