@@ -6,16 +6,18 @@
     python benchmarks/fusion_study.py --cost calibration.json --rounds 0     # static figures, by a calibrated model
 
 A policy is a name below, or `module:name` of a policy or of what makes one when called. A program is a demo model, or
-`module:name` of a function that returns a callable and the tuple of its arguments; each is captured once, by our own
-tracer. `--random` adds so many random legal plans. Every plan's results are checked before it is timed. What is
-measured is the CPU time of one thread in generated kernels, so other work on the machine costs little, and library
-calls, which are the same in every plan, are left out. "rank" is Spearman's, of predicted against measured time.
+`module:name` of a function that returns a callable and the tuple of its arguments, or what `programs_of` returns; each
+is captured once, by our own tracer. `--random` adds so many random legal plans. Every plan's results are checked before
+it is timed. What is measured is the CPU time of one thread in generated kernels, so other work on the machine costs
+little, and library calls, which are the same in every plan, are left out. Predictions are of what the schedule makes,
+by the target's peaks or, with `--cost`, by a calibration. "rank" is Spearman's, of predicted against measured time.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -28,8 +30,11 @@ sys.path.insert(1, "")
 import torch
 
 from intarsia_fuser import AtRandom, Greedy, InductorLike, NoFusion, Priority, Search
+from intarsia_ir.choices import one_of
+from intarsia_ir.errors import IntarsiaError, InvalidArgumentError
+from intarsia_loops.program import Nest
 from intarsia_study import Record, StudyProgram, Walked, programs_of, spearman, study, walks_of_json, write_parquet
-from integration.models import MODELS, make
+from integration.models import EXTRA, MODELS, make
 
 POLICIES: Mapping[str, Callable[[], Any]] = {
     "no_fusion": NoFusion,
@@ -38,6 +43,7 @@ POLICIES: Mapping[str, Callable[[], Any]] = {
     "priority": Priority,
     "search": Search,
 }
+DEMOS = (*MODELS, *(spec.name for spec in EXTRA))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +72,22 @@ class Row:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = _arguments().parse_args(argv)
+    parser = _arguments()
+    options = parser.parse_args(argv)
+    try:
+        _check(options)
+        policies = [policy_named(name) for name in options.policies.split(",")]
+    except IntarsiaError as error:
+        parser.error(str(error))
     prices = walks_of_json(options.cost.read_text(encoding="utf-8")) if options.cost else None
-    policies = [policy_named(name) for name in options.policies.split(",")]
     policies += [AtRandom(seed) for seed in range(options.random)]
     records: list[Record] = []
     for name in options.programs.split(","):
         print(f"{name} ...", file=sys.stderr, flush=True)
         for program in program_named(name):
+            if not any(isinstance(item, Nest) for item in program.program.items):
+                print(f"{program.name} has nothing to fuse: all of it is library calls", file=sys.stderr)
+                continue
             cost = Walked(program.target, prices) if prices else None
             found = study(program, policies, cost=cost, rounds=options.rounds)
             records += found
@@ -81,26 +95,52 @@ def main(argv: Sequence[str] | None = None) -> int:
             if options.rounds and len(found) > 2:
                 rank = spearman([r.predicted_us for r in found], [r.best_us or 0.0 for r in found])
                 print(f"rank of {len(found)} plans of {program.name} by {found[0].cost}: {rank:.2f}\n")
+            if options.dataset:
+                write_parquet(records, options.dataset)
+            for record in found if options.plans else ():
+                options.plans.mkdir(parents=True, exist_ok=True)
+                path = options.plans / f"{record.program}.{record.policy.split()[0]}.json"
+                path.write_text(record.plan, encoding="utf-8")
             if options.plots:
                 plot(program, found, options.plots)
-    for record in records if options.plans else ():
-        options.plans.mkdir(parents=True, exist_ok=True)
-        path = options.plans / f"{record.program}.{record.policy.split()[0]}.json"
-        path.write_text(record.plan, encoding="utf-8")
-    if options.dataset:
-        write_parquet(records, options.dataset)
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what would fail only after something was measured.
+
+    Raises:
+        IntarsiaError: A name that nothing has, a package that isn't installed.
+    """
+    for name in options.programs.split(","):
+        if ":" in name:
+            _imported(name)
+        else:
+            one_of("a program", name, DEMOS)
+    needed = {"matplotlib": options.plots, "pyarrow": options.dataset}
+    for package in (p for p, path in needed.items() if path and importlib.util.find_spec(p) is None):
+        raise InvalidArgumentError(
+            f"{package} isn't installed, which --plots or --dataset needs",
+            code="options.value",
+            hints=(f"pip install {package}",),
+        )
 
 
 def policy_named(name: str) -> Any:
     """Return the policy of a name of `POLICIES`, or of `module:name`."""
-    made = POLICIES[name] if ":" not in name else _imported(name)
+    if ":" not in name:
+        one_of("a policy", name, tuple(POLICIES))
+        return POLICIES[name]()
+    made = _imported(name)
     return made() if isinstance(made, type) or not hasattr(made, "decide") else made
 
 
 def program_named(name: str) -> tuple[StudyProgram, ...]:
-    """Return the programs of a demo model, or of what `module:name` returns: a callable and its arguments."""
-    function, arguments = make(name) if ":" not in name else _imported(name)()
+    """Return the programs of a demo model, or of what `module:name` returns."""
+    made = make(name) if ":" not in name else _imported(name)()
+    if isinstance(made[0], StudyProgram):
+        return tuple(made)
+    function, arguments = made
     return programs_of(function, *arguments, name=name.rpartition(":")[2])
 
 
@@ -138,7 +178,14 @@ def _row(record: Record) -> Row:
 
 def _imported(name: str) -> Any:
     module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise InvalidArgumentError(
+            f"{name!r} can't be imported: {error}",
+            code="options.value",
+            hints=("modules are looked for in the current folder and on PYTHONPATH",),
+        ) from error
 
 
 def _arguments() -> argparse.ArgumentParser:

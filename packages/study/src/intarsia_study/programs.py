@@ -50,7 +50,11 @@ class StudyProgram:
 
 
 def programs_of(
-    function: Callable[..., Any], *args: Any, name: str = "", target: Target | None = None
+    function: Callable[..., Any],
+    *args: Any,
+    name: str = "",
+    target: Target | None = None,
+    pipeline: Pipeline | None = None,
 ) -> tuple[StudyProgram, ...]:
     """Return the programs of a function of tensors, without gradients.
 
@@ -59,6 +63,8 @@ def programs_of(
         args: Its arguments.
         name: What the programs are called; the function's own name when not given.
         target: What to lower for, a GPU if the arguments are there; None: this machine's CPU with one thread.
+        pipeline: For this target; its stages up to FX(loops) make the programs. None: the default one. Without its
+            stage `recognise_attention`, attention that is written out is nests, not a library call.
 
     Returns:
         One for each graph: more than one where the function breaks.
@@ -68,7 +74,7 @@ def programs_of(
     """
     target = target or intarsia_runtime.detect_target(threads=1)
     found: list[tuple[Program, tuple[Any, ...]]] = []
-    kept = intarsia.default_pipeline(target).until(Loops)
+    kept = (pipeline or intarsia.default_pipeline(target)).until(Loops)
     end = Stage(
         "interpret", Loops, Linked, lambda p: Linked(_recording(from_fx(p.graph_module), found), p.contract.signature)
     )
