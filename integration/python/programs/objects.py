@@ -160,17 +160,7 @@ def user_dict(x):
     return x * t["b"], list(t), "a" in t
 
 
-@program(
-    "subclasses of built-ins",
-    lambda: (randn(3), Stack([randn(3)])),
-    breaks=(
-        "tracer.call",
-        "tracer.call",
-        "tracer.call",
-        "tracer.call",
-        "tracer.call",
-    ),
-)
+@program("subclasses of built-ins", lambda: (randn(3), Stack([randn(3)])))
 def existing_list_subclass(x, s):
     s.append(x)
     return s.top(), len(s)
@@ -417,3 +407,36 @@ def matched_sequence(x, sizes):
 @program("arguments", lambda: (randn(3),), keywords=lambda: {"scale": 2, "shift": 1})
 def keyword_only(x, /, *, scale, shift=0, **rest):
     return x * scale + shift, rest
+
+
+class Options(dict):
+    """Entries are attributes, and are written in lower case."""
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key.lower(), value)
+
+    def __getattr__(self, name):
+        return self[name]
+
+
+@program("subclasses of built-ins", lambda: (randn(3), Options(scale=2, old=1)))
+def existing_dict_subclass(x, options):
+    options["Shift"] = options.scale + 1
+    del options["old"]
+    return x * options.shift, sorted(options), options.get("none"), len(options)
+
+
+class History(list):
+    """Keeps the last two."""
+
+    def append(self, item):
+        super().append(item)
+        while len(self) > 2:
+            self.pop(0)
+
+
+@program("subclasses of built-ins", lambda: (randn(3), History([torch.zeros(3), torch.ones(3)])))
+def existing_history(x, history):
+    history.append(x)
+    history.append(x * 2)
+    return sum(history), len(history), history[0] is x

@@ -343,6 +343,9 @@ def _wrap_object(tx: Tracer, value: Any, kind: type, source: Source | None) -> V
     if issubclass(kind, dict):
         base = Dict(cls=collections.OrderedDict if issubclass(kind, collections.OrderedDict) else dict, real=value)
         base.source = source
+    elif issubclass(kind, list) and kind.__getitem__ is list.__getitem__ and kind.__len__ is list.__len__:
+        rely = None if source is None else partial(tx.guards.add, LengthGuard, source, len(value))
+        base = List(source=source, real=value, model=tx.live.item, rely=rely)
     elif issubclass(kind, BaseException):
         plain = is_plain_lookup(kind)
         args = source and (tx.sources.attribute if plain else tx.sources.plain_attribute)(source, "args")

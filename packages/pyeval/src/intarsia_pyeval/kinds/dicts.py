@@ -173,9 +173,13 @@ def emit_effects(out: Builder, x: Dict) -> None:
     for first, key, value in x.log.values():
         if first:
             out.call_unbound(x.cls.pop, x, [partial(out.load, key), partial(out.load, NONE)])
-        if value is not None:
+        if value is None:
+            continue
+        if x.is_plain():
             out.load(x)
             out.store_item(value, key)
+        else:  # past what a subclass overrides: that was evaluated
+            out.call_unbound(x.cls.__setitem__, x, [partial(out.load, key), partial(out.load, value)])
 
 
 def _update(tx: Tracer, x: Dict, args: list[Value], keywords: Keywords) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from intarsia_pyeval import codegen, do
@@ -125,15 +126,26 @@ def reconstruct(out: Builder, x: List) -> None:
 def emit_effects(out: Builder, x: List) -> None:
     """Append what is new, or replace the content."""
     new = x.appended()
+    if x.real is not None and type(x.real) is not list:  # past what a subclass overrides: that was evaluated
+        if new is not None:
+            out.call_unbound(list.extend, x, [partial(out.build_list, new)])
+        else:
+            out.call_unbound(list.__setitem__, x, [partial(_push_all, out), partial(out.build_list, x.items)])
+        return
     if new is not None:
         out.call_method_of(x, "extend", [lambda: out.build_list(new)])
         return
     out.build_list(x.items)
     out.load(x)
+    _push_all(out)
+    out.emit("STORE_SUBSCR")
+
+
+def _push_all(out: Builder) -> None:
+    """Push the slice of all items."""
     out.constant(None)
     out.constant(None)
     out.emit("BUILD_SLICE", 2)
-    out.emit("STORE_SUBSCR")
 
 
 def _bounds_come_first() -> bool:

@@ -60,8 +60,8 @@ class Effects:
         """Something that may have existed before is about to change."""
         self.changes += 1
         real = value.identity()
-        if type(real) in (list, collections.deque) and value not in self.dirty:
-            self.let_go(real)  # type: ignore[arg-type]
+        if isinstance(real, (list, collections.deque)) and value not in self.dirty:
+            self.let_go((list if isinstance(real, list) else collections.deque).__iter__(real))  # type: ignore[arg-type]
         existed = real is not None or getattr(value, "real", None) is not None
         if existed and value not in self.places:
             self.places[value] = self._locate()
