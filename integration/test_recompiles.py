@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import intarsia
 from intarsia_dispatch import FallbackWarning
@@ -362,3 +363,71 @@ def test_a_momentum_that_changes_is_no_constant(name):
         assert intarsia.stats().graphs == 2 and intarsia.stats().fallbacks == 0
     with pytest.raises(ZeroDivisionError):
         fast(x, *ours, 0.0, True)
+
+
+class Counted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counter = 0
+
+    def forward(self, x: torch.Tensor, k: int) -> torch.Tensor:
+        self.counter += 1
+        return x * 2
+
+
+def last_by_another(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x[torch.zeros(k).size(0) - 1] * 2
+
+
+def of_another(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return x[other.size(0) - 1] * 2
+
+
+def made_of_an_int(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x + torch.tensor([k])
+
+
+def item_in_a_list(x: torch.Tensor, k: int) -> Any:
+    out = []
+    out.append(x[0, 0].item())
+    return x * 2, out
+
+
+def filled_with_a_float(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x + torch.full((3,), k * 0.25)
+
+
+def three_branches(x: torch.Tensor, k: int) -> torch.Tensor:
+    x = x + k % 2 if x.sum() > 0 else x - 1
+    x = x * 2 if x.mean() > 0 else x * 3
+    return x.relu() if x.max() > 1 else x.neg()
+
+
+@pytest.mark.parametrize(
+    ("make", "most"),
+    [
+        (lambda: Counted(), 3),
+        (lambda: last_by_another, 2),
+        (lambda: lambda x, k: of_another(x, torch.ones(k)), 2),
+        (lambda: made_of_an_int, 2),
+        (lambda: item_in_a_list, 1),
+        (lambda: filled_with_a_float, 2),
+    ],
+    ids=["counter", "last", "last_of_another", "tensor", "item", "full"],
+)
+def test_what_changes_at_each_call_is_compiled_a_few_times(make: Callable[[], Any], most: int) -> None:
+    program, model = make(), make()
+    compiled = intarsia.compile(program, backend="kernels", fullgraph=True, options={"on_error": "raise"})
+    for k in range(2, 11):
+        x = torch.arange(36.0).view(12, 3) / k
+        torch.testing.assert_close(compiled(x, k), model(x, k))
+    assert intarsia.stats().graphs <= most
+
+
+def test_resume_functions_of_one_point_are_shared() -> None:
+    torch.manual_seed(0)
+    compiled = intarsia.compile(three_branches, backend="kernels", options={"on_error": "raise"})
+    for _ in range(40):
+        x = torch.randn(4)
+        torch.testing.assert_close(compiled(x, 3), three_branches(x, 3))
+    assert intarsia.stats().graphs <= 7

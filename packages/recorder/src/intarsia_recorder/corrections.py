@@ -19,7 +19,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from intarsia_ir import eager
 from intarsia_ir.eager import Layout, ResultType
-from intarsia_recorder.iteration import is_dense, is_row_major, is_static, iterated_strides, known_numbers
+from intarsia_recorder.iteration import is_known_dense, is_row_major, is_static, iterated_strides, known_numbers
 from intarsia_recorder.operands import device_of, is_empty
 
 __all__ = ["CORRECTIONS", "Correction", "correction_of"]
@@ -146,7 +146,7 @@ def _like_integers(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwarg
 def _as_dense_operand(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Give dimensions of one element the strides of the operand, where it is dense."""
     preserved = kwargs.get("memory_format") in (None, torch.preserve_format)
-    if not preserved or not _has_single_dimension(result) or not is_static(args[0]) or not is_dense(args[0]):
+    if not preserved or not _has_single_dimension(result) or not is_known_dense(args[0]):
         return result
     return _with_strides(mode, result, args[0].stride())
 

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["is_dense", "is_row_major", "is_static", "iterated_strides", "known_numbers"]
+__all__ = ["is_dense", "is_known_dense", "is_row_major", "is_static", "iterated_strides", "known_numbers"]
 
 
 def iterated_strides(tensors: Sequence[torch.Tensor], shape: Sequence[int]) -> tuple[int, ...]:
@@ -48,6 +49,22 @@ def is_dense(tensor: torch.Tensor) -> bool:
         if size != 1 and stride != expected:
             return False
         expected *= size
+    return True
+
+
+def is_known_dense(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor is known to be dense, whatever numbers its sizes stand for, without relying on them."""
+    if is_static(tensor):
+        return is_dense(tensor)
+    left = [
+        pair for pair in zip(tensor.stride(), tensor.shape, strict=True) if type(pair[1]) is not int or pair[1] != 1
+    ]
+    expected: Any = 1
+    while left:
+        found = next((n for n, (stride, _) in enumerate(left) if statically_known_true(stride == expected)), None)
+        if found is None:
+            return False
+        expected = expected * left.pop(found)[1]
     return True
 
 
