@@ -453,6 +453,15 @@ def test_masks_and_added_scores_are_one_library_call(mask, score, dtype, n_kerne
     assert (called, made) == (["_scaled_dot_product_flash_attention_for_cpu"], n_kernels)
 
 
+def test_queries_of_another_layout_cost_no_copy():
+    def program(q, k, v):
+        return flex_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), block_mask=blocks)
+
+    blocks = on_cpu(causal, None, None, 32, 32)
+    called, made = library_calls(program, [x.transpose(1, 2).contiguous() for x in tensors(2, 2)])
+    assert (called, made) == (["_scaled_dot_product_flash_attention_for_cpu"], 0)
+
+
 def test_other_scores_are_one_kernel_between_two_products():
     called, made = library_calls(lambda q, k, v: flex_attention(q, k, v, score_mod=of_two), tensors(2, 2))
     assert (called, made) == (["bmm", "bmm"], 1)

@@ -305,6 +305,26 @@ def test_scores_in_float32_of_half_types(dtype):
     assert recognised(written_with(change=CHANGES["added"], half=dtype), *inputs)[1] == 0  # a mask would round
 
 
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_result_that_is_laid_out_again_is_not_made_contiguous_before(copied):
+    """The library's result has the layout of the queries: then there is nothing to copy."""
+    q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in operands(2, 3))
+
+    def written(q, k, v):
+        made = (torch.softmax(q @ k.mT, -1) @ v).permute(0, 2, 1, 3)
+        return (made.contiguous() if copied else made).permute(0, 2, 1, 3)
+
+    made, n = recognised(written, q, k, v)
+    methods = [node.target for node in made.graph.nodes if node.op == "call_method"]
+    assert n == 1 and methods.count("contiguous") == 1
+    assert methods[-2:] == (["contiguous", "permute"] if copied else ["permute", "permute"])
+    (found,) = interpret(made, q, k, v)
+    torch.testing.assert_close(found, written(q, k, v))
+    assert found.stride() == written(q, k, v).stride()
+    first = next(node for node in made.graph.nodes if node.target == "permute")
+    assert value_of(first).stride() == value_of(first.args[0]).permute(0, 2, 1, 3).stride()
+
+
 @pytest.mark.parametrize("name", NO_FLEX)
 def test_other_functions_at_points_stay(name):
     assert recognised(written_with(**NO_FLEX[name]), *inputs_at_points())[1] == 0

@@ -351,10 +351,25 @@ def _replace(graph: fx.Graph, found: _Found) -> None:
             made = writer.method("squeeze", made, 0)
         if dead is not None:
             made = writer.method("masked_fill", made, dead, float("nan"))
-        made = writer.method("contiguous", made)  # as a product is; the library's results may not be
+        if not _is_laid_out_again(found.last):
+            made = writer.method("contiguous", made)  # as a product is; the library's results may not be
+        readers = list(found.last.users)
     found.last.replace_all_uses_with(made)
+    for reader in readers if value_of(made).stride() != value_of(found.last).stride() else ():
+        writer.revalue(reader)
     for node in (found.last, *found.inner):
         graph.erase_node(node)
+
+
+def _is_laid_out_again(node: fx.Node) -> bool:
+    """Whether each reader permutes a product and makes it contiguous: what lay in memory before doesn't matter.
+
+    As `flex_attention` does for queries of another layout, which the library's result has as well.
+    """
+    copied = (user for reader in node.users for user in reader.users)
+    return all(_calls(reader, {"permute"}) for reader in node.users) and all(
+        _calls(user, {"contiguous"}) and len(user.args) == 1 and not user.kwargs for user in copied
+    )
 
 
 def _is_causal(found: _Found) -> bool:
@@ -425,14 +440,21 @@ class _Writer:
     def method(self, name: str, *args: Any) -> fx.Node:
         return self._described(self.graph.call_method(name, args), getattr(torch.Tensor, name))
 
+    def revalue(self, node: fx.Node) -> None:
+        """Give a method call the value that it has of other operands."""
+        meta.set_value(node, self._value(node, getattr(torch.Tensor, str(node.target))))
+
     def _described(self, node: fx.Node, function: Callable[..., Any]) -> fx.Node:
+        meta.set_value(node, self._value(node, function))
+        meta.set_origins(node, self.origins)
+        return node
+
+    def _value(self, node: fx.Node, function: Callable[..., Any]) -> Any:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), value_of)
         # the library makes tensors of its own, which must be fake as well
         modes = [v.fake_mode for v in (*args, *kwargs.values()) if isinstance(v, FakeTensor)]
         with modes[0] if modes else contextlib.nullcontext(), torch.no_grad():
-            meta.set_value(node, function(*args, **kwargs))
-        meta.set_origins(node, self.origins)
-        return node
+            return function(*args, **kwargs)
 
 
 def _calls(node: Any, targets: set[Any]) -> bool:
