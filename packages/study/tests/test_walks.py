@@ -183,3 +183,11 @@ def test_compile_takes_it_as_its_cost():
     torch.testing.assert_close(fast(x), torch.softmax(x * 2, -1))
     (made,) = intarsia.fusion_plans(fast)
     assert made.cost == cost.name and made.after.kernels == 1
+
+
+def test_every_target_has_predictions_of_its_own():
+    targets = [Target(isa=isa) for isa in ("avx2", "avx512")]
+    targets += [Target("cuda", isa) for isa in ("sm_80", "sm_90", "gfx942")]
+    (study,) = programs_of(lambda x: torch.softmax(x * 2, -1), torch.randn(2048, 1024), target=TARGET)
+    us = [plan(study.program, target=t, cost=Walked.of(t), check=False).after.predicted_us for t in targets]
+    assert len(set(us)) == len(targets) and us[1] < us[0] and us[3] < us[2] < us[1]
