@@ -335,3 +335,21 @@ def _outcome(function: Callable[..., Any], n: Any) -> str:
         return repr(function(torch.tensor([1.0, 2.0, 3.0]), n))
     except (RuntimeError, MemoryError) as error:
         return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("name", ["flip", "zeros_like", "sort", "full_like"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_is_like_a_dense_tensor_has_its_strides_along_single_elements(name: str, dynamic: bool) -> None:
+    makers = {
+        "flip": lambda x: x.flip(0),
+        "zeros_like": torch.zeros_like,
+        "sort": lambda x: x.sort(dim=0)[0],
+        "full_like": lambda x: torch.full_like(x, 2.0),
+    }
+    program = makers[name]
+    compiled = intarsia.compile(program, backend="kernels", dynamic=dynamic, options={"on_error": "raise"})
+    for n in (4, 6):
+        inputs = [torch.randn(1, n, 3).permute(1, 0, 2), torch.empty_strided((n, 1, 3), (3, 77, 1)).fill_(1.0)]
+        inputs += [torch.randn(n, 2, 3)[:, :1], torch.randn(n, 1, 4).transpose(0, 2)]
+        for x in inputs:
+            assert compiled(x).stride() == program(x).stride()
