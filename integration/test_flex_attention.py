@@ -327,7 +327,10 @@ def test_open_lengths(inside):
     assert intarsia.stats().graphs == (1 if inside else 2)
 
 
-def test_a_number_of_the_program():
+def test_a_number_of_the_program(monkeypatch):
+    # the compiler that eager calls takes no floats that change, in torch 2.15
+    monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+
     def windowed(q, k, v, size, cap):
         def window(b, h, i, j):
             return (i - j).abs() < size
