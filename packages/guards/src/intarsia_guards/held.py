@@ -20,6 +20,7 @@ DEAD = type("Dead", (), {"__repr__": lambda self: "<an object that no longer exi
 """What a reference to a freed object gives: it is no object that a program can have."""
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_PLACEMENTS = "torch.distributed.tensor.placement_types"  # of which each class holds numbers and texts
 _LASTING = frozenset(["builtins", "torch", "math", "operator", "_operator", "types"])
 
 
@@ -88,7 +89,7 @@ def _all_alive(kind: type, elements: tuple[Held[Any], ...]) -> Any:
 
 def _stays(value: Any) -> bool:
     """Whether a value may be kept alive without harm."""
-    if type(value) in _PLAIN:
+    if type(value) in _PLAIN or type(value).__module__ == _PLACEMENTS:
         return True
     if isinstance(value, (type, types.BuiltinFunctionType, types.FunctionType)):
         return str(getattr(value, "__module__", "")).partition(".")[0] in _LASTING

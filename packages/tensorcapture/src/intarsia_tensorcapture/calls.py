@@ -25,6 +25,7 @@ from intarsia_tensorcapture import (
     cards,
     contexts,
     distributed,
+    distributed_tensors,
     generators,
     gradients,
     higher_order,
@@ -64,6 +65,7 @@ def call_leaf_or_table(
     except TypeError:  # unhashable
         return None
     handler = distributed.handler_of(function) if handler is None else handler
+    handler = distributed_tensors.handler_of(function) if handler is None else handler
     found = None if handler is None else handler(plugin, tx, args, keywords)
     if found is not None:
         return found

@@ -49,6 +49,7 @@ from intarsia_tensorcapture import (
     contexts,
     data_sizes,
     distributed,
+    distributed_tensors,
     floats,
     foreach,
     generators,
@@ -166,7 +167,7 @@ class Tensors(Extension):
 
     def is_atom(self, kind: type) -> bool:
         """Dtypes, devices and the like are atoms."""
-        return kind in ATOM_TYPES
+        return kind in ATOM_TYPES or distributed_tensors.is_placement(kind)
 
     def sequence_class(self, cls: Any, other: Any) -> Any:
         """Parts and sums of sizes are what the installed torch makes of them."""
@@ -324,6 +325,7 @@ class Tensors(Extension):
         if str(name).partition(".")[0].startswith(QUANTISING):
             raise Break("tracer.tensor_op", f"{shown(target)} gives a quantized tensor")
         distributed.refuse_exchange(self, target, [*fakes, *fake_named.values()])
+        distributed_tensors.refuse_repeated(self, [*fakes, *fake_named.values()])
         refuse_call(target, fakes, fake_named)
         result = run_apart(self, self.memory, kind, target, fakes, fake_named)
         inference.refuse_writes(self)
@@ -500,7 +502,7 @@ class Tensors(Extension):
             found = call_unrolled(self, tx, function.value, args, keywords)
         if found is None:
             found = call_flex(tx, function.value, args, keywords)
-        if found is None and not is_inlined(module):
+        if found is None and not is_inlined(module) and not distributed_tensors.is_evaluated(function.value):
             wrapped = modules.unpatched(function.value)
             if wrapped is not None:
                 return do.call(tx, tx.live.wrap(wrapped, None), args, keywords)

@@ -150,8 +150,7 @@ def with_history(x: TensorValue) -> Sequence[Value]:
     Raises:
         Unreconstructable: It has none; or its gradient can't cross the border.
     """
-    tx, names = x.plugin.tx, x.fake.__tensor_flatten__()[0]
-    inner = [getattr(x.fake, name) for name in names]
+    tx, inner = x.plugin.tx, Wrap.of(x.fake).parts_of(x.fake)
     if x.fake.is_leaf or not torch.is_grad_enabled() or x.plugin.scopes.open:
         raise Unreconstructable(f"{x.describe()} is of a subclass, requires grad and leaves where gradients are off")
     if any(is_wrapper(part) or not (part.is_floating_point() or part.is_complex()) for part in inner):

@@ -34,6 +34,7 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.functions import BoundMethod
 from intarsia_shapes import marks_of
 from intarsia_tensorcapture.described import facts_of, tensors_in
+from intarsia_tensorcapture.distributed_tensors import is_constant_placement, is_memo, is_mesh
 from intarsia_tensorcapture.scopes import apart
 from intarsia_tensorcapture.subclass_gradients import with_history
 from intarsia_tensorcapture.tables import ATOM_TYPES
@@ -62,7 +63,8 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     """
     tx, real, source = plugin.tx, value.real, value.source
     assert real is not None
-    names, context = real.__tensor_flatten__()  # type: ignore[attr-defined]
+    wrap = Wrap.of(real)
+    names = wrap.names
     whole = plugin.sizes.whole(value, real)
     if source is not None:
         _rely_on_attributes(plugin, real, source, without=names)
@@ -74,14 +76,14 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     if len(parts) < len(inner):
         raise Break("tracer.tensor_input", f"an inner tensor of a {_name(real)} isn't traced")
     plugin.sizes.settle_whole(whole, value, parts)
-    wrap, nodes = Wrap(type(real), names, context), [part.node for part in parts]
+    nodes = [part.node for part in parts]
     shape = tuple(whole.shape), whole.stride()
     spelled = [tuple([_spelled(plugin, number) for number in numbers]) for numbers in shape]
     given = [node for numbers in spelled for node in numbers if isinstance(node, torch.fx.Node)]
     # a part may be made of others itself
     behind = max([*nodes, *given, *plugin.graph.find_nodes(op="placeholder")])
     with apart(plugin.scopes), plugin.state.outside_inference(), plugin.graph.inserting_after(behind):
-        fake = plugin.propagate("call_function", wrap, [*shape, *[part.fake for part in parts]], {})
+        fake = plugin.propagate("call_function", wrap, [*shape, *map(_without_history, parts)], {})
         node = plugin.graph.call_function(wrap, (*spelled, *nodes))
     if source is not None:
         tx.guards.add(TensorGuard, source, facts_of(real, fake))
@@ -103,6 +105,11 @@ def heard(plugin: Recording, operands: Sequence[Any]) -> contextlib.AbstractCont
     if wrappers:
         return torch._C._EnableTorchFunction()  # type: ignore[no-any-return]
     return contextlib.nullcontext()
+
+
+def _without_history(part: TensorValue) -> Any:
+    """Return a fake inner tensor: that it requires grad is nothing to the tensor that is made of it."""
+    return part.fake.detach() if part.fake.requires_grad and not is_wrapper(part.fake) else part.fake
 
 
 def _spelled(plugin: Recording, number: Any) -> Any:
@@ -135,6 +142,14 @@ def _rely_on(plugin: Recording, value: Any, source: Source) -> None:
         tx.guards.add(LengthGuard, source, len(value))
         for index, item in enumerate(value):
             _rely_on(plugin, item, tx.sources.item(source, index))
+    elif is_mesh(value):
+        tx.guards.add(IdentityGuard, source, value)
+    elif is_constant_placement(kind):
+        tx.guards.add(ConstantGuard, source, value)
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        tx.guards.add(TypeGuard, source, kind)
+        for index, item in enumerate(value):
+            _rely_on(plugin, item, tx.sources.item(source, index))
     elif kind is dict and all(type(key) in (str, int) for key in value):
         tx.guards.add(TypeGuard, source, kind)
         tx.guards.add(DictKeysGuard, source, tuple(value))
@@ -156,7 +171,8 @@ def _rely_on_attributes(plugin: Recording, value: Any, source: Source, without: 
         tx.guards.add(HasAttributeGuard, source, name, name in filled)
     for name in (*own, *filled):
         found = getattr(value, name)
-        if name not in without and not (isinstance(value, torch.Tensor) and found is marks_of(value)):
+        marked = isinstance(value, torch.Tensor) and found is marks_of(value)
+        if name not in without and not marked and not is_memo(type(value), name):
             _rely_on(plugin, found, tx.sources.attribute(source, name))
 
 
@@ -179,7 +195,8 @@ def _is_plain_object(kind: type) -> bool:
 @own_attribute.rule(TensorValue)
 def own_attribute_of(tx: Tracer, x: TensorValue, name: str) -> Value | None:
     """Read an inner tensor, or evaluate a method, property or attribute that the user's class adds."""
-    if x.real is None and is_wrapper(x.fake) and name in x.fake.__tensor_flatten__()[0]:
+    inner = getattr(x.fake, name) if x.real is None and is_wrapper(x.fake) and name in _inner_names(x.fake) else None
+    if isinstance(inner, torch.Tensor):
         return inner_of(x, name)
     if hasattr(torch.Tensor, name):
         return None
@@ -191,6 +208,11 @@ def own_attribute_of(tx: Tracer, x: TensorValue, name: str) -> Value | None:
     if isinstance(found, (classmethod, staticmethod)) or (found is not None and not hasattr(type(found), "__get__")):
         return do.get_attribute(tx, tx.live.class_value(x.cls), name)
     return None
+
+
+def _inner_names(wrapper: Any) -> Sequence[str]:
+    names: Sequence[str] = wrapper.__tensor_flatten__()[0]
+    return names
 
 
 def inner_of(x: TensorValue, name: str) -> Value:
@@ -213,12 +235,11 @@ def reconstruct(out: Builder, x: TensorValue) -> None:
     """Make a tensor of a subclass of inner tensors that the graph gives."""
     if not is_wrapper(x.fake):
         raise Unreconstructable(f"{x.describe()} can't be built by bytecode")
-    names, context = x.fake.__tensor_flatten__()
-    make: Any = Wrap(type(x.fake), names, context)
+    make: Any = Wrap.of(x.fake)
     if x.fake.requires_grad:
         make, parts = Reassembled(make), with_history(x)
     else:
-        parts = [inner_of(x, name) for name in names]
+        parts = [inner_of(x, name) for name in make.names]
     tx = x.plugin.tx
     shape = [tx.live.from_python(tuple(numbers)) for numbers in (x.fake.shape, x.fake.stride())]
     out.call(partial(out.constant, make), [partial(out.load, part) for part in (*shape, *parts)])

@@ -30,7 +30,7 @@ from intarsia_ir.torch.ops import (
     written_nodes,
 )
 from intarsia_ir.torch.subclass_gradients import Carriers, LinkedWrap, Reassembled, gradient_parts, taken_apart
-from intarsia_ir.torch.subclasses import Wrap, is_wrapper
+from intarsia_ir.torch.subclasses import Applied, Wrap, is_wrapper
 from intarsia_ir.torch.text import constants_of, parse_ir, print_ir
 from intarsia_ir.torch.transforms import TRANSFORMS, Transform, over_points
 from intarsia_ir.torch.verify import verify
@@ -40,6 +40,7 @@ __all__ = [
     "SCHEMA",
     "SETTINGS",
     "TRANSFORMS",
+    "Applied",
     "Carriers",
     "LinkedWrap",
     "Normalised",

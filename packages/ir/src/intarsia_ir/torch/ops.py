@@ -162,7 +162,8 @@ def effects(target: Any) -> Effects:
         return Effects()
     found = [overload_effects(overload) for overload in _overloads(target)]
     if not found:
-        return Effects(opaque=True, communicates=any(overload_effects(o).communicates for o in _of_library(target)))
+        joins = any(overload_effects(o).communicates for o in _of_library(target))
+        return Effects(opaque=True, communicates=joins or getattr(target, "communicates", False) is True)
     return Effects(
         writes=_first_if(any(e.writes for e in found)),
         views=_first_if(any(e.views for e in found) or target is operator.getitem),

@@ -33,8 +33,7 @@ def gradient_parts(gradient: torch.Tensor) -> tuple[Wrap | None, tuple[torch.Ten
     """
     if not is_wrapper(gradient):
         return None, (gradient,)
-    names, context = gradient.__tensor_flatten__()  # type: ignore[attr-defined]
-    wrap = Wrap(type(gradient), names, context)
+    wrap = Wrap.of(gradient)
     parts = wrap.parts_of(gradient)
     if any(is_wrapper(part) or not (part.is_floating_point() or part.is_complex()) for part in parts):
         raise UnsupportedError(
@@ -109,6 +108,11 @@ class LinkedWrap(_Named):
         super().__init__("linked" if wrap is None else f"linked_{wrap.__name__}")
         self.wrap, self.n_parts, self.gradient = wrap, 1 if wrap is None else len(wrap.names), gradient
 
+    @property
+    def communicates(self) -> bool:
+        """Tell whether operations on the tensor may exchange data with other processes."""
+        return self.wrap is not None and self.wrap.communicates
+
     def __call__(self, size: Any, stride: Any, *tensors: torch.Tensor) -> Any:
         """Return the tensor, made of the first tensors, with the others as carriers of its gradient."""
         parts, carriers = tensors[: self.n_parts], tensors[self.n_parts :]
@@ -145,8 +149,7 @@ def taken_apart(whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
 class _TakenApart(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, whole: Any) -> Any:
-        names, context = whole.__tensor_flatten__()
-        ctx.wrap, ctx.shape = Wrap(type(whole), names, context), (whole.size(), whole.stride())
+        ctx.wrap, ctx.shape = Wrap.of(whole), (whole.size(), whole.stride())
         return tuple([part.view_as(part) for part in ctx.wrap.parts_of(whole)])
 
     @staticmethod
@@ -198,8 +201,8 @@ def _as_tangent(gradient: torch.Tensor, wrap: Wrap) -> torch.Tensor:
         return gradient
     coerce = getattr(gradient, "__coerce_same_metadata_as_tangent__", None)
     same = type(gradient) is wrap.cls
-    found = None if coerce is None else coerce(wrap.context, *(() if same else (wrap.cls,)))
-    if found is None or not _fits(found, wrap):
+    found: Any = None if coerce is None else coerce(wrap.context, *(() if same else (wrap.cls,)))
+    if type(found) is not wrap.cls:
         raise UnsupportedError(
             f"the gradient of a result of the subclass {wrap.cls.__qualname__} is a {type(gradient).__qualname__} "
             "that holds something else than the result does",
@@ -212,5 +215,5 @@ def _as_tangent(gradient: torch.Tensor, wrap: Wrap) -> torch.Tensor:
 def _fits(gradient: torch.Tensor, wrap: Wrap) -> bool:
     if type(gradient) is not wrap.cls:
         return False
-    names, context = gradient.__tensor_flatten__()  # type: ignore[attr-defined]
-    return tuple(names) == wrap.names and bool(context == wrap.context)
+    made_by = Wrap.of(gradient)
+    return (made_by.names, made_by.others) == (wrap.names, wrap.others) and bool(made_by.context == wrap.context)

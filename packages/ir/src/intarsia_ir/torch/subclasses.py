@@ -8,14 +8,14 @@ below sees its inner tensors alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-__all__ = ["Wrap", "is_wrapper"]
+__all__ = ["Applied", "Wrap", "is_wrapper"]
 
 
 def is_wrapper(value: object) -> bool:
@@ -36,6 +36,7 @@ class Wrap:
         cls: The subclass.
         names: Attributes that hold the inner tensors, as `__tensor_flatten__` gives them.
         context: What else `__tensor_flatten__` gives.
+        others: Attributes among those that it gives which hold no tensors, such as a device mesh.
 
     Example:
         >>> from torch.testing._internal.two_tensor import TwoTensor
@@ -44,10 +45,26 @@ class Wrap:
         tensor([1., 1.])
     """
 
-    def __init__(self, cls: Any, names: Sequence[str], context: Any) -> None:
-        self.cls, self.names, self.context = cls, tuple(names), context
+    def __init__(self, cls: Any, names: Sequence[str], context: Any, others: Mapping[str, Any] | None = None) -> None:
+        self.cls, self.names, self.context, self.others = cls, tuple(names), context, dict(others or {})
         self.__name__ = self.__qualname__ = f"wrap_{cls.__name__}"
         self.__module__ = cls.__module__
+
+    @property
+    def communicates(self) -> bool:
+        """Tell whether operations on the tensor may exchange data with other processes."""
+        return "device_mesh" in self.others
+
+    @classmethod
+    def of(cls, whole: Any) -> Wrap:
+        """Return what makes a tensor of its inner tensors; that it requires grad is left out, where a class says so."""
+        if whole.requires_grad:
+            detached = whole.detach()
+            whole = detached if type(detached) is type(whole) else whole
+        names, context = whole.__tensor_flatten__()
+        found = {name: getattr(whole, name) for name in names}
+        inner = [name for name, value in found.items() if isinstance(value, torch.Tensor)]
+        return cls(type(whole), inner, context, {n: value for n, value in found.items() if n not in inner})
 
     def parts_of(self, whole: Any) -> tuple[torch.Tensor, ...]:
         """Return the inner tensors of one that it could have made."""
@@ -61,5 +78,26 @@ class Wrap:
             stride: Its strides, in elements.
             inner: Its inner tensors, in the order of `names`.
         """
-        parts = dict(zip(self.names, inner, strict=True))
+        parts = self.others | dict(zip(self.names, inner, strict=True))
         return self.cls.__tensor_unflatten__(parts, self.context, torch.Size(size), tuple(stride))
+
+
+class Applied:
+    """Calls a function or method that tensors of a subclass have, with arguments that no graph holds.
+
+    Args:
+        name: What it is called in a graph.
+        function: A function.
+        arrange: Makes its arguments and keywords of the tensors that the node is given.
+        communicates: Whether it may exchange data with other processes.
+    """
+
+    def __init__(self, name: str, function: Any, arrange: Any, *, communicates: bool = False) -> None:
+        self.function, self.arrange, self.communicates = function, arrange, communicates
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = __name__
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        """Return what the function gives."""
+        args, keywords = self.arrange(tensors)
+        return self.function(*args, **keywords)
