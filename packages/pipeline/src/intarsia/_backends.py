@@ -125,7 +125,7 @@ def graph_compiler(
         report = report or GraphReport()
         stages = chosen or _default(backend, options, counters, policy, report, tables)
         if report.weights:
-            stages = frozen(stages, report.weights, report.refuse)
+            stages = frozen(stages, report.weights, report.refuse, intarsia_runtime.packed_by_library())
         store = _store(stages, chosen is not None, options, report, tables)
         return compile_graph(gm, inputs, signature, stages, options, counters, report, store)
 

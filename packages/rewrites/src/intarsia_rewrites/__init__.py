@@ -29,6 +29,7 @@ from intarsia_rewrites.fold_values import StoredValues, fold_values
 from intarsia_rewrites.join_linear import join_linear
 from intarsia_rewrites.lay_out_masks import lay_out_masks
 from intarsia_rewrites.overlap_collectives import overlap_collectives
+from intarsia_rewrites.pack_convolutions import pack_convolutions
 from intarsia_rewrites.pad_matmuls import pad_matmuls
 from intarsia_rewrites.prefer_channels_last import prefer_channels_last
 from intarsia_rewrites.recognise_attention import recognise_attention
@@ -63,6 +64,7 @@ __all__ = [
     "join_linear",
     "lay_out_masks",
     "overlap_collectives",
+    "pack_convolutions",
     "pad_matmuls",
     "prefer_channels_last",
     "recognise_attention",

@@ -34,7 +34,7 @@ from intarsia_runtime.modes import mode_options
 from intarsia_runtime.processes import group_size
 from intarsia_runtime.profiling import graph_name
 from intarsia_runtime.replay import Recording, replayed
-from intarsia_runtime.target import convolved_by_matrix_units, detect_target, nan_gelu
+from intarsia_runtime.target import convolved_by_matrix_units, detect_target, nan_gelu, packed_by_library
 from intarsia_runtime.training import with_backward
 from intarsia_runtime.triton_build import prepare
 
@@ -59,6 +59,7 @@ __all__ = [
     "machine_code",
     "mode_options",
     "nan_gelu",
+    "packed_by_library",
     "prepare",
     "raises_as_written",
     "replayed",

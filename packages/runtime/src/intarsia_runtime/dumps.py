@@ -45,7 +45,7 @@ class Dumps:
             if not isinstance(graph, Linked):
                 self._write_text(number, name, print_value(graph))
                 named = constants_of(graph).items()
-                if tensors := {key: value for key, value in named if isinstance(value, torch.Tensor)}:
+                if tensors := {key: _saved(value) for key, value in named if isinstance(value, torch.Tensor)}:
                     torch.save(tensors, self._folder / f"{name}.pt")
         self._n_stages += 1
 
@@ -55,3 +55,8 @@ class Dumps:
         self._last[number] = (before or file, text) if text == known else (file, text)
         shown = f"// unchanged since {before}\n" if text == known else text
         (self._folder / file).write_text(shown, encoding="utf-8")
+
+
+def _saved(value: torch.Tensor) -> torch.Tensor:
+    """Return what a file can hold: what takes packed weights takes those that aren't, too."""
+    return value.to_dense() if value.is_mkldnn else value

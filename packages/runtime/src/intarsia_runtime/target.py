@@ -20,7 +20,7 @@ from intarsia_ir.records import Machine, Target
 from intarsia_ir.target import nearest_machine
 from intarsia_runtime.compiler import words_of
 
-__all__ = ["convolved_by_matrix_units", "cpu_features", "detect_target", "nan_gelu"]
+__all__ = ["convolved_by_matrix_units", "cpu_features", "detect_target", "nan_gelu", "packed_by_library"]
 
 COMPILERS = ("g++", "clang++")
 AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"})
@@ -57,6 +57,16 @@ def detect_target(
         isa = _architecture(properties)
         return Target("cuda", isa, compiler, threads or torch.get_num_threads(), _machine(isa, properties))
     return Target("cpu", _isa(platform.machine(), cpu_features()), compiler, threads or torch.get_num_threads())
+
+
+def packed_by_library() -> tuple[torch.dtype, ...]:
+    """Return the element types whose convolutions the CPU's library computes over packed weights; none without it."""
+    ops = torch.ops.mkldnn
+    if not torch.backends.mkldnn.is_available() or not torch._C._get_mkldnn_enabled():
+        return ()
+    if not all(hasattr(ops, name) for name in ("_convolution_pointwise", "_reorder_convolution_weight")):
+        return ()
+    return (torch.float32, torch.bfloat16) if ops._is_mkldnn_bf16_supported() else (torch.float32,)
 
 
 def convolved_by_matrix_units() -> tuple[torch.dtype, ...]:
