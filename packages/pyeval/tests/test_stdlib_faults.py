@@ -7,6 +7,7 @@ import copy
 import operator
 
 import pytest
+from differential import differing
 from executor import Executor
 
 log: list[str] = []
@@ -105,3 +106,38 @@ def outcome(call):
         return call()
     except (TypeError, ValueError) as error:
         return type(error), str(error)
+
+
+MUTATING = """
+log = []
+class Cuts:
+    def __init__(self, target, keep): self.target, self.keep = target, keep
+    def __eq__(self, other):
+        log.append("eq")
+        del self.target[self.keep:]
+        return False
+    def __lt__(self, other):
+        log.append("lt")
+        return True
+class Grows(Cuts):
+    def __eq__(self, other):
+        log.append("eq")
+        self.target.append(len(self.target))
+        return len(self.target) < 6
+def f():
+    found = []
+    for kind, keep in ((Cuts, 0), (Cuts, 1), (Grows, 0)):
+        for op in ("==", "!=", "<", ">="):
+            a, b = [1], [1]
+            a += [kind(a, keep), 3]
+            b += [2, 3]
+            ways = {"==": lambda: a == b, "!=": lambda: a != b, "<": lambda: a < b, ">=": lambda: a >= b}
+            try: found.append(ways[op]())
+            except TypeError as error: found.append(str(error))
+            found.append((len(a), len(b)))
+    return found
+"""
+
+
+def test_lists_whose_items_change_them_while_they_are_compared():
+    assert differing(MUTATING) is None

@@ -90,12 +90,22 @@ def compare(tx: Tracer, x: Items, op: str, other: Value) -> Value | None:
         return None
     if op in ("==", "!=") and len(x.models) != len(other.models):
         return boolean(op == "!=")
-    for mine, yours in zip(x.items, other.items, strict=False):
-        if not operators.same_or_equal(tx, mine, yours):
-            return boolean(op == "!=") if op in ("==", "!=") else operators.compare(tx, op, mine, yours)
+    at = _first_difference(tx, x, other)
+    if at < min(len(x.models), len(other.models)):
+        return boolean(op == "!=") if op in ("==", "!=") else operators.compare(tx, op, x.at(at), other.at(at))
     sizes = {"<": len(x.models) < len(other.models), ">": len(x.models) > len(other.models)}
     sizes |= {"==": len(x.models) == len(other.models), "<=": not sizes[">"], ">=": not sizes["<"]}
     return boolean(not sizes["=="] if op == "!=" else sizes[op])
+
+
+def _first_difference(tx: Tracer, x: Items, other: Items) -> int:
+    """Return the first position where two sequences differ; comparing items may change them meanwhile."""
+    at = 0
+    while at < min(len(x.models), len(other.models)):
+        if not operators.same_or_equal(tx, x.at(at), other.at(at)):
+            break
+        at += 1
+    return at
 
 
 def repeated(x: Items, other: Value) -> list[Value] | None:
