@@ -99,7 +99,7 @@ def test_launches_of_another_program_are_refused():
     ("old", "new", "message"),
     [
         ("device device('cpu')", "", "line 3 .*expected 'device'"),
-        ("// launches 2", "// launches 3", "line 16 .*after the end of the program"),
+        ("// launches 3", "// launches 4", "line 16 .*after the end of the program"),
         ("// source", "// sauce", "line 19 .*after the end of the launches"),
         ("text 3 lines", "text 300 lines", "line 22 .*as many below"),
         ("made KernelSource", "KernelSource", "line 19 .*a line `made"),

@@ -128,9 +128,9 @@ def test_launches_of_known_kernels_come_back(text: str, target: object) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("// launches 2", "// launches 3", "line 8 .*expected the header"),
+        ("// launches 3", "// launches 4", "line 8 .*expected the header"),
         ("kernels ", "kernel ", "line 10 .*expected 'kernels'"),
-        (" as 0 {", " {", "line 11 .*expected 'as'"),
+        (" as 0 {", " {", "line 12 .*expected 'as'"),
         ("grid rows", "grid 3", "expected a name"),
     ],
 )

@@ -9,7 +9,7 @@ from triton_launches import emit_unit
 
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift
-from intarsia_loops.program import Buffer, Kernel, Nest, Placement, Program, const, load, val
+from intarsia_loops.program import Buffer, Kernel, Nest, Program, const, load, val
 
 _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file__).parent / "interpreter.py")
 interpreter = importlib.util.module_from_spec(_spec)
@@ -23,10 +23,9 @@ def step(source, target, number=2.0):
     return Kernel((i,), (Nest(target, (i,), (), "map", body, "f32"),))
 
 
-def emitted(*kernels, arena=()):
+def emitted(*kernels):
     names = {n for k in kernels for n in (*k.reads(), *k.writes())}
-    placement = Placement(4096, dict.fromkeys(arena, 0))
-    program = Program(dict.fromkeys(sorted(names), LAYOUT), (), kernels, (), placement=placement)
+    program = Program(dict.fromkeys(sorted(names), LAYOUT), (), kernels, ())
     return emit_unit(program, Target("cuda", "sm_90"))
 
 
@@ -52,9 +51,3 @@ def test_equal_kernels_are_one_launch(number, grids, tmp_path):
 )
 def test_other_kernels_stay_apart(kernels):
     assert len(emitted(*kernels).launches) == 2
-
-
-def test_kernels_that_write_shared_memory_stay_apart():
-    kernels = (step("x0", "y0"), step("x1", "y1"))
-    assert len(emitted(*kernels, arena=("y1",)).launches) == 2
-    assert len(emitted(*kernels, arena=("x0", "x1")).launches) == 1

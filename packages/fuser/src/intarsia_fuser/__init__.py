@@ -1,8 +1,8 @@
 """Fusion as data: FX(loops) -> FusionPlan -> FX(kernels).
 
 `plan` asks a policy which nests of a loops program become one kernel; every decision is checked for legality, apart
-from the policy. `apply` carries a plan out: it inlines, merges rows, keeps local buffers out of memory, orders the
-kernels and places what is left in one arena. Plans are frozen, JSON, and replay to the same kernels.
+from the policy. `apply` carries a plan out: it inlines, merges rows, keeps local buffers out of memory and orders the
+kernels. Plans are frozen, JSON, and replay to the same kernels.
 
 Dialect in: loops. Dialect out: kernels.
 
@@ -34,7 +34,6 @@ from intarsia_fuser.draft import KernelInfo
 from intarsia_fuser.emitted import Emitted
 from intarsia_fuser.graph import FusionGraph, Neighbour
 from intarsia_fuser.legality import Accepted
-from intarsia_fuser.memory import Lifetime, lifetimes, peak, place
 from intarsia_fuser.moves import Move
 from intarsia_fuser.patterns import is_column, is_reduction, kernel_pattern, layout_order
 from intarsia_fuser.plan import plan
@@ -75,7 +74,6 @@ __all__ = [
     "KernelInfo",
     "KernelPrice",
     "KernelWork",
-    "Lifetime",
     "LogEntry",
     "Move",
     "Neighbour",
@@ -97,9 +95,6 @@ __all__ = [
     "is_reduction",
     "kernel_pattern",
     "layout_order",
-    "lifetimes",
-    "peak",
-    "place",
     "plan",
     "planned",
     "price",

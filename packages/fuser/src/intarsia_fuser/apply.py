@@ -1,4 +1,4 @@
-"""Carry out a plan: FX(loops) -> FX(kernels), scheduled and with a memory plan."""
+"""Carry out a plan: FX(loops) -> FX(kernels), in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from intarsia_fuser.border import from_program, to_program
 from intarsia_fuser.decisions import decision_to_data
 from intarsia_fuser.draft import Draft
 from intarsia_fuser.fingerprint import fingerprint
-from intarsia_fuser.memory import place
 from intarsia_fuser.record import FusionPlan
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.program import Buffer, Extern, Item, Kernel, Program, Refused, TensorRef
@@ -31,8 +30,7 @@ def apply(loops_gm: GraphModule, plan: FusionPlan, *, fuel: int | None = None, c
         check: Verify input and output.
 
     Returns:
-        FX(kernels): dead items gone, kernels with their local buffers, in the order in which they run, placed in an
-        arena (`Program.placement`).
+        FX(kernels): dead items gone, kernels with their local buffers, in the order in which they run.
 
     Raises:
         VerifyError: The input or the output breaks its dialect (with `check`).
@@ -64,12 +62,11 @@ def apply_program(program: Program, plan: FusionPlan, *, fuel: int | None = None
 
 
 def finish(draft: Draft) -> Program:
-    """Return the draft as a kernels program: local buffers, order, and memory plan."""
+    """Return the draft as a kernels program: local buffers, and order."""
     items: list[Item] = []
     for name in draft.ordered or draft.order.items():
         items.append(draft.built(name) if name in draft.kernels else draft.externs[name])
-    program = replace(draft.program, buffers=_used(draft.program, items), items=tuple(items), placement=None)
-    return replace(program, placement=place(program))
+    return replace(draft.program, buffers=_used(draft.program, items), items=tuple(items), placement=None)
 
 
 def _used(program: Program, items: list[Item]) -> Mapping[str, Buffer]:

@@ -60,12 +60,17 @@ def program_text(program: Program, dialect: str, made_by: str = "") -> str:
         lines += ["  " + line for line in item_text(item, program.buffers).splitlines()]
     returned = [argument_text(v, program.buffers) for v in program.outputs]
     lines.append(f"  return ({', '.join(returned)}{',' if len(returned) == 1 else ''})")
-    lines.append("}")
-    if program.placement is not None:
-        p = program.placement
-        places = "".join(f", %{name} at {offset}" for name, offset in p.offsets.items())
-        lines.append(f"arena {p.arena_bytes} bytes, at least {p.lower_bound_bytes}{places}")
+    lines += ["}", *placement_lines(program)]
     return "\n".join(lines) + "\n"
+
+
+def placement_lines(program: Program) -> list[str]:
+    """Return the line about a program's memory, if that is planned."""
+    p = program.placement
+    if p is None:
+        return []
+    places = "".join(f", %{name} at {offset}" for name, offset in p.offsets.items())
+    return [f"arena {p.arena_bytes} bytes, at least {p.lower_bound_bytes}{places}"]
 
 
 def head_lines(program: Program) -> list[str]:

@@ -1,9 +1,10 @@
 """Launches as text and back: all of them, so that what prints kernels runs from a file.
 
-    // launches 2
+    // launches 3
     target cpu 'avx2' 'g++' threads 8
     kernels 1
     scratch %part0: f32[64, 4]
+    arena 1024 bytes, at least 1024, %part0 at 0
     launch (%x, %y) items 0 1 as 0 {  # model.py:3 in f
       layout %b0: f32[64, 100]
       layout %b1: f32[64]
@@ -26,10 +27,11 @@ layouts, the kernel, and how that is walked: `grid` as in `tiles.grids.text`, `w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from intarsia_loops._parse import fail, tokens_of
-from intarsia_loops._text import buffer_type, item_text, origins_text
+from intarsia_loops._text import buffer_type, item_text, origins_text, placement_lines
 from intarsia_loops.grid import GridWalk
 from intarsia_loops.launches import Finish, Launches, LaunchPlan, Walk
 from intarsia_loops.program import Buffer, Kernel, Program
@@ -40,16 +42,17 @@ from intarsia_loops.vectors.walks import VectorWalk
 
 __all__ = ["HEADER", "launches_lines", "parse_launches"]
 
-HEADER = "// launches 2"
+HEADER = "// launches 3"
 
 
 def launches_lines(launches: Launches) -> Iterator[str]:
-    """Yield the lines of launches; those of the program that they are of are the kernels dialect's."""
+    """Yield the lines of launches, the memory plan among them; those of their program are the kernels dialect's."""
     yield HEADER
     yield target_line(launches.target)
     yield f"kernels {launches.n_kernels}"
     for name, buffer in launches.scratch.items():
         yield f"{'counters' if name == launches.counters else 'scratch'} %{name}: {buffer_type(buffer)}"
+    yield from placement_lines(launches.program)
     functions: dict[object, int] = {}
     for plan in launches.launches:
         yield from _launch(plan, functions.setdefault(plan.key, len(functions)))
@@ -125,6 +128,7 @@ class _LaunchParser(GridParser):
             name = self.typed_buffer()
             counters = name if word == "counters" else counters
         scratch, found = MappingProxyType(self.buffers), list[LaunchPlan]()
+        program = replace(program, placement=self.read_placement())
         while self.accept("launch"):
             found.append(self._launch())
         if self.peek().kind != "end":

@@ -210,7 +210,7 @@ class Launches:
     """A program of kernels, arranged.
 
     Args:
-        program: FX(kernels), as it was.
+        program: FX(kernels), with a place in memory for what launches make for each other, `scratch` included.
         target: What for.
         launches: In order.
         n_kernels: Kernels that the launches do: parts of one that is split count as one.

@@ -1,8 +1,8 @@
 """The values of the levels from loops down: one graph of a program between two stages.
 
     Loops       FX(loops): one nest per op
-    Kernels     FX(kernels): the same nests, grouped into kernels, with a memory plan
-    Launched    the kernels, and how they are launched
+    Kernels     FX(kernels): the same nests, grouped into kernels
+    Launched    the kernels, how they are launched, and where their results lie in memory
     Emitted     the launches, and source text of them
     Buildable   what building and linking need of an emitted value, which is not its launches
 
@@ -76,7 +76,7 @@ class Launched:
     Args:
         graph_module: FX(kernels), unchanged: buffers, and library calls between kernels.
         contract: What it is to its caller.
-        launches: How its kernels are launched and walked.
+        launches: How its kernels are launched and walked; their program is the same with its memory planned.
     """
 
     graph_module: fx.GraphModule
@@ -106,7 +106,7 @@ class Buildable:
     """Kernels and source text of them: all that building and linking need.
 
     Args:
-        program: FX(kernels) as plain data.
+        program: FX(kernels) as plain data, its memory planned.
         contract: What it is to its caller.
         source: As in `Emitted`.
         name: What profilers call the graph.

@@ -4,7 +4,7 @@ Val      interned scalar expression DAG; equality is identity; a load has one in
 Nest     out[axes] = kind over red of body
 Kernel   for rows: step; step; ...   a step is a Nest whose leading axes are `rows`; `local` never reaches memory
 Extern   a call of an ATen op on whole tensors
-Program  buffers, inputs, items (Nest | Kernel | Extern), outputs, and, once planned, the placement of buffers
+Program  buffers, inputs, items (Nest | Kernel | Extern), outputs, and, below launches, the placement of buffers
 """
 
 from __future__ import annotations
@@ -399,7 +399,7 @@ class Program:
         items: In execution order.
         outputs: What the caller gets, in order: TensorRefs of buffers, or Python constants.
         facts: Size facts that the program relies on.
-        placement: Memory plan; None before it is made.
+        placement: Memory plan; None before launches are made.
         constants: Buffers whose tensors are fixed at compile time (0-dim literals and the like).
     """
 

@@ -1,8 +1,8 @@
 """Schedules as data: FX(kernels) -> `SchedulePlan` -> launches, and tiles.
 
 `schedule` asks a policy how each kind of kernel runs on a target, and keeps every choice with its reason and with what
-else could have been chosen. `arrange` carries a plan out, for emitters, which print and decide nothing; `apply` does so
-in the tiles dialect, which says what it means.
+else could have been chosen. `arrange` carries a plan out and places what its launches keep in memory, for emitters,
+which print and decide nothing; `apply` does so in the tiles dialect, which says what it means.
 
 Example:
     >>> from intarsia_ir.records import Target
@@ -23,6 +23,7 @@ Example:
 """
 
 from intarsia_scheduler.measured import Measured
+from intarsia_scheduler.memory import Lifetime, lifetimes, peak, place
 from intarsia_scheduler.plan import CHOICES, Choice, KernelPlan, Merge, SchedulePlan, SchedulePolicy, key_of
 from intarsia_scheduler.schedule import KernelForm, Scheduled, apply, arrange, forms_of, schedule, scheduled
 from intarsia_scheduler.simple import Simple
@@ -34,6 +35,7 @@ __all__ = [
     "Choice",
     "KernelForm",
     "KernelPlan",
+    "Lifetime",
     "Measured",
     "Merge",
     "SchedulePlan",
@@ -44,6 +46,9 @@ __all__ = [
     "arrange",
     "forms_of",
     "key_of",
+    "lifetimes",
+    "peak",
+    "place",
     "schedule",
     "scheduled",
 ]

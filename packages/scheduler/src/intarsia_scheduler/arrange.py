@@ -5,6 +5,7 @@
       →  joints     a reduction with the map that reads it, a check with the kernel that relies on it
       →  launches   rows spread over walks, reductions cut into parts, scans into chunks; who finishes
       →  sets       equal neighbours over different buffers
+      →  memory     where what launches make for each other lies
 
 A CPU's kernels are a launch each.
 """
@@ -32,6 +33,7 @@ from intarsia_scheduler.grid.sets import side_by_side
 from intarsia_scheduler.grid.split import Cut, cut_steps, in_parts, spread, walks_of
 from intarsia_scheduler.grid.walk import walk_of
 from intarsia_scheduler.grid.width import is_wide
+from intarsia_scheduler.memory import place
 
 __all__ = ["arranged", "joints_of"]
 
@@ -49,10 +51,10 @@ def arranged(program: Program, decide: Decide) -> Launches:
     for joint in joints:
         unit = _Unit({**program.buffers, **joint.views}, decide, scratch, joint)
         launches += unit.launches()
-    arena = program.placement.offsets if program.placement is not None else {}
-    made = side_by_side(launches, arena, decide.sets())
-    counters = _counters(made, {*program.buffers, *scratch}, scratch)
-    return Launches(program, decide.target, made, len(joints), MappingProxyType(scratch), counters)
+    together = side_by_side(launches, decide.sets())
+    counters = _counters(together, {*program.buffers, *scratch}, scratch)
+    made = Launches(program, decide.target, together, len(joints), MappingProxyType(scratch), counters)
+    return replace(made, program=replace(program, placement=place(made)))
 
 
 def joints_of(program: Program, decide: Decide) -> list[Joint]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from torch.fx import GraphModule
@@ -12,7 +12,7 @@ from intarsia_ir.records import Target
 from intarsia_loops import kernels as kernels_dialect
 from intarsia_loops.graph import from_fx
 from intarsia_loops.launches import Launches, Walk
-from intarsia_loops.program import Buffer, Extern, Kernel, Placement, Program, TensorRef
+from intarsia_loops.program import Buffer, Extern, Kernel, Program, TensorRef
 from intarsia_loops.tiles import Launch, Tiles, print_ir, verify
 from intarsia_loops.vectors.walks import VectorWalk
 from intarsia_scheduler.arrange import arranged, joints_of
@@ -177,20 +177,12 @@ def apply(kernels: GraphModule | Program, plan: SchedulePlan, *, check: bool = T
         plan.target,
         scratch,
         program.facts,
-        _placement(program, kept),
+        made.program.placement,
         program.constants,
     )
     if check:
         verify(tiles)
     return tiles
-
-
-def _placement(program: Program, kept: frozenset[str]) -> Placement | None:
-    """The places of the buffers that are still in memory."""
-    placed = program.placement
-    if placed is None:
-        return None
-    return replace(placed, offsets={n: offset for n, offset in placed.offsets.items() if n in kept})
 
 
 def _kept(program: Program, items: Sequence[Launch | Extern]) -> frozenset[str]:

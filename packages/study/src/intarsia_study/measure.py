@@ -28,7 +28,7 @@ from intarsia_fuser import FusionPlan
 from intarsia_ir.aten import effects
 from intarsia_ir.errors import InvalidArgumentError, RuntimeFault, UnsupportedError
 from intarsia_ir.records import Signature, Target
-from intarsia_loops import Contract, Emitted, Kernels, from_fx, loops, to_fx
+from intarsia_loops import Contract, Emitted, Kernels, loops, to_fx
 from intarsia_loops.program import Extern, Item, Kernel, Program
 from intarsia_runtime import Cache, build, link, segments
 from intarsia_tuner import Clock, TimedLibrary, clock_of, first_difference
@@ -179,8 +179,8 @@ def _built(program: Program, plan: FusionPlan, target: Target, cache: Cache) -> 
     source = staged.source
     clock = clock_of(target)
     library: Any = TimedLibrary(build(source, target, cache=cache), clock)
-    run = link(staged.graph_module, source, library, device=device if target.is_gpu else None)
-    items = from_fx(staged.graph_module).items
+    run = link(staged.launches.program, source, library, device=device if target.is_gpu else None)
+    items = staged.launches.program.items
     native = segments(source) if target.is_gpu else source.launches
     return _Built(run, clock, {launch.entry: _stored(items, launch.items) for launch in native})
 

@@ -77,11 +77,12 @@ class _Built:
     """A schedule, ready to run."""
 
     def __init__(self, program: Program, plan: SchedulePlan, emit: Emit, cache: Cache) -> None:
-        source = emit(arrange(program, plan))
+        launches = arrange(program, plan)
+        source = emit(launches)
         library = intarsia_runtime.build(source, plan.target, cache=cache)
         self.plan, self.clock = plan, clock_of(plan.target)
         timed: Any = TimedLibrary(library, self.clock)
-        self.run = intarsia_runtime.link(program, source, timed, device=device_of(plan.target))
+        self.run = intarsia_runtime.link(launches.program, source, timed, device=device_of(plan.target))
 
     def times(self) -> Times:
         """Return the microseconds of each round, of all launches together."""

@@ -36,6 +36,7 @@ from intarsia_loops._text import (
     head_lines,
     item_text,
     origins_text,
+    placement_lines,
 )
 from intarsia_loops.index import ZERO
 from intarsia_loops.program import Extern, Program, Val
@@ -87,11 +88,7 @@ def print_ir(tiles: Tiles, *, made_by: str = "") -> str:
         text = item_text(item, tiles.buffers).splitlines() if isinstance(item, Extern) else launch_lines(item)
         lines += ["  " + line for line in text]
     returned = [argument_text(v, tiles.buffers) for v in tiles.outputs]
-    lines += [f"  return ({', '.join(returned)}{',' if len(returned) == 1 else ''})", "}"]
-    if tiles.placement is not None:
-        p = tiles.placement
-        places = "".join(f", %{name} at {offset}" for name, offset in p.offsets.items())
-        lines.append(f"arena {p.arena_bytes} bytes, at least {p.lower_bound_bytes}{places}")
+    lines += [f"  return ({', '.join(returned)}{',' if len(returned) == 1 else ''})", "}", *placement_lines(shell)]
     return "\n".join(lines) + "\n"
 
 

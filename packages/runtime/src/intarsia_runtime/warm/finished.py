@@ -22,7 +22,7 @@ from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Origin, SizeFact, SizeFacts
 from intarsia_ir.values import Partition
-from intarsia_loops import Buildable, Emitted, from_fx
+from intarsia_loops import Buildable, Emitted
 from intarsia_loops.kernels import KernelSummary
 from intarsia_loops.level_text import constants_of, parse_value, print_value
 from intarsia_runtime.build import build
@@ -61,7 +61,7 @@ class Finished:
 def buildable(emitted: Emitted) -> Buildable:
     """Return an emitted value without the launches that its source was printed from."""
     name = graph_name(emitted.graph_module, emitted.contract.signature)
-    return Buildable(from_fx(emitted.graph_module), emitted.contract, emitted.source, name)
+    return Buildable(emitted.launches.program, emitted.contract, emitted.source, name)
 
 
 def finish(half: Buildable, cache: Cache) -> Linked:

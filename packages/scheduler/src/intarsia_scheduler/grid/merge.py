@@ -10,7 +10,6 @@ second time out of the L2 cache, instead of once by each of two launches. Side c
   1. The reduction reads some tensor at E(rows, inner), the map reads it at its own axes: c = E names each point of the
      map once.
   2. Below that substitution the map reads the reduction's results at the row itself.
-  3. What the map writes shares no memory with anything that either reads or writes.
 Whether such a merge is made is a decision: a row should fit the registers of a program, or the cache.
 """
 
@@ -21,7 +20,6 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from intarsia_ir.dtypes import itemsize
 from intarsia_loops.addresses import address, product
 from intarsia_loops.index import Atom, IndexExpr, lift, row_major
 from intarsia_loops.ops import NEST_KINDS
@@ -170,7 +168,7 @@ def _both(first: Joint, second: Joint, program: Program, readers: Mapping[str, i
     maps = all(s.kind == "map" for s in b.steps)
     if not maps or not any(s.red for s in a.steps) or not is_tiled(a) or _scans(a) or made.isdisjoint(b.reads()):
         return None
-    if not made & b.reads() <= scalars or _share_memory(a, b, program):
+    if not made & b.reads() <= scalars:
         return None
     inner = next((loop.inner for loop in loops_of(a) if loop.inner), ())
     steps: list[Nest] = []
@@ -294,31 +292,3 @@ def _coefficients(e: IndexExpr, axes: Sequence[Atom]) -> tuple[IndexExpr, ...] |
         found.append(split[0])
         e = split[1]
     return tuple(found) if e is lift(0) else None
-
-
-def _share_memory(a: Kernel, b: Kernel, program: Program) -> bool:
-    """Tell whether what `b` writes may lie where either kernel reads, or where `a` writes."""
-    taken = a.reads() | set(a.writes()) | b.reads()
-    return any(_overlap(w, name, program) for w in b.writes() for name in taken)
-
-
-def _overlap(one: str, other: str, program: Program) -> bool:
-    offsets = program.placement.offsets if program.placement is not None else {}
-    if one == other:
-        return True
-    if one not in offsets or other not in offsets:
-        return False
-    ends = [_end(offsets[name], program.buffers[name]) for name in (one, other)]
-    if ends[0] is None or ends[1] is None:
-        return True
-    return offsets[one] < ends[1] and offsets[other] < ends[0]
-
-
-def _end(start: int, buffer: Buffer) -> int | None:
-    extent = 1
-    for n, stride in zip(buffer.shape, buffer.strides, strict=True):
-        size, step = n.const(), stride.const()
-        if size is None or step is None:
-            return None
-        extent += (size - 1) * step
-    return start + extent * itemsize(buffer.dtype)

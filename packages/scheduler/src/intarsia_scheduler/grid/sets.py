@@ -2,13 +2,12 @@
 
     kernel0(x0, y0); kernel0(x1, y1); ...      →      kernel0(x0, y0, x1, y1, ...) with a second dimension in its grid
 
-Legal where no kernel writes what another one reads or writes: they then run in any order. Buffers in the arena may
-share memory once their lives are over in program order, so kernels that write there stay apart.
+Legal where no kernel writes what another one reads or writes: they then run in any order. Memory is planned afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from intarsia_loops.launches import LaunchPlan, Walk
@@ -16,17 +15,16 @@ from intarsia_loops.launches import LaunchPlan, Walk
 __all__ = ["side_by_side"]
 
 
-def side_by_side(launches: Iterable[LaunchPlan], arena: Collection[str], most: int) -> tuple[LaunchPlan, ...]:
+def side_by_side(launches: Iterable[LaunchPlan], most: int) -> tuple[LaunchPlan, ...]:
     """Return the launches in order, neighbours joined where they may be.
 
     Args:
         launches: In program order, of one set of buffers each.
-        arena: Buffers that may share memory with others.
         most: Sets of a launch.
     """
     groups: list[list[LaunchPlan]] = []
     for launch in launches:
-        if groups and len(groups[-1]) < most and _joins(groups[-1], launch, arena):
+        if groups and len(groups[-1]) < most and _joins(groups[-1], launch):
             groups[-1].append(launch)
         else:
             groups.append([launch])
@@ -41,11 +39,9 @@ def _one(group: list[LaunchPlan]) -> LaunchPlan:
     return replace(first, sets=tuple(one.sets[0] for one in group), items=items, key=(first.key, len(group)))
 
 
-def _joins(group: list[LaunchPlan], launch: LaunchPlan, arena: Collection[str]) -> bool:
+def _joins(group: list[LaunchPlan], launch: LaunchPlan) -> bool:
     last = group[-1]
     if last.key != launch.key or last.items[1] != launch.items[0] or launch.finish is not None:
-        return False
-    if any(name in arena for one in (last, launch) for name in _writes(one)):
         return False
     if not isinstance(launch.walk, Walk) or launch.walk.kind == "points":
         return False  # there is no grid, or its second dimension is taken
