@@ -16,7 +16,7 @@ from intarsia_testkit.fired import Tally
 from intarsia_triton import emit_unit
 
 SHAPES = ("rows", "points", "scan", "scatter")
-LOOPS = ("sums", "squares", "back", "shift")
+LOOPS = ("sums", "squares", "back", "shift", "by_tile")
 HAVING = ("persistent", "parts", *LOOPS, "ending", "chunk", "sets", "merged shape", "assert")
 TALLY = Tally("triton: what walks that were interpreted have", [*SHAPES, *HAVING])
 TARGETS = [Target("cuda", isa) for isa in ("sm_80", "sm_90", "gfx942")]

@@ -16,6 +16,7 @@ from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import Origin, SizeFact, SizeFacts
 from intarsia_loops._subgraphs import GRAPH, read_higher_order
+from intarsia_loops.forms import OPERANDS
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, lift, row_major
 from intarsia_loops.ops import SCALAR_OPS, Rule
 from intarsia_loops.program import (
@@ -430,7 +431,7 @@ class Parser:
             return val("index", expr, dtype=dtype)
         if name in ("load", "gather"):
             return self._load(name, line)
-        if name not in SCALAR_OPS and name != "scatter":
+        if name not in SCALAR_OPS and name != "scatter" and name not in OPERANDS:
             fail(f"no scalar op is called {name!r}", line)
         return None
 
@@ -463,6 +464,10 @@ class Parser:
             return val("cast", args[0], dtype=args[1])
         if op == "scatter" and len(args) > 1:
             return val("scatter", *args, dtype=args[1].dtype)
+        if op in OPERANDS:
+            if len(args) != OPERANDS[op]:
+                fail(f"{op} takes {OPERANDS[op]} operands, not {len(args)}", line)
+            return val(op, *args, dtype="f32")
         row = SCALAR_OPS.get(op)
         if row is None:
             fail(f"a scatter takes a value and places, not {len(args)} operands", line)

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Machine
 from intarsia_loops.addresses import address
+from intarsia_loops.forms import exact
 from intarsia_loops.index import Atom, IndexExpr, lift
 from intarsia_loops.launches import LaunchPlan, Loop, Walk
 from intarsia_loops.ops import NEST_KINDS
@@ -76,7 +77,7 @@ def _steps(launch: LaunchPlan, walk: Walk | None) -> Iterator[tuple[tuple[Atom, 
     for loop in walk.loops:
         around = (*walk.rows, *walk.inner, *loop.inner)
         for step in loop.steps:
-            yield around, step, (step.body,)
+            yield around, step, (exact(step.body),)
         yield from _joined(loop, around)
 
 
@@ -85,7 +86,7 @@ def _joined(loop: Loop, around: tuple[Atom, ...]) -> Iterator[tuple[tuple[Atom, 
     for exps in loop.sums:
         yield around, exps.step, (exps.step.body,)
     for squares in loop.squares:
-        yield around, squares.step, (squares.value,)
+        yield around, squares.step, (exact(squares.value),)
 
 
 def _work(launch: LaunchPlan, walk: Walk | None) -> Tally:

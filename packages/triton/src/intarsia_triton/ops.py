@@ -11,10 +11,11 @@ import math
 from intarsia_ir.errors import UnsupportedError
 from intarsia_loops.ops import FLOATS, HALVES
 from intarsia_loops.program import Val
-from intarsia_triton.halves import OPS
 
 __all__ = ["POINTED", "TYPES", "constant", "operation"]
 
+# cheaper forms, of `intarsia_loops.forms`
+_FORMS = {"half_div": "({0} / {1})", "half_gelu": "half_gelu({0})"}
 TYPES = {
     "f64": "tl.float64",
     "f32": "tl.float32",
@@ -123,7 +124,7 @@ def operation(v: Val, operands: list[str]) -> str:
         return f"({operands[0]} ^ 255)"
     if v.op in ("shl", "shr"):
         return _shift(v.op, own, operands)
-    tables = [_ANY_TYPE, OPS]
+    tables = [_ANY_TYPE, _FORMS]
     tables += [_FLOAT, _F32 if own == "f32" else _F64] if own in ("f32", "f64") else [_INTEGER]
     for table in tables:
         if v.op in table:

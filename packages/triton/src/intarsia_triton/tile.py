@@ -11,7 +11,6 @@ from intarsia_loops.ops import FLOATS
 from intarsia_loops.program import Buffer, Val
 from intarsia_loops.rewrites import operands, postorder
 from intarsia_triton.demand import Wanted, wanted
-from intarsia_triton.halves import with_half_forms
 from intarsia_triton.index import index_text, needs_64_bits
 from intarsia_triton.ops import TYPES, constant, operation
 
@@ -87,7 +86,6 @@ class Tile:
 
     def value(self, body: Val) -> str:
         """Write what is missing for `body` and return its name."""
-        body = with_half_forms(body)
         self._wanted = wanted(body) if self._alone else {}
         for v in postorder(body, self._known):
             self._known[v] = self._assign(self._text(v))
@@ -140,7 +138,7 @@ class Tile:
             return self._scalars[v.args[0]]
         if v.op in ("load", "gather"):
             return self._load(v)
-        if v.op in ("div", "half.div") and v.args[1].op == "load" and v.args[1].args[0] in self._inverses:
+        if v.op in ("div", "half_div") and v.args[1].op == "load" and v.args[1].args[0] in self._inverses:
             inverse = self._inverses[v.args[1].args[0]]
             numbers = ", ".join(self._known[o] for o in operands(v))
             return f"quotient({numbers}, {inverse})" if v.op == "div" else f"({self._known[v.args[0]]} * {inverse})"

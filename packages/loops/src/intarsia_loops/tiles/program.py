@@ -56,7 +56,7 @@ __all__ = [
     "statements",
 ]
 
-SCHEMA = 3
+SCHEMA = 4
 Place = IndexExpr | Val
 
 

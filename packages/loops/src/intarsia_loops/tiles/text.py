@@ -1,6 +1,6 @@
 """Tile programs as text and back.
 
-    // dialect: tiles 3
+    // dialect: tiles 4
     target cpu 'avx2' 'g++' threads 8
     graph(%x: f32[4096, 1003]) {
       buffer %y: f32[4096, 1003]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.addresses import product
+from intarsia_loops.forms import with_half_forms
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.launches import Blocks, Loop, Walk
 from intarsia_loops.program import Buffer, Kernel, Nest
@@ -40,6 +41,24 @@ def walk_of(kernel: Kernel, buffers: Mapping[str, Buffer], plan: KernelPlan) -> 
     Raises:
         InvalidArgumentError: `schedule.choice`: a choice isn't one of this kernel's.
     """
+    made = _walk_of(kernel, buffers, plan)
+    return replace(made, loops=tuple(map(_with_half_forms, made.loops)))
+
+
+def _with_half_forms(loop: Loop) -> Loop:
+    """Compute what is rounded to a half type in the cheaper forms."""
+    steps = tuple(replace(s, body=with_half_forms(s.body)) for s in loop.steps)
+    exponentials = [(with_half_forms(s.exponent), with_half_forms(s.shift)) for s in loop.sums]
+    squares = [(with_half_forms(q.value), with_half_forms(q.shift)) for q in loop.squares]
+    return replace(
+        loop,
+        steps=steps,
+        sums=tuple(replace(s, exponent=f, shift=g) for s, (f, g) in zip(loop.sums, exponentials, strict=True)),
+        squares=tuple(replace(q, value=f, shift=g) for q, (f, g) in zip(loop.squares, squares, strict=True)),
+    )
+
+
+def _walk_of(kernel: Kernel, buffers: Mapping[str, Buffer], plan: KernelPlan) -> Walk:
     kind = plan.word("walk")
     blocks = Blocks(
         plan.number("block"), plan.number("tile"), plan.number("warps"), bool(plan.number("persistent")),

@@ -12,6 +12,7 @@ T20: a step is over the rows, and what it walks is what its loop walks; a scan i
     exponentials is relative to a maximum, a sum of squares to a sum, that its own loop takes; tiles are aligned along
     one axis; what is had once for each part is an axis that its lanes share; what is searched for again is an
     extremum's position; inverses are of sums of exponentials.
+    A cheaper form (`intarsia_loops.forms`) is of f32, has its operands, and is read by one cast to a half type only.
 T21: who counts walks rows, and asserts nothing; each program counts in one group, there is a group for each program of
     what is done last, and all of a group arrive; there is one set of buffers.
 """
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from intarsia_loops.addresses import indices_of, product
+from intarsia_loops.forms import misplaced
 from intarsia_loops.grid import COUNTERS, Ending, GridWalk
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.launches import Loop
@@ -86,6 +88,10 @@ def _walk(given: GridWalk, buffers: Mapping[str, Buffer], add: Add) -> None:
     if not walk.weights <= _exponentials(given):
         add("T20", f"has inverses of {sorted(walk.weights)}, which are no sums of exponentials", "")
     _shape(given, add)
+    for body in given.bodies():
+        for part in body.args if body.op == "scatter" else (body,):
+            for form in misplaced(part):
+                add("T20", f"{form} isn't what one cast rounds to a half type", "")
 
 
 def _names(given: GridWalk, add: Add) -> None:

@@ -8,8 +8,8 @@
 Rows and points are numbered through, so that a block of neighbours may be of several axes. The `parts` of a tile are
 positions of one lane. What a tile loads once for several steps is held in registers.
 
-Two things have no meaning and aren't here: that an extremum's position is searched for again in the tile that has it,
-and that a quotient by a sum is taken from the sum's inverse.
+Cheaper forms of what is rounded to half types are what they stand for. One thing has no meaning and isn't here: that a
+quotient by a sum is taken from the sum's inverse.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from intarsia_loops.addresses import product
+from intarsia_loops.forms import exact
 from intarsia_loops.grid import COUNTERS, Ending, GridWalk
 from intarsia_loops.index import ZERO, Atom, IndexExpr, lift, unflat
 from intarsia_loops.launches import ExpSum, Loop, SquareSum
@@ -169,17 +170,32 @@ class _Grid:
                 body.append(self.kept(step, env, value))
                 continue
             accs.append(Acc(f"{step.out}_acc", step.kind, value.dtype, (self.lane.name,)))
+            at = lift(point) // self.walk.blocks.inner if step.out in loop.by_tile else lift(point)
             is_search = step.kind in ("argmax", "argmin")
-            body.append(Fold(f"{step.out}_acc", (value, index_value(lift(point))) if is_search else (value,)))
+            body.append(Fold(f"{step.out}_acc", (value, index_value(at)) if is_search else (value,)))
         made = [*accs, self.tiles(point, body, loop)]
         for step in loop.steps:
-            if step.kind != "map":
+            if step.out in loop.by_tile:
+                made += self.searched(step, loop)
+            elif step.kind != "map":
                 made += self.taken(step, f"{step.out}_acc")
         for s in loop.sums:
             made += self.sum_of_exponentials(s)
         for q in loop.squares:
             made += self.sum_of_squares(q)
         return made
+
+    def searched(self, step: Nest, loop: Loop) -> list[Statement]:
+        """Find the first point of the extremum in the tile that has it; the others aren't read again."""
+        tile, again = self.names.new(f"{step.out}_tile"), f"{step.out}_found"
+        point = self.names.axis("r", product([a.extent for a in loop.inner]))
+        value = self.value(step.body, {**self.here, **_through(point, loop.inner)}, point)
+        number_of_tile = index_value(lift(point) // self.walk.blocks.inner)
+        is_in = val("eq", number_of_tile, number(tile, "i64"), dtype="b8")
+        search = Fold(again, (value, index_value(lift(point))), is_in)
+        acc = Acc(again, step.kind, value.dtype, (self.lane.name,))
+        walk = self.tiles(point, (search,), Loop(loop.inner, (), keep=loop.keep))
+        return [Take(f"{step.out}_acc", (tile,), "tree"), acc, walk, *self.taken(step, again)]
 
     def tiles(self, point: Atom, body: Sequence[Statement], loop: Loop) -> For:
         """The points of a walk, in tiles."""
@@ -298,7 +314,7 @@ class _Grid:
                 return load(self.staged[v], (lift(point),), v.dtype)
             return self.numbers.get(v.args[0])
 
-        return flat_value(body, env, self.buffers, held)
+        return flat_value(exact(body), env, self.buffers, held)
 
     def kept(self, step: Nest, env: Env, value: Val) -> Statement:
         """Store a value of a step, or check it."""
