@@ -16,9 +16,11 @@ from intarsia_ir.eager import (
     GradientLayout,
     LaidLike,
     Layout,
+    OperandShapes,
     OperandTypes,
     Orders,
     ParameterTypes,
+    RefusedDimension,
     RefusedNumber,
     RefusedTypes,
     ResultType,
@@ -36,7 +38,7 @@ from intarsia_ir.eager import (
 
 aten = torch.ops.aten
 OF_GRADIENTS = GradientLayout | LaidLike
-ONE_AN_OPERATOR = (RefusedTypes, StoredType, ParameterTypes, Orders, OF_GRADIENTS)
+ONE_AN_OPERATOR = (RefusedTypes, StoredType, ParameterTypes, OperandShapes, RefusedDimension, Orders, OF_GRADIENTS)
 
 
 def findings(rows):
@@ -77,7 +79,7 @@ def test_what_is_wrong_with_a_table_is_found(row, finding):
     assert [text for text in findings((*ROWS, row)) if finding in text]
 
 
-@pytest.mark.parametrize("kind", [OperandTypes, Layout, ResultType, GradientLayout])
+@pytest.mark.parametrize("kind", [OperandTypes, OperandShapes, Layout, ResultType, GradientLayout])
 def test_every_rule_that_has_a_name_has_a_row(kind):
     named = {row.rule for row in ROWS} | {row.rule.layout for row in ROWS if isinstance(row.rule, Orders)}
     implied = {Layout.IN_ORDER_WITH_NUMBERS}  # of elementwise ops without a row

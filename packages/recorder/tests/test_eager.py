@@ -11,9 +11,10 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from intarsia_ir.eager import Layout, OperandTypes, ResultType
+from intarsia_ir.eager import Layout, OperandShapes, OperandTypes, ResultType
 from intarsia_recorder import EagerMode, record, refused_types
 from intarsia_recorder.corrections import CORRECTIONS
+from intarsia_recorder.operand_shapes import PROBLEMS
 from intarsia_recorder.operand_types import MISMATCHES
 
 aten = torch.ops.aten
@@ -610,4 +611,5 @@ def test_operators_that_take_functions_go_by_torchs_rules_for_fake_tensors():
 
 def test_every_rule_of_the_table_has_a_check_or_a_correction() -> None:
     assert set(MISMATCHES) == set(OperandTypes)
+    assert set(PROBLEMS) == set(OperandShapes)
     assert set(CORRECTIONS) == {*Layout, *ResultType}

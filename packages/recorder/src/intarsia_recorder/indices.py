@@ -14,7 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from intarsia_ir.eager import base_name
+from intarsia_ir.eager import RefusedDimension, rules_of
 from intarsia_recorder.operands import Check, by_name
 
 __all__ = ["depends_on_data", "dimension_check", "index_check"]
@@ -28,7 +28,7 @@ def dimension_check(op: OpOverload) -> Check | None:
     Raises, when called:
         IndexError: In eager's words.
     """
-    names = _DIMENSIONS.get(base_name(op), ())
+    names = [name for rule in rules_of(op, RefusedDimension) for name in rule.arguments]
     dims = [
         argument.name for argument in op._schema.arguments if argument.name in names and str(argument.type) == "int"
     ]
@@ -43,17 +43,6 @@ def dimension_check(op: OpOverload) -> Check | None:
                 raise IndexError(f"Dimension out of range ({expected})")
 
     return check
-
-
-_DIMENSIONS = {
-    "_softmax": ("dim",),
-    "diagonal_scatter": ("dim1", "dim2"),
-    "select": ("dim",),
-    "select_scatter": ("dim",),
-    "slice_scatter": ("dim",),
-    "sort": ("dim",),
-}
-"""Op -> its arguments that name a dimension, which meta kernels leave unchecked."""
 
 
 def index_check(op: OpOverload) -> Check | None:

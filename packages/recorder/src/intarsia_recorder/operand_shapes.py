@@ -8,18 +8,19 @@ Checked against eager by tests, and for every operator by `nox -s layouts -- --m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from intarsia_ir.eager import base_name
+from intarsia_ir.eager import OperandShapes, base_name, rules_of
 from intarsia_ir.errors import UnsupportedError
 from intarsia_recorder.indices import depends_on_data
 from intarsia_recorder.operands import Check, device_of, op_name
 
-__all__ = ["expands_to", "shape_check"]
+__all__ = ["PROBLEMS", "expands_to", "shape_check"]
 
 aten = torch.ops.aten
 _Problem = Callable[..., str | None]  # of the op's arguments by position, all of them: what doesn't fit
@@ -32,11 +33,10 @@ def shape_check(op: OpOverload) -> Check | None:
         RuntimeError: As eager does, in other words.
         UnsupportedError: Whether eager takes them depends on more.
     """
-    problem_of = (
-        _fits_in_place if _is_written_pointwise(op) else _IN_PLACE.get(op_name(op)) or _PROBLEMS.get(base_name(op))
-    )
-    if problem_of is None:
+    rules = rules_of(op_name(op), OperandShapes) or rules_of(op, OperandShapes)
+    if not rules and not _is_written_pointwise(op):
         return None
+    problem_of = _fits_in_place if _is_written_pointwise(op) else PROBLEMS[rules[0]]
 
     def check(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         rest = (kwargs.get(a.name, a.default_value) for a in op._schema.arguments[len(args) :])
@@ -191,30 +191,24 @@ def _adds_to_vector(self: torch.Tensor, matrix: torch.Tensor, *rest: Any) -> str
     return None if expands_to(self, shape) else f"{list(self.shape)} is added to {list(shape)}"
 
 
-_UPSAMPLED = """
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
-    _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d
-    _upsample_bilinear2d_aa _upsample_bicubic2d_aa
-"""
-_NORMALISING = """
-    _batch_norm_with_update _batch_norm_with_update_functional _native_batch_norm_legit
-    _native_batch_norm_legit_functional _native_batch_norm_legit_no_training native_batch_norm
-"""
-_PROBLEMS: dict[str, _Problem] = {
-    **dict.fromkeys(["index_add", "index_copy", "index_reduce"], _fits_at_index),
-    **dict.fromkeys(_UPSAMPLED.split(), _can_be_resampled),
-    **dict.fromkeys(["_softmax_backward_data", "_log_softmax_backward_data"], _fit_each_other),
-    "addmv": _adds_to_vector,
-    "addmm": _adds_to_product(2),
-    "addbmm": _adds_to_product(2),
-    "baddbmm": _adds_to_product(3),
-    "addr": _fits_outer_product,
-    "binary_cross_entropy_with_logits": _weighs_targets,
-    "native_group_norm": _scales_channels,
-    **dict.fromkeys(_NORMALISING.split(), _normalises),
-    "index_select": _indexes_by_row,
-    "nll_loss2d_forward": _looks_up_targets,
-    "nll_loss_forward": _looks_up_target,
-    "soft_margin_loss": _takes_target,
-}
-_IN_PLACE: dict[str, _Problem] = {"addr_": _takes_outer_product, "masked_scatter_": _masks_in_place}
+#: Rule -> what tells what doesn't fit.
+PROBLEMS: Mapping[OperandShapes, _Problem] = MappingProxyType(
+    {
+        OperandShapes.INDEXED_SLICES: _fits_at_index,
+        OperandShapes.IMAGE_WITHOUT_ELEMENTS: _can_be_resampled,
+        OperandShapes.SAME_SHAPE: _fit_each_other,
+        OperandShapes.ADDED_TO_VECTOR: _adds_to_vector,
+        OperandShapes.ADDED_TO_MATRIX: _adds_to_product(2),
+        OperandShapes.ADDED_TO_BATCH: _adds_to_product(3),
+        OperandShapes.ADDED_TO_OUTER_PRODUCT: _fits_outer_product,
+        OperandShapes.WRITTEN_OUTER_PRODUCT: _takes_outer_product,
+        OperandShapes.WRITTEN_BY_MASK: _masks_in_place,
+        OperandShapes.WEIGHTS: _weighs_targets,
+        OperandShapes.CHANNEL_PARAMETERS: _scales_channels,
+        OperandShapes.NORMALISED: _normalises,
+        OperandShapes.INDEX_OF_ROWS: _indexes_by_row,
+        OperandShapes.TARGET_OF_ONE_ROW: _looks_up_target,
+        OperandShapes.TARGETS: _looks_up_targets,
+        OperandShapes.TARGET: _takes_target,
+    }
+)

@@ -18,8 +18,10 @@ from intarsia_ir.eager.rows import (
     INTEGERS,
     Decides,
     Device,
+    OperandShapes,
     OperandTypes,
     ParameterTypes,
+    RefusedDimension,
     RefusedNumber,
     RefusedTypes,
     Row,
@@ -214,10 +216,40 @@ _NUMBERS = (
     Row("smooth_l1_loss", RefusedNumber(3, "<", 0)),
 )
 
+# ---- shapes and dimensions -------------------------------------------------------------------------------------
+
+_SHAPES = (
+    (OperandShapes.INDEXED_SLICES, "index_add index_copy index_reduce"),
+    (
+        OperandShapes.IMAGE_WITHOUT_ELEMENTS,
+        """_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d
+        _upsample_nearest_exact3d upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d
+        upsample_nearest2d upsample_nearest3d upsample_trilinear3d""",
+    ),
+    (OperandShapes.SAME_SHAPE, "_log_softmax_backward_data _softmax_backward_data"),
+    (OperandShapes.ADDED_TO_VECTOR, "addmv"),
+    (OperandShapes.ADDED_TO_MATRIX, "addbmm addmm"),
+    (OperandShapes.ADDED_TO_BATCH, "baddbmm"),
+    (OperandShapes.ADDED_TO_OUTER_PRODUCT, "addr"),
+    (OperandShapes.WRITTEN_OUTER_PRODUCT, "addr_"),
+    (OperandShapes.WRITTEN_BY_MASK, "masked_scatter_"),
+    (OperandShapes.WEIGHTS, "binary_cross_entropy_with_logits"),
+    (OperandShapes.CHANNEL_PARAMETERS, "native_group_norm"),
+    (OperandShapes.NORMALISED, " ".join(n for n in NORMALISATIONS if "batch_norm" in n)),
+    (OperandShapes.INDEX_OF_ROWS, "index_select"),
+    (OperandShapes.TARGETS, "nll_loss2d_forward"),
+    (OperandShapes.TARGET_OF_ONE_ROW, "nll_loss_forward"),
+    (OperandShapes.TARGET, "soft_margin_loss"),
+)
+_DIMENSIONS = (
+    (RefusedDimension(("dim",)), "_softmax select select_scatter slice_scatter sort"),
+    (RefusedDimension(("dim1", "dim2")), "diagonal_scatter"),
+)
+
 REFUSALS: tuple[Row, ...] = (
     *_type_rows(),
     *_together_rows(),
-    *(Row(name, rule) for rule, names in _STORED for name in names.split()),
+    *(Row(name, rule) for rule, names in (*_STORED, *_SHAPES, *_DIMENSIONS) for name in names.split()),
     *_NUMBERS,
 )
 """Every row of a refusal."""

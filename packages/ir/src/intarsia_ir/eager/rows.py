@@ -18,8 +18,10 @@ __all__ = [
     "INTEGERS",
     "Decides",
     "Device",
+    "OperandShapes",
     "OperandTypes",
     "ParameterTypes",
+    "RefusedDimension",
     "RefusedNumber",
     "RefusedTypes",
     "Row",
@@ -61,7 +63,8 @@ class Row:
 
     Args:
         op: Its name in ATen, which its in-place form shares, with the overload where it is of that one alone:
-            `"ceil"`, `"div.Tensor_mode"`. Of a gradient: the name of the node of autograd.
+            `"ceil"`, `"div.Tensor_mode"`; of the in-place form alone, `"addr_"`. Of a gradient: the name of the node of
+            autograd.
         rule: What eager does.
         device: Where.
     """
@@ -200,6 +203,38 @@ class TypesAt(Rule):
         if self.operand >= len(arguments) or arguments[self.operand] is None:
             return False
         return arguments[self.operand].dtype not in self.types
+
+
+class OperandShapes(Rule, enum.Enum):
+    """Operands whose shapes don't go together; the recorder has the checks."""
+
+    INDEXED_SLICES = "an index of several dimensions, or a source of other sizes than what it goes to"
+    IMAGE_WITHOUT_ELEMENTS = "an image, or a result, without elements"
+    SAME_SHAPE = "operands of two shapes"
+    ADDED_TO_VECTOR = "what is added to a vector that it doesn't broadcast to"
+    ADDED_TO_MATRIX = "what is added to a matrix and has more dimensions"
+    ADDED_TO_BATCH = "what is added to a batch of matrices and has more dimensions"
+    ADDED_TO_OUTER_PRODUCT = "what is added to an outer product that it doesn't broadcast to"
+    WRITTEN_OUTER_PRODUCT = "an outer product of another shape than what is written"
+    WRITTEN_BY_MASK = "a mask that doesn't broadcast to what is written"
+    WEIGHTS = "weights that don't broadcast to the targets"
+    CHANNEL_PARAMETERS = "a parameter that isn't one number a channel"
+    NORMALISED = "an operand without channels; on the CPU, statistics of nothing"
+    INDEX_OF_ROWS = "an index of several dimensions"
+    TARGET_OF_ONE_ROW = "several targets for one row"
+    TARGETS = "targets, or weights, of other sizes than the operand's"
+    TARGET = "a target that doesn't broadcast to the operand"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedDimension(Rule):
+    """Dimensions that the first operand doesn't have, as arguments that meta kernels leave unchecked.
+
+    Args:
+        arguments: Their names.
+    """
+
+    arguments: tuple[str, ...]
 
 
 class OperandTypes(Rule, enum.Enum):
