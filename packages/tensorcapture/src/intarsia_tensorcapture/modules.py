@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["call_module", "module_attribute", "set_module_attribute", "unpatched"]
+__all__ = ["call_module", "module_attribute", "refuse_scripted", "set_module_attribute", "unpatched"]
 
 
 _REGISTERED = ("_parameters", "_buffers", "_modules")
@@ -105,6 +105,16 @@ def _has_hooks(plugin: Recording, tx: Tracer, callee: Object) -> bool:
 
 #: The code of what torch makes of functions that its compiler is to leave alone.
 _LEFT_ALONE = vars(torch)["_disable_dynamo"](lambda: None).__code__
+
+
+def refuse_scripted(callee: Object) -> None:
+    """Break at a module that TorchScript compiled or traced: what it computes is in no Python.
+
+    Raises:
+        Break: It is one.
+    """
+    if issubclass(callee.cls, torch.nn.Module) and any(b.__module__ == "torch.jit._script" for b in callee.cls.__mro__):
+        raise Break("tracer.call", f"{callee.describe()} was compiled by TorchScript: call what it was made of")
 
 
 def unpatched(function: Any) -> Any:

@@ -534,6 +534,7 @@ class Tensors(Extension):
             return call_marked_object(tx, callee, args, keywords)
         if is_of_compiler(type(callee.value).__module__):
             return call_compiler_object(tx, callee, args, keywords)
+        modules.refuse_scripted(callee)
         return modules.call_module(self, tx, callee, args, keywords)
 
     def call_atom_method(self, tx: Tracer, atom: Any, name: str) -> Value | None:
