@@ -209,7 +209,6 @@ class Scaled(torch.autograd.Function):
     graphs=5,
     breaks=(
         "tracer.tensor_op",
-        "tracer.tensor_op",
         "tracer.mutation",
         "tracer.tensor_op",
         "tracer.attribute",
