@@ -295,3 +295,31 @@ def test_what_an_import_runs_is_left_alone(tmp_path, monkeypatch, fresh):
     assert compiled(torch.ones(2)).tolist() == [4.0, 4.0]
     assert intarsia.stats().frames_compiled <= 2 and intarsia.stats().recompiles == 0
     assert compiled(torch.zeros(2)).tolist() == [2.0, 2.0]
+
+
+class Mask(nn.Module):
+    """Makes the mask that it needs, but where it is told that it is compiled."""
+
+    def forward(self, x, mask=None):
+        if mask is None and not asks():
+            mask = torch.ones(2, 1)
+        return torch.sin(x) * mask.shape[0]
+
+
+def asks():
+    return torch.compiler.is_compiling()
+
+
+def test_an_error_that_only_compiled_code_raises():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Mask()
+
+        def forward(self, x):
+            return self.inner(x + 1) + 1
+
+    x = torch.randn(3)
+    for model in (Model(), Mask()):
+        torch.testing.assert_close(intarsia.compile(model, options=RAISE)(x), model(x))
+    assert counts() == (2, 0, 0)

@@ -190,6 +190,7 @@ class Attempts:
         self.room = room
         self.stop_at = -1
         self.closed: frozenset[int] = frozenset()  # steps that leave nothing open
+        self.as_native = False  # it is told what it is told where it runs as it is
         self.asked_caller = False  # where it broke, an exception that the caller handles was asked for
         self.broken: GraphBreak | None = None
 
@@ -232,6 +233,8 @@ class Attempts:
         try:
             if self.asked_caller:
                 tx.raising.ask_caller()
+            if self.as_native:
+                tx.extension.answer_as_native()
             frame = outermost_frame(tx, self.code, self.frame)
             return self._trace(tx, frame)
         except NeedsSymbols:
@@ -269,6 +272,9 @@ class Attempts:
             found = graph_break(broken.code, broken.reason, broken.origin or tx.frames.origin(), broken.callees)
         except Raised as raised:
             found = graph_break("tracer.exception", f"{raised.value.type().__name__} is raised", tx.frames.origin())
+            if tx.extension.answers_differ():  # eager, which isn't told that it is compiled, may not raise
+                self.as_native = True
+                return None
             raised_at = tx.raising.raised_at(raised.value)
             if raised_at is not None:  # handlers let it pass: they run in CPython, from where it was raised
                 self.broken = self.broken or found

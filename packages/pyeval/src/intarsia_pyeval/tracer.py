@@ -142,6 +142,9 @@ class Extension:
         """Tell whether the code was told what isn't so when it runs natively, such as that it is being compiled."""
         return False
 
+    def answer_as_native(self) -> None:
+        """Tell the code from now on what it is told where it runs natively: being told otherwise, it raised."""
+
     def position(self) -> int:
         """Return the number of recorded operations; each is told to `tx.effects` as well, as `advanced`."""
         return 0

@@ -79,7 +79,9 @@ def call_leaf_or_table(
     if name in ANSWERS and _of_torch(function):
         if name == "is_compiling" and optimizers.asks_to_capture_on_cpu(tx.frames):
             raise Break("tracer.operation_raised", "a step with capturable=True on a CPU raises an error in eager")
-        plugin.told |= ANSWERS[name] is True  # natively it would be another
+        if ANSWERS[name] is True:  # natively it would be another
+            plugin.told |= plugin.tells
+            return boolean(plugin.tells)
         return Const(ANSWERS[name]) if ANSWERS[name] is None else boolean(bool(ANSWERS[name]))
     if function in PURE:
         return _pure(plugin, tx, function, args, keywords)

@@ -135,6 +135,7 @@ class Tensors(Extension):
         self.region: tuple[str, int] | None = None  # what nodes are marked with: kind and number
         self.n_regions = 0
         self.told = False  # that the code is being compiled
+        self.tells = True  # that it is, where it asks
         self.held: set[int] = set()
         self.wrapped: dict[TensorValue, tuple[torch.fx.Node, int]] = {}
         self.infinite = False  # numbers of the program that arrays are computed with
@@ -155,6 +156,10 @@ class Tensors(Extension):
     def answers_differ(self) -> bool:
         """Tell whether the code was told that it is being compiled."""
         return self.told
+
+    def answer_as_native(self) -> None:
+        """Tell the code from now on that it isn't being compiled."""
+        self.tells = False
 
     def position(self) -> int:
         """Return the number of recorded calls."""
