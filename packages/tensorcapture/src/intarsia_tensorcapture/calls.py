@@ -43,6 +43,7 @@ from intarsia_tensorcapture.indexing import narrowed
 from intarsia_tensorcapture.items import ItemTruth
 from intarsia_tensorcapture.making import full, tensor_from
 from intarsia_tensorcapture.numbers import SymbolicNumber
+from intarsia_tensorcapture.size_tensors import divided
 from intarsia_tensorcapture.tables import ANSWERS, PURE, is_leaf
 from intarsia_tensorcapture.tensor import TensorValue
 
@@ -319,6 +320,9 @@ HANDLERS: dict[Any, Handler] = {
     torch.tensor: of_data(torch.tensor, tensor_from(torch.tensor)),
     torch.as_tensor: of_data(torch.as_tensor, tensor_from(torch.as_tensor)),
     torch.full: full,
+    torch.div: divided(torch.div),
+    torch.divide: divided(torch.divide),
+    torch.floor_divide: divided(torch.floor_divide),
     torch.from_numpy: from_numpy,
     torch.is_grad_enabled: contexts.is_grad_enabled,
     torch._C._set_grad_enabled: contexts.set_grad_enabled,

@@ -20,6 +20,7 @@ from intarsia_tensorcapture import data_sizes
 from intarsia_tensorcapture.items import as_size, holds_item
 from intarsia_tensorcapture.making import tensor_from
 from intarsia_tensorcapture.numbers import SymbolicNumber
+from intarsia_tensorcapture.size_tensors import number_of
 from intarsia_tensorcapture.tensor import TensorValue, recording_of
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def narrowed(
     dim, start, length = (given.get(name) for name in ("dim", "start", "length"))
     if len(given) != 3 or start is None or length is None or not isinstance(dim, Const) or type(dim.value) is not int:
         return None
-    start, length = _with_sizes(tx, start), _with_sizes(tx, length)
+    start, length = (_with_sizes(tx, number_of(tx, value)) for value in (start, length))
     if not (_is_data(start) or _is_data(length)):
         return None
     whole = [_WHOLE] * (dim.value % max(len(tensor.fake.shape), 1))
@@ -156,7 +157,7 @@ def _with_sizes(tx: Tracer, key: Value) -> Value:
     if isinstance(key, Tuple) and key.cls is tuple:
         return Tuple([_with_sizes(tx, part) for part in key.items])
     if isinstance(key, Slice):
-        return Slice([_with_sizes(tx, part) for part in key.parts])
+        return Slice([_with_sizes(tx, number_of(tx, part)) for part in key.parts])
     if isinstance(key, OpenNumber) and key.type() is int and holds_item(key):
         return as_size(tx, key)
     if isinstance(key, List) and any(isinstance(item, Draw) for item in key.items):

@@ -191,8 +191,10 @@ def model(tx: Tracer, x: TensorValue, name: str) -> Value | None:
     if name == "bool":
         return _truth_in(tx, x)
     item = _item(tx, x)
-    if name == "item" or not isinstance(item, ItemNumber):
+    if name == "item" or item is None or isinstance(item, ItemTruth):
         return item if name == "item" else None
+    if isinstance(item, Const):
+        return Const(_CLASSES[name](item.value))
     if name == "int" and item.type() is float:
         return None  # a NaN has none
     return do.convert(tx, item, _CLASSES[name])
@@ -210,12 +212,18 @@ _CLASSES = {"float": float, "int": int}
 
 def _item(tx: Tracer, x: TensorValue) -> Value | None:
     """Model the only number of a tensor."""
+    known = x.plugin.sizes.computed.get((x, version_of(x.fake)))
+    if known is not None:
+        return known
+    constant = getattr(x.fake, "constant", None)  # of what was made of numbers alone, and not written since
+    if constant is not None and constant.dtype in _INTS and constant.numel() == 1:
+        return Const(constant.item())
     step = tx.checks.step()
     if step is None:
         return None
     fake = x.fake
-    known = fake.dtype in (*_FLOATS, *_INTS, torch.bool)
-    if not known or fake.device.type == "meta" or any(size != 1 for size in fake.shape):
+    has_numbers = fake.dtype in (*_FLOATS, *_INTS, torch.bool)
+    if not has_numbers or fake.device.type == "meta" or any(size != 1 for size in fake.shape):
         return None
     held = _held(tx, x)
     return ItemTruth(held, step) if fake.dtype is torch.bool else ItemNumber(tx, held, step)

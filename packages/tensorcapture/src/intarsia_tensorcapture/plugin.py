@@ -95,6 +95,7 @@ from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_mi
 from intarsia_tensorcapture.replaced_data import replaced
 from intarsia_tensorcapture.scopes import Scopes, apart
 from intarsia_tensorcapture.settings import dtype_to_name
+from intarsia_tensorcapture.size_tensors import with_numbers
 from intarsia_tensorcapture.sizes import Sizes
 from intarsia_tensorcapture.spelling import spelled
 from intarsia_tensorcapture.tables import ATOM_TYPES, PRODUCTS, QUANTISING, RESHAPING, is_inlined, is_leaf
@@ -301,7 +302,7 @@ class Tensors(Extension):
                 raise Break("tracer.tensor_input", f"{shown(target)} is called inside of a torch.func transform")
             raise Break("tracer.tensor_op", "a mode changes what torch functions do")
         name = getattr(target, "__name__", target)
-        keywords = with_device(self, tx, target, keywords)
+        args, keywords = with_numbers(tx, target, args, with_device(self, tx, target, keywords))
         found = generators.drawn(self, tx, kind, target, args, keywords)
         if found is not None:
             return found
