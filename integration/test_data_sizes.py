@@ -802,3 +802,17 @@ def test_a_tensor_of_another_size_is_no_stale_result() -> None:
             x = rows(size, 2)
             agree(fast(x, n_of(size - 2)), x[: size - 2] + 1)
     assert intarsia.stats().recompiles <= 1
+
+
+def test_parts_of_a_computed_tensor_by_sizes_from_data():
+    def f(x, weights, sizes):
+        order = x.sum(1).argsort()
+        parts = x[order].split(sizes.tolist())  # a view of what a kernel made, at places that data decides
+        return torch.cat([part @ weight for part, weight in zip(parts, weights, strict=True)]).sin()
+
+    compiled = intarsia.compile(f, options=RAISE)
+    x, weights = torch.randn(12, 8), torch.randn(4, 8, 8)
+    for sizes in ([3, 4, 0, 5], [12, 0, 0, 0], [1, 2, 4, 5]):
+        torch.testing.assert_close(compiled(x, weights, torch.tensor(sizes)), f(x, weights, torch.tensor(sizes)))
+    stats = intarsia.stats()
+    assert (stats.graphs, stats.frames_eager, stats.fallbacks) == (1, 0, 0)

@@ -45,6 +45,7 @@ class RefWriter:
     def __init__(self, program: Program, names: Names, offsets: Mapping[str, int]) -> None:
         self.program, self.names, self.offsets = program, names, offsets
         self.used_views = False
+        self._made = makers(program).keys()
         self._arena_types: dict[str, str] = {}
         self._arena_views: dict[str, str] = {}
 
@@ -67,9 +68,14 @@ class RefWriter:
         return f"_as_strided({', '.join(arguments)})"
 
     def _arena_view(self, dtype: str, *layout: str) -> str:
-        """Return the name of a view of the arena; equal layers use the same few views, so each is made once a call."""
+        """Return a view of the arena; equal layers use the same few views, so each is made once, at the beginning.
+
+        One whose layout has a size that a call gives is made where it is used.
+        """
         self._arena_types[dtype] = self.names.bind(f"_{dtype}", dtype_from_name(dtype))
         text = self._as_strided(f"_arena_{dtype}", *layout)
+        if not self._made.isdisjoint(_IDENTIFIER.findall(" ".join(layout))):
+            return text
         return self._arena_views.setdefault(text, f"_view{len(self._arena_views)}")
 
     def arena_views(self) -> list[str]:
