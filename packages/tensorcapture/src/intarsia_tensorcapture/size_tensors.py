@@ -46,9 +46,7 @@ def with_numbers(tx: Tracer, target: Any, args: Sequence[Value], keywords: Keywo
         return list(args), keywords
     kept = 1 if name in _OF_ONE else 0
     sizes = [number_of(tx, value) for value in args[kept:]]
-    return [*args[:kept], *sizes], {
-        key: number_of(tx, value) for key, value in keywords.items()
-    }
+    return [*args[:kept], *sizes], {key: number_of(tx, value) for key, value in keywords.items()}
 
 
 def number_of(tx: Tracer, value: Value) -> Value:
