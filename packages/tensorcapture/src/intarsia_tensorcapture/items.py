@@ -212,7 +212,7 @@ _CLASSES = {"float": float, "int": int}
 
 def _item(tx: Tracer, x: TensorValue) -> Value | None:
     """Model the only number of a tensor."""
-    known = x.plugin.sizes.computed.get((x, version_of(x.fake)))
+    known: Value | None = x.plugin.sizes.computed.get((x, version_of(x.fake)))
     if known is not None:
         return known
     constant = getattr(x.fake, "constant", None)  # of what was made of numbers alone, and not written since

@@ -79,7 +79,7 @@ def divided(function: Any) -> Callable[[Recording, Tracer, Sequence[Value], Keyw
         known = [number.value for number in args if isinstance(number, Const)]
         exact = mode.as_python() == "floor" or (nowhere_negative and all(n >= 0 for n in known))
         if isinstance(result, TensorValue) and exact and 0 not in known and len(known) < 2:
-            quotient = operators.binary(tx, "//", *args)
+            quotient = operators.binary(tx, "//", args[0], args[1])
             plugin.sizes.computed[result, version_of(result.fake)] = quotient
         return result
 

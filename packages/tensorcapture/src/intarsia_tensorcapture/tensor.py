@@ -95,6 +95,7 @@ class Recording(Protocol):
         modes_active: Whether a mode changes what torch functions do.
         hooks_guarded: Whether the hooks that hold for all modules are relied on.
         told: Whether the code was told that it is being compiled.
+        tells: Whether it is told so where it asks.
         held: Identities of what tensors of subclasses hold besides tensors.
         wrapped: Inputs of subclasses -> the node that makes each of its parts, and the outermost step at that time.
         infinite: Whether numbers of the program that arrays are computed with are infinite, or no numbers.
@@ -114,6 +115,7 @@ class Recording(Protocol):
     modes_active: bool
     hooks_guarded: bool
     told: bool
+    tells: bool
     held: set[int]
     wrapped: dict[TensorValue, tuple[torch.fx.Node, int]]
     infinite: bool
