@@ -816,3 +816,18 @@ def test_parts_of_a_computed_tensor_by_sizes_from_data():
         torch.testing.assert_close(compiled(x, weights, torch.tensor(sizes)), f(x, weights, torch.tensor(sizes)))
     stats = intarsia.stats()
     assert (stats.graphs, stats.frames_eager, stats.fallbacks) == (1, 0, 0)
+
+
+def test_a_product_of_sizes_that_data_decides_later():
+    def f(x, total, shape):
+        flat = torch.zeros(total.item()) + x.sum()
+        rows, columns = shape.tolist()
+        return flat.view(rows, columns) * 2
+
+    compiled = intarsia.compile(f, options=RAISE)
+    x = torch.randn(3)
+    for rows, columns in ((2, 3), (4, 1), (0, 5)):
+        shape, total = torch.tensor([rows, columns]), torch.tensor(rows * columns)
+        torch.testing.assert_close(compiled(x, total, shape), f(x, total, shape))
+    stats = intarsia.stats()
+    assert (stats.graphs, stats.frames_eager, stats.fallbacks) == (1, 0, 0)

@@ -253,3 +253,13 @@ def test_a_pooled_size_is_a_formula_that_asks_for_no_remainder() -> None:
         for got, shape in zip((pooled, averaged), expected, strict=True):
             assert [n.node.hint if isinstance(n, torch.SymInt) else n for n in got.shape] == list(shape)
         assert places.shape == pooled.shape
+
+
+def test_what_data_decides_is_never_replaced_by_what_comes_later():
+    env = ShapeEnv()
+    total, rows, columns = (env.create_unbacked_symint() for _ in range(3))
+    env.guard_or_defer_runtime_assert((total == rows * columns).node.expr, "")
+    assert env.replace(total.node.expr) == total.node.expr
+    assert bool(total == rows * columns)  # relied on all the same
+    env.guard_or_defer_runtime_assert((total == rows + columns).node.expr, "")
+    assert env.replace(columns.node.expr) == total.node.expr - rows.node.expr

@@ -384,30 +384,26 @@ def _sign_by_shift(p: Any, ranges: Ranges) -> bool | None:
     return None
 
 
-def _by_age(symbol: Any) -> tuple[bool, int, str]:
-    """Unbacked symbols first, the newest of them first."""
-    number = symbol.name.lstrip("u")
-    unbacked = symbol.name.startswith("u") and number.isdigit()
-    return not unbacked, -int(number) if unbacked else 0, symbol.name
-
-
 def _solvable_symbol(d: Any) -> tuple[Any, Any] | None:
-    """Return (symbol, value) from `d == 0`: the newest unbacked symbol if possible, else the newest backed one.
+    """Return (symbol, value) from `d == 0`: the newest unbacked symbol, or the newest backed one where none is unbacked.
 
     What an unbacked symbol is replaced by is known when it comes up: programs are written in the order of the names.
+    So no other one is taken where the newest can't be. A backed symbol has a value at entry, which never depends on
+    what only the running program knows.
     """
-    best: tuple[Any, Any] | None = None
-    for symbol in sorted(d.free_symbols, key=_by_age):
+    unbacked = [symbol for symbol in d.free_symbols if _is_unbacked(symbol)]
+    candidates = [min(unbacked, key=_by_age)] if unbacked else sorted(d.free_symbols, key=lambda s: s.name, reverse=True)
+    for symbol in candidates:
         coefficient = d.coeff(symbol, 1)
-        if coefficient not in (1, -1) or (d - coefficient * symbol).has(symbol):
-            continue
-        value = sympy.expand(-(d - coefficient * symbol) / coefficient)
-        unbacked = symbol.name.startswith("u")
-        # a backed symbol has a value at entry: never let it depend on one that only the running program knows
-        if not unbacked and any(x.name.startswith("u") for x in value.free_symbols):
-            continue
-        if unbacked:
-            return symbol, value
-        if best is None or symbol.name > best[0].name:
-            best = (symbol, value)
-    return best
+        if coefficient in (1, -1) and not (d - coefficient * symbol).has(symbol):
+            return symbol, sympy.expand(-(d - coefficient * symbol) / coefficient)
+    return None
+
+
+def _by_age(symbol: Any) -> int:
+    """The newest unbacked symbol first."""
+    return -int(symbol.name.removeprefix("u"))
+
+
+def _is_unbacked(symbol: Any) -> bool:
+    return bool(symbol.name.startswith("u") and symbol.name[1:].isdigit())
