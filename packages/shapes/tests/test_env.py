@@ -6,7 +6,7 @@ import pytest
 import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.utils._sympy.functions import Mod, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from intarsia_ir.errors import NeedsFact
 from intarsia_shapes import FrozenEnv, ShapeEnv, confine, fake_mode, fakeify, freeze, join_facts, python_text
@@ -263,3 +263,13 @@ def test_what_data_decides_is_never_replaced_by_what_comes_later():
     assert bool(total == rows * columns)  # relied on all the same
     env.guard_or_defer_runtime_assert((total == rows + columns).node.expr, "")
     assert env.replace(columns.node.expr) == total.node.expr - rows.node.expr
+
+
+def test_several_questions_at_once_about_exact_quotients():
+    env = ShapeEnv()
+    a, b, c = (env.create_unbacked_symint() for _ in range(3))
+    env.guard_or_defer_runtime_assert(sympy.Eq(Mod(a.node.expr, 4), 0), "")
+    both = sympy.And(sympy.Eq(FloorDiv(a.node.expr, 4), b.node.expr), sympy.Eq(b.node.expr, c.node.expr))
+    assert env.knowledge.decide(both) is None
+    env.knowledge.learn(both)
+    assert env.knowledge.decide(both) is True

@@ -72,7 +72,7 @@ class Knowledge:
         if not known:
             return expr
         result = expr.xreplace(known)
-        return sympy.expand(result) if not (result.is_Relational or result.is_Boolean) else result
+        return _expanded(result)
 
     def simplify(self, expr: Any) -> Any:
         """Return `expr` without the divisions, remainders, maxima and minima that the facts decide."""
@@ -323,7 +323,7 @@ class Knowledge:
         }
         if not known:
             return expr
-        result = sympy.expand(expr.xreplace(known))
+        result = _expanded(expr.xreplace(known))
         whole = all(x.is_Integer for x in result.atoms(sympy.Rational))
         polynomial = all(p.exp.is_nonnegative for p in result.atoms(sympy.Pow))
         return result if whole and polynomial else expr
@@ -382,6 +382,11 @@ def _sign_by_shift(p: Any, ranges: Ranges) -> bool | None:
     if all(bool(c <= 0) for c in signs) and shifted.as_coeff_Add()[0] < 0:
         return False
     return None
+
+
+def _expanded(expr: Any) -> Any:
+    """Return a number with its products multiplied out; what is true or false stays as it is."""
+    return expr if expr.is_Relational or expr.is_Boolean else sympy.expand(expr)
 
 
 def _solvable_symbol(d: Any) -> tuple[Any, Any] | None:
