@@ -390,14 +390,16 @@ def _expanded(expr: Any) -> Any:
 
 
 def _solvable_symbol(d: Any) -> tuple[Any, Any] | None:
-    """Return (symbol, value) from `d == 0`: the newest unbacked symbol, or the newest backed one where none is unbacked.
+    """Return (symbol, value) from `d == 0`: the newest unbacked symbol, or the newest backed one if none is.
 
     What an unbacked symbol is replaced by is known when it comes up: programs are written in the order of the names.
     So no other one is taken where the newest can't be. A backed symbol has a value at entry, which never depends on
     what only the running program knows.
     """
     unbacked = [symbol for symbol in d.free_symbols if _is_unbacked(symbol)]
-    candidates = [min(unbacked, key=_by_age)] if unbacked else sorted(d.free_symbols, key=lambda s: s.name, reverse=True)
+    candidates = (
+        [min(unbacked, key=_by_age)] if unbacked else sorted(d.free_symbols, key=lambda s: s.name, reverse=True)
+    )
     for symbol in candidates:
         coefficient = d.coeff(symbol, 1)
         if coefficient in (1, -1) and not (d - coefficient * symbol).has(symbol):
