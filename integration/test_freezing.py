@@ -39,20 +39,20 @@ def randomised(model: nn.Module) -> nn.Module:
 
 
 def test_resnet18_has_no_batch_norm_left(tmp_path: Any) -> None:
-    """Its convolutions are the same 20 calls over packed weights, of which 9 take a ReLU along."""
+    """Its convolutions are the same 20 calls over packed weights; no ReLU is taken along, for that makes 0 of NaN."""
     torch.manual_seed(0)
     model, inputs = make("resnet18")
     model, inputs = randomised(model), (torch.randn(1, 3, 64, 64),)
     plain = counts(model, inputs, False, rtol=1e-4, atol=1e-4)
     frozen = counts(model, inputs, True, rtol=1e-4, atol=1e-4)
-    assert frozen[1] == plain[1] and frozen[0] < plain[0]
+    assert frozen[1] == plain[1] and frozen[0] <= plain[0]
     intarsia.reset()
     with torch.no_grad():
         intarsia.compile(model, options={**RAISE, "freezing": True, "dump_dir": tmp_path})(*inputs)
     (text,) = (path.read_text() for path in tmp_path.glob("*/*pack_convolutions.ir"))
     assert "aten._native_batch_norm" not in text and "aten.rsqrt" not in text
     assert text.count("mkldnn._convolution_pointwise") == 20 and "aten.convolution" not in text
-    assert text.count("'relu', []") == 9
+    assert "'relu', []" not in text and text.count("aten.relu.default") == 17
     (file,) = tmp_path.glob("*/*pack_convolutions.pt")
     stored = {name: value for name, value in torch.load(file).items() if name.startswith("_folded")}
     assert sum(value.dim() == 4 for value in stored.values()) == 20

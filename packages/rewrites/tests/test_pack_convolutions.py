@@ -1,4 +1,4 @@
-"""Convolutions over packed weights: values within the rounding of another order, strides of old, ReLU taken along."""
+"""Convolutions over packed weights: values within the rounding of another order, strides of old, NaN kept."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_values_and_strides_stay(reader: str, sizes: Any, window: Any, has_bias:
     made = done.graph_module
     assert aten.print_ir(gm) == before and done.read == ("w",)
     assert targets(made)[0] == PACKED and "aten.convolution.default" not in targets(made)
-    assert ("aten.relu.default" in targets(made)) is (reader == "both")
+    assert ("aten.relu.default" in targets(made)) is (reader in ("relu", "both"))
     aten.verify(made, functional=True, origins=False)
     magnitude = OPS.convolution.default(x.abs().double(), w.abs().double(), b.abs().double(), *rest)
     bound = 8 * torch.finfo(torch.float32).eps * float(magnitude.max())
@@ -73,6 +73,18 @@ def test_values_and_strides_stay(reader: str, sizes: Any, window: Any, has_bias:
     again = pack_convolutions(made, values={"w": w}, least_flops=0)
     assert again.graph_module is made and again.read == ()
     assert pack_convolutions(gm, values={"w": w}, least_flops=0, fuel=0).graph_module is gm
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
+def test_a_relu_behind_it_keeps_what_is_no_number(number: float) -> None:
+    x, w = torch.ones(1, 2, 6, 6), torch.ones(4, 2, 3, 3)
+    w[:, 1] = -1
+    x[0, :, 1, 2] = number
+    gm, _ = program(x, w, PLAIN, "relu")
+    made = pack_convolutions(gm, values={"w": w}, least_flops=0).graph_module
+    (expected,) = aten.interpret(gm, x, w, torch.zeros(4))
+    assert PACKED in targets(made) and bool(expected.isnan().any())
+    torch.testing.assert_close(aten.interpret(made, x, w, torch.zeros(4))[0], expected, equal_nan=True)
 
 
 PLAIN = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)

@@ -1,13 +1,14 @@
-"""`pack_convolutions`: on the CPU, convolutions take weights in the library's own layout, and the ReLU that follows.
+"""`pack_convolutions`: on the CPU, convolutions take weights in the library's own layout.
 
-    %1 = aten.convolution.default(%x, %w, %b, ...)        %p = the values of %w, packed
-    %2 = aten.relu.default(%1)                      ->    %2 = mkldnn._convolution_pointwise.default(%x, %p, %b, ...,
-                                                                                                     "relu", [], "")
+    %1 = aten.convolution.default(%x, %w, %b, ...)  ->    %p = the values of %w, packed
+                                                          %1 = mkldnn._convolution_pointwise.default(%x, %p, %b, ...,
+                                                                                                     "none", [], "")
 
 The library brings weights into the layout of its kernel at every call otherwise: a convolution of 512 by 512 channels
 over 7 by 7 places took 2.9 ms on one core, and packed 1.1. These operators are the library's own in torch; what ATen
 has for it (`mkldnn_reorder_conv2d_weight`, `mkldnn_convolution`) computes in the layout of the result, for which it
-unpacks the weights of all but 1 by 1 windows again.
+unpacks the weights of all but 1 by 1 windows again. A ReLU behind it isn't taken along, though the operator has one:
+the library's makes 0 of NaN.
 
 Side conditions. Two dimensions of known size, one group, not transposed, on the CPU, of a type that the library packs,
 and large enough; weights are known. The result is on channels-last memory, which what follows takes over; a result of
@@ -33,7 +34,6 @@ from intarsia_rewrites.fold_values import StoredValues
 
 __all__ = ["pack_convolutions"]
 
-_OPS: Any = torch.ops.aten
 LEAST_FLOPS = 10**6
 """Below, the library's call costs more than the convolution: 3 channels to 4 over 8 by 8 places took 41 us, not 11."""
 
@@ -94,13 +94,11 @@ def _pack(draft: Draft, node: fx.Node, value: torch.Tensor, layouts: Layouts) ->
         sizes = list(meta.value(x).shape)  # type: ignore[arg-type]
         packed = torch.ops.mkldnn._reorder_convolution_weight(value.detach(), padding, stride, dilation, 1, sizes)
     held = draft.insert_constant(weight, packed)  # type: ignore[arg-type]
-    users = list(node.users)
-    last = users[0] if len(users) == 1 and users[0].target is _OPS.relu.default else node
-    args: Any = (x, held, bias, padding, stride, dilation, 1, "none" if last is node else "relu", [], "")
-    made = draft.insert_call(last, torch.ops.mkldnn._convolution_pointwise.default, args, {})
-    old = meta.value(last)
+    args: Any = (x, held, bias, padding, stride, dilation, 1, "none", [], "")
+    made = draft.insert_call(node, torch.ops.mkldnn._convolution_pointwise.default, args, {})
+    old = meta.value(node)
     meta.set_value(made, value_of(made))
-    meta.set_origins(made, meta.origins(last))
+    meta.set_origins(made, meta.origins(node))
     if meta.value(made).stride() != old.stride():
         layouts.before[made] = old
-    draft.replace(last, made, also=(last, node))
+    draft.replace(node, made, also=(node,))
