@@ -618,3 +618,18 @@ def test_one_version_for_batches_of_images_of_one_place(program):
     for batch in (2, 3, 4, 5, 9):
         agree(program, fast, torch.randn(batch, 4, 3, 3).to(memory_format=torch.channels_last))
     assert intarsia.stats().graphs == 2
+
+
+def test_a_class_made_inside_holds_what_changes():
+    def f(x, n):
+        class Scale:
+            factor = n
+            given = x
+
+        return Scale.given * Scale.factor
+
+    compiled = intarsia.compile(f, options={"on_error": "raise"})
+    for n in (1, 2, 5, 2.5, 3.5):
+        x = torch.ones(4) + n
+        torch.testing.assert_close(compiled(x, n), f(x, n))
+    assert intarsia.stats().recompiles == 2  # once for all ints, once for all floats

@@ -92,3 +92,31 @@ def test_a_number_that_does_not_fit():
     torch.testing.assert_close(compiled(x, torch.tensor(3)), view(x, torch.tensor(3)))
     with pytest.raises(RuntimeError, match="invalid for input"):
         compiled(x, torch.tensor(5))
+
+
+def quotient_written_by_data(x):
+    n = torch.div(x.size(1), 4, rounding_mode="floor")
+    n.data.fill_(2)
+    return x[:, :n] * 2
+
+
+def quotient_with_other_data(x):
+    n = torch.div(x.size(1), 4, rounding_mode="floor")
+    n.data = torch.tensor(2)
+    return x[:, :n] * 2
+
+
+def number_written_by_data(x):
+    n = x[0, 0].long()
+    first = torch.zeros(n)
+    n.data.fill_(3)
+    return first, torch.zeros(n), n.item()
+
+
+@pytest.mark.parametrize("f", [quotient_written_by_data, quotient_with_other_data, number_written_by_data])
+def test_writes_that_torch_does_not_count(f):
+    compiled = intarsia.compile(f, options=RAISE, dynamic=True)
+    for size in (12, 16, 20):
+        x = torch.full((2, size), 4.0)
+        torch.testing.assert_close(compiled(x), f(x))
+    assert intarsia.stats().fallbacks == 0

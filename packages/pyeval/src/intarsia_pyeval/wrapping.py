@@ -26,7 +26,7 @@ from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import ATOMS, FALSE, NONE, TRUE, Const
 from intarsia_pyeval.values.deques import Deque
 from intarsia_pyeval.values.functions import BoundMethod, Cell, Function, Globals, Partial
-from intarsia_pyeval.values.made import MadeClass
+from intarsia_pyeval.values.made import Held, MadeClass
 from intarsia_pyeval.values.mappings import Dict
 from intarsia_pyeval.values.objects import Builtin, ClassValue, CodeValue, ModuleValue, Object
 from intarsia_pyeval.values.sequences import List, Slice, Tuple
@@ -78,7 +78,8 @@ class Models(Live):
             return _atom(value)
         known = self.known(value)
         if known is not None:
-            _found_again(tx.guards, known, source)
+            if not isinstance(value, Held):  # what a class made here holds is found wherever the class is
+                _found_again(tx.guards, known, source)
             return known
         found = tx.extension.wrap(tx, value, source)
         if found is None:

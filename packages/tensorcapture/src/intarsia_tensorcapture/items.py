@@ -213,7 +213,7 @@ _CLASSES = {"float": float, "int": int}
 def _item(tx: Tracer, x: TensorValue) -> Value | None:
     """Model the only number of a tensor."""
     known: Value | None = x.plugin.sizes.computed.get((x, version_of(x.fake)))
-    if known is not None:
+    if known is not None and _writes_are_counted(x):
         return known
     constant = getattr(x.fake, "constant", None)  # of what was made of numbers alone, and not written since
     if constant is not None and constant.dtype in _INTS and constant.numel() == 1:
@@ -259,9 +259,15 @@ def _held(tx: Tracer, x: TensorValue) -> TensorValue:
     """Return a 0-dim tensor with what is in a tensor now: the same one as long as nothing is written."""
     key = x, version_of(x.fake)
     found: TensorValue | None = x.plugin.sizes.held.get(key)
-    if found is None:
+    if found is None or not _writes_are_counted(x):
         found = x.plugin.sizes.held[key] = _copied(tx, x)
     return found
+
+
+def _writes_are_counted(x: TensorValue) -> bool:
+    """Tell whether the program has not read `data` of what shares memory with a tensor."""
+    shown = x.plugin.sizes.shown_data
+    return not shown or (x.fake.layout is torch.strided and x.fake.untyped_storage()._cdata not in shown)
 
 
 def _copied(tx: Tracer, x: TensorValue) -> TensorValue:

@@ -45,6 +45,7 @@ def replaced(plugin: Recording, tx: Tracer, x: TensorValue, value: Value) -> Non
     if sealed is not None:
         x.sealed = sealed
     plugin.sizes.held = {key: held for key, held in plugin.sizes.held.items() if key[0] is not x}
+    plugin.sizes.computed = {key: number for key, number in plugin.sizes.computed.items() if key[0] is not x}
 
 
 def _shows(value: TensorValue, x: TensorValue) -> bool:

@@ -75,6 +75,7 @@ class Sizes:
         self.n_checked = 0  # relations that the environment took to be true, of which the graph has checks
         self.held: dict[Any, TensorValue] = {}  # tensor and how often it was written -> 0-dim copy of what was in it
         self.computed: dict[Any, Value] = {}  # the same -> the number in it, where it is known
+        self.shown_data: set[int] = set()  # memory that `data` shows: writes to it are not counted
         self.said: dict[TensorValue, list[Any]] = {}  # 0-dim tensor -> comparisons that the program relied on
         self.in_tensors: dict[TensorValue, SymbolicNumber] = {}  # 0-dim tensor -> the number in it, used as a size
         if symbols.enabled:

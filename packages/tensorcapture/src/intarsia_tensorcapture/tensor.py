@@ -393,6 +393,8 @@ def get_attribute(tx: Tracer, x: TensorValue, name: str) -> Value:
     if name == "names" and hasattr(torch.Tensor, name):  # fake tensors have none, whatever they stand for
         raise Break("tracer.attribute", "the names of a tensor's dimensions are asked for")
     if name in _VIEWS:
+        if name == "data" and x.fake.layout is torch.strided:
+            x.plugin.sizes.shown_data.add(x.fake.untyped_storage()._cdata)
         return x.plugin.record(tx, "call_function", getattr, [x, Const(name)], {})
     if name == "__class__":
         return tx.live.class_value(x.cls)
