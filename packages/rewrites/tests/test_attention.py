@@ -283,6 +283,14 @@ def test_functions_at_points(change, keep, softmax):
         torch.testing.assert_close(*gradients)
 
 
+def test_large_whole_numbers_are_taken_from_scores_in_float64_exactly():
+    inputs = inputs_at_points(torch.float64)
+    written = written_with(change=lambda s, b, h, i, j, t: s - (j + (1 << 25)))
+    made, n = recognised(written, *inputs)
+    assert n == 1
+    torch.testing.assert_close(interpret(made, *inputs)[0], written(*inputs), rtol=1e-6, atol=1e-6)
+
+
 def test_causal_with_other_lengths_is_a_mask():
     inputs = inputs_at_points(keys=5)
     made, n = recognised(written_with(keep=KEEPS["causal"]), *inputs)

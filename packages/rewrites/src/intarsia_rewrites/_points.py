@@ -11,6 +11,7 @@ import torch.utils._pytree as pytree
 
 from intarsia_ir.torch import Transform
 from intarsia_rewrites._draft import copy_graph
+from intarsia_rewrites._rules import tensor_of
 
 __all__ = ["addend_at_points", "at_points", "is_causal"]
 
@@ -48,26 +49,27 @@ def addend_at_points(call: fx.Node) -> Transform | None:
     transform = call.target
     if len(_passed(transform)) != _PLACE + 1:
         return None
-    made, score = _result(transform), _inputs(transform)[0]
+    made, score, scores = _result(transform), _inputs(transform)[0], tensor_of(call.args[0])
     added, taken = made.target in _ADD, made.target in _SUB
-    if not (added or taken) or len(made.args) != 2 or made.kwargs or len(score.users) != 1:
+    if scores is None or not (added or taken) or len(made.args) != 2 or made.kwargs or len(score.users) != 1:
         return None
     first, second = made.args
     addend = second if first is score else first if added and second is score else None
     if not isinstance(addend, fx.Node) or addend is score:
         return None
-    return _without_score(transform, negated=taken)
+    return _without_score(transform, negated=scores.dtype if taken else None)
 
 
-def _without_score(transform: Any, *, negated: bool) -> Transform:
-    """Return the transform of the addend alone."""
+def _without_score(transform: Any, *, negated: torch.dtype | None) -> Transform:
+    """Return the transform of the addend alone; `negated`: of what it is in this type, with the other sign."""
     graph = copy_graph(transform.program.graph)
     score, output, made = next(iter(graph.nodes)), graph.output_node(), _made(graph)
     (addend,) = [node for node in made.args if node is not score]
-    if negated:
+    if negated is not None:
         with graph.inserting_before(output):
-            addend = graph.call_function(torch.mul, (addend, -1.0))  # of bytes, too
-        addend.meta = dict(made.meta)
+            wide = graph.call_method("to", (addend, negated))  # which holds whole numbers as well
+            addend = graph.call_function(torch.neg, (wide,))
+        wide.meta, addend.meta = dict(made.meta), dict(made.meta)
     output.args = ((addend,),)
     graph.erase_node(made)
     graph.erase_node(score)
