@@ -59,6 +59,27 @@ def test_numbers_in_tensors(function):
     assert stats.kernels_generated
 
 
+def given_by_name(x, n):
+    return torch.reshape(input=n, shape=(1,)) + torch.tile(input=n, dims=(2,)) + x.sum()
+
+
+def written_by_name(x, n):
+    torch.full((), 7, dtype=torch.int64, out=n)
+    return x + n
+
+
+@pytest.mark.parametrize("function", [given_by_name, written_by_name])
+def test_tensors_given_by_name_stay_tensors(function):
+    compiled = intarsia.compile(function, options=RAISE)
+    x = torch.randn(2, 12)
+    for n in (3, 5):
+        mine, theirs = torch.tensor(n), torch.tensor(n)
+        torch.testing.assert_close(compiled(x, mine), function(x, theirs))
+        assert torch.equal(mine, theirs)
+    stats = intarsia.stats()
+    assert (stats.graphs, stats.frames_eager, stats.fallbacks) == (1, 0, 0)
+
+
 @pytest.mark.parametrize("mode", ["trunc", "floor"])
 def test_quotients_of_sizes(mode):
     def f(x):

@@ -37,6 +37,8 @@ _OF_ONE = frozenset(
 )
 #: Operations that make a tensor without taking one.
 _OF_NONE = frozenset(("arange", "empty", "eye", "full", "ones", "rand", "randint", "randn", "randperm", "zeros"))
+#: Keywords by which an operation is given the tensor itself.
+_TENSORS = frozenset(("input", "out", "self"))
 
 
 def with_numbers(tx: Tracer, target: Any, args: Sequence[Value], keywords: Keywords) -> tuple[list[Value], Keywords]:
@@ -46,7 +48,8 @@ def with_numbers(tx: Tracer, target: Any, args: Sequence[Value], keywords: Keywo
         return list(args), keywords
     kept = 1 if name in _OF_ONE else 0
     sizes = [number_of(tx, value) for value in args[kept:]]
-    return [*args[:kept], *sizes], {key: number_of(tx, value) for key, value in keywords.items()}
+    given = {key: value if key in _TENSORS else number_of(tx, value) for key, value in keywords.items()}
+    return [*args[:kept], *sizes], given
 
 
 def number_of(tx: Tracer, value: Value) -> Value:
