@@ -209,6 +209,15 @@ def test_version_of_a_tensor_that_is_gone(native: bool) -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
+def test_version_of_no_elements(native: bool) -> None:
+    x = torch.empty(0, 3)
+    guards = build_guards([VersionGuard(X, *version(x), lookup.contents(x), origin=WHERE)], native=native)
+    assert guards.check(kwargs={"x": x}) and not guards.check(kwargs={"x": torch.empty(0, 3)})
+    x.zero_()
+    assert not guards.check(kwargs={"x": x})
+
+
+@pytest.mark.parametrize("native", [True, False])
 def test_version_with_contents(native: bool) -> None:
     x, apart = torch.ones(8), torch.ones(8)
     guards = build_guards([VersionGuard(X, *version(x), lookup.contents(x), origin=WHERE)], native=native)
