@@ -216,3 +216,44 @@ def test_a_class_gets_other_bases_or_is_registered():
     Abstract.register(int)
     assert check() == 0
     assert intarsia.stats().fallbacks == 0
+
+
+def test_a_global_that_was_missing_is_set():
+    def caught(x):
+        try:
+            return x + LATER
+        except NameError:
+            return x - 1
+
+    def asked(x):
+        return x + 1 if "LATER" in globals() else x - 1
+
+    def counted(x):
+        global LATER
+        LATER = globals().get("LATER", 0) + 1
+        return x + LATER
+
+    x, names = torch.ones(3), globals()
+    for function in (caught, asked):
+        fast = intarsia.compile(function, options=RAISE)
+        for value in (None, 1, 2, None):
+            names.pop("LATER", None)
+            if value is not None:
+                names["LATER"] = value
+            torch.testing.assert_close(fast(x), function(x))
+    names.pop("LATER", None)
+    fast = intarsia.compile(counted, options=RAISE)
+    for n in (1, 2, 3):
+        torch.testing.assert_close(fast(x), x + n)
+    assert names.pop("LATER") == 3
+    assert intarsia.stats().fallbacks == 0
+
+
+def test_a_global_that_was_missing_of_no_module():
+    names = {}
+    exec("def f(x):\n    try:\n        return x + later\n    except NameError:\n        return x - 1\n", names)
+    function, x = names["f"], torch.ones(3)
+    fast = intarsia.compile(function)
+    for _ in range(3):
+        torch.testing.assert_close(fast(x), function(x))
+        names["later"] = names.get("later", 0) + 1

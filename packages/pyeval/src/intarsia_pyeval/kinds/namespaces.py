@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
 from collections.abc import Hashable
+from types import ModuleType
 from typing import TYPE_CHECKING
 
+from intarsia_ir.guards import AbsentGuard
 from intarsia_ir.records import Source
 from intarsia_pyeval import codegen
+from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.kinds import dicts
 from intarsia_pyeval.stores import dict_store
 from intarsia_pyeval.trust import STABLE
@@ -30,9 +35,20 @@ def item_source(tx: Tracer, x: Globals, key: Hashable) -> Source | None:
 
 @dict_store.guard_absent.rule(Globals)
 def guard_absent(tx: Tracer, x: Globals, key: Hashable) -> None:
-    """Builtins of the captured frame are guarded through its globals; elsewhere rely on absence."""
+    """Rely on absence; builtins that the captured frame sees are guarded as its globals.
+
+    Raises:
+        Break: No later call finds the namespace of the captured frame.
+    """
     if not x.frame and not x.trusted:
         dict_store.guard_absent.default(tx, x, key)
+    elif x.frame and isinstance(key, str) and not hasattr(builtins, key):
+        name = x.real.get("__name__")
+        module = sys.modules.get(name) if type(name) is str else None
+        if type(module) is not ModuleType or vars(module) is not x.real:
+            raise Break("tracer.attribute", f"global {key!r} is missing, of a namespace that belongs to no module")
+        for found_in in (name, builtins.__name__):
+            tx.guards.add(AbsentGuard, tx.sources.attribute(tx.sources.module(found_in), "__dict__"), key)
 
 
 @codegen.emit_effects.rule(Globals)
