@@ -78,7 +78,7 @@ class Models(Live):
             return _atom(value)
         known = self.known(value)
         if known is not None:
-            if not isinstance(value, Held):  # what a class made here holds is found wherever the class is
+            if kind is not Held:  # what a class made here holds is found wherever the class is
                 _found_again(tx.guards, known, source)
             return known
         found = tx.extension.wrap(tx, value, source)
