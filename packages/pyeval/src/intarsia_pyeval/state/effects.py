@@ -60,7 +60,7 @@ class Effects:
         """Something that may have existed before is about to change."""
         self.changes += 1
         real = value.identity()
-        if isinstance(real, (list, collections.deque)) and value not in self.dirty:
+        if issubclass(type(real), (list, collections.deque)) and value not in self.dirty:
             self.let_go((list if isinstance(real, list) else collections.deque).__iter__(real))  # type: ignore[arg-type]
         existed = real is not None or getattr(value, "real", None) is not None
         if existed and value not in self.places:
