@@ -1,15 +1,25 @@
 """Training steps over several processes beside eager and torch.compile: `python benchmarks/distributed.py [case ...]`.
 
-A case is an engine and a model: `ddp/bert`, `ddp/llama`, `fsdp2/bert`, `fsdp2/llama`, `tp/bert`, `tp/llama`. Each GPU
-is a process of a group on NCCL; with `--device cpu`, `--ranks` processes on gloo and small models. A case builds a
-model for each way (eager, ours, ours block by block, torch.compile), in bfloat16, and times steps of all of them in
-turn. One JSON object a case goes to `$OUT/distributed.json`: medians of milliseconds, the losses after the same steps,
-and what of ours was compiled. No case starts after `--limit` seconds.
+A case is an engine and a model: an engine of `ddp`, `fsdp2`, `tp`, `fsdp2tp`, and `bert` or `llama`. Each GPU is a
+process of a group on NCCL; with `--device cpu`, `--ranks` processes on gloo and small models. `fsdp2tp` splits products
+over pairs of processes, and shards over the pairs: two processes are one pair. A case builds a model for each way, in
+bfloat16, and times steps of all of them in turn:
+
+    eager, ours, torch     the model, or its blocks where FSDP2 shards them, is compiled
+    ours_blocks            the blocks are, each by itself
+    ours_whole             what FSDP2 sharded is, with what is left between its blocks
+    ours_step, torch_step  as ours and torch, and the optimizer's step is compiled as well
+
+One JSON object a case goes to `$OUT/distributed.json`: medians of milliseconds, what the host needs to issue a step's
+forward pass, backward pass and optimizer, the losses after the same steps, what of ours was compiled, and errors of the
+ways that raise. No case starts after `--limit` seconds, and none of which the file has a row already.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import itertools
 import json
 import os
 import socket
@@ -30,9 +40,11 @@ import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing  # noqa: E402
 from torch import nn  # noqa: E402
 
-CASES = [f"{engine}/{model}" for engine in ("ddp", "fsdp2", "tp") for model in ("bert", "llama")]
-WAYS = ("eager", "ours", "ours_blocks", "torch")
-WARM_UP, ROUNDS, STEPS = 3, 7, 4
+CASES = [f"{engine}/{model}" for engine in ("ddp", "fsdp2", "tp", "fsdp2tp") for model in ("bert", "llama")]
+WAYS = ("eager", "ours", "ours_blocks", "ours_whole", "ours_step", "torch", "torch_step")
+SHARDED = ("fsdp2", "fsdp2tp")
+WARM_UP, ROUNDS, STEPS = 3, 7, 3
+TIMEOUT = datetime.timedelta(seconds=100)  # of one collective
 
 
 def main(arguments: list[str]) -> int:
@@ -40,11 +52,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("cases", nargs="*", help="only these")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--ranks", type=int, default=0, help="processes; 0: one a GPU, or two")
-    parser.add_argument("--ways", default=",".join(WAYS), help="which of eager, ours, ours_blocks, torch")
+    parser.add_argument("--ways", default="eager,ours,ours_step,torch", help=f"which of {WAYS}")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds after which no case starts")
     options = parser.parse_args(arguments)
     if unknown := set(options.cases) - set(CASES):
         parser.error(f"no cases are named {sorted(unknown)}; there are {CASES}")
+    if unknown := set(options.ways.split(",")) - set(WAYS):
+        parser.error(f"no ways are named {sorted(unknown)}; there are {WAYS}")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for extension in ("intarsia_framehook", "intarsia_guards"):
         subprocess.run([sys.executable, "-m", f"{extension}.build"], check=True, env=environment)
@@ -53,9 +67,20 @@ def main(arguments: list[str]) -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    given = (ranks, port, options.device, options.cases or CASES, options.ways.split(","), time.time() + options.limit)
+    cases = [case for case in options.cases or CASES if case not in done()]
+    given = (ranks, port, options.device, cases, options.ways.split(","), time.time() + options.limit)
     torch.multiprocessing.spawn(worker, given, nprocs=ranks)
     return 0
+
+
+def written() -> Path:
+    return Path(os.environ.get("OUT", ".")) / "distributed.json"
+
+
+def done() -> set[str]:
+    """Return the cases of which there are rows."""
+    path = written()
+    return {json.loads(line)["case"] for line in path.read_text().splitlines()} if path.exists() else set()
 
 
 def worker(rank: int, ranks: int, port: int, device: str, cases: list[str], ways: list[str], end: float) -> None:
@@ -66,20 +91,22 @@ def worker(rank: int, ranks: int, port: int, device: str, cases: list[str], ways
     else:
         torch.set_num_threads(1)
     backend = "nccl" if device == "cuda" else "gloo"
-    dist.init_process_group(backend, init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
-    mesh = dist.device_mesh.init_device_mesh(device, (ranks,))
-    out = Path(os.environ.get("OUT", ".")) / "distributed.json"
+    address = f"tcp://127.0.0.1:{port}"
+    dist.init_process_group(backend, init_method=address, rank=rank, world_size=ranks, timeout=TIMEOUT)
+    line = dist.device_mesh.init_device_mesh(device, (ranks,))
+    pairs = dist.device_mesh.init_device_mesh(device, (ranks // 2, 2), mesh_dim_names=("dp", "tp"))
     for case in cases:
         late = torch.tensor([float(time.time() > end)], device=where)
         dist.all_reduce(late)  # the processes agree
         if late.item():
             break
         start = time.perf_counter()
+        mesh = pairs if case.startswith("fsdp2tp") else line
         row = {"case": case, "ranks": ranks, "device": device, **measured(case, mesh, where, ways)}
         row["seconds"] = round(time.perf_counter() - start, 1)
         if rank == 0:
             print(json.dumps(row), flush=True)
-            with out.open("a", encoding="utf-8") as file:
+            with written().open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
     dist.destroy_process_group()
 
@@ -136,32 +163,34 @@ def plan_of(block: nn.Module) -> dict[str, Any]:
 
 def engaged(engine: str, model: nn.Module, blocks: list[nn.Module], mesh: Any, way: str) -> Any:
     """Return what is called to run a model by an engine, compiled in one of the ways."""
-    if engine == "tp":
+    if engine in ("tp", "fsdp2tp"):
         from torch.distributed.tensor.parallel import parallelize_module
 
         for block in blocks:
-            parallelize_module(block, mesh, plan_of(block))
-    if engine == "fsdp2":
+            parallelize_module(block, mesh["tp"] if engine == "fsdp2tp" else mesh, plan_of(block))
+    if engine in SHARDED:
         from torch.distributed.fsdp import fully_shard
 
+        shards = mesh["dp"] if engine == "fsdp2tp" else mesh
         for block in blocks:
-            fully_shard(compiled_in_place(block, way), mesh=mesh)
-        return fully_shard(model, mesh=mesh)
+            fully_shard(block if way == "ours_whole" else compiled_in_place(block, way), mesh=shards)
+        sharded = fully_shard(model, mesh=shards)
+        return compiled(sharded, way) if way == "ours_whole" else sharded
     if way == "ours_blocks":
         for block in blocks:
             compiled_in_place(block, way)
     if engine == "tp":
         return compiled(model, way)
     ids = [mesh.get_local_rank()] if mesh.device_type == "cuda" else None
-    if way == "torch":  # as its documentation says: around DDP, which it cuts graphs for
+    if way.startswith("torch"):  # as its documentation says: around DDP, which it cuts graphs for
         return torch.compile(nn.parallel.DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True))
     return nn.parallel.DistributedDataParallel(compiled(model, way), device_ids=ids, gradient_as_bucket_view=True)
 
 
 def compiled(model: nn.Module, way: str) -> Any:
-    if way == "torch":
+    if way.startswith("torch"):
         return torch.compile(model)
-    if way == "ours":
+    if way in ("ours", "ours_whole", "ours_step"):
         import intarsia
 
         return intarsia.compile(model)
@@ -169,7 +198,7 @@ def compiled(model: nn.Module, way: str) -> Any:
 
 
 def compiled_in_place(block: nn.Module, way: str) -> nn.Module:
-    if way == "torch":
+    if way.startswith("torch"):
         block.compile()
     elif way.startswith("ours"):
         import intarsia
@@ -186,18 +215,24 @@ def measured(case: str, mesh: Any, where: torch.device, ways: list[str]) -> dict
     import intarsia
 
     engine, name = case.split("/")
-    ways = [way for way in ways if not (engine == "fsdp2" and way == "ours_blocks")]  # ours is that already
+    aside = {"ours_blocks"} if engine in SHARDED else {"ours_whole"}  # ours is that, or there is no such thing
     torch._dynamo.reset()
     intarsia.reset()
-    torch.manual_seed(0)
-    steps = {way: stepper(engine, name, mesh, where, way) for way in ways}
+    steps: dict[str, Step] = {}
     losses: dict[str, list[float]] = {}
     first: dict[str, float] = {}
-    for way, step in steps.items():
+    errors: dict[str, str] = {}
+    for way in [way for way in ways if way not in aside]:
         start = time.perf_counter()
-        losses[way] = [float(step(k)) for k in range(WARM_UP)]
+        try:
+            step = Step(engine, name, mesh, where, way)
+            losses[way] = [float(step(k)) for k in range(WARM_UP)]
+            steps[way] = step
+        except Exception as error:  # of all processes alike: what one alone meets ends by the timeout
+            errors[way] = f"{type(error).__name__}: {error}"[:800]
         first[way] = round(time.perf_counter() - start, 1)
-    times: dict[str, list[float]] = {way: [] for way in ways}
+    times: dict[str, list[float]] = {way: [] for way in steps}
+    issued: dict[str, list[list[float]]] = {way: [] for way in steps}
     for round_ in range(ROUNDS):
         for way, step in steps.items():
             dist.barrier()
@@ -207,33 +242,56 @@ def measured(case: str, mesh: Any, where: torch.device, ways: list[str]) -> dict
                 step(WARM_UP + round_ * STEPS + k)
             synchronize(where)
             times[way].append((time.perf_counter() - start) * 1e3 / STEPS)
+            issued[way].append(step.issued)
     counts = intarsia.stats()
+    host = {way: [statistics.median(part) for part in zip(*some, strict=True)] for way, some in issued.items()}
     return {
         "ms": {way: round(statistics.median(some), 3) for way, some in times.items()},
+        "host_ms": {way: [round(part, 2) for part in parts] for way, parts in host.items()},
         "losses": losses,
         "warm_up_s": first,
         "ours": {n: getattr(counts, n) for n in ("graphs", "frames_compiled", "frames_eager", "fallbacks")},
+        "errors": errors,
     }
 
 
-def stepper(engine: str, name: str, mesh: Any, where: torch.device, way: str) -> Callable[[int], torch.Tensor]:
-    """Return what takes a step of training, on data of its number, and gives the loss."""
-    model, blocks, loss_of = make(name, where)
-    call = engaged(engine, model, blocks, mesh, way)
-    kinds: dict[type, list[Any]] = {}  # a DTensor and a plain tensor go into no call together
-    for p in model.parameters():
-        kinds.setdefault(type(p.data), []).append(p)
-    optimizer = torch.optim.AdamW([{"params": some} for some in kinds.values()], lr=1e-4, foreach=True)
-    rank = 0 if engine == "tp" else mesh.get_local_rank()  # all see the same data where they share the computation
+class Step:
+    """What takes a step of training, on data of its number, and gives the loss.
 
-    def step(k: int) -> torch.Tensor:
-        loss = loss_of(call, tokens_of(name, 2 * k + rank, where))
+    Attributes:
+        issued: Milliseconds in which the host issued the last step's forward pass, backward pass and optimizer.
+    """
+
+    def __init__(self, engine: str, name: str, mesh: Any, where: torch.device, way: str) -> None:
+        model, blocks, self.loss_of = make(name, where)
+        self.call = engaged(engine, model, blocks, mesh, way)
+        self.name, self.where = name, where
+        kinds: dict[Any, list[Any]] = {}  # a DTensor and a plain tensor go into no call together
+        for p in model.parameters():
+            kinds.setdefault(getattr(p.data, "device_mesh", None), []).append(p)
+        self.optimizer = torch.optim.AdamW([{"params": some} for some in kinds.values()], lr=1e-4, foreach=True)
+        self.update = self.optimizer.step
+        if way == "ours_step":
+            import intarsia
+
+            self.update = intarsia.compile(self.optimizer.step)
+        elif way == "torch_step":
+            self.update = torch.compile(self.optimizer.step)
+        # processes that share a computation see the same data
+        self.rank = 0 if engine == "tp" else mesh.get_coordinate()[0]
+        self.issued = [0.0, 0.0, 0.0]
+
+    def __call__(self, k: int) -> torch.Tensor:
+        at = [time.perf_counter()]
+        loss = self.loss_of(self.call, tokens_of(self.name, 2 * k + self.rank, self.where))
+        at.append(time.perf_counter())
         loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        at.append(time.perf_counter())
+        self.update()
+        self.optimizer.zero_grad()
+        at.append(time.perf_counter())
+        self.issued = [1e3 * (end - start) for start, end in itertools.pairwise(at)]
         return loss.detach()
-
-    return step
 
 
 def synchronize(where: torch.device) -> None:
